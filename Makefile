@@ -77,7 +77,7 @@ injectors: $(VENV)/.run  ## requested against achieved for every injector, into 
 figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or EXPERIMENT=antdt_table3: run what is missing of it, draw, judge
 	$(PY) $(if $(EXPERIMENT),scripts/experiment.py $(EXPERIMENT) $(ARGS),scripts/figures.py $(or $(RUNS),runs))
 
-paper: $(VENV)/.run  ## all runs of docs/paper again on this commit, and the pages (ARGS=--virtual: half an hour on 2 cores; --live: 90 minutes, keep the machine idle)
+paper: $(VENV)/.run  ## all runs of docs/paper again on this commit, and the pages (ARGS=--virtual: an hour on 2 cores; --live: 100 minutes, keep the machine idle)
 	$(PY) scripts/experiment.py '*' --fresh $(ARGS)
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS

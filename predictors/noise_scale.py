@@ -2,6 +2,9 @@
 
 Per-sample units throughout: phi is the batch, in samples, at which the noise of the mean gradient is as large as the
 gradient itself (McCandlish et al., 2018, "An empirical model of large-batch training").
+
+An update of a single gradient gives no estimate. AdaptDL takes two consecutive ones there, by their inner product:
+biased, and nobody computes it here. In ASGD the last estimate stands, with its age.
 """
 
 from __future__ import annotations
@@ -57,22 +60,13 @@ def noise_terms(samples: Sequence[int], sqr_norms: Sequence[float], mean_sqr_nor
     )
 
 
-def differenced_terms(samples: tuple[int, int], sqr_norms: tuple[float, float], product: float) -> NoiseTerms:
-    """Of two consecutive gradients of one worker, taken as if they had the same parameters; therefore biased.
-
-    AdaptDL's estimator where an update has a single gradient. ``product`` is the inner product of the two sums.
-    """
-    batch = sum(samples)
-    return noise_terms(samples, sqr_norms, (sum(sqr_norms) + 2.0 * product) / batch**2)
-
-
 @final
 @dataclass(kw_only=True)
 class OnlineNoise:
     """Moving averages of ``sqr`` and ``var`` over measured updates, whose ratio is phi.
 
     Both are averaged separately with theta = smoothing^(B_u / b0) for an update of B_u samples, corrected for starting
-    at zero (AdaptDL). Averages of biased estimates are forgotten as soon as there is an unbiased one.
+    at zero (AdaptDL).
 
     Attributes:
         smoothing: the weight that is left of an average after b0 more samples, in (0, 1).
@@ -91,24 +85,17 @@ class OnlineNoise:
         """Number of estimates that were taken."""
         self.skipped = 0
         """Number of updates that gave none."""
-        self.biased = False
         self._version = self._now = 0
-        self._forget()
-
-    def _forget(self) -> None:
         self._sqr = self._var = self._weight = 0.0
 
-    def update(self, version: int, batch_samples: float, terms: NoiseTerms, *, biased: bool = False) -> None:
+    def update(self, version: int, batch_samples: float, terms: NoiseTerms) -> None:
         """Add the estimate of an update of ``batch_samples`` samples that resulted in ``version``.
 
-        One that is not finite is skipped, and so is a biased one while there are unbiased ones.
+        One that is not finite is skipped.
         """
-        if not (isfinite(terms.sqr) and isfinite(terms.var)) or (biased and self.updates and not self.biased):
+        if not (isfinite(terms.sqr) and isfinite(terms.var)):
             self.skip()
             return
-        if self.biased and not biased:
-            self._forget()
-        self.biased = biased
         theta = self.smoothing ** (batch_samples / self.batch_samples)
         self._sqr = theta * self._sqr + (1.0 - theta) * terms.sqr
         self._var = theta * self._var + (1.0 - theta) * terms.var

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
@@ -31,11 +34,33 @@ def rows_of(records: Iterable[Mapping[str, str]]) -> list[NoiseRow]:
     for number, record in enumerate(records, start=2):
         try:
             batch, step = int(record["batch_samples"]), int(record["step"])
-            rows.append(NoiseRow(record["model"], batch, step, float(record["sqr"]), float(record["var"])))
+            row = NoiseRow(record["model"], batch, step, float(record["sqr"]), float(record["var"]))
         except (KeyError, TypeError, ValueError):
-            raise ValueError(
-                f"table: line {number} is not {', '.join(COLUMNS)}; see scripts/profile_noise.py"
-            ) from None
+            raise _other(number) from None
+        if batch < 1 or step < 0 or not (isfinite(row.sqr) and isfinite(row.var)):
+            raise _other(number)
+        rows.append(row)
+    return rows
+
+
+def _other(line: int) -> ValueError:
+    return ValueError(f"line {line} is not {', '.join(COLUMNS)}; see scripts/profile_noise.py")
+
+
+def read_table(path: str) -> list[NoiseRow]:
+    """The rows of a CSV file; raises ``ValueError``, in one line, for a missing file and for one of something else."""
+    cure = "make one with scripts/profile_noise.py"
+    try:
+        with Path(path).open(newline="") as file:
+            rows = rows_of(csv.DictReader(file))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; {cure}") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: cannot be read as a table ({type(error).__name__}); {cure}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not rows:
+        raise ValueError(f"{path}: has no rows; {cure}")
     return rows
 
 

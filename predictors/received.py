@@ -47,21 +47,23 @@ class Received:
         return np.array(rows)
 
 
-def forecast(name: str, weights: str, histories: Sequence[Received], horizon: int) -> Floats:
-    """(processor share, bytes per second) of every worker's ``horizon``-th iteration from now, float [workers, 2].
+def forecast(name: str, weights: str, histories: Sequence[Received], first: int, last: int) -> Floats:
+    """(processor share, bytes per second) of every worker's iterations from ``first`` to ``last`` ahead (1: the next).
 
-    ``name`` is one of ``RESOURCES``. Both are at least a hundredth of the last, and a share is at most 1.
+    Float [workers, iterations, 2]. ``name`` is one of ``RESOURCES``; ``ema`` and ``last`` take what comes next to last.
+    Both numbers are at least a hundredth of the newest, and a share is at most 1.
     """
     tables = np.stack([each.table() for each in histories])
     newest = tables[:, -1]
     if name == "lstm":
         largest = tables[:, :, 1].max(axis=1)
-        ahead = load_lstm(weights, "resources").roll_out(relative(tables), horizon)[:, -1]
-        ahead = np.column_stack([ahead[:, 0], ahead[:, 1] * largest])
+        ahead = load_lstm(weights, "resources").roll_out(relative(tables), last)[:, first - 1 :]
+        ahead = np.stack([ahead[:, :, 0], ahead[:, :, 1] * largest[:, None]], axis=2)
     elif name == "ema":
         powers = (1.0 - EMA_ALPHA) ** np.arange(tables.shape[1] - 1, -1, -1)
-        ahead = np.einsum("wsv,s->wv", tables, powers / powers.sum())
+        ahead = np.repeat(np.einsum("wsv,s->wv", tables, powers / powers.sum())[:, None], last - first + 1, axis=1)
     else:
-        ahead = newest
-    found: Floats = np.maximum(np.column_stack([np.minimum(ahead[:, 0], 1.0), ahead[:, 1]]), newest / 100)
+        ahead = np.repeat(newest[:, None], last - first + 1, axis=1)
+    shares = np.minimum(ahead[:, :, 0], 1.0)
+    found: Floats = np.maximum(np.stack([shares, ahead[:, :, 1]], axis=2), newest[:, None] / 100)
     return found

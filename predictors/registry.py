@@ -9,10 +9,10 @@ from typing import Any
 
 from predictors.by_speed import BySpeed
 from predictors.fixed_duration import FixedDuration
+from predictors.from_resources import FromResources
 from predictors.lstm_ratio import LstmRatio
 from predictors.nvrx import Nvrx
 from predictors.oracle import Oracle, PlannedWindow
-from predictors.star import Star
 from predictors.stragglers import StragglerPredictor
 from predictors.twice_median import TwiceMedian
 
@@ -24,7 +24,7 @@ _KINDS: dict[str, tuple[Callable[..., StragglerPredictor], tuple[str, ...]]] = {
     "fixed_duration": (FixedDuration, tuple(field.name for field in fields(FixedDuration))),
     "twice_median": (TwiceMedian, tuple(field.name for field in fields(TwiceMedian))),
     "nvrx": (Nvrx, tuple(field.name for field in fields(Nvrx))),
-    "star": (Star, tuple(field.name for field in fields(Star))),
+    "star": (FromResources, tuple(field.name for field in fields(FromResources))),
     "lstm_ratio": (LstmRatio, tuple(field.name for field in fields(LstmRatio))),
     "oracle": (Oracle, ()),
 }

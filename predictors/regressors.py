@@ -14,10 +14,13 @@ import numpy as np
 
 from predictors.history import Floats
 from predictors.iteration_time import Coefficients, fit_times, predict_times
+from predictors.network import Network
 
 REGRESSORS = ("linear", "mlp", "lightgbm")
-LARGE = (256, 128)
-"""Hidden units of the network, by layer."""
+HIDDEN = (32, 16)
+"""Units of the network's layers: two inputs need no more (STAR's code has 256 and 128)."""
+FIRST_STEPS, MORE_STEPS = 800, 100
+"""Minibatches of the first fit of a network and of each that continues it."""
 
 
 class Regressor(Protocol):
@@ -47,15 +50,36 @@ class Linear:
 
 
 @final
-class Learnt:
-    """A regressor of a library, on the logarithms of inputs and times: what counts are ratios."""
+class Mlp:
+    """A network on the logarithms of inputs and times, since what counts are ratios; a fit continues the last one."""
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
+    def __init__(self) -> None:
+        self._network = Network(2, HIDDEN, rate=5e-3)
+
+    def fit(self, inputs: Floats, seconds: Floats) -> None:
+        rows, times = np.log(inputs), np.log(seconds)
+        steps = MORE_STEPS if self._network.fitted else FIRST_STEPS
+        self._network.standardise(rows, times)
+        self._network.fit(rows, times, epochs=-(-steps * self._network.batch_rows // len(rows)))
+
+    def predict(self, inputs: Floats) -> Floats:
+        seconds: Floats = np.exp(self._network.predict(np.log(inputs)))
+        return seconds
+
+
+@final
+class Boosted:
+    """LightGBM's trees, on the logarithms of inputs and times."""
+
+    def __init__(self) -> None:
+        from lightgbm import LGBMRegressor
+
+        same = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "random_state": 0, "verbose": -1}
+        self._model: Any = LGBMRegressor(n_estimators=50, min_child_samples=5).set_params(**same)
 
     def fit(self, inputs: Floats, seconds: Floats) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few rows, or too few iterations: what was learnt is used anyway
+            warnings.simplefilter("ignore")  # few rows: what was learnt is used anyway
             self._model.fit(np.log(inputs), np.log(seconds))
 
     def predict(self, inputs: Floats) -> Floats:
@@ -71,18 +95,9 @@ def regressor(name: str) -> Regressor:
         case "linear":
             return Linear()
         case "mlp":
-            from sklearn.neural_network import MLPRegressor
-            from sklearn.pipeline import make_pipeline
-            from sklearn.preprocessing import StandardScaler
-
-            return Learnt(
-                make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=LARGE, random_state=0, max_iter=100))
-            )
+            return Mlp()
         case "lightgbm":
             if find_spec("lightgbm") is None:
                 raise ValueError("regressor=lightgbm: lightgbm is not installed; pip install 'stragglab[ml]'")
-            from lightgbm import LGBMRegressor
-
-            same = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "random_state": 0, "verbose": -1}
-            return Learnt(LGBMRegressor(n_estimators=50, min_child_samples=5).set_params(**same))
+            return Boosted()
     raise ValueError(f"regressor={name}: must be one of {', '.join(REGRESSORS)}")

@@ -49,7 +49,7 @@ class Grid(NamedTuple):
 CORE = "bsp,asp,ssp,backup_workers"
 DECIDING = (
     "antdt_dd,antdt_nd,antdt_nd_asp,dynamic_x,lb_bsp,lb_bsp_gpu,lb_bsp_star,sync_switch,sync_switch_elastic,"
-    "sync_switch_restart,coding_heter_aware,coding_group_based,composed,star_h,star_ahead"
+    "sync_switch_restart,coding_heter_aware,coding_group_based,composed,star_h,star_ahead,star_ml"
 )
 """Strategies that monitor, so that their decisions may depend on noise."""
 ALL = f"{CORE},asp_dds,static_x,first_k,lgc,zeno_pp,coding_naive,coding_fractional,coding_cyclic,{DECIDING}"

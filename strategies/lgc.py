@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_choice, check_whole
+from strategies.checks import check_choice, check_number, check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import BlocksGate, DelayedGate, Gate, RingGate
@@ -33,10 +33,11 @@ class LGC(Composition):
     STAR's own code differs and is not followed: it adds the first K without dividing, leaves the next K arrivals for
     the following step whatever their age, and sets K to N - 2.
 
-    With ``topology=allreduce`` (STAR's LGC-AR) the K fastest workers by the mean of their last times are a ring, which
-    waits for nobody else, and every other worker is the child of one of them: its gradient enters the first sum after
-    it was delivered, if it is at most ``max_delay_versions`` late. K workers are chosen again every ``reselect_iters``
-    updates; STAR does not say how often.
+    With ``topology=allreduce`` (STAR's LGC-AR) the K fastest workers by the mean of their last times are a ring, and
+    every other worker is the child of one of them: its gradient enters the first sum after it was delivered, if it is
+    at most ``max_delay_versions`` late. LGC-AR waits for nobody outside of the ring; with ``wait_s`` parents wait for
+    their children, as STAR's do. K workers are chosen again every ``reselect_iters`` updates; STAR does not say how
+    often.
 
     Attributes:
         k_fastest: K, fresh gradients that an update waits for; from 1 to the number of workers (BSP); None: three
@@ -49,6 +50,7 @@ class LGC(Composition):
         lr_rule: see :mod:`strategies.weights`.
         topology: ``ps``, or ``allreduce`` for LGC-AR, on which alone it then works.
         reselect_iters: updates from one choice of the ring to the next, with ``allreduce``.
+        wait_s: seconds that a parent waits for its children after its own gradient, with ``allreduce``.
     """
 
     k_fastest: int | None = None
@@ -60,14 +62,18 @@ class LGC(Composition):
     lr_rule: str = "batch_linear"
     topology: str = "ps"
     reselect_iters: int = 50
+    wait_s: float = 0.0
 
     def compose(self) -> Parts:
         """A gate of K fresh gradients with slightly late ones; or of K whole workers with the parts of the others."""
         check_whole("blocks", self.blocks, 1)
         check_choice("topology", self.topology, "ps", "allreduce")
         check_whole("reselect_iters", self.reselect_iters, 1)
+        check_number("wait_s", self.wait_s, 0.0)
         if self.topology == "allreduce":
             return self._ring()
+        if self.wait_s:
+            raise ValueError(f"wait_s={self.wait_s:g}: servers have no parents that wait; use topology=allreduce, or 0")
         needed, delay = self.k_fastest, self.max_delay_versions
         whole = DelayedGate(k_fastest=needed, max_delay_versions=delay, late_begin=self.late_begin)
         in_parts = BlocksGate(k_fastest=needed, max_delay_versions=delay, blocks=self.blocks)
@@ -78,6 +84,6 @@ class LGC(Composition):
         """The ring of the K fastest, whose children nobody waits for."""
         if self.blocks != 1:
             raise ValueError(f"blocks={self.blocks}: a ring sums whole gradients; use blocks=1, or topology=ps")
-        ring = SlowestApart(k_fastest=self.k_fastest, reselect_iters=self.reselect_iters)
+        ring = SlowestApart(k_fastest=self.k_fastest, wait_s=self.wait_s, reselect_iters=self.reselect_iters)
         gate = RingGate(max_delay_versions=self.max_delay_versions)
         return Parts(gate=gate, schedule=ring, lr_rule=self.lr_rule, requeue=self.requeue)

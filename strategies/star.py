@@ -1,4 +1,4 @@
-"""STAR-H: the mode of synchronisation with the least predicted time per unit of progress, chosen again and again."""
+"""STAR: the mode of synchronisation with the least predicted time per unit of progress, chosen again and again."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from strategies.composition.parts import Parts
 from strategies.gates import ModalGate, RingGate
 from strategies.modes.choice import MODES, Choice
 from strategies.modes.chooser import ModeChooser
+from strategies.modes.learned import ModeLearner
 from strategies.modes.ring import WAITS_S, RingChooser, check_waits
 from strategies.modes.times import ModeTimes
 from strategies.monitoring.fixed_noise import FixedNoise
 from strategies.monitoring.noise import NoiseMeter
 from strategies.monitoring.predicted import PredictedTimes
-
-OF_SERVERS = ("cluster_frac", "modes", "mode_cost", "kappa", "when_calm")
-"""Settings without a meaning for rings."""
+from strategies.monitoring.tabled_noise import TabledNoise
 
 
 @final
 @dataclass(kw_only=True)
 class Star(Composition):
-    """SSGD without stragglers; with some, the best of SSGD, ASGD, static and dynamic x-order by a heuristic.
+    """SSGD without stragglers; with some, the best of SSGD, ASGD, static and dynamic x-order.
 
-    Source: STAR, sections IV-A to IV-C1 (STAR-H), for one job with parameter servers. Decided at ``Arrived``: after
-    every ``predict_every_iters`` iterations of all workers on average their next times are predicted, and who exceeds
-    the fastest by ``straggler_frac`` is tagged. When tags, clusters or times change, and every ``redecide_iters`` while
-    somebody is tagged, the time per unit of progress of every mode is computed (:mod:`strategies.modes.times`); the
-    best is taken with the next update. What waits is kept. Batches stay B / N, the rate follows the share of the global
-    batch. Nobody begins to compute while a decision is made (``pause``); without, it is made that much ahead (STAR-).
+    Source: STAR, sections IV-A to IV-C (STAR-H, STAR-ML and STAR-), for one job with parameter servers. Decided at
+    ``Arrived``: after every ``predict_every_iters`` iterations of all workers on average their next times are
+    predicted, and who exceeds the fastest by ``straggler_frac`` is tagged. When tags, clusters or times change, and
+    every ``redecide_iters`` while somebody is tagged, the time per unit of progress of every mode is computed
+    (:mod:`strategies.modes.times`); the best is taken with the next update. What waits is kept. Batches stay B / N, the
+    rate follows the share of the global batch. Nobody begins to compute while a decision is made (``pause``); without,
+    it is made that much ahead (STAR-). With ``learning`` a model costs the modes once it has learnt enough from these
+    decisions (STAR-ML, :mod:`strategies.modes.learned`).
 
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
     past times, not from resources, and give the noise scale as a number. Prevention, placement and trees are not in
@@ -51,16 +52,20 @@ class Star(Composition):
             without the last it is /DS.
         mode_cost: see :class:`strategies.modes.times.ModeTimes`.
         kappa: price of a squared lag, or with ``mode_cost: priced`` of a squared staleness of one update.
-        phi: gradient noise scale in samples; None: measured while the job trains, and nothing is decided before.
+        phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is
+            decided before.
+        phi_table: a file of scripts/profile_noise.py; empty: none.
+        phi_model: which of its models: the workload's name.
         min_gain_frac: part by which a mode must be better than the present one.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for a decision.
         when_calm: without stragglers ``ssgd`` (STAR), or the present mode if SSGD would cost more (``cheaper``).
+        learning: see :class:`strategies.modes.learned.ModeLearner`; None: STAR-H always decides.
         warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
         topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
-            (:mod:`strategies.modes.ring`); settings of the other modes are refused there.
+            (:mod:`strategies.modes.ring`); ``modes`` and ``learning`` are refused there, prices and clusters unused.
         waits_s: with ``allreduce``, seconds that parents may wait for their children.
     """
 
@@ -76,9 +81,12 @@ class Star(Composition):
     mode_cost: str = "pooled"
     kappa: float = 1.3
     phi: float | None = None
+    phi_table: str = ""
+    phi_model: str = ""
     min_gain_frac: float = 0.0
     decision_s: float = 0.97
     pause: bool = True
+    learning: ModeLearner | None = None
     when_calm: str = "cheaper"
     warmup_iters: int = 3
     data: str = "dynamic"
@@ -95,6 +103,7 @@ class Star(Composition):
             history_iters=self.history_iters,
             horizon_iters=self.horizon_iters,
             warmup_iters=self.warmup_iters,
+            with_links=self.topology == "ps",
         )
         check_choice("topology", self.topology, "ps", "allreduce")
         check_waits(self.waits_s)
@@ -108,31 +117,42 @@ class Star(Composition):
             cluster_frac=self.cluster_frac,
             decision_s=self.decision_s,
             pause=self.pause,
+            learning=self.learning,
             when_calm=self.when_calm,
         )
         return Parts(
             gate=ModalGate(),
-            detectors={"times": times, "noise": NoiseMeter() if self.phi is None else FixedNoise(phi=self.phi)},
+            detectors={"times": times, "noise": self._noise()},
             schedule=schedule,
             lr_rule=self.lr_rule,
         )
 
     def _ring(self, times: PredictedTimes) -> Parts:
         """A ring that stragglers leave."""
-        for name in OF_SERVERS:
-            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            if (tuple(value) if isinstance(value, list) else value) != default:
-                raise ValueError(f"{name}={value}: is for the modes of topology=ps; leave it out for a ring")
+        if tuple(self.modes) != MODES:
+            raise ValueError(f"modes={','.join(self.modes)}: is for topology=ps; leave it out for a ring")
+        if self.learning is not None:
+            raise ValueError(
+                "learning: the model of STAR-ML costs the modes of topology=ps; use learning=null for a ring"
+            )
         schedule = RingChooser(
             waits_s=self.waits_s,
-            straggler_frac=self.straggler_frac,
             predict_every_iters=self.predict_every_iters,
             redecide_iters=self.redecide_iters,
             min_gain_frac=self.min_gain_frac,
             decision_s=self.decision_s,
             pause=self.pause,
         )
-        noise = NoiseMeter() if self.phi is None else FixedNoise(phi=self.phi)
         return Parts(
-            gate=RingGate(), detectors={"times": times, "noise": noise}, schedule=schedule, lr_rule=self.lr_rule
+            gate=RingGate(), detectors={"times": times, "noise": self._noise()}, schedule=schedule, lr_rule=self.lr_rule
         )
+
+    def _noise(self) -> NoiseMeter | FixedNoise | TabledNoise:
+        """The noise scale: a number, a table, or measured."""
+        if self.phi is not None and self.phi_table:
+            raise ValueError(f"phi_table={self.phi_table}: phi={self.phi:g} is given, too; set phi=null for the table")
+        if self.phi_model and not self.phi_table:
+            raise ValueError(f"phi_model={self.phi_model}: names a model of phi_table, and there is none")
+        if self.phi_table:
+            return TabledNoise(phi_table=self.phi_table, phi_model=self.phi_model)
+        return NoiseMeter() if self.phi is None else FixedNoise(phi=self.phi)

@@ -219,7 +219,13 @@ def narrowed(spec: Spec, seeds: Sequence[int] | None, only: Mapping[str, Sequenc
 
 
 def _problem(spec: Spec) -> str | None:
-    return _axes_problem(spec) or _more_problem(spec) or _cells_problem(spec) or _settings_problem(spec)
+    return (
+        _axes_problem(spec)
+        or _figure_problem(spec)
+        or _more_problem(spec)
+        or _cells_problem(spec)
+        or _settings_problem(spec)
+    )
 
 
 def _axes_problem(spec: Spec) -> str | None:
@@ -229,14 +235,20 @@ def _axes_problem(spec: Spec) -> str | None:
         for level in levels:
             if not LEVEL.fullmatch(level):
                 return f"axes.{axis}.{level}: a level is letters, digits, '.', '+', '-' and '_' between them"
+    if spec.repeats is not None and spec.repeats not in spec.axes:
+        return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
+    return None
+
+
+def _figure_problem(spec: Spec) -> str | None:
     for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
         if drawn is not None and drawn not in spec.compared:
             return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
     for level in spec.figure.fixed:
         if level not in spec.axes[spec.figure.by]:
             return f"figure: fixed: {level} is no level of {spec.figure.by}"
-    if spec.repeats is not None and spec.repeats not in spec.axes:
-        return f"repeats: {spec.repeats} is not one of the axes ({', '.join(spec.axes)})"
+    if spec.figure.kind == "against" and not spec.figure.fixed:
+        return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
     return None
 
 

@@ -69,6 +69,7 @@ STRATEGY_COLOURS = {
     "zeno_pp": "#AA4499",
     "star_h": "#E7298A",
     "star_ahead": "#F4A6CD",
+    "star_ml": "#7A0177",
     "dlrover": "#8C564B",
     "optimus": "#17BECF",
     "or_autoscale": "#BCBD22",

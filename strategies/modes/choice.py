@@ -10,6 +10,7 @@ import msgspec
 
 from strategies.checks import check_number
 from strategies.gates.modal import ASGD, SSGD, Mode
+from strategies.modes.costs import ModeCosts
 from strategies.modes.times import ModeTimes
 
 MODES = ("ssgd", "asgd", "static", "dynamic")
@@ -93,12 +94,14 @@ class Choice:
         batch_samples: float,
         phi_samples: float,
         present: Mode = SSGD,
+        by: ModeCosts | None = None,
     ) -> dict[Mode, float]:
         """Seconds per unit of progress of all candidates and of the ``present`` mode, the best first.
 
-        ``times_s`` are the workers' predicted times in their order, ``groups`` what dynamic x-order would be.
+        ``times_s`` are the workers' predicted times in their order, ``groups`` what dynamic x-order would be,
+        ``by`` what costs modes instead of :attr:`costs`.
         """
-        count = len(workers)
+        count, costs = len(workers), self.costs if by is None else by
         sizes = {1} if "asgd" in self.modes else set[int]()
         sizes |= {count} if "ssgd" in self.modes else set()
         if "static" in self.modes:
@@ -106,7 +109,7 @@ class Choice:
         if present.groups is None:
             sizes.add(count if present.x is None else min(present.x, count))
         ordered = sorted(sizes)
-        static_s = self.costs.static_s(times_s, batch_samples, phi_samples, ordered) if ordered else {}
+        static_s = costs.static_s(times_s, batch_samples, phi_samples, ordered) if ordered else {}
         found = {mode_of(x, count): static_s[x] for x in ordered}
         parted = {groups} if "dynamic" in self.modes and self._is_new(groups, count) else set[Groups]()
         if present.groups is not None:
@@ -114,7 +117,7 @@ class Choice:
         place = {worker: index for index, worker in enumerate(workers)}
         for group in sorted(parted):
             indices = placed(group, place)
-            found[Mode(groups=group)] = self.costs.dynamic_s(times_s, indices, batch_samples, phi_samples)
+            found[Mode(groups=group)] = costs.dynamic_s(times_s, indices, batch_samples, phi_samples)
         return dict(
             sorted(found.items(), key=lambda item: (item[1], item[0].groups is not None, -(item[0].x or count)))
         )

@@ -12,11 +12,25 @@ from strategies.gates.base import Verdict
 from strategies.gates.modal import SSGD, ModalGate, Mode
 from strategies.hooks import Order, Peers, State
 from strategies.modes.choice import Choice, Decision, Groups
+from strategies.modes.held import Held
+from strategies.modes.learned import ModeLearner, Question
 from strategies.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
 from strategies.monitoring.clustering import cluster_by_ratio
 from strategies.nodes.pause import Pause
 from strategies.nodes.timers import is_due
-from strategies.protocol import AnyCommand, AnyEvent, Arrived, Command, Grad, Lost, Restored, Started, Wake, Woke
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Arrived,
+    Command,
+    Grad,
+    Joined,
+    Lost,
+    Restored,
+    Started,
+    Wake,
+    Woke,
+)
 
 
 class Change(NamedTuple):
@@ -45,6 +59,7 @@ class ModeChooser:
         cluster_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for it.
+        learning: what costs the modes once it has learnt enough, in seconds of its own (STAR-ML); None: STAR-H always.
         when_calm: the mode without stragglers: ``ssgd`` (STAR), or ``cheaper``.
     """
 
@@ -56,6 +71,7 @@ class ModeChooser:
     cluster_frac: float = 0.2
     decision_s: float = 0.97
     pause: bool = True
+    learning: ModeLearner | None = None
     when_calm: str = "ssgd"
 
     def __post_init__(self) -> None:
@@ -65,12 +81,24 @@ class ModeChooser:
         check_number("decision_s", self.decision_s, 0.0)
         if not isinstance(self.pause, bool):
             raise ValueError(f"pause={self.pause}: must be true or false")
+        if not isinstance(self.learning, ModeLearner | None):
+            raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
+        if self.learning is not None:
+            self.learning.check_costs(self.choice.costs)
         check_choice("when_calm", self.when_calm, "ssgd", "cheaper")
 
     @property
     def needs(self) -> frozenset[type[Command]]:
         """``Wake`` only if there is a pause to end."""
         return frozenset({Wake}) if self.pause and self.decision_s else frozenset()
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` for more workers than a model has room for."""
+        if self.learning is not None:
+            try:
+                self.learning.validate(num_workers)
+            except ValueError as error:
+                raise ValueError(f"learning.{error}") from None
 
     def meet(self, peers: Peers) -> None:
         """Keep the gate, the predictions and the noise scale."""
@@ -93,14 +121,25 @@ class ModeChooser:
         self._decisions = self._switches = 0
         self.decision: Decision | None = None
         self._said = ""
+        self._now, self._version = started.t, 0
+        self._question: Question | None = None
+        """Of the last decision, as long as its mode is used and all workers stay."""
+        self._held: Held | None = None
+        if self.learning is not None:
+            self.learning.reset()
 
     def observe_event(self, event: AnyEvent) -> None:
         """Note lost workers; after a restore training begins in the mode chosen last, without a pause."""
-        self._updated = False
+        self._updated, self._now = False, event.t
         match event:
+            case Joined():
+                self._held = self._question = None
             case Lost():
+                self._held = self._question = None
                 self._pause.gone(event.worker)
             case Restored():
+                self._held = self._question = None
+                self._version = event.version
                 self._pause = Pause()
                 if self._change is not None:
                     self._gate.mode, self._change = self._change.mode, None
@@ -109,6 +148,9 @@ class ModeChooser:
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """Note that this event makes an update, with which the mode may change."""
         self._updated = True
+        self._version += 1
+        if self._held is not None:
+            self._held.applied(self._now, self._gate.place.get(grads[0].worker, 0), grads)
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
         """Change the mode if it is time, then predict and decide if it is time for that."""
@@ -119,6 +161,8 @@ class ModeChooser:
                 self._arrived = 0
                 self._iters += self.predict_every_iters
                 answers += self._looked(event.t)
+            elif self.learning is not None:
+                self.learning.advance(self.choice.costs)
         return answers
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
@@ -136,13 +180,15 @@ class ModeChooser:
     def _looked(self, t: float) -> Sequence[Verdict | AnyCommand]:
         """Predict, and decide if there is something new or nothing was decided for long."""
         workers = tuple(sorted(self._gate.members))
-        outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self.decision_s)
+        outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self._takes_s(workers))
         if outlook is None:
             return ()
         if not outlook.tagged:
             self._seen = None
             if self._gate.mode == SSGD or self._stays(workers, outlook.times_s):
                 return ()
+            self._learn_of_held()
+            self._question = None
             self._said = f"{t:.6g} s: no stragglers; ssgd, was {self._gate.mode}"
             return self._changing_to(SSGD, t, t)
         clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
@@ -179,14 +225,16 @@ class ModeChooser:
         self, t: float, workers: tuple[int, ...], outlook: Outlook, groups: Groups, noise: tuple[float, float]
     ) -> Sequence[Verdict | AnyCommand]:
         """Cost all modes and take the best; a pause begins in any case, since the decision has to be made."""
-        before, times_s, batch = self._gate.mode, outlook.times_s, self._batch_samples
-        phi, age = noise
-        mode_s = self.choice.priced(workers, times_s, groups, batch, phi, before)
+        before, (phi, age), takes_s = self._gate.mode, noise, self._takes_s(workers)
+        self._learn_of_held()
+        question = Question(workers, outlook.times_s, groups, self._batch_samples, phi, before)
+        by_model = self.learning is not None and self.learning.can_decide(len(workers))
+        mode_s = self.choice.priced(*question) if self.learning is None else self.learning.priced(self.choice, question)
         chosen, why = self.choice.chosen(mode_s, before, len(workers))
         self.decision = Decision(
             t=t,
             workers=workers,
-            times_s=times_s,
+            times_s=outlook.times_s,
             tagged=tuple(sorted(outlook.tagged)),
             phi_samples=phi,
             phi_age_updates=age,
@@ -196,14 +244,31 @@ class ModeChooser:
             why=why,
         )
         self._decisions += 1
-        self._said = f"{self.decision} ({self.choice.costs})"
+        self._said = f"{self.decision} ({self.choice.costs}{', by the model' if by_model else ''})"
+        self._question = question
+        if chosen == before:
+            self._held = Held(t, self._version)
         answers: list[Verdict | AnyCommand] = []
         if self.needs:
-            self._pause.until_s = t + self.decision_s
+            self._pause.until_s = t + takes_s
             answers.append(Wake(at_s=self._pause.until_s, tag="decided"))
         if chosen != before:
-            answers += self._changing_to(chosen, t, t + self.decision_s)
+            answers += self._changing_to(chosen, t, t + takes_s)
         return answers
+
+    def _takes_s(self, workers: tuple[int, ...]) -> float:
+        """Seconds that the next decision takes."""
+        if self.learning is not None and self.learning.can_decide(len(workers)):
+            return self.learning.decision_s
+        return self.decision_s
+
+    def _learn_of_held(self) -> None:
+        """The mode of the last decision has been used until now: what it took is known."""
+        held, question, self._held = self._held, self._question, None
+        if self.learning is None or held is None or question is None or held.updates < self.learning.hold_updates:
+            return
+        costs = self.choice.costs
+        self.learning.measured(question, self._gate.mode, held.unit_s(question.phi_samples, costs), costs)
 
     def _changing_to(self, mode: Mode, t: float, ready_s: float) -> Sequence[Verdict]:
         self._change, self._at_boundary = Change(mode, ready_s), False
@@ -219,8 +284,14 @@ class ModeChooser:
             return ()
         mode, self._change = self._change.mode, None
         self._switches += 1
-        return self._gate.switch(mode)
+        verdicts = self._gate.switch(mode)
+        self._held = None if self._question is None else Held(t, self._version)
+        return verdicts
 
     def log_state(self) -> State:
-        """The numbers of decisions and of changes, and the last decision with its numbers."""
-        return {"decisions": self._decisions, "switches": self._switches, "decision": self._said}
+        """The numbers of decisions and of changes, the last decision with its numbers, and how good the model is."""
+        found: State = {"decisions": self._decisions, "switches": self._switches, "decision": self._said}
+        if self.learning is not None:
+            found["decided_by"] = "model" if self.learning.decides else "STAR-H"
+            found["regret_frac"] = -1.0 if self.learning.regret_frac is None else self.learning.regret_frac
+        return found

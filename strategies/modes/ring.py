@@ -45,13 +45,13 @@ class RingChooser:
     made when the tags change, and every ``redecide_iters`` while somebody is tagged; it is carried out with the first
     update from ``decision_s`` later on. Without stragglers all are in the ring, which needs no decision.
 
-    A child's link is its own: what it spends on it is measured, and is left out where its time as a member of the ring
-    is needed. Before it is one, it is expected to spend as much as the present children do on average or, without any,
-    ``link_s``.
+    Predicted times must be without links (``PredictedTimes.with_links``), which only children have: what they spend
+    there is measured. A worker that is none yet is expected to spend as much as the present children do on average or,
+    without any, ``link_s``.
 
     Attributes:
         waits_s: seconds that parents may wait; 0 alone: never.
-        straggler_frac: part of the fastest worker's time by which a child's, without its link, must exceed it.
+
         predict_every_iters: iterations of every worker on average from one prediction to the next.
         redecide_iters: iterations of every worker on average after which is decided again although nothing changed.
         min_gain_frac: part by which another mode must be better than the present one.
@@ -63,7 +63,7 @@ class RingChooser:
     looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
 
     waits_s: Sequence[float] = WAITS_S
-    straggler_frac: float = 0.2
+
     predict_every_iters: int = 1
     redecide_iters: int = 10
     min_gain_frac: float = 0.0
@@ -73,7 +73,7 @@ class RingChooser:
 
     def __post_init__(self) -> None:
         check_waits(self.waits_s)
-        check_number("straggler_frac", self.straggler_frac, 0.0)
+
         check_whole("predict_every_iters", self.predict_every_iters, 1)
         check_whole("redecide_iters", self.redecide_iters, 1)
         check_number("min_gain_frac", self.min_gain_frac, 0.0)
@@ -150,12 +150,7 @@ class RingChooser:
         outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self.decision_s)
         if outlook is None:
             return ()
-        times_s = {
-            worker: max(time_s - self._links_s.get(worker, 0.0), time_s * 1e-3)
-            for worker, time_s in zip(workers, outlook.times_s, strict=True)
-        }
-        least_s = (1 + self.straggler_frac) * min(times_s.values())
-        tagged = frozenset(worker for worker in outlook.tagged if times_s[worker] > least_s)
+        times_s, tagged = dict(zip(workers, outlook.times_s, strict=True)), outlook.tagged
         if not tagged:
             self._seen = tagged
             if self._mode != WHOLE:

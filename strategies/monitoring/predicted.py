@@ -36,6 +36,7 @@ class PredictedTimes:
         history_iters: iterations of a worker whose median bounds its predictions.
         horizon_iters: iterations ahead that are predicted.
         warmup_iters: first iterations of a process that are ignored.
+        with_links: whether times include the worker's link; without servers only children have one.
     """
 
     predictor: str = "ema"
@@ -44,6 +45,7 @@ class PredictedTimes:
     history_iters: int = 100
     horizon_iters: int = 30
     warmup_iters: int = 3
+    with_links: bool = True
 
     def __post_init__(self) -> None:
         check_number("straggler_frac", self.straggler_frac, 0.0)
@@ -121,7 +123,7 @@ class PredictedTimes:
             t=event.t,
             worker=grad.worker,
             iteration=grad.iteration,
-            iter_s=timings.own_s,
+            iter_s=timings.own_s if self.with_links else timings.bpt_s,
             cpu_frac=nan if isnan(cpu_frac) else min(1.0, cpu_frac),
             bytes_per_s=self._model_bytes / timings.send_s if timings.send_s > 0 else nan,
             samples=float(grad.samples),

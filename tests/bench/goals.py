@@ -99,3 +99,5 @@ RECORDING = AtMost("recording and telemetry, share of a core", 0.01, "%", 100)
 READY = AtMost("8 workers training after the import", 0.5, "s")
 UNIQUE_MEMORY = AtMost("unique memory of a worker after its first step", 25e6, "MB", 1e-6)
 RESTART = AtMost("a killed worker computes again", 0.3, "s")
+MODEL_GOALS = [Faster("STAR-ML", "STAR-H", 5.0)]
+MODEL_DECISION = AtMost("p99 of a decision by the model, 16 workers", 0.5e-3, "us", 1e6)

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.invariants import problems
-from tests.support.leaks import Oracle, Start, listening_of, listening_sockets
+from tests.support.leaks import Oracle, Start, listening_sockets, open_files
 from tests.support.runs import DIGITS, LEDGER, RecordSink, Run, processes_of, read_lines
-
-pytestmark = pytest.mark.alone  # it looks at all ports, of which another run may get one next
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 DRAWN = tuple(option for option in LEDGER if option != "draw=false")
@@ -35,8 +33,10 @@ def begin(start: Start, job: str, name: str = "run") -> Run:
     return start(name, *options, sweep=sweep)
 
 
-def ports_of(run: Run) -> set[str]:
-    return {where for pid in processes_of(run.run_dir) for where in listening_of(pid)}
+def sockets_of(run: Run) -> set[str]:
+    """Those on which its processes listen, by inode: another run may get their addresses next."""
+    links = (link for pid in processes_of(run.run_dir) for link in open_files(pid) if link.startswith("socket:["))
+    return {link[8:-1] for link in links} & listening_sockets().keys()
 
 
 def assert_record_loads(run_dir: Path) -> int:
@@ -54,17 +54,17 @@ def assert_record_loads(run_dir: Path) -> int:
     return len(found)
 
 
-def assert_gone(run: Run, oracle: Oracle, ports: set[str]) -> None:
+def assert_gone(oracle: Oracle, sockets: set[str]) -> None:
     left = oracle.settle()
     assert not left, "left behind:\n" + "\n".join(left)
-    assert not ports & set(listening_sockets().values())
+    assert not sockets & listening_sockets().keys()
 
 
 def end_by_kill(run: Run, oracle: Oracle) -> None:
-    ports = ports_of(run)
+    sockets = sockets_of(run)
     run.process.kill()
     run.process.wait(10)
-    assert_gone(run, oracle, ports)
+    assert_gone(oracle, sockets)
     _, err = run.process.communicate(timeout=10)
     assert "Traceback" not in err
     assert_record_loads(run.run_dir)
@@ -76,12 +76,12 @@ def end_by(run: Run, oracle: Oracle, *signals: int, group: bool = False) -> None
     One that comes when all is done may find nobody to stop, or an interpreter that has put its handlers away; a shell
     calls that 128 + signal, too.
     """
-    ports = ports_of(run)
+    sockets = sockets_of(run)
     for number in signals:
         if run.process.poll() is None:
             run.send(number, group=group)
     code, out, err = run.wait(30)
-    assert_gone(run, oracle, ports)
+    assert_gone(oracle, sockets)
     assert "Traceback" not in err, err
     done = [lines[-1] for path in run.run_dir.rglob("events.jsonl") if (lines := read_lines(path.parent))]
     completed = bool(done) and all(line.get("note", {}).get("status") == "done" for line in done)

@@ -23,6 +23,7 @@ from tests.support.scores import random_scores
 CONF = Path(__file__).resolve().parents[2] / "conf" / "strategy"
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
 NUM_WORKERS = (1, 2, 4, 64)
+SMALL = NUM_WORKERS[:-1]
 MODES = ("calm", "restarts", "departures")
 SLOW = ("coding_cyclic",)
 """Its code for 64 workers takes as long to draw as all others together; of every commit are those for up to 4."""
@@ -55,6 +56,17 @@ HURRIES: dict[str, dict[str, Any]] = {
     "optimus": {"sample_s": 2.0, "skip_s": 0.0, "adjust_every_s": 2.0, "launch_s": 5.0, "drain_s": 2.0},
     "or_autoscale": {"min_iters": 1, "adjust_every_s": 1.0, "step_workers": 1, "drain_s": 2.0},
     **{name: {"warmup_iters": 0, "redecide_iters": 2, "decision_s": 0.5} for name in ("star_h", "star_ahead")},
+    "star_ml": {
+        "warmup_iters": 0,
+        "redecide_iters": 2,
+        "decision_s": 0.5,
+        "learning.min_samples": 10,
+        "learning.refit_samples": 5,
+        "learning.epochs": 3,
+        "learning.hold_updates": 2,
+        "learning.check_every": 2,
+        "learning.max_regret_frac": 10.0,
+    },
     "zeno_pp": {"refresh_every": 3, "rho": 0.0, "rescale": False, "validation_samples": 3, "warmup_updates": 2},
     "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
     "sync_switch_elastic": {
@@ -133,18 +145,24 @@ def is_variant(name: str) -> bool:
 def cases() -> list[Case]:
     """Every combination that makes sense; what is not ``long`` has every strategy, size and mode in it.
 
-    64 workers, half of the time of all, are for every commit only with departures, in which all happens that can.
+    All that can happen does with departures, so every strategy goes through these, by 4 workers and by 64 (half of the
+    time of all: every other strategy). The other modes it meets with one size each, the next strategy with another.
     """
     found = []
     for name, num_workers, mode in product(NAMES, NUM_WORKERS, MODES):
-        many, variant = num_workers == NUM_WORKERS[-1], is_variant(name)
-        if (many and variant) or not fits(name, num_workers) or (num_workers == 1 and mode == "departures"):
+        place, many = NAMES.index(name), num_workers == NUM_WORKERS[-1]
+        if (many and is_variant(name)) or not fits(name, num_workers) or (num_workers == 1 and mode == "departures"):
             continue
-        first, more = ((1,), (0,)) if many or variant else ((1, 2), (0, 3))
-        if many and (mode != "departures" or name in SLOW):
-            first, more = (), (0, 1)
+        sizes = [number for number in SMALL if fits(name, number)]
+        seeds = (0, 1) if many or is_variant(name) else (0, 1, 2, 3)
+        if mode == "departures":
+            first = {4: seeds[1:3], 64: seeds[1:2] if place % 2 and name not in SLOW else ()}.get(num_workers, ())
+        else:
+            own = sizes[(place + MODES.index(mode)) % len(sizes)]
+            first = (seeds[place % 2],) if num_workers == own else ()
+        more = tuple(seed for seed in seeds if seed not in first)
         found += [Case(name, num_workers, mode, first)] if first else []
-        found += [Case(name, num_workers, mode, more, long=True)]
+        found += [Case(name, num_workers, mode, more, long=True)] if more else []
     return found
 
 

@@ -81,7 +81,7 @@ def difference(first: VirtualRun, second: VirtualRun) -> str:
 
 
 @every_pair
-@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("num_workers", [*(pytest.param(number, marks=pytest.mark.long) for number in (1, 2)), 4])
 @pytest.mark.parametrize("draw", [draw_world, draw_host_world])
 def test_it_is_the_same_in_every_respect(name: str, num_workers: int, draw: Draw) -> None:
     make, make_other = SAME[name]

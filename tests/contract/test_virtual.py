@@ -60,21 +60,27 @@ class Case(msgspec.Struct, frozen=True):
         return hurried(self.name)
 
 
-MANY = ("bsp", "ssp", "antdt_nd", "coding_heter_aware")
+MANY = ("bsp", "antdt_nd", "coding_heter_aware")
 """Played by 64 workers for every commit."""
 RECORDED = ("sync_switch_restart", "zeno_pp")
 """Whose records ``run.py`` writes twice for every commit."""
 
 
 def cases_of(name: str, num_workers: int) -> list[Case]:
-    """Seeds for every commit, and more of them; 64 workers, half of the time of all, with some strategies only."""
+    """Seeds for every commit, and more of them.
+
+    For every commit each strategy is played by 4 workers, and by 1 or 2 of them, whichever its neighbour is not; by 64,
+    half of the time of all, are some strategies only.
+    """
     if num_workers > 4:
         first = [Case(name, num_workers, (0,), (0,))] if name in MANY else []
         more = (0, 1) if name not in MANY else (1,)
         return [*first, Case(name, num_workers, more, more, long=True)]
     host = 1 if num_workers == 4 else 0
-    more, host_more = ((1, 2, 3, 4), tuple(seed for seed in range(5) if seed != host))
-    return [Case(name, num_workers, (0,), (host,)), Case(name, num_workers, more, host_more, long=True)]
+    more = (1, 2, 3, 4), tuple(seed for seed in range(5) if seed != host)
+    if num_workers < 4 and fits(name, 1) and num_workers != 1 + NAMES.index(name) % 2:
+        return [Case(name, num_workers, (0, *more[0]), (host, *more[1]), long=True)]
+    return [Case(name, num_workers, (0,), (host,)), Case(name, num_workers, *more, long=True)]
 
 
 CASES = [

@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import msgspec
 import pytest
 
+from injectors.patterns import Elastic
+from injectors.plan import ClusterShape
 from strategies.composed import Composed
 from strategies.gates import RingGate
 from strategies.lgc import LGC
@@ -15,9 +18,10 @@ from strategies.protocol import Strategy
 from strategies.star import Star
 from tests.contract.test_virtual import dead, different, unconserved, unlawful
 from tests.support.invariants import replay
-from tests.support.virtual_runs import VirtualRun, draw_replica_world
+from tests.support.virtual_runs import EPOCHS, VirtualRun, draw_replica_world
 
-SEEDS = range(6)
+SEEDS = range(3)
+MORE_SEEDS = range(3, 12)
 
 
 def make(kind: str) -> Strategy:
@@ -40,11 +44,22 @@ CASES = [(kind, num_workers) for kind in ("lgc", "waiting", "star") for num_work
 
 
 @pytest.mark.parametrize(("kind", "num_workers"), CASES)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])
 def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(kind: str, num_workers: int, seed: int) -> None:
     run = run_of(kind, num_workers, seed)
     assert unlawful(run) + dead(run) + unconserved(run) == []
     assert replay(run.lines, make(kind)) == []
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("lgc", 0), ("waiting", 5), ("star", 6)])
+def test_workers_come_and_go_while_others_are_children(kind: str, seed: int) -> None:
+    world = draw_replica_world(3, seed)
+    elastic = Elastic(leaves_per_hour=600.0, rejoin_s=2.0, least_workers=1)
+    plan = elastic.plan(ClusterShape(num_workers=3, num_servers=0, base_iter_s=1.0), 60.0, seed)
+    run = VirtualRun(msgspec.structs.replace(world, plan=plan), make(kind))
+    assert len(run.events("Joined")) > 3
+    assert unlawful(run) + dead(run) == []
+    assert set(run.uses()) == {float(EPOCHS)}
 
 
 def test_it_does_the_same_again_to_the_byte() -> None:

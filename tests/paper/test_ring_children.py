@@ -100,6 +100,22 @@ def test_a_child_that_is_two_rings_late_is_dropped_and_begins_again_with_the_nex
     assert [command.worker for command in answer(at) if type(command).__name__ == "Compute"] == [0, 1]
 
 
+def test_a_parent_does_not_wait_any_longer_for_a_child_that_was_too_late() -> None:
+    """Section IV-B: its gradient is dropped, and there is nothing more to come for this ring."""
+    at = desk(fixed(k_fastest=1, wait_s=0.2), 2)
+    round_of(at, {0: 0.1, 1: 0.4})
+    round_of(at, {0: 0.5, 1: 0.8})
+    for at_s in (1.0, 1.4):
+        at.arrive(0, at_s)
+        at.core.receive(at_s + 0.2, TIMER)
+    at.arrive(0, 1.8)
+    assert len(at.applied) == 4
+    at.arrive(1, 1.9)
+    assert at.dropped == [5]
+    assert applied(at)[4:] == [(1.9, [0])]
+    assert {order.worker for order in at.orders.values() if order.version == 5} == {0, 1}
+
+
 # ---- parents --------------------------------------------------------------------------------------------------------
 
 
@@ -144,6 +160,16 @@ def test_lgc_over_all_reduce_counts_gradients_that_are_one_ring_late() -> None:
     assert {round(after[0] - before[0], 6) for before, after in pairwise(run.applied[10:])} == {1.0}
 
 
+def test_the_fastest_are_chosen_again() -> None:
+    """Section V-A, every ten updates: worker 3 is the slowest at first, then worker 2."""
+    slow = {3: range(15), 2: range(15, 10**6)}
+    strategy = LGC(k_fastest=3, topology="allreduce", reselect_iters=10)
+    run = HeapRun(strategy, replicas(60.0), lambda worker, order: 1.8 if order.version in slow.get(worker, ()) else 1.0)
+    run.run()
+    assert list(dict.fromkeys(order.apart for _, order, _ in run.applied)) == [(), (3,), (2,)]
+    assert [order.returning for _, order, _ in run.applied if order.returning] == [((3, 0),)]
+
+
 def test_a_ring_of_all_is_bsp() -> None:
     """Section IV-B with x = 0: nobody waits, nobody leaves."""
 
@@ -162,6 +188,7 @@ def test_a_ring_of_all_is_bsp() -> None:
         ({"topology": "ring"}, "topology=ring: must be ps or allreduce"),
         ({"topology": "allreduce", "blocks": 2}, "blocks=2: a ring sums whole gradients"),
         ({"topology": "allreduce", "reselect_iters": 0}, "reselect_iters=0: must be"),
+        ({"wait_s": 0.1}, "wait_s=0.1: servers have no parents that wait"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], line: str) -> None:

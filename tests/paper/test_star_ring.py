@@ -6,12 +6,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from runtime.core import inputs
+from strategies.modes.learned import ModeLearner
 from strategies.modes.ring import RingMode, candidates
 from strategies.modes.times import ring_s
-from strategies.protocol import Wake
+from strategies.protocol import Timings, Wake
 from strategies.star import Star
-from tests.support.harness import HeapRun, make_job
+from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import unlawful
 
 SETTINGS: dict[str, Any] = {"topology": "allreduce", "phi": 1000.0, "decision_s": 0.0, "warmup_iters": 0}
@@ -50,6 +54,26 @@ def test_two_of_eight_leave_the_ring_where_that_costs_least() -> None:
     assert {grad.worker for _, _, grads in later for grad in grads} == set(range(7))
 
 
+@given(
+    times_s=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8),
+    link_s=st.floats(0.0, 2.0),
+    phi=st.floats(0.0, 1e5),
+    wait_s=st.floats(0.0, 5.0),
+)
+def test_with_known_times_waiting_is_never_better(
+    times_s: list[float], link_s: float, phi: float, wait_s: float
+) -> None:
+    """Section IV-C1, equation 3: who is waited for could be in the ring, which then takes no longer."""
+    ordered = sorted(times_s)
+
+    def cost_s(removed: int, waits: float) -> float:
+        late = [time_s + link_s for time_s in ordered[len(ordered) - removed :]]
+        return ring_s(times_s, removed, waits, 128, phi, removed_s=late)
+
+    best_s = min(cost_s(removed, 0.0) for removed in range(len(ordered)))
+    assert all(cost_s(removed, wait_s) >= best_s for removed in range(len(ordered)))
+
+
 def test_children_have_the_parents_with_the_fewest() -> None:
     """Section IV-D2, with links that are all equally fast."""
     run = run_of([1.0, 1.0, 3.0, 3.0, 3.0, 3.0], phi=0.0)
@@ -74,6 +98,23 @@ def test_who_is_fast_again_is_back_in_the_ring() -> None:
     assert {order.apart for _, order, _ in run.applied} == {(), (3,)}
     assert run.applied[-1][1].apart == ()
     assert [order.returning for _, order, _ in run.applied if order.returning] == [((3, 0),)]
+
+
+def test_what_a_child_spends_on_its_link_does_not_make_it_a_straggler() -> None:
+    """Section IV-C1: worker 2 computes 3 s, then 1 s, and spends 0.3 s each way as long as it is a child."""
+    at = Desk(Star(**SETTINGS), make_job(num_workers=3, num_servers=0, global_batch_samples=384, num_samples=10**6))
+    at.start()
+    aparts = list[tuple[int, ...]]()
+    for turn in range(30):
+        for worker in (2, 1, 0):
+            order = at.orders[at.core.ledger.busy[worker].grad_id]
+            link_s = 0.0 if order.parent is None else 0.3
+            compute_s = 3.0 if worker == 2 and turn < 8 else 1.0
+            timings = Timings(compute_s=compute_s, recv_s=link_s, send_s=link_s)
+            at.core.receive(at.at(None), inputs.GradientArrived(order.grad_id, worker, timings, 1.0))
+        aparts.append(at.applied[-1][1].apart)
+    assert set(aparts[4:8]) == {(2,)}
+    assert set(aparts[-12:]) == {()}
 
 
 def test_during_a_decision_nobody_begins_to_compute() -> None:
@@ -105,8 +146,8 @@ def test_the_candidates_are_the_slowest_of_those_that_straggle() -> None:
         ({"waits_s": []}, "waits_s=.*: must be a list of one or more"),
         ({"waits_s": [0.1, 0.1]}, "waits_s=.*: must be different numbers"),
         ({"waits_s": [-0.1]}, "waits_s=-0.1: must be"),
-        ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=.*: is for the modes of topology=ps"),
-        ({"topology": "allreduce", "kappa": 0.2}, "kappa=0.2: is for the modes of topology=ps"),
+        ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=ssgd,asgd: is for topology=ps"),
+        ({"topology": "allreduce", "learning": ModeLearner()}, "learning: the model of STAR-ML costs the modes"),
     ],
 )
 def test_settings_that_have_no_meaning_are_refused(settings: dict[str, Any], line: str) -> None:

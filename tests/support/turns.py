@@ -19,8 +19,13 @@ TURNS = 16
 
 
 def turn_of(node_id: str) -> int:
-    """The share that a test belongs to; the same on every machine."""
-    return crc32(node_id.encode()) % TURNS
+    """The share that a test belongs to; the same on every machine.
+
+    All tests of a file with the same case have the same turn, since they often share a run.
+    """
+    path, _, name = node_id.partition("::")
+    function, _, case = name.partition("[")
+    return crc32(f"{path}::{case or function}".encode()) % TURNS
 
 
 def turn_of_commit(commit: str) -> int:
@@ -40,6 +45,13 @@ def without_small_case(items: Iterable[tuple[str, bool, str]]) -> list[str]:
         small[function] = small.get(function, False) or not long
         like[function] = f"{function.rpartition('::')[0]}::{name}"
     return [function for function, one in small.items() if not one and not small.get(like[function], False)]
+
+
+def by_turns(values: Iterable[object], always: int) -> list[object]:
+    """Values of a parameter: the first few are for every commit, the others for their turn."""
+    return [
+        value if number < always else pytest.param(value, marks=pytest.mark.long) for number, value in enumerate(values)
+    ]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

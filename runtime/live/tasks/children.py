@@ -2,7 +2,7 @@
 
 The two ends take turns on one connection, which the child opens: the parent sends the parameters under a gradient's
 ticket, the child pushes that gradient, the parent acknowledges it. A parent that computes does not read its sockets, so
-a thread per gradient does; it reads the parameters while they do not change, for which an update waits.
+a thread per gradient does. It sends a copy of the parameters: a child whose link is slow holds no update up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple, final
 
 from runtime.core.vectors import FloatVector
-from runtime.live.transport.acceptor import CALL_DEADLINE_S, LOOK_EVERY_S, Acceptor
+from runtime.live.transport.acceptor import CALL_DEADLINE_S, Acceptor
 from runtime.live.transport.address import connect, set_deadline
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
@@ -28,23 +28,21 @@ JOIN_S = 5.0
 
 
 class Turn(NamedTuple):
-    """One gradient of a child: computed on ``params`` of ``version``, received into ``grad``."""
+    """One gradient of a child. ``vector`` holds the parameters of ``version``, and receives the gradient after that."""
 
     child: Identity
     ticket: int
     version: int
-    params: FloatVector
-    grad: FloatVector
+    vector: FloatVector
 
 
 @final
 class Children:
-    """The parent's end. All methods are for the main thread; ``arrived`` may be asked for gradients at any time."""
+    """The parent's end, whose methods are for the main thread."""
 
     def __init__(self, acceptor: Acceptor) -> None:
         self.acceptor = acceptor
-        self._state = threading.Condition()
-        self._sending: set[int] = set()
+        self._state = threading.Lock()
         self._arrived: dict[int, FloatVector] = {}
         self._links: dict[int, tuple[Identity, socket.socket]] = {}
         self._threads: list[threading.Thread] = []
@@ -53,20 +51,10 @@ class Children:
     def serve(self, turn: Turn) -> None:
         """Send the parameters to a child as soon as it is connected, and receive its gradient."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        self._sending.add(turn.ticket)
         closed = self._closed
         thread = threading.Thread(target=self._serve, args=(turn, closed), name=f"child {turn.child.id}", daemon=True)
         self._threads.append(thread)
         thread.start()
-
-    def await_sent(self, look: Look) -> None:
-        """Return when no child still receives parameters; ``look`` is called meanwhile, and may raise."""
-        while True:
-            with self._state:
-                if not self._sending:
-                    return
-                self._state.wait(LOOK_EVERY_S)
-            look()
 
     def arrived(self) -> dict[int, FloatVector]:
         """The gradients that have arrived since the last call, by ticket."""
@@ -87,7 +75,7 @@ class Children:
         for _, sock in links.values():
             sock.close()
         self._threads, self._closed = [], threading.Event()
-        self._sending, self._arrived = set(), {}
+        self._arrived = {}
 
     # ---- the thread of one gradient ----------------------------------------------------------------------------------
 
@@ -100,20 +88,18 @@ class Children:
 
         try:
             sock = self._link(turn.child, look)
-            params = as_bytes(turn.params)
-            header = pack(PARAMS, turn.child.generation, turn.ticket, turn.version, len(params))
-            for part in (memoryview(header), params):
+            vector = as_bytes(turn.vector)
+            header = pack(PARAMS, turn.child.generation, turn.ticket, turn.version, len(vector))
+            for part in (memoryview(header), vector):
                 send_all(sock, part, look)
-            self._sent(turn)
-            _expect(sock, PUSH, turn.ticket, turn.grad.nbytes, look)
-            receive_all(sock, as_bytes(turn.grad), look)
+            _expect(sock, PUSH, turn.ticket, len(vector), look)
+            receive_all(sock, vector, look)
             with self._state:
                 if not closed.is_set():
-                    self._arrived[turn.ticket] = turn.grad
+                    self._arrived[turn.ticket] = turn.vector
             send_all(sock, memoryview(pack(ACK, turn.child.generation, turn.ticket, turn.version, 0)), look)
         except OSError:
             self._hang_up(turn.child)
-            self._sent(turn)
 
     def _hang_up(self, child: Identity) -> None:
         """Close the connection, so that the child notices if it still lives."""
@@ -121,11 +107,6 @@ class Children:
             known = self._links.pop(child.id, None)
         if known is not None:
             known[1].close()
-
-    def _sent(self, turn: Turn) -> None:
-        with self._state:
-            self._sending.discard(turn.ticket)
-            self._state.notify_all()
 
     def _link(self, child: Identity, look: Look) -> socket.socket:
         """The connection of this child; it is there from its last gradient, or expected."""

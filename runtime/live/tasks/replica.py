@@ -171,7 +171,7 @@ class Replica:
         total = self.copy.share(message.order)
         try:
             self.collective.all_reduce(total)
-            self.children.await_sent(self.orders.look)
+
             if message.order.measure is not None:
                 sqr_norm = self.copy.sqr_norm(message.order, total)
                 self.worker.channel.tell(NormPart(ticket=message.order.measure, sqr_norm=sqr_norm))
@@ -249,15 +249,19 @@ class Replica:
             if message.role in AUXILIARIES:
                 self._send_snapshot(message)
             elif message.role == "child":
-                child = Identity("child", message.id, message.incarnation, self.generation)
-                copy = self.copy
-                self.children.serve(Turn(child, message.ticket, copy.version, copy.params, copy.buffer()))
+                self._serve_child(message)
             else:
                 self._hand_over(message)
         except Interrupted:
             raise
         except OSError:
             self._hang_up(message.role)
+
+    def _serve_child(self, message: Deliver) -> None:
+        """The child receives a copy, so that the next update need not wait for it."""
+        child, vector = Identity("child", message.id, message.incarnation, self.generation), self.copy.buffer()
+        vector[:] = self.copy.params
+        self.children.serve(Turn(child, message.ticket, self.copy.version, vector))
 
     def _hand_over(self, message: Deliver) -> None:
         reader = Identity(message.role, message.id, message.incarnation, self.generation)

@@ -61,6 +61,7 @@ def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
     name = kind.removeprefix("experiment_")
     along = name in ("lines", "delays", "groups")
     given = {"along": "size"} if along or name == "curves" else {"panels": "size"} if name in ("bars", "loss") else {}
+    given |= {"fixed": ["bsp"]} if name == "against" else {}
     picture = import_module(f"analysis.figures.{kind}").draw(tmp_path / "x.png", results(tmp_path, name, **given))
     assert picture.read_bytes().startswith(PNG)
     shown = pd.read_csv(picture.with_suffix(".csv"))

@@ -21,6 +21,7 @@ from runtime.run import checks
 from tests.support.cli import run_cli
 from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
+from tests.support.turns import by_turns
 from workloads.digits import Digits
 from workloads.torch_random import Draws
 
@@ -102,7 +103,7 @@ def test_a_number_of_threads_is_one_at_least() -> None:
     assert (finished.exit_code, finished.err) == (2, "run.py: backend.num_threads=0: must be at least 1\n")
 
 
-@pytest.mark.parametrize("backend", ["torch", "numpy"])
+@pytest.mark.parametrize("backend", by_turns(["numpy", "torch"], 1))
 def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: Path) -> None:
     workload = {"torch": "digits", "numpy": "ledger"}[backend]
     words = [f"workload={workload}", f"backend={backend}", "runtime=virtual", "draw=false", "view=none"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.turns import TURNS, turn_of_commit, without_small_case
+from tests.support.turns import TURNS, turn_of, turn_of_commit, without_small_case
 
 GRID = """
 import pytest
@@ -80,6 +80,14 @@ def test_a_long_test_may_name_one_like_it_that_runs_every_time(pytester: pytest.
         "f.py::test_large",
         "f.py::test_small",
     ], "neither a long one nor one of another file takes its place"
+
+
+def test_tests_of_a_file_with_the_same_case_have_the_same_turn() -> None:
+    """They share its run."""
+    assert turn_of("f.py::test_one[bsp-4]") == turn_of("f.py::test_other[bsp-4]")
+    assert {turn_of(f"f.py::test_one[{number}]") for number in range(200)} == set(range(TURNS))
+    assert {turn_of(f"f.py::test_{number}") for number in range(200)} == set(range(TURNS))
+    assert {turn_of(f"f{number}.py::test_one[bsp-4]") for number in range(200)} == set(range(TURNS))
 
 
 def test_a_commit_has_a_turn() -> None:

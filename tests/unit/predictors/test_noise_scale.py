@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from predictors.noise_scale import NoiseTerms, OnlineNoise, differenced_terms, noise_terms
+from predictors.noise_scale import NoiseTerms, OnlineNoise, noise_terms
 
 MEANS = np.array([(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
 
@@ -36,13 +36,6 @@ def test_both_are_unbiased_for_unequal_batches() -> None:
     error = drawn.std(axis=0) / np.sqrt(len(drawn))
     assert abs(drawn.mean(axis=0) - (0.2, 7.25)) / error == pytest.approx((0.0, 0.0), abs=4.0)
     assert error[1] < 0.1, "the plain mean would be found out"
-
-
-def test_consecutive_gradients_are_two_of_one_update() -> None:
-    one, other = np.array([3.0, 1.0]), np.array([1.0, 5.0])
-    apart = differenced_terms((2, 4), (float(one @ one), float(other @ other)), float(one @ other))
-    together = of([2, 4], np.array([one / 2, other / 4]))
-    assert apart == pytest.approx(together)
 
 
 @pytest.mark.parametrize("samples", [[], [4]])
@@ -84,16 +77,6 @@ def test_its_age_is_counted_in_updates() -> None:
     assert noise.phi_of(1) == (2.0, 7.0)
     noise.at(4)
     assert noise.phi_of(1) == (2.0, 0.0), "a rollback"
-
-
-def test_biased_estimates_last_until_there_are_others() -> None:
-    noise = OnlineNoise()
-    noise.update(1, 1, NoiseTerms(1.0, 50.0), biased=True)
-    assert noise.biased
-    noise.update(2, 1, NoiseTerms(1.0, 2.0))
-    assert (noise.biased, noise.terms) == (False, pytest.approx((1.0, 2.0)))
-    noise.update(3, 1, NoiseTerms(1.0, 50.0), biased=True)
-    assert (noise.biased, noise.terms, noise.skipped) == (False, pytest.approx((1.0, 2.0)), 1)
 
 
 def test_what_is_not_finite_is_skipped() -> None:

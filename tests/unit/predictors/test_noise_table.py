@@ -51,5 +51,5 @@ def test_a_file_is_read_and_another_is_refused() -> None:
     good = {"model": "a", "batch_samples": "32", "step": "0", "sqr": "1.0", "var": "10.0"}
     assert rows_of([good]) == ROWS[:1]
     for bad in ({**good, "step": "soon"}, {"model": "a"}):
-        with pytest.raises(ValueError, match=r"table: line 3 is not model, batch_samples, step, sqr, var"):
+        with pytest.raises(ValueError, match=r"^line 3 is not model, batch_samples, step, sqr, var"):
             rows_of([good, bad])

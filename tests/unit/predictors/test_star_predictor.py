@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from predictors import Observation, straggler_predictor
+from predictors.from_resources import FromResources
 from predictors.iteration_time import Coefficients, fit_times, inputs_of, plausible, predict_times
 from predictors.lstm import FITTED, FORMAT, Lstm, load_lstm, relative
 from predictors.received import RESOURCES, Received, forecast
 from predictors.regressors import REGRESSORS, regressor
-from predictors.star import Star
 
 RNG = np.random.default_rng(0)
 BATCH = RNG.choice([32.0, 64.0, 128.0], 60)
@@ -173,7 +173,7 @@ def seen(worker: int, number: int, cpu_frac: float, samples: float = 64.0) -> Ob
 @pytest.mark.parametrize("resources", RESOURCES)
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_who_is_left_with_less_processor_is_tagged(resources: str, model: str) -> None:
-    predictor = Star(resources=resources, regressor=model, history_iters=30, refit_every=50)
+    predictor = FromResources(resources=resources, regressor=model, history_iters=30, refit_every=50)
     for number in range(60):
         for worker, cpu_frac in enumerate((0.4, 0.4 + 0.001 * (number % 7), 0.1 if number > 29 else 0.41)):
             predictor.update(seen(worker, number, cpu_frac))
@@ -183,7 +183,7 @@ def test_who_is_left_with_less_processor_is_tagged(resources: str, model: str) -
 
 def test_the_next_batch_is_as_large_as_the_last() -> None:
     """The same resources, but four times the samples."""
-    predictor = Star(resources="last", history_iters=30)
+    predictor = FromResources(resources="last", history_iters=30)
     for number in range(40):
         for worker in range(2):
             predictor.update(seen(worker, number, 0.4, samples=256.0 if worker and number > 20 else 64.0))
@@ -191,7 +191,7 @@ def test_the_next_batch_is_as_large_as_the_last() -> None:
 
 
 def test_without_known_resources_the_last_time_is_expected() -> None:
-    predictor = Star()
+    predictor = FromResources()
     for number in range(20):
         for worker, iter_s in enumerate((1.0, 1.0 + 0.5 * (number == 19))):
             predictor.update(Observation(number, worker, number, iter_s))
@@ -201,7 +201,7 @@ def test_without_known_resources_the_last_time_is_expected() -> None:
 
 def test_its_state_is_small_enough_to_pickle() -> None:
     """The weights belong to the module."""
-    predictor = Star()
+    predictor = FromResources()
     for number in range(20):
         for worker in range(2):
             predictor.update(seen(worker, number, 0.4 - 0.2 * worker))
@@ -217,9 +217,12 @@ def test_forecasts_stay_possible() -> None:
         own.add(seen(0, number, cpu_frac))
     assert own.table()[:, 0].tolist() == [0.2, 0.2, 0.6, 1.0], "the oldest stands for what came before"
     weights = np.array([0.8**3, 0.8**2, 0.8, 1.0])
-    assert forecast("ema", "", [own], 1)[0, 0] == pytest.approx((own.table()[:, 0] * weights).sum() / weights.sum())
-    assert forecast("last", "", [own], 3)[0].tolist() == [1.0, 1e8]
-    assert 0.0 < forecast("lstm", "", [own], 4)[0, 0] <= 1.0
+    assert forecast("ema", "", [own], 1, 1)[0, 0, 0] == pytest.approx(
+        (own.table()[:, 0] * weights).sum() / weights.sum()
+    )
+    assert forecast("last", "", [own], 2, 3)[0].tolist() == [[1.0, 1e8], [1.0, 1e8]]
+    assert (shares := forecast("lstm", "", [own], 2, 4)[0, :, 0]).shape == (3,)
+    assert 0.0 < shares.min() <= shares.max() <= 1.0
 
 
 def test_an_unsteady_worker_is_foreseen_by_its_deviations() -> None:
@@ -244,3 +247,45 @@ def test_an_unsteady_worker_is_foreseen_by_its_deviations() -> None:
 def test_settings_are_refused_by_name(name: str, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         straggler_predictor(name, settings)
+
+
+# ---- further ahead --------------------------------------------------------------------------------------------------
+
+
+def falling(resources: str = "lstm", **settings: Any) -> FromResources:
+    """Worker 1 gets less and less of its processor, worker 0 always the same."""
+    predictor = FromResources(resources=resources, history_iters=30, refit_every=50, **settings)
+    for number in range(60):
+        predictor.update(seen(0, number, 0.6))
+        predictor.update(seen(1, number, 0.9 - 0.01 * number))
+    return predictor
+
+
+def test_later_iterations_are_those_of_a_longer_roll_out() -> None:
+    """From the second to the fourth: as if each had been asked for by itself."""
+    ahead = falling().seconds_ahead(2, 4)
+    single = [falling(horizon_iters=horizon).seconds()[1] for horizon in (2, 3, 4)]
+    assert ahead[1] == pytest.approx(single)
+    assert len(set(ahead[1])) == 3, "no two are the same"
+
+
+def test_nothing_is_predicted_further_ahead_than_is_known() -> None:
+    predictor = falling()
+    known = predictor.seconds_ahead(1, 30)[1]
+    assert predictor.seconds_ahead(29, 32)[1] == pytest.approx((known[28], known[29], known[29], known[29]))
+    assert predictor.seconds_ahead(500, 501)[1] == pytest.approx((known[29], known[29]))
+
+
+def test_who_is_hardly_known_keeps_its_last_time() -> None:
+    predictor = falling()
+    predictor.update(Observation(60.0, 2, 0, 3.0))
+    assert predictor.seconds_ahead(3, 5)[2] == (3.0, 3.0, 3.0)
+
+
+def test_a_network_is_fitted_again_from_where_it_was() -> None:
+    """A quarter of the time for the second fit; it follows a processor that has become twice as fast."""
+    model = regressor("mlp")
+    model.fit(INPUTS, TIMES)
+    for _ in range(8):
+        model.fit(INPUTS, TIMES / 2)
+    assert np.median(np.abs(model.predict(INPUTS) / (TIMES / 2) - 1)) < 0.05

@@ -19,7 +19,7 @@ WORDS = ("workload=ledger", "backend=numpy", "runtime=virtual", "straggler=elast
 def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple[str, ...], tmp_path: Path) -> None:
     if more and strategy != "bsp":
         strategy = "lb_bsp"  # a round of all workers, which is what replicas need
-    found = run_cli(*WORDS, *more, f"strategy={strategy}", f"hydra.run.dir={tmp_path}")
+    found = run_cli(*WORDS, *more, f"strategy={strategy}", "draw=false", "view=none", f"hydra.run.dir={tmp_path}")
     assert found.exit_code == 0, found.err
     lines = read_lines(tmp_path)
     events = [line["event"] for line in lines if line["kind"] == "event"]

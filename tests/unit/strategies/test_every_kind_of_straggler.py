@@ -52,6 +52,20 @@ DETECTORS = {
     "lb_bsp_gpu": ("", {"delay", "processor"}),
     "lb_bsp_star": ("", WORKERS),
 }
+ALWAYS = ("sync_switch", "dynamic_x", "lb_bsp")
+"""One of each family goes through everything for every commit, the others through every second kind."""
+
+
+def marked(*values: object, always: bool) -> object:
+    """A case that is long unless it is always to be run."""
+    return pytest.param(*values, marks=[] if always else pytest.mark.long)
+
+
+CASES = [
+    marked(detector, kind, always=detector in ALWAYS or (number + place) % 2 == 0)
+    for number, detector in enumerate(DETECTORS)
+    for place, kind in enumerate(KINDS)
+]
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +86,7 @@ def over_bsp(folder: Path, kind: str, strategy: str, settings: str) -> float:
     return jct_s(f"{line} strategy={strategy} {settings}") / over_bsp(folder, kind, "bsp", "")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("detector", DETECTORS)
+@pytest.mark.parametrize(("detector", "kind"), CASES)
 def test_acts_on_what_it_can_help_and_nothing_else(traces: Path, detector: str, kind: str) -> None:
     settings, acts_on = DETECTORS[detector]
     ratio = over_bsp(traces, kind, detector, settings)
@@ -103,7 +116,7 @@ bsp_s = cache(jct_s)
     ("num_workers", "epochs", "seeds"),
     [(4, 40, 6), *(pytest.param(*shape, 1, marks=pytest.mark.long) for shape in ((16, 80), (64, 60)))],
 )
-@pytest.mark.parametrize("detector", DETECTORS)
+@pytest.mark.parametrize("detector", [marked(detector, always=detector in ALWAYS) for detector in DETECTORS])
 def test_equal_workers_with_noise_cost_next_to_nothing(
     detector: str, num_workers: int, epochs: int, seeds: int, noise: Path
 ) -> None:
@@ -127,7 +140,11 @@ def test_equal_workers_with_noise_cost_next_to_nothing(
 
 @pytest.mark.parametrize(
     ("strategy", "straggler"),
-    [("lb_bsp_star", "none"), ("lb_bsp_gpu", "transient"), ("lb_bsp_star", "transient"), ("lb_bsp", "pause")],
+    [
+        *(marked(*case, always=False) for case in (("lb_bsp_star", "none"), ("lb_bsp_gpu", "transient"))),
+        ("lb_bsp_star", "transient"),
+        ("lb_bsp", "pause"),
+    ],
 )
 def test_small_batches_are_not_moved_to_and_fro(strategy: str, straggler: str) -> None:
     """16 workers of 8 samples: steps of 32 took 1.25, 1.20, 1.23 times BSP's time, one long pause 1.14 times."""

@@ -155,3 +155,34 @@ def test_settings_of_the_detector_are_those_of_its_predictor() -> None:
     assert (of._of.history_iters, of._of.horizon_iters, of._of.resources) == (40, 7, "last")  # type: ignore[attr-defined]
     assert of.reads_received
     assert not detector().reads_received
+
+
+def test_a_lead_is_so_many_iterations_further_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """STAR- asks 0.97 s before: with a median of 0.3 s the first iteration of the horizon is the fifth."""
+    of = detector(predictor="star", history_iters=40, horizon_iters=3)
+    asked: list[tuple[int, int]] = []
+
+    def ahead(first: int, last: int) -> dict[int, tuple[float, ...]]:
+        asked.append((first, last))
+        return dict.fromkeys(range(3), (0.3,) * (last - first + 1))
+
+    monkeypatch.setattr(of._of, "seconds_ahead", ahead)
+    for worker, seconds in enumerate((0.3, 0.2, 0.5)):
+        arrive(of, worker, seconds)
+    for lead_s in (0.0, 0.3, 0.31, 0.97):
+        told(of, lead_s=lead_s)
+    assert asked == [(1, 3), (2, 4), (3, 5), (5, 7)]
+
+
+def test_star_s_predictor_tells_later_iterations_apart() -> None:
+    """Less processor with every iteration: longer, the further ahead."""
+    of = PredictedTimes(predictor="star", warmup_iters=0, history_iters=30, horizon_iters=2)
+    of.start(Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=1, model_bytes=8_000_000))
+    for number in range(60):
+        for worker, cpu in ((0, 0.6), (1, 0.9 - 0.012 * number)):
+            seconds = 0.02 + 0.2 / cpu
+            grad = Grad(id=0, worker=worker, incarnation=0, iteration=number, version=0, samples=4, assigned_samples=4)
+            timings = Timings(compute_s=seconds - 0.01, send_s=0.01, cpu_s=cpu * seconds)
+            of.observe_event(Arrived(t=float(number), grad=grad, timings=timings))
+    soon, later = told(of, (0, 1)), told(of, (0, 1), lead_s=5.0)
+    assert soon[0][1] != later[0][1]

@@ -147,8 +147,14 @@ def lines_of(run_dir: Path) -> list[str]:
     return sorted(line.partition(",")[2] for line in lines if not any(f'"{name}"' in line for name in DETAILS))
 
 
-@pytest.mark.parametrize("costs", COSTS)
-@pytest.mark.parametrize("name", STRATEGIES)
+PAIRS = [
+    pytest.param(name, costs, marks=[pytest.mark.long] if (number + place) % 2 else [])
+    for number, name in enumerate(STRATEGIES)
+    for place, costs in enumerate(COSTS)
+]
+
+
+@pytest.mark.parametrize(("name", "costs"), PAIRS)
 def test_the_same_rows(tmp_path: Path, name: str, costs: str) -> None:
     full, _ = both(tmp_path, job_of(), STRATEGIES[name], COSTS[costs])
     assert pq.read_metadata(full / "iterations.parquet").num_rows == NUM_WORKERS * ROUNDS

@@ -30,6 +30,7 @@ from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
+from tests.support.turns import by_turns
 from tests.support.virtual_runs import BACKENDS, World, draw_host_world, draw_world
 from tests.unit.virtual.test_virtual_session import Tape, virtual_job
 
@@ -77,7 +78,7 @@ def finished(job: Recorded, outcome: Outcome) -> tuple[bytes, str]:
     return job.record(), outcome.parameters_sha256
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", by_turns(range(1, 7), 2))
 @pytest.mark.parametrize("start_s", [0.0, LATER_S, 1e6 + 1 / 3])
 def test_a_job_with_its_own_machines_is_the_same_in_company_and_later(
     tmp_path: Path, start_s: float, seed: int

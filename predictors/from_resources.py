@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 
 from predictors.checks import check_number, check_whole
+from predictors.history import Floats
 from predictors.iteration_time import inputs_of, plausible
 from predictors.lstm import load_lstm
 from predictors.received import RESOURCES, Received, forecast
@@ -22,7 +23,7 @@ ROWS = 1000
 
 @final
 @dataclass(kw_only=True)
-class Star:
+class FromResources:
     """Tags workers whose predicted time exceeds the fastest worker's by more than ``tolerance_frac``.
 
     Source: STAR, section IV-A. An LSTM continues the processor share and the bandwidth that each worker received in its
@@ -38,7 +39,7 @@ class Star:
         regressor: ``linear``, ``mlp`` or ``lightgbm`` (needs the package).
         weights: a file of scripts/train_predictor.py; empty: the one that comes along.
         history_iters: 100 in the paper.
-        horizon_iters: how many iterations ahead; at most ``history_iters``.
+        horizon_iters: how many iterations ahead :meth:`seconds` and :meth:`tags` look; at most ``history_iters``.
         min_records: iterations of a worker before its resources are continued.
         refit_every: iterations of all workers between two fits of the regressor.
         tolerance_frac: STAR's 0.2.
@@ -93,15 +94,19 @@ class Star:
     def seconds(self) -> dict[int, float]:
         """Predicted time of each worker's ``horizon_iters``-th next iteration, in seconds."""
         wanted = [worker for worker in self._last_s if worker not in self._predicted_s]
-        for worker in wanted:
-            self._predicted_s[worker] = self._last_s[worker]
-        ready = [w for w in wanted if w in self._received and len(self._received[w].rows) >= self.min_records]
-        if ready:
-            if self._unlearnt >= self.refit_every or not self._is_fitted:
-                self._fit()
-            for worker, predicted_s in zip(ready, self._times(ready), strict=True):
-                self._predicted_s[worker] = float(predicted_s)
+        horizon = self.horizon_iters
+        self._predicted_s |= {worker: own[0] for worker, own in self._ahead(wanted, horizon, horizon).items()}
         return self._predicted_s
+
+    def seconds_ahead(self, first: int, last: int) -> dict[int, tuple[float, ...]]:
+        """Predicted seconds of the iterations from ``first`` to ``last`` ahead (1: the next one), by worker.
+
+        Those further ahead than ``history_iters`` are as long as that one: nothing is predicted further than is known.
+        """
+        known = min(last, self.history_iters)
+        begin = min(first, known)
+        found = self._ahead(list(self._last_s), begin, known)
+        return {worker: own + own[-1:] * (last - first - known + begin) for worker, own in found.items()}
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers whose predicted time exceeds the tolerance."""
@@ -112,9 +117,23 @@ class Star:
         self._model.fit(inputs_of(samples, cpu_frac, np.ones(len(samples)), bytes_per_s), seconds)
         self._unlearnt, self._is_fitted = 0, True
 
-    def _times(self, workers: list[int]) -> list[float]:
+    def _ahead(self, workers: list[int], first: int, last: int) -> dict[int, tuple[float, ...]]:
+        """Seconds of the iterations from ``first`` to ``last`` ahead; the last time for whom too little is known."""
+        found = {worker: (self._last_s[worker],) * (last - first + 1) for worker in workers}
+        ready = [w for w in workers if w in self._received and len(self._received[w].rows) >= self.min_records]
+        if ready:
+            if self._unlearnt >= self.refit_every or not self._is_fitted:
+                self._fit()
+            for worker, seconds in zip(ready, self._times(ready, first, last).tolist(), strict=True):
+                found[worker] = tuple(seconds)
+        return found
+
+    def _times(self, workers: list[int], first: int, last: int) -> Floats:
+        """Float [workers, iterations]: every batch is as large as the worker's last."""
         histories = [self._received[worker] for worker in workers]
-        ahead = forecast(self.resources, self.weights, histories, self.horizon_iters)
-        samples = np.array([each.samples for each in histories], dtype=float)
-        seconds = self._model.predict(inputs_of(samples, ahead[:, 0], np.ones(len(samples)), ahead[:, 1]))
-        return list(plausible(seconds, np.array([each.median_s for each in histories])))
+        ahead = forecast(self.resources, self.weights, histories, first, last)
+        shape = ahead.shape[:2]
+        samples = np.repeat([each.samples for each in histories], shape[1])
+        rows = inputs_of(samples, ahead[:, :, 0].ravel(), np.ones(len(samples)), ahead[:, :, 1].ravel())
+        seconds = self._model.predict(rows).reshape(shape)
+        return plausible(seconds, np.array([[each.median_s] for each in histories]))

@@ -1,0 +1,208 @@
+r"""Fit the model with which STAR-ML costs modes, to drawn decisions and to those of recorded runs.
+
+python scripts/train_modes.py --out predictors/fitted/modes.npz                    # drawn decisions, some minutes
+python scripts/train_modes.py runs/star --draw 0 --epochs 200 --out modes.npz      # only those of runs of star_h
+
+A decision is the workers' predicted times, the batch and the noise scale; STAR-H says what every mode would cost, which
+is what the model learns (strategies/modes/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), of
+whom one straggles at least, noise scales from 30 to 10,000 and batches from 16 to 256 samples, log-uniform. Each of
+them is learnt with two noise scales and prices of staleness: half of these are 0.14, the others 0.01 to 1. Of
+recorded decisions the times, the noise scale and the batch are taken, at ``--kappa``.
+
+Then ``--test`` more decisions are drawn with another seed, of which nothing was learnt, and of recorded ones every
+fifth is left out: printed is how often the model chooses as STAR-H does, and by how much its choices are worse. Use
+the file with ``strategy.learning.use_ml_from_start=true strategy.learning.weights=FILE``. Exit code 0, or 2 for invalid
+input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import msgspec
+import numpy as np
+
+from analysis.files import write_file
+from analysis.records.load import RecordError, Run, find_runs, load_run
+from predictors.network import Network
+from predictors.network_file import network_bytes
+from predictors.stragglers import deviations, exceeding
+from runtime.errors import ConfigError, print_error
+from runtime.run.streams import run_program
+from strategies.gates.modal import SSGD
+from strategies.modes.choice import Choice
+from strategies.modes.features import feature_names
+from strategies.modes.learned import ESTIMATED, Model, Question, costed
+from strategies.modes.samples import Costed, learning_rows, regret_of
+from strategies.modes.times import ModeTimes
+from strategies.monitoring.clustering import cluster_by_ratio
+
+MAX_WORKERS, CLUSTER_FRAC, STRAGGLER_FRAC = 16, 0.2, 0.2
+KAPPA = 0.14
+ABOUT = "priced literal"
+"""Costs that the file knows: with ``literal`` the price is 1, as with ``priced`` and a kappa of 0."""
+PRICES = 2
+"""Noise scales, batches and prices of staleness with which every draw of times is learnt."""
+RATE, BATCH_ROWS = 5e-3, 256
+HELD_OUT = 5
+RECORDED = re.compile(r"; T ([-+.e\d ]+) s; d .*; phi ([-+.e\d]+) samples, ")
+
+
+class Agreement(NamedTuple):
+    """Part of decisions in which a model chooses as STAR-H; its regret, mean and 99th percentile, as fractions."""
+
+    same_frac: float
+    regret_frac: float
+    regret_p99_frac: float
+
+    def __str__(self) -> str:
+        """One line of the output."""
+        return (
+            f"as STAR-H {self.same_frac:.1%}, regret {self.regret_frac:.2%}, 99th percentile {self.regret_p99_frac:.1%}"
+        )
+
+
+def drawn(seed: int, count: int) -> Iterator[Question]:
+    """So many decisions with one straggler or more (see the module)."""
+    chance = np.random.default_rng(seed)
+    while count:
+        workers, spread = int(chance.integers(4, MAX_WORKERS + 1)), chance.uniform(0.1, 0.7)
+        times_s = tuple(np.exp(spread * chance.standard_normal(workers)).tolist())
+        phi, batch = (float(np.exp(chance.uniform(*np.log(span)))) for span in ((30, 10_000), (16, 256)))
+        if exceeding(deviations(dict(enumerate(times_s))), STRAGGLER_FRAC):
+            yield question(times_s, batch, phi)
+            count -= 1
+
+
+def question(times_s: Sequence[float], batch_samples: float, phi_samples: float) -> Question:
+    """A decision in SSGD, with the clusters that these times make."""
+    groups = tuple(tuple(group) for group in cluster_by_ratio(times_s, 1 + CLUSTER_FRAC))
+    return Question(tuple(range(len(times_s))), tuple(times_s), groups, batch_samples, phi_samples, SSGD)
+
+
+def varied(seed: int, questions: Sequence[Question]) -> Iterator[tuple[Question, float]]:
+    """Every decision with its own numbers, and with other noise scales, batches and prices: (decision, kappa)."""
+    chance = np.random.default_rng((seed, 1))
+    for one in questions:
+        for number in range(PRICES):
+            phi, batch = (float(np.exp(chance.uniform(*np.log(span)))) for span in ((30, 10_000), (16, 256)))
+            kappa = KAPPA if chance.uniform() < 0.5 else float(np.exp(chance.uniform(*np.log((0.01, 1)))))
+            yield (one._replace(phi_samples=phi, batch_samples=batch) if number else one), kappa
+
+
+def by_heuristic(one: Question, kappa: float = KAPPA) -> Costed:
+    """What STAR-H says of a decision, as rows."""
+    choice = Choice(costs=ModeTimes(kappa=kappa))
+    return costed(one, choice.priced(*one), choice.costs, MAX_WORKERS, ESTIMATED)
+
+
+def recorded(run: Run) -> Iterator[Question]:
+    """The decisions of a run; raises :class:`ConfigError` for a run whose strategy makes none."""
+    batch = int(run.job["global_batch_samples"]) / int(run.job["num_workers"])
+    said, found = "", 0
+    for line in run.lines:
+        if b'"decision"' not in line.state:
+            continue
+        text = str(msgspec.json.decode(line.state)["decision"])
+        if text != said and (hit := RECORDED.search(text)):
+            found += 1
+            times_s = [float(word) for word in hit[1].split()]
+            if len(times_s) <= MAX_WORKERS:
+                yield question(times_s, batch, float(hit[2]))
+        said = text
+    if not found:
+        raise ConfigError(f"{run.path}: holds no decision about modes; record runs of strategy=star_h with stragglers")
+
+
+def agreement(model: Model | None, decisions: Sequence[Costed]) -> Agreement:
+    """How a model chooses; None: by the estimates that it would correct."""
+    regrets = []
+    same = 0
+    for one in decisions:
+        corrections = np.zeros(len(one.targets)) if model is None else model.predict(one.features)
+        regrets.append(regret_of(one, corrections))
+        same += bool(np.argmin(one.log_s + corrections) == np.argmin(one.log_s + one.targets))
+    return Agreement(same / len(decisions), fmean(regrets), float(np.quantile(regrets, 0.99)))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Fit and write; returns the exit code (see the module)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    asked = _parser().parse_args(words)
+    try:
+        _check(asked)
+        runs = [load_run(path) for folder in asked.folders for path in find_runs(folder)]
+        found = [by_heuristic(one, asked.kappa) for run in runs for one in recorded(run)]
+        learnt = [one for number, one in enumerate(found) if number % HELD_OUT != HELD_OUT - 1]
+        tested = {"recorded decisions": found[HELD_OUT - 1 :: HELD_OUT]}
+        learnt += [by_heuristic(*one) for one in varied(asked.seed, list(drawn(asked.seed, asked.draw)))]
+        tested["drawn decisions"] = [by_heuristic(one) for one in drawn(asked.seed + 1, asked.test)]
+        names = feature_names(MAX_WORKERS)
+        network = Network(len(names), asked.hidden, rate=RATE, batch_rows=BATCH_ROWS)
+        rows = learning_rows(learnt)
+        network.fit(*rows, epochs=asked.epochs)
+        command = shlex.join(["python", "scripts/train_modes.py", *words])
+        write_file(asked.out, network_bytes(network, names, ABOUT, command))
+    except (RecordError, ConfigError, OSError) as error:
+        return print_error("train_modes.py", error)
+    print(f"{len(runs)} runs, {len(learnt)} decisions learnt, {len(rows.targets)} rows")
+    for name, decisions in tested.items():
+        if decisions:
+            print(f"  {len(decisions)} {name} that were not learnt: {agreement(network, decisions)}")
+            print(f"    the estimates alone: {agreement(None, decisions)}")
+    print(asked.out)
+    return 0
+
+
+def _check(asked: argparse.Namespace) -> None:
+    for name, least in (("draw", 0), ("test", 0), ("epochs", 1), ("seed", 0)):
+        if getattr(asked, name) < least:
+            raise ConfigError(f"--{name}={getattr(asked, name)}: must be {least} or more")
+    if asked.out.suffix != ".npz":
+        raise ConfigError(f"--out={asked.out}: must end in .npz")
+    if not 0 <= asked.kappa < float("inf"):
+        raise ConfigError(f"--kappa={asked.kappa}: must be a number, 0 or more")
+    if not asked.folders and not asked.draw:
+        raise ConfigError("--draw=0: leaves nothing to learn; give directories of runs, or a larger number")
+    for folder in asked.folders:
+        if not find_runs(folder):
+            raise ConfigError(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
+
+
+def _layers(text: str) -> list[int]:
+    found = [int(word) for word in text.split(",")]
+    if min(found) < 1:
+        raise ValueError
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "folders", metavar="RUN_DIR", nargs="*", type=Path, help="a run of star_h, or a directory of runs"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
+    parser.add_argument("--draw", type=int, default=20_000, help="decisions that are drawn (default: %(default)s)")
+    parser.add_argument("--test", type=int, default=1500, help="drawn decisions to test with (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=50, help="passes over the rows (default: %(default)s)")
+    parser.add_argument(
+        "--hidden", type=_layers, default=[64, 32], metavar="N,...", help="units of its layers (default: 64,32)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: %(default)s)")
+    parser.add_argument(
+        "--kappa", type=float, default=KAPPA, help="price of staleness in recorded runs (default: %(default)s)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    run_program("train_modes.py", main)

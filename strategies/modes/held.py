@@ -1,0 +1,49 @@
+"""What a mode takes while it is used: seconds per unit of progress, measured from its updates (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+
+from strategies.modes.features import price
+from strategies.modes.times import ModeTimes, updates_per_progress
+from strategies.protocol import Grad
+
+
+@final
+class Held:
+    """Collects the updates of one mode since it was taken, at time ``t``.
+
+    The updates of a group are alike, and so are all others; ``place`` distinguishes groups.
+    """
+
+    def __init__(self, t: float, version: int) -> None:
+        self._begun_s = self._last_s = t
+        self._version = version
+        self._sums: dict[int, list[float]] = {}
+        self.updates = 0
+
+    def applied(self, t: float, place: int, grads: Sequence[Grad]) -> None:
+        """One more update, of gradients of one sample or more; those at the very beginning are of the change itself."""
+        if t <= self._begun_s:
+            self._version += 1
+            return
+        sums = self._sums.setdefault(place, [0.0, 0.0, 0.0, 0.0])
+        sums[0] += 1.0
+        sums[1] += len(grads)
+        sums[2] += sum(grad.samples for grad in grads)
+        sums[3] += sum((self._version - grad.version) ** 2 for grad in grads)
+        self._version += 1
+        self._last_s = t
+        self.updates += 1
+
+    def unit_s(self, phi_samples: float, costs: ModeTimes) -> float:
+        """Measured seconds per unit of progress, with the same prices as the predicted ones; inf without any time."""
+        progress = 0.0
+        for updates, grads, samples, squares in self._sums.values():
+            factor = float(price(np.array(squares / grads), costs))
+            progress += updates / (updates_per_progress(samples / updates, phi_samples) * factor)
+        seconds = self._last_s - self._begun_s
+        return seconds / progress if progress > 0 and seconds > 0 else float("inf")

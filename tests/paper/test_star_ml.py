@@ -1,0 +1,207 @@
+"""STAR-ML against its source: section IV-C2, a model that takes over from STAR-H."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.core.job import ComputeOrder
+from scripts.train_modes import Agreement, agreement, by_heuristic, drawn
+from strategies.bsp import BSP
+from strategies.modes.learned import ModeLearner
+from strategies.protocol import Wake
+from strategies.star import Star
+from tests.support.faults import Crash
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
+
+FOUR = (1.0, 1.0, 1.0, 4.0)
+
+
+def star_ml(learning: dict[str, Any] | None = None, **changes: Any) -> Star:
+    """Last times as predictions, from the first on; the model that comes along decides."""
+    changed: dict[str, Any] = {"predictor": "last_value", "warmup_iters": 0, "phi": 1000.0, "pause": False, **changes}
+    own = ModeLearner(**{"use_ml_from_start": True, "decision_s": 0.0, **(learning or {})})
+    costs = {"mode_cost": "priced", "kappa": 0.14, "when_calm": "ssgd"}  # what that model has learnt
+    return Star(**{"decision_s": 0.5, "learning": own, **costs, **changed})
+
+
+def run_of(strategy: Star, seconds: Any = FOUR, faults: Any = (), **changes: Any) -> HeapRun:
+    job = make_job(**{"global_batch_samples": 512, "max_time_s": 60.0, **changes})
+    return HeapRun(strategy, job, list(seconds) if isinstance(seconds, tuple) else seconds, list(faults)).run()
+
+
+def schedule(run: HeapRun) -> Any:
+    return run.core.strategy.parts.schedule  # type: ignore[attr-defined]
+
+
+def waves() -> Callable[[int, ComputeOrder], float]:
+    """Worker 3 is slow in every other ten of its iterations, by more and more."""
+    iterations = [0] * 4
+
+    def seconds(worker: int, order: ComputeOrder) -> float:
+        iterations[worker] += 1
+        slow = worker == 3 and iterations[3] // 10 % 2
+        return 1.0 + 0.02 * worker + (1.0 + 0.05 * iterations[3] if slow else 0.0)
+
+    return seconds
+
+
+@cache
+def tried(seed: int = 1, count: int = 100) -> Agreement:
+    """The model that comes along, on drawn decisions of which it has learnt nothing (it has learnt those of seed 0)."""
+    return agreement(ModeLearner(use_ml_from_start=True).model, [by_heuristic(one) for one in drawn(seed, count)])
+
+
+# ---- the model that comes along -------------------------------------------------------------------------------------
+
+
+def test_it_chooses_as_star_h_does() -> None:
+    """Section IV-C2: STAR-ML "estimates" what STAR-H computes; here in nine decisions of ten, the rest cost little."""
+    found = tried()
+    assert found.same_frac >= 0.86, found
+    assert found.regret_frac <= 0.005, found
+
+
+def test_it_has_learnt_more_than_its_estimates_say() -> None:
+    """Beyond the paper, a negative control: without the model's corrections they agree less often, and cost more."""
+    bare = agreement(None, [by_heuristic(one) for one in drawn(1, 100)])
+    assert bare.same_frac < tried().same_frac - 0.1
+    assert bare.regret_frac > 2 * tried().regret_frac
+
+
+# ---- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_decides_from_the_start_if_it_was_trained_before() -> None:
+    """Section V-A: trained before the evaluation. Known at 4 s, and decided in no time: dynamic x-order, 3 and 1."""
+    run = run_of(star_ml())
+    assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {3, 1}
+    said = str(run.core.strategy.log_state()["decision"])
+    assert said.endswith("(priced, kappa 0.14, by the model)")
+    assert run.core.strategy.log_state()["decided_by"] == "model"
+
+
+def test_its_decisions_take_less_time_than_those_of_star_h() -> None:
+    """Section V-C: 4.9 to 13 times less. Predictions are made that much further ahead, and nobody waits."""
+    leads: list[float] = []
+
+    def led(strategy: Star) -> list[float]:
+        times: Any = strategy.parts.detectors["times"]
+        known = type(times).outlook
+        leads.clear()
+
+        def outlook(workers: Any, t: float, lead_s: float = 0.0) -> Any:
+            leads.append(lead_s)
+            return known(times, workers, t, lead_s)
+
+        object.__setattr__(times, "outlook", outlook)
+        assert Wake not in strategy.needs
+        run_of(strategy)
+        return leads
+
+    assert set(led(star_ml({"decision_s": 0.06}))) == {0.06}
+    assert set(led(star_ml({"use_ml_from_start": False}))) == {0.5}
+
+
+def test_it_takes_over_when_it_has_learnt_enough() -> None:
+    """Section IV-C2: first STAR-H decides, and the model learns from its decisions; then the model decides."""
+    own = {"use_ml_from_start": False, "min_samples": 60, "refit_samples": 20, "epochs": 30, "slice_steps": 50}
+    run = run_of(star_ml(own, redecide_iters=1, decision_s=0.0), waves(), max_time_s=300.0)
+    learner = schedule(run).learning
+    assert learner.decides
+    assert learner.regret_frac <= 0.05
+    assert learner._buffer.rows >= 60
+    assert learner._decisions > 10
+
+
+def test_what_a_mode_took_is_learnt() -> None:
+    """Section IV-C2: what modes really took refines the model."""
+    own = {"use_ml_from_start": False, "min_samples": 10_000, "max_samples": 10_000, "hold_updates": 10}
+    run = run_of(star_ml(own, modes=["static"], redecide_iters=10, decision_s=0.0))
+    measured = [one for one in schedule(run).learning._buffer._decisions if one.measured]
+    assert len(measured) >= 2
+    for one in measured:
+        # updates of three come every second; each has three gradients of which one in four is late
+        took_s = float((one.log_s + one.targets)[0])
+        assert 1.0 <= 2.718281828**took_s <= 6.0
+        assert one.weights == pytest.approx([1.02])
+
+
+def test_a_worker_that_leaves_ends_what_is_measured() -> None:
+    """Beyond the paper: what a mode took while workers came and went is not its own."""
+    own = {"use_ml_from_start": False, "min_samples": 10_000, "max_samples": 10_000, "hold_updates": 5}
+    crashes = [Crash(6.0 + 4.0 * number, 0, 1.0) for number in range(13)]
+    run = run_of(star_ml(own, redecide_iters=10, decision_s=0.0), faults=crashes)
+    assert not [one for one in schedule(run).learning._buffer._decisions if one.measured]
+    assert unlawful(run) == []
+
+
+@pytest.mark.parametrize("mode_cost", ["pooled", "published", "order"])
+def test_costs_that_no_model_learns_are_refused(mode_cost: str) -> None:
+    """Beyond the paper: its estimates know STAR-H's costs with and without a price of squared staleness."""
+    with pytest.raises(
+        ValueError, match=f"mode_cost={mode_cost}: a model learns priced or literal; choose that, or lear"
+    ):
+        star_ml({"use_ml_from_start": False}, mode_cost=mode_cost)
+    assert star_ml(mode_cost="literal")
+
+
+def test_a_worker_that_left_for_good_ends_what_is_measured() -> None:
+    """Beyond the paper: worker 0 leaves 6 s after the decision; the next one, soon after, has nothing to learn from."""
+    own = {"use_ml_from_start": False, "min_samples": 10_000, "max_samples": 10_000, "hold_updates": 3}
+    run = run_of(star_ml(own, decision_s=0.0), faults=[Crash(10.0, 0, None)], max_time_s=13.5)
+    assert schedule(run).log_state()["decisions"] >= 2
+    assert not [one for one in schedule(run).learning._buffer._decisions if one.measured]
+
+
+def test_more_workers_than_the_model_has_room_for_are_refused() -> None:
+    """Beyond the paper: a network has as many inputs as it has."""
+    with pytest.raises(ValueError, match=r"learning\.max_workers=16: the model has room for so many workers"):
+        star_ml().validate(17)
+    star_ml().validate(16)
+
+
+# ---- identities and any job -----------------------------------------------------------------------------------------
+
+
+def test_without_stragglers_it_is_bsp() -> None:
+    """Section IV-A: event for event."""
+    one = rough(star_ml(straggler_frac=1e9), 3, 4)
+    assert parted(one, rough(BSP(), 3, 4)) == ""
+
+
+def play(seed: int, num_workers: int, model: bool, pause: bool) -> HeapRun:
+    own = {
+        "use_ml_from_start": model,
+        "min_samples": 10,
+        "refit_samples": 5,
+        "epochs": 2,
+        "hold_updates": 2,
+        "check_every": 2,
+        "max_regret_frac": 1.0,
+        "decision_s": 0.3,
+    }
+    return rough(star_ml(own, redecide_iters=1, pause=pause), seed, num_workers, leaving)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), model=st.booleans(), pause=st.booleans())
+def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, model: bool, pause: bool) -> None:
+    """Beyond the paper. Modes that change all the time, also when workers leave during a decision."""
+    run = play(seed, num_workers, model, pause)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+
+
+def test_equal_jobs_are_decided_alike() -> None:
+    """Section IV-C2: a model has no chance in it, however it has learnt, and its state is small."""
+    run = play(7, 5, False, False)
+    assert parted(run, play(7, 5, False, False)) == ""
+    assert len(pickle.dumps(run.core.strategy)) < 300_000

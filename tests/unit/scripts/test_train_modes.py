@@ -1,0 +1,96 @@
+"""The script that fits STAR-ML's model: from drawn and recorded decisions, and the one line of a refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from predictors.network_file import load_network
+from scripts import train_modes
+from strategies.modes.features import feature_names
+from strategies.modes.learned import ModeLearner
+from strategies.monitoring.clustering import cluster_by_ratio
+from tests.support.cli import run_cli
+from tests.support.records import bsp_story
+
+WORDS = ["--draw", "12", "--test", "6", "--epochs", "2"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job of star_h that makes some decisions."""
+    folder = tmp_path_factory.mktemp("runs")
+    done = run_cli(
+        *("runtime=virtual", "strategy=star_h", "straggler=on_off", "straggler.kind=slowdown", "backend=none"),
+        *("straggler.magnitude=5", "workload.target=null", "workload.epochs=20", "eval_every_s=null", "view=none"),
+        *("draw=false", "strategy.redecide_iters=1", f"hydra.run.dir={folder}/star"),
+    )
+    assert done.exit_code == 0, done.err
+    return folder
+
+
+def test_a_file_is_fitted_that_star_ml_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "fitted.npz"
+    assert train_modes.main([*WORDS, "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "0 runs, 24 decisions learnt, " in said
+    assert "6 drawn decisions that were not learnt: as STAR-H " in said
+    found = load_network(str(out), "modes", feature_names(16))
+    assert found.command.startswith("python scripts/train_modes.py --draw 12")
+    assert found.about == "priced literal"
+    assert ModeLearner(use_ml_from_start=True, weights=str(out)).can_decide(16)
+    again = tmp_path / "again.npz"
+    assert train_modes.main([*WORDS, "--out", str(again)]) == 0
+    assert (load_network(str(again), "modes", feature_names(16)).network.parameters == found.network.parameters).all()
+
+
+def test_what_is_drawn_has_a_straggler_and_is_the_same_every_time() -> None:
+    found = list(train_modes.drawn(3, 40))
+    assert found == list(train_modes.drawn(3, 40)) != list(train_modes.drawn(4, 40))
+    for one in found:
+        assert 4 <= len(one.times_s) <= 16
+        assert max(one.times_s) > 1.2 * min(one.times_s)
+        assert 30 <= one.phi_samples <= 10_000
+        assert [list(group) for group in one.groups] == cluster_by_ratio(one.times_s, 1.2)
+
+
+def test_decisions_of_a_run_are_read(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = (train_modes.load_run(path) for path in train_modes.find_runs(runs))
+    found = list(train_modes.recorded(run))
+    assert len(found) > 10
+    assert {(len(one.times_s), one.phi_samples) for one in found} == {(4, 300.0)}
+    assert max(max(one.times_s) / min(one.times_s) for one in found) == pytest.approx(6.0, rel=0.2)
+    assert np.isfinite(train_modes.by_heuristic(found[0]).targets).all()
+    words = [str(runs), "--draw", "0", "--test", "0", "--epochs", "1", "--out", str(tmp_path / "x.npz")]
+    assert train_modes.main(words) == 0
+    said = capsys.readouterr().out
+    assert f"1 runs, {len(found) - len(found) // 5} decisions learnt" in said
+    assert f"{len(found) // 5} recorded decisions that were not learnt" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--draw", "0"], "--draw=0: leaves nothing to learn"),
+        (["--draw", "-1"], "--draw=-1: must be 0 or more"),
+        (["--epochs", "0"], "--epochs=0: must be 1 or more"),
+        (["--kappa", "nan"], "--kappa=nan: must be a number"),
+        (["--out", "x.txt"], "--out=x.txt: must end in .npz"),
+        (["nowhere"], "nowhere: no run here"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train_modes.main(["--out", str(tmp_path / "x.npz"), *words]) == 2
+    said = capsys.readouterr().err
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+def test_a_run_without_decisions_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bsp_story(seed=0, epochs=1).write(tmp_path / "bsp")
+    assert train_modes.main([str(tmp_path), "--out", str(tmp_path / "x.npz")]) == 2
+    assert "holds no decision about modes; record runs of strategy=star_h with stragglers" in capsys.readouterr().err

@@ -1,0 +1,278 @@
+"""STAR-ML's learner: what it learns from, when it decides, and what it does between decisions."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from strategies.gates.modal import ASGD, SSGD, Mode
+from strategies.modes.choice import Choice
+from strategies.modes.features import feature_names, rows_of
+from strategies.modes.first_updates import first_updates
+from strategies.modes.held import Held
+from strategies.modes.learned import LearnedTimes, ModeLearner, Question, costed
+from strategies.modes.orders import order_intervals
+from strategies.modes.regular import in_step, out_of_step
+from strategies.modes.samples import Costed, SampleBuffer, regret_of
+from strategies.modes.times import ModeTimes
+from strategies.protocol import Grad
+
+CHOICE, COSTS = Choice(), ModeTimes()
+FOUR = (1.0, 1.0, 1.0, 4.0)
+GROUPS = ((0, 1, 2), (3,))
+
+
+def asked(times_s: tuple[float, ...] = FOUR, phi: float = 1000.0, present: Mode = SSGD) -> Question:
+    return Question(tuple(range(len(times_s))), times_s, GROUPS, 128.0, phi, present)
+
+
+def questions(count: int, seed: int = 0) -> list[Question]:
+    chance = np.random.default_rng(seed)
+    return [asked((*chance.uniform(1.0, 1.5, 3).tolist(), 4.0), chance.uniform(30.0, 5000.0)) for _ in range(count)]
+
+
+def learner(**changes: Any) -> ModeLearner:
+    return ModeLearner(**{"min_samples": 40, "refit_samples": 20, "epochs": 40, "max_regret_frac": 0.2, **changes})
+
+
+def taught(count: int = 40, **changes: Any) -> ModeLearner:
+    """It has seen so many decisions, and has had time to learn from them."""
+    own = learner(**changes)
+    for one in questions(count):
+        own.priced(CHOICE, one)
+        for _ in range(100):
+            own.advance(COSTS)
+    return own
+
+
+# ---- what a model is given ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("costs", [ModeTimes(), ModeTimes(mode_cost="literal"), ModeTimes(kappa=0.5)])
+def test_closed_forms_need_no_correction(costs: ModeTimes) -> None:
+    """SSGD, ASGD and dynamic x-order; the others are off by the simulation."""
+    question = asked((1.0, 1.2, 1.9, 4.3))
+    one = costed(question, Choice(costs=costs).priced(*question), costs, 16, 0.25)
+    ssgd, dynamic = 3, 4
+    assert one.targets[[0, ssgd, dynamic]] == pytest.approx(np.zeros(3), abs=1e-9)
+    assert 0.0 < np.abs(one.targets[1:3]).max() < 0.5
+
+
+def test_features_do_not_depend_on_the_unit_or_on_the_workers_order() -> None:
+    one = rows_of((1.0, 1.2, 1.9, 4.3), 128, 500, COSTS, 16, [1, 2, 3, 4], [[[0, 1], [2], [3]]])
+    other = rows_of((8.6, 2.0, 3.8, 2.4), 128, 500, COSTS, 16, [1, 2, 3, 4], [[[1, 3], [2], [0]]])
+    assert other.features == pytest.approx(one.features)
+    assert other.log_s == pytest.approx(one.log_s + np.log(2.0))
+    assert one.features.shape == (5, len(feature_names(16)))
+    assert len(set(feature_names(16))) == len(feature_names(16))
+    assert np.isfinite(one.features).all()
+
+
+def test_regular_iterations_are_a_first_guess() -> None:
+    """In step, workers of 1, 1, 1 and 4 s make an update of three every second."""
+    times = np.array([0.25, 0.25, 0.25, 1.0])
+    step, free = in_step(times, np.arange(1, 5)), out_of_step(times, np.arange(1, 5))
+    assert step.interval[2:].tolist() == [0.25, 1.0]
+    assert step.sqr_staleness[2:] == pytest.approx([0.25 * 9 / 3.25, 0.0])
+    assert (np.diff(free.interval) > 0).all()
+    assert free.interval[0] == pytest.approx(1 / 13, rel=0.2)
+    exact = np.array(order_intervals([1.0, 1.0, 1.0, 4.0], [2, 3]))[:, 0] / 4
+    assert np.abs(np.log(step.interval[1:3] / exact)).max() < 0.3
+    assert np.abs(np.log(free.interval[1:3] / exact)).max() < 0.5
+    equal = in_step(np.ones(4), np.arange(1, 5))
+    assert equal.interval == pytest.approx([0.25, 0.5, 1.0, 1.0], rel=0.01)
+
+
+def test_the_first_updates_are_those_of_the_definition() -> None:
+    """Updates of three of 100, 120, 150 and 410 ticks: at 410 the slowest is there, and the next update is at 420."""
+    found = first_updates(np.array([100, 120, 150, 410]), np.array([1, 3, 4]))
+    assert found.ends[:5, 0].tolist() == [100, 120, 150, 200, 240]
+    assert found.ends[:4, 1].tolist() == [150, 300, 420, 540]
+    assert found.ends[:3, 2].tolist() == [410, 820, 1230]
+    assert found.sqr_staleness[2] == 0.0
+    together = first_updates(np.full(4, 100), np.array([2]))
+    assert together.ends[:4, 0].tolist() == [100, 100, 200, 200]
+    assert together.sqr_staleness.tolist() == [1.0]
+    assert 0 < found.sqr_staleness[1] < found.sqr_staleness[0]
+
+
+# ---- what it learns from --------------------------------------------------------------------------------------------
+
+
+def test_the_newest_rows_are_kept_and_the_newest_fifth_is_held_out() -> None:
+    buffer = SampleBuffer(30)
+    for number in range(9):
+        rows = np.full((5, 2), float(number))
+        buffer.add(Costed(rows, rows[:, 0], rows[:, 0], np.full(5, 0.25), measured=number == 8))
+    assert buffer.rows == 30
+    learnt, held_out = buffer.split()
+    assert set(learnt.targets) == {3.0, 4.0, 5.0, 6.0, 7.0}
+    assert set(learnt.weights) == {0.25}
+    assert held_out == [], "the newest is a measurement, which has nothing to compare with"
+
+
+def test_regret_is_of_the_choice_and_not_of_the_cost() -> None:
+    one = Costed(np.zeros((3, 1)), np.log([1.0, 1.0, 2.0]), np.log([2.0, 3.0, 1.5]), np.ones(3))
+    assert regret_of(one, np.log([1.0, 1.0, 2.0])) == 0.0
+    assert regret_of(one, np.log([5.0, 1.0, 5.0])) == pytest.approx(0.5), "3 s instead of 2"
+    assert regret_of(one, np.log([9.0, 7.0, 9.0])) == pytest.approx(0.5), "only the order counts"
+
+
+def grads(version: int, *workers: int, samples: int = 128) -> list[Grad]:
+    return [
+        Grad(id=0, worker=w, incarnation=0, iteration=0, version=version, samples=samples, assigned_samples=samples)
+        for w in workers
+    ]
+
+
+@pytest.mark.parametrize("mode_cost", ["priced", "literal"])
+def test_what_a_mode_took_is_measured(mode_cost: str) -> None:
+    """Updates of three every second, of gradients two updates old: 1 + 1000 / 384 updates, times 1 + 0.14 x 4."""
+    held, costs = Held(10.0, 7), ModeTimes(mode_cost=mode_cost)
+    held.applied(10.0, 0, grads(0, 3))
+    for number in range(20):
+        held.applied(11.0 + number, 0, grads(8 + number - 2, 0, 1, 2))
+    assert held.updates == 20, "the first completed the mode before"
+    factor = 1 + 0.14 * 4 if mode_cost == "priced" else 1.0
+    assert held.unit_s(1000.0, costs) == pytest.approx((1 + 1000 / 384) * factor)
+
+
+def test_groups_progress_side_by_side() -> None:
+    """Three workers every second, fresh, and one every four, four updates late: equation 2 with measured prices."""
+    held, version = Held(0.0, 0), 0
+    for second in range(1, 41):
+        if second % 4 == 0:
+            held.applied(second, 1, grads(version - 4, 3))
+            version += 1
+        held.applied(second, 0, grads(version, 0, 1, 2))
+        version += 1
+    fast, slow = 1 + 1000 / 384, (1 + 1000 / 128) * (1 + 0.14 * 16) * 4
+    assert held.unit_s(1000.0, COSTS) == pytest.approx(1 / (1 / fast + 1 / slow))
+
+
+def test_without_time_nothing_was_measured() -> None:
+    assert Held(1.0, 0).unit_s(1000.0, COSTS) == float("inf")
+    own = learner()
+    own.measured(asked(), SSGD, float("inf"), COSTS)
+    assert own._new == 0
+    own.measured(asked(), SSGD, 3.0, COSTS)
+    assert own._new == 1
+
+
+# ---- when it decides ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("regressor", ["mlp", "ridge"])
+def test_it_decides_once_its_choices_are_good_enough(regressor: str) -> None:
+    own = learner(regressor=regressor)
+    by = []
+    for one in questions(40):
+        by.append(own.can_decide(4))
+        own.priced(CHOICE, one)
+        for _ in range(100):
+            own.advance(COSTS)
+    assert not any(by[:8]), "40 rows are eight decisions"
+    assert by[-1]
+    assert own.regret_frac is not None
+    assert own.regret_frac <= 0.2
+
+
+def test_it_does_not_with_a_bound_that_nothing_keeps() -> None:
+    own = taught(max_regret_frac=0.0)
+    assert own.regret_frac is not None
+    assert own.decides == (own.regret_frac == 0.0)
+    own.regret_frac, own.decides = None, True
+    own._judged = [Costed(np.zeros((2, len(feature_names(16)))), np.array([1.0, 0.0]), np.zeros(2), np.ones(2))]
+    own._judge()
+    assert own.regret_frac == pytest.approx(np.e - 1)
+    assert not own.decides, "what has become bad is noticed"
+
+
+def test_what_it_says_is_what_the_model_says() -> None:
+    own, one = taught(), asked((1.0, 1.1, 1.3, 4.0))
+    by_model = LearnedTimes(own.model, COSTS, 16)
+    found = own.priced(CHOICE, one)
+    assert list(found.values()) == sorted(found.values())
+    assert set(found) == set(CHOICE.priced(*one))
+    assert found[Mode(x=3)] == pytest.approx(by_model.static_s(one.times_s, 128, 1000, [3])[3])
+    assert by_model.static_s(one.times_s, 128, 1000) == by_model.static_s(one.times_s, 128, 1000, range(1, 5))
+    assert found[Mode(groups=GROUPS)] == by_model.dynamic_s(one.times_s, [[0, 1, 2], [3]], 128, 1000)
+    assert found[ASGD] == pytest.approx(CHOICE.priced(*one)[ASGD], rel=0.3)
+
+
+def test_the_same_questions_have_the_same_answers() -> None:
+    one, other = taught(), pickle.loads(pickle.dumps(taught(20)))
+    for question in questions(40)[20:]:
+        other.priced(CHOICE, question)
+        for _ in range(100):
+            other.advance(COSTS)
+    assert other.priced(CHOICE, asked()) == one.priced(CHOICE, asked())
+
+
+def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:
+    own = taught(check_every=10)
+    while own._waiting:
+        own.advance(COSTS)
+    for _ in range(100):
+        own.advance(COSTS)
+    own._decisions, rows = 0, own._buffer.rows
+    for number, one in enumerate(questions(10, seed=1), start=1):
+        own.priced(CHOICE, one)
+        assert len(own._waiting) == (number == 10)
+    for left in range(4, -1, -1):
+        own.advance(COSTS)
+        assert own._buffer.rows == rows + 5 * (left == 0), "a mode with every arrival"
+    exact = CHOICE.priced(*questions(10, seed=1)[-1])
+    learnt = own._buffer._decisions[-1]
+    assert np.sort(np.exp(learnt.log_s + learnt.targets)) == pytest.approx(list(exact.values()), rel=0.01)
+
+
+def test_more_workers_than_it_has_room_for_are_star_h_s() -> None:
+    own = taught()
+    six = Question(tuple(range(17)), (1.0,) * 16 + (4.0,), (tuple(range(16)), (16,)), 128.0, 1000.0, SSGD)
+    assert not own.can_decide(17)
+    rows = own._buffer.rows
+    assert own.priced(CHOICE, six) == CHOICE.priced(*six)
+    own.measured(six, SSGD, 1.0, COSTS)
+    assert own._buffer.rows == rows
+    with pytest.raises(ValueError, match="max_workers=16: the model has room for so many workers, and there are 17; "):
+        own.validate(17)
+
+
+def test_a_new_job_begins_from_nothing() -> None:
+    own = taught()
+    own.reset()
+    assert (own.decides, own.regret_frac, own._buffer.rows) == (False, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"regressor": "lightgbm"}, "regressor=lightgbm: must be mlp or ridge"),
+        ({"use_ml_from_start": "yes"}, "use_ml_from_start=yes: must be true or false"),
+        ({"weights": "some.npz"}, "weights=some.npz: is used only with use_ml_from_start=true"),
+        ({"use_ml_from_start": True, "regressor": "ridge"}, "use_ml_from_start=True: files hold networks"),
+        ({"use_ml_from_start": True, "weights": "nowhere.npz"}, "weights=nowhere.npz: no such file"),
+        (
+            {"use_ml_from_start": True, "max_workers": 8},
+            "is a model of 45 features instead of 37, among them 'log time 8",
+        ),
+        ({"min_samples": 5}, "min_samples=5: must be a whole number, 10 or more"),
+        ({"max_samples": 30}, "max_samples=30: must be a whole number, 40 or more"),
+        ({"max_workers": 1}, "max_workers=1"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"refit_samples": 0}, "refit_samples=0"),
+        ({"refit_epochs": 0}, "refit_epochs=0"),
+        ({"check_every": 0}, "check_every=0"),
+        ({"hold_updates": 0}, "hold_updates=0"),
+        ({"slice_steps": 0}, "slice_steps=0"),
+        ({"decision_s": -1.0}, "decision_s=-1.0"),
+        ({"max_regret_frac": -0.1}, "max_regret_frac=-0.1"),
+    ],
+)
+def test_settings_are_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        learner(**changes)
