@@ -6,8 +6,9 @@ python scripts/train_modes.py runs/star --draw 0 --epochs 200 --out modes.npz   
 A decision is the workers' predicted times, the batch and the noise scale; STAR-H says what every mode would cost, which
 is what the model learns (strategies/modes/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), of
 whom one straggles at least, noise scales from 30 to 10,000 and batches from 16 to 256 samples, log-uniform. Each of
-them is learnt with two noise scales and prices of staleness: half of these are 0.14, the others 0.01 to 1. Of
-recorded decisions the times, the noise scale and the batch are taken, at ``--kappa``.
+them is learnt with two noise scales and prices of staleness: half of these are that of star_h.yaml (with
+``--mode-cost priced`` that of STAR's figure 16), the others drawn around it. Of recorded decisions the times, the noise
+scale and the batch are taken, at ``--kappa``. A file knows one ``mode_cost``, and ``literal``, whose price is 1.
 
 Then ``--test`` more decisions are drawn with another seed, of which nothing was learnt, and of recorded ones every
 fifth is left out: printed is how often the model chooses as STAR-H does, and by how much its choices are worse. Use
@@ -47,9 +48,10 @@ from strategies.modes.times import ModeTimes
 from strategies.monitoring.clustering import cluster_by_ratio
 
 MAX_WORKERS, CLUSTER_FRAC, STRAGGLER_FRAC = 16, 0.2, 0.2
-KAPPA = 0.14
-ABOUT = "priced literal"
-"""Costs that the file knows: with ``literal`` the price is 1, as with ``priced`` and a kappa of 0."""
+KAPPAS = {"pooled": (1.3, 0.1, 30.0), "priced": (0.14, 0.01, 1.0)}
+"""By what is learnt: half of the prices of staleness; least and largest of the others."""
+TESTED = {"pooled": (1.3, 16.0), "priced": (0.14,)}
+"""Prices to test with; with 16 every kind of mode is the best one now and then."""
 PRICES = 2
 """Noise scales, batches and prices of staleness with which every draw of times is learnt."""
 RATE, BATCH_ROWS = 5e-3, 256
@@ -89,19 +91,21 @@ def question(times_s: Sequence[float], batch_samples: float, phi_samples: float)
     return Question(tuple(range(len(times_s))), tuple(times_s), groups, batch_samples, phi_samples, SSGD)
 
 
-def varied(seed: int, questions: Sequence[Question]) -> Iterator[tuple[Question, float]]:
-    """Every decision with its own numbers, and with other noise scales, batches and prices: (decision, kappa)."""
+def varied(seed: int, questions: Sequence[Question], mode_cost: str) -> Iterator[tuple[Question, ModeTimes]]:
+    """Every decision with its own numbers, and with other noise scales, batches and prices."""
+    usual, *span_of_kappa = KAPPAS[mode_cost]
     chance = np.random.default_rng((seed, 1))
     for one in questions:
         for number in range(PRICES):
             phi, batch = (float(np.exp(chance.uniform(*np.log(span)))) for span in ((30, 10_000), (16, 256)))
-            kappa = KAPPA if chance.uniform() < 0.5 else float(np.exp(chance.uniform(*np.log((0.01, 1)))))
-            yield (one._replace(phi_samples=phi, batch_samples=batch) if number else one), kappa
+            kappa = usual if chance.uniform() < 0.5 else float(np.exp(chance.uniform(*np.log(span_of_kappa))))
+            costs = ModeTimes(mode_cost=mode_cost, kappa=kappa)
+            yield (one._replace(phi_samples=phi, batch_samples=batch) if number else one), costs
 
 
-def by_heuristic(one: Question, kappa: float = KAPPA) -> Costed:
+def by_heuristic(one: Question, costs: ModeTimes) -> Costed:
     """What STAR-H says of a decision, as rows."""
-    choice = Choice(costs=ModeTimes(kappa=kappa))
+    choice = Choice(costs=costs)
     return costed(one, choice.priced(*one), choice.costs, MAX_WORKERS, ESTIMATED)
 
 
@@ -141,17 +145,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _check(asked)
         runs = [load_run(path) for folder in asked.folders for path in find_runs(folder)]
-        found = [by_heuristic(one, asked.kappa) for run in runs for one in recorded(run)]
+        usual = KAPPAS[asked.mode_cost][0]
+        costs = ModeTimes(mode_cost=asked.mode_cost, kappa=usual if asked.kappa is None else asked.kappa)
+        found = [by_heuristic(one, costs) for run in runs for one in recorded(run)]
         learnt = [one for number, one in enumerate(found) if number % HELD_OUT != HELD_OUT - 1]
         tested = {"recorded decisions": found[HELD_OUT - 1 :: HELD_OUT]}
-        learnt += [by_heuristic(*one) for one in varied(asked.seed, list(drawn(asked.seed, asked.draw)))]
-        tested["drawn decisions"] = [by_heuristic(one) for one in drawn(asked.seed + 1, asked.test)]
+        questions = list(drawn(asked.seed, asked.draw))
+        learnt += [by_heuristic(*one) for one in varied(asked.seed, questions, asked.mode_cost)]
+        for kappa in TESTED[asked.mode_cost]:
+            own = ModeTimes(mode_cost=asked.mode_cost, kappa=kappa)
+            decisions = [by_heuristic(one, own) for one in drawn(asked.seed + 1, asked.test)]
+            tested[f"drawn decisions with kappa {kappa:g}"] = decisions
         names = feature_names(MAX_WORKERS)
         network = Network(len(names), asked.hidden, rate=RATE, batch_rows=BATCH_ROWS)
         rows = learning_rows(learnt)
         network.fit(*rows, epochs=asked.epochs)
         command = shlex.join(["python", "scripts/train_modes.py", *words])
-        write_file(asked.out, network_bytes(network, names, ABOUT, command))
+        write_file(asked.out, network_bytes(network, names, f"{asked.mode_cost} literal", command))
     except (RecordError, ConfigError, OSError) as error:
         return print_error("train_modes.py", error)
     print(f"{len(runs)} runs, {len(learnt)} decisions learnt, {len(rows.targets)} rows")
@@ -169,7 +179,7 @@ def _check(asked: argparse.Namespace) -> None:
             raise ConfigError(f"--{name}={getattr(asked, name)}: must be {least} or more")
     if asked.out.suffix != ".npz":
         raise ConfigError(f"--out={asked.out}: must end in .npz")
-    if not 0 <= asked.kappa < float("inf"):
+    if asked.kappa is not None and not 0 <= asked.kappa < float("inf"):
         raise ConfigError(f"--kappa={asked.kappa}: must be a number, 0 or more")
     if not asked.folders and not asked.draw:
         raise ConfigError("--draw=0: leaves nothing to learn; give directories of runs, or a larger number")
@@ -199,7 +209,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: %(default)s)")
     parser.add_argument(
-        "--kappa", type=float, default=KAPPA, help="price of staleness in recorded runs (default: %(default)s)"
+        "--mode-cost", choices=list(KAPPAS), default="pooled", help="what is learnt (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--kappa", type=float, help="price of staleness in recorded runs (default: 1.3 if pooled, 0.14 if priced)"
     )
     return parser
 

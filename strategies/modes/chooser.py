@@ -247,7 +247,7 @@ class ModeChooser:
         self._said = f"{self.decision} ({self.choice.costs}{', by the model' if by_model else ''})"
         self._question = question
         if chosen == before:
-            self._held = Held(t, self._version)
+            self._held = self._begun(t)
         answers: list[Verdict | AnyCommand] = []
         if self.needs:
             self._pause.until_s = t + takes_s
@@ -261,6 +261,9 @@ class ModeChooser:
         if self.learning is not None and self.learning.can_decide(len(workers)):
             return self.learning.decision_s
         return self.decision_s
+
+    def _begun(self, t: float) -> Held:
+        return Held(t, self._version, self._batch_samples * len(self._gate.members))
 
     def _learn_of_held(self) -> None:
         """The mode of the last decision has been used until now: what it took is known."""
@@ -285,7 +288,7 @@ class ModeChooser:
         mode, self._change = self._change.mode, None
         self._switches += 1
         verdicts = self._gate.switch(mode)
-        self._held = None if self._question is None else Held(t, self._version)
+        self._held = None if self._question is None else self._begun(t)
         return verdicts
 
     def log_state(self) -> State:

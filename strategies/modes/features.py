@@ -13,7 +13,7 @@ import numpy as np
 
 from predictors.history import Floats
 from strategies.modes.first_updates import first_updates
-from strategies.modes.orders import MOST_TICKS, TICKS, single_interval
+from strategies.modes.orders import MOST_TICKS, TICKS, order_lags, single_interval
 from strategies.modes.regular import gradients_per_update, in_step, out_of_step
 from strategies.modes.times import ModeTimes, updates_per_progress
 
@@ -98,13 +98,15 @@ def _of_sizes(times_s: Floats, sizes: np.ndarray, batch_samples: float, phi_samp
     ticks = np.minimum(np.rint(TICKS * times_s / times_s[0]), MOST_TICKS).astype(np.int64)
     times = ticks / ticks[-1]
     step, free = in_step(times, sizes), out_of_step(times, sizes)
-    step_price, free_price = price(step.sqr_staleness, costs), price(free.sqr_staleness, costs)
+    step_price, free_price = (price(one.sqr_staleness, one.lag, costs) for one in (step, free))
     updates = np.log1p(phi_samples / (batch_samples * sizes))
     interval = 0.5 * (np.log(step.interval) + np.log(free.interval))
     priced = 0.5 * (np.log(step_price) + np.log(free_price))
     if sizes[0] == 1:
-        single, squares = single_interval((times_s / times_s[-1]).tolist())
-        interval[0], priced[0] = np.log(single), np.log(price(np.array(squares), costs))
+        parts = (times_s / times_s[-1]).tolist()
+        single, squares = single_interval(parts)
+        interval[0] = np.log(single)
+        priced[0] = np.log(price(np.array(squares), np.array(order_lags(parts, (1,))[0]), costs))
     if sizes[-1] == count:
         interval[-1] = priced[-1] = 0.0
     log_s = updates + interval + priced
@@ -152,8 +154,10 @@ def _of_groupings(
     return Rows(features, log_s)
 
 
-def price(sqr_staleness: Floats, costs: ModeTimes) -> Floats:
+def price(sqr_staleness: Floats, lag: Floats, costs: ModeTimes) -> Floats:
     """By how much staleness multiplies the updates of a unit of progress."""
+    if costs.mode_cost == "pooled":
+        return 1.0 + costs.kappa * lag**2
     return 1.0 + costs.kappa * sqr_staleness if costs.mode_cost == "priced" else np.ones_like(sqr_staleness)
 
 

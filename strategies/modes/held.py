@@ -16,12 +16,14 @@ from strategies.protocol import Grad
 class Held:
     """Collects the updates of one mode since it was taken, at time ``t``.
 
-    The updates of a group are alike, and so are all others; ``place`` distinguishes groups.
+    The updates of a group are alike, and so are all others; ``place`` distinguishes groups. ``global_samples``: those
+    of a global batch, in which the lag counts staleness (:func:`strategies.modes.orders.order_lags`).
     """
 
-    def __init__(self, t: float, version: int) -> None:
+    def __init__(self, t: float, version: int, global_samples: float) -> None:
         self._begun_s = self._last_s = t
-        self._version = version
+        self._version, self._global_samples = version, global_samples
+        self._samples = self._lags = 0.0
         self._sums: dict[int, list[float]] = {}
         self.updates = 0
 
@@ -34,16 +36,20 @@ class Held:
         sums[0] += 1.0
         sums[1] += len(grads)
         sums[2] += sum(grad.samples for grad in grads)
-        sums[3] += sum((self._version - grad.version) ** 2 for grad in grads)
+        staleness = np.array([self._version - grad.version for grad in grads])
+        sums[3] += float((staleness**2).sum())
         self._version += 1
         self._last_s = t
         self.updates += 1
+        self._samples += sum(grad.samples for grad in grads)
+        batches = staleness * (self._samples / self.updates / self._global_samples)
+        self._lags += float((batches / (1.0 + batches)).mean())
 
     def unit_s(self, phi_samples: float, costs: ModeTimes) -> float:
         """Measured seconds per unit of progress, with the same prices as the predicted ones; inf without any time."""
         progress = 0.0
         for updates, grads, samples, squares in self._sums.values():
-            factor = float(price(np.array(squares / grads), costs))
+            factor = float(price(np.array(squares / grads), np.array(self._lags / self.updates), costs))
             progress += updates / (updates_per_progress(samples / updates, phi_samples) * factor)
         seconds = self._last_s - self._begun_s
         return seconds / progress if progress > 0 and seconds > 0 else float("inf")

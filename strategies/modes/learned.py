@@ -26,8 +26,8 @@ ESTIMATED, MEASURED = 0.25, 1.0
 CLOSE, LEAST_WEIGHT = 0.1, 0.02
 """Logarithm of the disadvantage at which a mode counts e times less, and what is left of those far behind."""
 REGRESSORS = ("mlp", "ridge")
-LEARNT_COSTS = ("priced", "literal")
-"""Its estimates know the mean squared staleness and no other price."""
+LEARNT_COSTS = ("pooled", "priced", "literal")
+"""Its estimates know these prices of staleness."""
 ALL_STEPS = 10**9
 
 

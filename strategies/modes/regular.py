@@ -24,10 +24,14 @@ SLACK = 1e-9
 
 
 class Regular(NamedTuple):
-    """By x: interval of updates, as a part of the slowest worker's time, and mean squared staleness; float [sizes]."""
+    """By x: interval of updates, as a part of the slowest worker's time, and the staleness of gradients; float [sizes].
+
+    ``sqr_staleness``: mean square, in updates. ``lag``: see :func:`strategies.modes.orders.order_lags`.
+    """
 
     interval: Floats
     sqr_staleness: Floats
+    lag: Floats
 
 
 def in_step(times: Floats, sizes: Floats) -> Regular:
@@ -38,7 +42,7 @@ def in_step(times: Floats, sizes: Floats) -> Regular:
     single = 1.0 / (1.0 / times).sum()
     interval = np.minimum(np.maximum(found, sizes * single), 1.0)
     periods = np.ceil(times / interval[:, None] * (1.0 - SLACK))
-    return Regular(interval, mean_square(periods))
+    return Regular(interval, *staleness_of(periods, sizes / len(times)))
 
 
 def out_of_step(times: Floats, sizes: Floats) -> Regular:
@@ -47,7 +51,7 @@ def out_of_step(times: Floats, sizes: Floats) -> Regular:
     tried = single * (1.0 / single) ** GRID
     gradients = (tried[:, None] / (times + 0.5 * tried[:, None])).sum(axis=1)
     interval = np.minimum(np.exp(np.interp(sizes, gradients, np.log(tried))), 1.0)
-    return Regular(interval, mean_square(times / interval[:, None] + 0.5))
+    return Regular(interval, *staleness_of(times / interval[:, None] + 0.5, sizes / len(times)))
 
 
 def gradients_per_update(times: Floats, intervals: Floats) -> Floats:
@@ -56,9 +60,14 @@ def gradients_per_update(times: Floats, intervals: Floats) -> Floats:
     return found
 
 
-def mean_square(periods: Floats) -> Floats:
-    """Of the staleness of gradients of workers that take so many updates each; float [sizes, workers] to [sizes]."""
+def staleness_of(periods: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    """Mean square and lag of the staleness of gradients of workers that take so many updates each; float [sizes].
+
+    ``periods``: float [sizes, workers]; ``shares``: of an update in the global batch, float [sizes].
+    """
     rates = 1.0 / periods
     staleness = np.maximum(periods - 1.0, 0.0)
-    found: Floats = (rates * staleness**2).sum(axis=1) / rates.sum(axis=1)
-    return found
+    batches = shares[:, None] * staleness
+    means = ((rates * each).sum(axis=1) / rates.sum(axis=1) for each in (staleness**2, batches / (1.0 + batches)))
+    sqr, lag = means
+    return sqr, lag

@@ -13,6 +13,7 @@ from scripts.train_modes import agreement, by_heuristic, drawn
 from strategies.modes.choice import Choice
 from strategies.modes.learned import ModeLearner, Question
 from strategies.modes.orders import simulated
+from strategies.modes.times import ModeTimes
 
 from .goals import MODEL_DECISION, MODEL_GOALS
 from .probe import Probe
@@ -26,6 +27,8 @@ NAMES = ("STAR-H", "STAR-ML")
 DECISIONS, WARM_UP = 300, 20
 SEED = 5
 """The model that comes along has learnt decisions of seed 0."""
+COSTS = ModeTimes(mode_cost="pooled", kappa=16.0)
+"""With this price every kind of mode is the best one now and then."""
 
 
 def seconds_of(decide: Callable[[Question], object], questions: Sequence[Question]) -> list[float]:
@@ -47,7 +50,7 @@ def details() -> dict[str, list[tuple[float, float]]]:
 
 @pytest.fixture(scope="module")
 def comparison(probe: Probe, rounds: int, details: dict[str, list[tuple[float, float]]]) -> Comparison:
-    choice, learner = Choice(), ModeLearner(use_ml_from_start=True)
+    choice, learner = Choice(costs=COSTS), ModeLearner(use_ml_from_start=True)
     many = [one for one in drawn(SEED, 13 * DECISIONS) if len(one.workers) == 16][:DECISIONS]
     decide = {
         "STAR-H": lambda one: choice.priced(*one),
@@ -73,6 +76,6 @@ def test_mode_decision_goals(comparison: Comparison, details, report: Report):
     p99_s = median(p99 for _, p99 in details["STAR-ML"])
     verdicts = [*(goal.judge(comparison) for goal in MODEL_GOALS), MODEL_DECISION.judge(p99_s)]
     rows = [[name, *(f"{median(column) * 1e6:.0f}" for column in zip(*details[name], strict=True))] for name in NAMES]
-    same = agreement(ModeLearner(use_ml_from_start=True).model, [by_heuristic(one) for one in drawn(SEED, 300)])
+    same = agreement(ModeLearner(use_ml_from_start=True).model, [by_heuristic(one, COSTS) for one in drawn(SEED, 300)])
     text = table(["decided by", "p50 us", "p99 us"], rows) + f"\n300 decisions that were not learnt: {same}"
     report.judge(comparison.title, verdicts, comparison, text)

@@ -15,6 +15,7 @@ from runtime.core.job import ComputeOrder
 from scripts.train_modes import Agreement, agreement, by_heuristic, drawn
 from strategies.bsp import BSP
 from strategies.modes.learned import ModeLearner
+from strategies.modes.times import ModeTimes
 from strategies.protocol import Wake
 from strategies.star import Star
 from tests.support.faults import Crash
@@ -23,14 +24,15 @@ from tests.support.laws import dead, unconserved, unlawful
 from tests.support.rough import leaving, parted, rough
 
 FOUR = (1.0, 1.0, 1.0, 4.0)
+COSTS = ModeTimes(mode_cost="pooled", kappa=16.0)
+"""With this price every kind of mode is the best one now and then."""
 
 
 def star_ml(learning: dict[str, Any] | None = None, **changes: Any) -> Star:
     """Last times as predictions, from the first on; the model that comes along decides."""
     changed: dict[str, Any] = {"predictor": "last_value", "warmup_iters": 0, "phi": 1000.0, "pause": False, **changes}
     own = ModeLearner(**{"use_ml_from_start": True, "decision_s": 0.0, **(learning or {})})
-    costs = {"mode_cost": "priced", "kappa": 0.14, "when_calm": "ssgd"}  # what that model has learnt
-    return Star(**{"decision_s": 0.5, "learning": own, **costs, **changed})
+    return Star(**{"decision_s": 0.5, "learning": own, "when_calm": "ssgd", **changed})
 
 
 def run_of(strategy: Star, seconds: Any = FOUR, faults: Any = (), **changes: Any) -> HeapRun:
@@ -57,7 +59,8 @@ def waves() -> Callable[[int, ComputeOrder], float]:
 @cache
 def tried(seed: int = 1, count: int = 100) -> Agreement:
     """The model that comes along, on drawn decisions of which it has learnt nothing (it has learnt those of seed 0)."""
-    return agreement(ModeLearner(use_ml_from_start=True).model, [by_heuristic(one) for one in drawn(seed, count)])
+    decisions = [by_heuristic(one, COSTS) for one in drawn(seed, count)]
+    return agreement(ModeLearner(use_ml_from_start=True).model, decisions)
 
 
 # ---- the model that comes along -------------------------------------------------------------------------------------
@@ -72,7 +75,7 @@ def test_it_chooses_as_star_h_does() -> None:
 
 def test_it_has_learnt_more_than_its_estimates_say() -> None:
     """Beyond the paper, a negative control: without the model's corrections they agree less often, and cost more."""
-    bare = agreement(None, [by_heuristic(one) for one in drawn(1, 100)])
+    bare = agreement(None, [by_heuristic(one, COSTS) for one in drawn(1, 100)])
     assert bare.same_frac < tried().same_frac - 0.1
     assert bare.regret_frac > 2 * tried().regret_frac
 
@@ -81,11 +84,11 @@ def test_it_has_learnt_more_than_its_estimates_say() -> None:
 
 
 def test_it_decides_from_the_start_if_it_was_trained_before() -> None:
-    """Section V-A: trained before the evaluation. Known at 4 s, and decided in no time: dynamic x-order, 3 and 1."""
-    run = run_of(star_ml())
-    assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {3, 1}
+    """Section V-A: trained before the evaluation. Known at 4 s, and decided in no time: updates of three."""
+    run = run_of(star_ml(kappa=16.0))
+    assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {3}
     said = str(run.core.strategy.log_state()["decision"])
-    assert said.endswith("(priced, kappa 0.14, by the model)")
+    assert said.endswith("(pooled, kappa 16, by the model)")
     assert run.core.strategy.log_state()["decided_by"] == "model"
 
 
@@ -144,14 +147,14 @@ def test_a_worker_that_leaves_ends_what_is_measured() -> None:
     assert unlawful(run) == []
 
 
-@pytest.mark.parametrize("mode_cost", ["pooled", "published", "order"])
+@pytest.mark.parametrize("mode_cost", ["published", "order"])
 def test_costs_that_no_model_learns_are_refused(mode_cost: str) -> None:
-    """Beyond the paper: its estimates know STAR-H's costs with and without a price of squared staleness."""
-    with pytest.raises(
-        ValueError, match=f"mode_cost={mode_cost}: a model learns priced or literal; choose that, or lear"
-    ):
+    """Beyond the paper: its estimates know STAR-H's costs with one of two prices of staleness, or none."""
+    with pytest.raises(ValueError, match=f"mode_cost={mode_cost}: a model learns pooled or priced or literal; choose"):
         star_ml({"use_ml_from_start": False}, mode_cost=mode_cost)
     assert star_ml(mode_cost="literal")
+    with pytest.raises(ValueError, match="the model that decides from the start has learnt pooled literal; choose"):
+        star_ml(mode_cost="priced")
 
 
 def test_a_worker_that_left_for_good_ends_what_is_measured() -> None:

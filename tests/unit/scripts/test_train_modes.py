@@ -11,6 +11,7 @@ from predictors.network_file import load_network
 from scripts import train_modes
 from strategies.modes.features import feature_names
 from strategies.modes.learned import ModeLearner
+from strategies.modes.times import ModeTimes
 from strategies.monitoring.clustering import cluster_by_ratio
 from tests.support.cli import run_cli
 from tests.support.records import bsp_story
@@ -36,10 +37,11 @@ def test_a_file_is_fitted_that_star_ml_takes(tmp_path: Path, capsys: pytest.Capt
     assert train_modes.main([*WORDS, "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "0 runs, 24 decisions learnt, " in said
-    assert "6 drawn decisions that were not learnt: as STAR-H " in said
+    for kappa in (1.3, 16):
+        assert f"6 drawn decisions with kappa {kappa:g} that were not learnt: as STAR-H " in said
     found = load_network(str(out), "modes", feature_names(16))
     assert found.command.startswith("python scripts/train_modes.py --draw 12")
-    assert found.about == "priced literal"
+    assert found.about == "pooled literal"
     assert ModeLearner(use_ml_from_start=True, weights=str(out)).can_decide(16)
     again = tmp_path / "again.npz"
     assert train_modes.main([*WORDS, "--out", str(again)]) == 0
@@ -62,7 +64,7 @@ def test_decisions_of_a_run_are_read(runs: Path, tmp_path: Path, capsys: pytest.
     assert len(found) > 10
     assert {(len(one.times_s), one.phi_samples) for one in found} == {(4, 300.0)}
     assert max(max(one.times_s) / min(one.times_s) for one in found) == pytest.approx(6.0, rel=0.2)
-    assert np.isfinite(train_modes.by_heuristic(found[0]).targets).all()
+    assert np.isfinite(train_modes.by_heuristic(found[0], ModeTimes()).targets).all()
     words = [str(runs), "--draw", "0", "--test", "0", "--epochs", "1", "--out", str(tmp_path / "x.npz")]
     assert train_modes.main(words) == 0
     said = capsys.readouterr().out

@@ -51,7 +51,10 @@ def taught(count: int = 40, **changes: Any) -> ModeLearner:
 # ---- what a model is given ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("costs", [ModeTimes(), ModeTimes(mode_cost="literal"), ModeTimes(kappa=0.5)])
+@pytest.mark.parametrize(
+    "costs",
+    [ModeTimes(), ModeTimes(mode_cost="literal"), ModeTimes(kappa=0.5), ModeTimes(mode_cost="pooled", kappa=3.0)],
+)
 def test_closed_forms_need_no_correction(costs: ModeTimes) -> None:
     """SSGD, ASGD and dynamic x-order; the others are off by the simulation."""
     question = asked((1.0, 1.2, 1.9, 4.3))
@@ -128,21 +131,22 @@ def grads(version: int, *workers: int, samples: int = 128) -> list[Grad]:
     ]
 
 
-@pytest.mark.parametrize("mode_cost", ["priced", "literal"])
-def test_what_a_mode_took_is_measured(mode_cost: str) -> None:
-    """Updates of three every second, of gradients two updates old: 1 + 1000 / 384 updates, times 1 + 0.14 x 4."""
-    held, costs = Held(10.0, 7), ModeTimes(mode_cost=mode_cost)
+@pytest.mark.parametrize(
+    ("mode_cost", "factor"), [("priced", 1 + 0.14 * 4), ("literal", 1.0), ("pooled", 1 + 0.14 * 0.6**2)]
+)
+def test_what_a_mode_took_is_measured(mode_cost: str, factor: float) -> None:
+    """Updates of three every second, of gradients two updates old, 1.5 global batches: a lag of 1.5 / 2.5."""
+    held, costs = Held(10.0, 7, 512.0), ModeTimes(mode_cost=mode_cost)
     held.applied(10.0, 0, grads(0, 3))
     for number in range(20):
         held.applied(11.0 + number, 0, grads(8 + number - 2, 0, 1, 2))
     assert held.updates == 20, "the first completed the mode before"
-    factor = 1 + 0.14 * 4 if mode_cost == "priced" else 1.0
     assert held.unit_s(1000.0, costs) == pytest.approx((1 + 1000 / 384) * factor)
 
 
 def test_groups_progress_side_by_side() -> None:
     """Three workers every second, fresh, and one every four, four updates late: equation 2 with measured prices."""
-    held, version = Held(0.0, 0), 0
+    held, version = Held(0.0, 0, 512.0), 0
     for second in range(1, 41):
         if second % 4 == 0:
             held.applied(second, 1, grads(version - 4, 3))
@@ -154,7 +158,7 @@ def test_groups_progress_side_by_side() -> None:
 
 
 def test_without_time_nothing_was_measured() -> None:
-    assert Held(1.0, 0).unit_s(1000.0, COSTS) == float("inf")
+    assert Held(1.0, 0, 512.0).unit_s(1000.0, COSTS) == float("inf")
     own = learner()
     own.measured(asked(), SSGD, float("inf"), COSTS)
     assert own._new == 0
