@@ -275,4 +275,5 @@ class LiveJob:
             failed=session.failed_as,
         )
         record_outcome(self.experiment.record, outcome)
+        session.recorded = True
         return outcome

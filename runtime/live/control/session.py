@@ -67,6 +67,8 @@ class LiveSession:
         self.initial_state = b""
         self.started = False
         self.failure: str | None = None
+        self.recorded = False
+        """Whether the end is in the record: what tasks report while they go is not."""
         self.failed_as: RunStatus = "failed"
         self.agent: AgentReady | None = None
         self.sha256 = ""
@@ -146,7 +148,7 @@ class LiveSession:
 
     def _drive(self, call: Callable[[float], None]) -> None:
         """Let the coordinator react, then send its orders."""
-        if self.failure is not None:
+        if self.failure is not None or self.recorded:
             return
         try:
             call(self.t)
