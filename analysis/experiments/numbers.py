@@ -47,8 +47,16 @@ def measured(group: pd.DataFrame, runs: pd.DataFrame, cell: Cell, measure: str, 
     if measure in wanted.ratios:
         other = {**cell, **wanted.over}
         theirs = by_seed(cell_of(runs, other), {}, measure)
-        texts.append("" if other == cell else with_interval(versus(RATIO, theirs, values)))
+        texts.append("" if other == cell else ratio(values, theirs))
     return texts
+
+
+def ratio(values: pd.Series, theirs: pd.Series) -> str:
+    """``1.43 [1.27, 1.9]``; no interval where the reference never got there for some seed, whose ratio is 0."""
+    found = versus(RATIO, theirs, values)
+    if np.isinf(theirs).any():
+        return DASH if isnan(found.value) else plain(found.value)
+    return with_interval(found)
 
 
 def with_interval(found: Answer) -> str:

@@ -49,6 +49,8 @@ def test_what_was_never_reached_is_counted(tmp_path: Path) -> None:
     assert rows[1][1].endswith(" (1 of 3 never)")
     _, rows = numbers(results_of(tmp_path, [2.0, 2.0, 2.0], [inf, inf, inf]))
     assert rows[1][1:3] == ["never", "never"]
+    _, rows = numbers(results_of(tmp_path, [2.0, inf, 2.0], [1.0, 2.0, 3.0]))
+    assert rows[1][2] == "0.5", "no interval around a ratio to something that never came"
 
 
 def test_the_table_is_on_the_page(tmp_path: Path) -> None:
