@@ -67,7 +67,8 @@ def finish(run: Run) -> None:
 
 
 def stop(run: Run, role: str, number: int) -> int:
-    """Stop a process; returns its number, to be continued."""
+    """Stop a process as soon as it is launched; returns its number, to be continued."""
+    run.await_that(lambda: (role, number) in run.pids(), f"{role} {number}")
     pid = run.pid_of(role, number)
     assert run.unregister((role, number), signal.SIGSTOP)
     return pid
