@@ -15,9 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple, final
 
 from runtime.core.vectors import FloatVector
-from runtime.live.transport.acceptor import CALL_DEADLINE_S, Acceptor
-from runtime.live.transport.address import connect, set_deadline
-from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.acceptor import Acceptor, call_acceptor
+from runtime.live.transport.auth import Identity
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
 from runtime.live.transport.interruptible import receive_all, send_all
 from runtime.live.transport.messages import Peer
@@ -139,14 +138,7 @@ class ParentLink:
         if self._link is not None and self._link[:2] == (theirs, ours):
             return
         self.close()
-        sock = connect(parent.address)
-        try:
-            call(sock, self.secret, ours)
-            set_deadline(sock, CALL_DEADLINE_S)
-        except BaseException:
-            sock.close()
-            raise
-        self._link = (theirs, ours, sock)
+        self._link = (theirs, ours, call_acceptor(parent.address, self.secret, ours))
 
     def pull(self, ticket: int, params: FloatVector) -> int:
         """Receive the parameters for this gradient; returns their version."""

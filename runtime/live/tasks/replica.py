@@ -23,9 +23,9 @@ from runtime.live.tasks.collectives.ring import Ring
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.store import save_part
 from runtime.live.tasks.worker import Worker
-from runtime.live.transport.acceptor import CALL_DEADLINE_S, Acceptor
-from runtime.live.transport.address import connect, listen, set_deadline
-from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.acceptor import Acceptor, call_acceptor
+from runtime.live.transport.address import listen
+from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.frames import HEADER_BYTES, PARAMS, as_bytes, pack, unpack
@@ -231,9 +231,8 @@ class Replica:
 
     def _take_over(self, source: int) -> None:
         """Copy all state of another replica, which has been ordered to expect us."""
-        with connect(self._peer(source).address) as sock:
-            call(sock, self.worker.spec.secret, Identity("reader", self.me.id, self.me.incarnation, self.generation))
-            set_deadline(sock, CALL_DEADLINE_S)
+        ours = Identity("reader", self.me.id, self.me.incarnation, self.generation)
+        with call_acceptor(self._peer(source).address, self.worker.spec.secret, ours) as sock:
             header = bytearray(HEADER_BYTES)
             receive_all(sock, memoryview(header), self.orders.look)
             about, parts = unpack(header), [as_bytes(vector) for vector in self.copy.vectors()]

@@ -14,16 +14,28 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from runtime.live.transport.address import set_deadline, tune
-from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, Greeting, Identity
+from runtime.live.transport.address import Address, connect, set_deadline, tune
+from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, Greeting, Identity, call
 from runtime.live.transport.auxiliaries import AUXILIARIES
 
 LOOK_EVERY_S = 0.1
 CLOSE_S = 5.0
 CALL_DEADLINE_S = 1.0
-"""Seconds after which a blocked call on a taken socket lets its owner check for orders."""
+"""Seconds after which a blocked call on either end of a taken socket lets its owner check for orders."""
 GUESTS = ("worker", "reader", "child", *AUXILIARIES)
 """Roles that may connect: a neighbour in the ring, a newcomer that copies state, a child, an auxiliary task."""
+
+
+def call_acceptor(address: Address, secret: bytes, ours: Identity) -> socket.socket:
+    """The other end: connect to a replica as ``ours``, which it expects; raises ``OSError`` if it cannot be reached."""
+    sock = connect(address)
+    try:
+        call(sock, secret, ours)
+        set_deadline(sock, CALL_DEADLINE_S)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 class Acceptor:

@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.core.vectors import FloatVector, aligned_vector, server_range
-from runtime.live.transport.acceptor import CALL_DEADLINE_S, Acceptor
-from runtime.live.transport.address import Address, connect, set_deadline
-from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.acceptor import CALL_DEADLINE_S, Acceptor, call_acceptor
+from runtime.live.transport.auth import Identity
 from runtime.live.transport.frames import as_bytes
 from runtime.live.transport.messages import Peer
 
@@ -93,7 +92,10 @@ class Ring:
         ours = Identity("worker", self.me.id, self.me.incarnation, self.generation)
         theirs = Identity("worker", following.worker, following.incarnation, self.generation)
         if self._next is None or self._next[0] != theirs:
-            self._next = (theirs, self._replace(self._next, lambda: self._call(following.address, ours)))
+            self._next = (
+                theirs,
+                self._replace(self._next, lambda: call_acceptor(following.address, self.secret, ours)),
+            )
         theirs = Identity("worker", previous.worker, previous.incarnation, self.generation)
         if self._previous is None or self._previous[0] != theirs:
             self._previous = (theirs, self._replace(self._previous, lambda: self.acceptor.take(theirs, self.look)))
@@ -106,16 +108,6 @@ class Ring:
         if old is not None:
             old[1].close()
         return make()
-
-    def _call(self, address: Address, ours: Identity) -> socket.socket:
-        sock = connect(address)
-        try:
-            call(sock, self.secret, ours)
-            set_deadline(sock, CALL_DEADLINE_S)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
 
     # ---- data --------------------------------------------------------------------------------------------------------
 
