@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import ClassVar, NamedTuple, final
 
@@ -86,6 +86,7 @@ class ModeChooser:
         if self.learning is not None:
             self.learning.check_costs(self.choice.costs)
         check_choice("when_calm", self.when_calm, "ssgd", "cheaper")
+        self._calm = replace(self.choice, modes=("ssgd",))
 
     @property
     def needs(self) -> frozenset[type[Command]]:
@@ -206,11 +207,13 @@ class ModeChooser:
     def _stays(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
         """Whether the present mode is kept although nobody straggles, because SSGD costs as much or more."""
         noise = self._noise.phi_of(self._batch_samples * len(workers))
-        if self.when_calm == "ssgd" or noise is None:
+        if self.when_calm == "ssgd" or noise is None or "ssgd" not in self.choice.modes:
             return False
         present, everybody = self._gate.mode, (workers,)
-        mode_s = self.choice.priced(workers, times_s, everybody, self._batch_samples, noise[0], present)
-        return mode_s.get(SSGD, 0.0) >= mode_s.get(present, inf)
+        # without candidates between, which are simulated, this costs microseconds; static x is costed as among them
+        choice = self.choice if present.groups is None and present.x != 1 else self._calm
+        mode_s = choice.priced(workers, times_s, everybody, self._batch_samples, noise[0], present)
+        return mode_s[SSGD] >= mode_s.get(present, inf)
 
     def _moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
         """Whether a time differs by more than a cluster is wide from that of the last decision, in fastest times.
@@ -247,7 +250,7 @@ class ModeChooser:
         self._said = f"{self.decision} ({self.choice.costs}{', by the model' if by_model else ''})"
         self._question = question
         if chosen == before:
-            self._held = self._begun(t)
+            self._hold(t)
         answers: list[Verdict | AnyCommand] = []
         if self.needs:
             self._pause.until_s = t + takes_s
@@ -262,8 +265,12 @@ class ModeChooser:
             return self.learning.decision_s
         return self.decision_s
 
-    def _begun(self, t: float) -> Held:
-        return Held(t, self._version, self._batch_samples * len(self._gate.members))
+    def _hold(self, t: float) -> None:
+        """Measure the mode from now on, if a decision chose it and somebody learns from it."""
+        if self.learning is None or self._question is None:
+            self._held = None
+        else:
+            self._held = Held(t, self._version, self._batch_samples * len(self._gate.members))
 
     def _learn_of_held(self) -> None:
         """The mode of the last decision has been used until now: what it took is known."""
@@ -288,7 +295,7 @@ class ModeChooser:
         mode, self._change = self._change.mode, None
         self._switches += 1
         verdicts = self._gate.switch(mode)
-        self._held = None if self._question is None else self._begun(t)
+        self._hold(t)
         return verdicts
 
     def log_state(self) -> State:

@@ -15,7 +15,7 @@ from predictors.history import Floats
 from strategies.modes.first_updates import first_updates
 from strategies.modes.orders import MOST_TICKS, TICKS, order_lags, single_interval
 from strategies.modes.regular import gradients_per_update, in_step, out_of_step
-from strategies.modes.times import ModeTimes, updates_per_progress
+from strategies.modes.times import ModeTimes
 
 AROUND = np.array([0.7, 0.85, 0.95, 1.05, 1.2, 1.5])
 """Multiples of the interval in step at which the gradients of an update are counted."""
@@ -98,7 +98,7 @@ def _of_sizes(times_s: Floats, sizes: np.ndarray, batch_samples: float, phi_samp
     ticks = np.minimum(np.rint(TICKS * times_s / times_s[0]), MOST_TICKS).astype(np.int64)
     times = ticks / ticks[-1]
     step, free = in_step(times, sizes), out_of_step(times, sizes)
-    step_price, free_price = (price(one.sqr_staleness, one.lag, costs) for one in (step, free))
+    step_price, free_price = (costs.price(one.sqr_staleness, one.lag) for one in (step, free))
     updates = np.log1p(phi_samples / (batch_samples * sizes))
     interval = 0.5 * (np.log(step.interval) + np.log(free.interval))
     priced = 0.5 * (np.log(step_price) + np.log(free_price))
@@ -106,7 +106,7 @@ def _of_sizes(times_s: Floats, sizes: np.ndarray, batch_samples: float, phi_samp
         parts = (times_s / times_s[-1]).tolist()
         single, squares = single_interval(parts)
         interval[0] = np.log(single)
-        priced[0] = np.log(price(np.array(squares), np.array(order_lags(parts, (1,))[0]), costs))
+        priced[0] = np.log(costs.price(squares, order_lags(parts, (1,))[0]))
     if sizes[-1] == count:
         interval[-1] = priced[-1] = 0.0
     log_s = updates + interval + priced
@@ -152,15 +152,3 @@ def _of_groupings(
     features[:, 2] = [len(groups) / len(times_s) for groups in groupings]
     features[:, 4] = log_s
     return Rows(features, log_s)
-
-
-def price(sqr_staleness: Floats, lag: Floats, costs: ModeTimes) -> Floats:
-    """By how much staleness multiplies the updates of a unit of progress."""
-    if costs.mode_cost == "pooled":
-        return 1.0 + costs.kappa * lag**2
-    return 1.0 + costs.kappa * sqr_staleness if costs.mode_cost == "priced" else np.ones_like(sqr_staleness)
-
-
-def ssgd_s(times_s: Sequence[float], batch_samples: float, phi_samples: float) -> float:
-    """T_N of equation 1: seconds per unit of progress of updates of all workers."""
-    return updates_per_progress(len(times_s) * batch_samples, phi_samples) * max(times_s)

@@ -7,7 +7,6 @@ from typing import final
 
 import numpy as np
 
-from strategies.modes.features import price
 from strategies.modes.times import ModeTimes, updates_per_progress
 from strategies.protocol import Grad
 
@@ -35,13 +34,14 @@ class Held:
         sums = self._sums.setdefault(place, [0.0, 0.0, 0.0, 0.0])
         sums[0] += 1.0
         sums[1] += len(grads)
-        sums[2] += sum(grad.samples for grad in grads)
+        samples = sum(grad.samples for grad in grads)
+        sums[2] += samples
         staleness = np.array([self._version - grad.version for grad in grads])
         sums[3] += float((staleness**2).sum())
         self._version += 1
         self._last_s = t
         self.updates += 1
-        self._samples += sum(grad.samples for grad in grads)
+        self._samples += samples
         batches = staleness * (self._samples / self.updates / self._global_samples)
         self._lags += float((batches / (1.0 + batches)).mean())
 
@@ -49,7 +49,7 @@ class Held:
         """Measured seconds per unit of progress, with the same prices as the predicted ones; inf without any time."""
         progress = 0.0
         for updates, grads, samples, squares in self._sums.values():
-            factor = float(price(np.array(squares / grads), np.array(self._lags / self.updates), costs))
+            factor = costs.price(squares / grads, self._lags / self.updates)
             progress += updates / (updates_per_progress(samples / updates, phi_samples) * factor)
         seconds = self._last_s - self._begun_s
         return seconds / progress if progress > 0 and seconds > 0 else float("inf")

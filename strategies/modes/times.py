@@ -15,19 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeVar, final
 
+from predictors.history import Floats
 from strategies.checks import check_choice, check_number
 from strategies.modes.orders import group_lag, order_intervals, order_lags
 
 MODE_COSTS = ("pooled", "priced", "literal", "published", "order")
 
 
-class Price(NamedTuple):
-    """Mean seconds between updates, and the square of their gradients' staleness that is priced."""
+Some = TypeVar("Some", float, Floats)
+"""Of one mode, or of several."""
+
+
+class Pace(NamedTuple):
+    """Mean seconds between updates, the mean square of their gradients' staleness in updates, and the lag."""
 
     update_s: float
-    sqr_staleness: float
+    sqr_staleness: float = 0.0
+    lag: float = 0.0
 
 
 def updates_per_progress(samples: float, phi_samples: float) -> float:
@@ -66,17 +72,22 @@ class ModeTimes:
         """As a decision's record says it."""
         return f"{self.mode_cost}, kappa {self.kappa:g}" if self.mode_cost in ("pooled", "priced") else self.mode_cost
 
+    def price(self, sqr_staleness: Some, lag: Some) -> Some:
+        """By how much staleness multiplies the updates of a unit of progress."""
+        if self.mode_cost == "pooled":
+            return 1.0 + self.kappa * lag**2
+        return 1.0 + (self.kappa if self.mode_cost == "priced" else 0.0) * sqr_staleness
+
     def static_s(
         self, times_s: Sequence[float], batch_samples: float, phi_samples: float, sizes: Sequence[int] = ()
     ) -> dict[int, float]:
         """T_x of equation 1 by x: an update of any x gradients. ``sizes``: the values of x; none: all."""
         sizes = sizes or range(1, len(times_s) + 1)
-        prices = self._prices(times_s, sizes)
         return {
             x: updates_per_progress(x * batch_samples, phi_samples)
-            * (1.0 + self.kappa * price.sqr_staleness)
-            * price.update_s
-            for x, price in zip(sizes, prices, strict=True)
+            * self.price(pace.sqr_staleness, pace.lag)
+            * pace.update_s
+            for x, pace in zip(sizes, self._paces(times_s, sizes), strict=True)
         }
 
     def dynamic_s(
@@ -94,27 +105,23 @@ class ModeTimes:
         lag = group_lag(times_s, groups) if self.mode_cost == "pooled" else 0.0
         progress = 0.0
         for group, update_s in zip(groups, longest_s, strict=True):
-            sqr_staleness = lag**2
-            if self.mode_cost == "priced":
-                sqr_staleness = (sum(update_s / other_s for other_s in longest_s) - 1.0) ** 2
+            staleness = sum(update_s / other_s for other_s in longest_s) - 1.0 if self.mode_cost == "priced" else 0.0
             updates = updates_per_progress(len(group) * batch_samples, phi_samples)
-            progress += 1.0 / (updates * (1.0 + self.kappa * sqr_staleness) * update_s)
+            progress += 1.0 / (updates * self.price(staleness**2, lag) * update_s)
         return 1.0 / progress
 
-    def _prices(self, times_s: Sequence[float], sizes: Sequence[int]) -> list[Price]:
+    def _paces(self, times_s: Sequence[float], sizes: Sequence[int]) -> list[Pace]:
         if self.mode_cost in ("pooled", "priced", "literal"):
             intervals = order_intervals(times_s, sizes)
-            if self.mode_cost == "priced":
-                return [Price(*interval) for interval in intervals]
             lags = order_lags(times_s, sizes) if self.mode_cost == "pooled" else [0.0] * len(intervals)
-            return [Price(update_s, lag**2) for (update_s, _), lag in zip(intervals, lags, strict=True)]
+            return [Pace(*interval, lag) for interval, lag in zip(intervals, lags, strict=True)]
         ordered = sorted(times_s)
         if self.mode_cost == "order":
-            return [Price(ordered[x - 1], 0.0) for x in sizes]
+            return [Pace(ordered[x - 1]) for x in sizes]
         low, high = 1.0 / sum(1.0 / time_s for time_s in ordered), ordered[-1]
         width_s = high - ordered[0]
         part = [(ordered[x - 1] - ordered[0]) / width_s if width_s > 0 else 1.0 for x in sizes]
-        return [Price(low + (high - low) * one, 0.0) for one in part]
+        return [Pace(low + (high - low) * one) for one in part]
 
 
 def ring_s(

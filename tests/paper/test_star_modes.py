@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.gates.modal import ASGD, SSGD, Mode
+from strategies.modes.choice import Choice
 from strategies.modes.orders import group_lag, order_intervals, order_lags, simulated, single_interval
 from strategies.modes.times import MODE_COSTS, ModeTimes, ring_s, updates_per_progress
 from strategies.static_x import StaticX
@@ -240,6 +243,22 @@ def test_the_unit_of_time_does_not_matter() -> None:
 def test_single_updates_are_exact() -> None:
     """Beyond the paper. A worker of 1 s sees 2 or 3 updates of 1, 1 and 4 s during its own, the slow one 12: 15.92."""
     assert single_interval(FOUR) == pytest.approx((4 / 13, (3 * 5.25 + 0.25 * 144) / 3.25))
+
+
+@pytest.mark.parametrize("mode_cost", MODE_COSTS)
+@given(times_s=st.lists(st.floats(0.1, 10), min_size=2, max_size=9), phi=st.floats(1, 1e5), cut=st.integers(1, 8))
+def test_a_mode_without_a_simulation_costs_the_same_whoever_else_is_a_candidate(
+    mode_cost: str, times_s: list[float], phi: float, cut: int
+) -> None:
+    """Beyond the paper: whether SSGD is cheaper than ASGD, or than some groups, is asked with these two alone."""
+    workers = tuple(range(len(times_s)))
+    groups = tuple(group for group in (workers[:cut], workers[cut:]) if group)
+    every = Choice(costs=ModeTimes(mode_cost=mode_cost))
+    for present in (ASGD, Mode(groups=groups)):
+        question = (workers, times_s, (workers,), 64.0, phi, present)
+        many, few = every.priced(*question), replace(every, modes=("ssgd",)).priced(*question)
+        assert few.keys() == {SSGD, present}
+        assert few == {mode: many[mode] for mode in few}
 
 
 def test_equal_questions_are_answered_once() -> None:
