@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, final
-from zipfile import BadZipFile
 
 import numpy as np
 
+from predictors.fitted_file import FITTED, FittedKind, read_fitted
 from predictors.history import Floats
 
 FORMAT = "stragglab-lstm-1"
-FITTED = Path(__file__).parent / "fitted"
 LAYERS = 2
 SERIES = {"resources": 2, "deviation": 1}
 """What a file may predict, and how many values at a time: (processor share, relative bandwidth); deviation."""
@@ -98,15 +97,7 @@ def load_lstm(path: str, series: str) -> Lstm:
     """
     place = Path(path) if path else FITTED / f"{series}.npz"
     cure = f"fit one with scripts/train_predictor.py --series {series}"
-    try:
-        with np.load(place, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise ValueError(f"weights={place}: no such file; {cure}") from None
-    except (OSError, ValueError, BadZipFile, EOFError, TypeError, AttributeError):
-        raise ValueError(f"weights={place}: is not a file of weights (.npz); {cure}") from None
-    if str(found.get("format", "")) != FORMAT:
-        raise ValueError(f"weights={place}: was not made by scripts/train_predictor.py; {cure}")
+    found = read_fitted(place, FittedKind("weights", FORMAT, "train_predictor.py"), cure)
     if str(found.get("series", "")) != series:
         raise ValueError(f"weights={place}: predicts {found.get('series')}, not {series}; {cure}")
     return _lstm(found, place, series, cure)

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 
-from predictors.lstm import FITTED
+from predictors.fitted_file import FITTED, FittedKind, read_fitted
 from predictors.network import Network
 
 FORMAT = "stragglab-network-1"
@@ -50,15 +49,7 @@ def load_network(path: str, name: str, features: tuple[str, ...]) -> FittedNetwo
             starts with ``weights=``.
     """
     place = Path(path) if path else FITTED / f"{name}.npz"
-    try:
-        with np.load(place, allow_pickle=False) as arrays:
-            found = {key: arrays[key] for key in arrays.files}
-    except FileNotFoundError:
-        raise ValueError(f"weights={place}: no such file; {CURE}") from None
-    except (OSError, ValueError, BadZipFile, EOFError, TypeError, AttributeError):
-        raise ValueError(f"weights={place}: is not a file of a network (.npz); {CURE}") from None
-    if str(found.get("format", "")) != FORMAT:
-        raise ValueError(f"weights={place}: was not made by scripts/train_modes.py; {CURE}")
+    found = read_fitted(place, FittedKind("a network", FORMAT, "train_modes.py"), CURE)
     given = tuple(str(one) for one in found.get("features", ()))
     if given != features:
         raise ValueError(f"weights={place}: is a model of {difference(given, features)}; {CURE}")

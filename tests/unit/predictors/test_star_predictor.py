@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from predictors import Observation, straggler_predictor
+from predictors.fitted_file import FITTED
 from predictors.from_resources import FromResources
 from predictors.iteration_time import Coefficients, fit_times, inputs_of, plausible, predict_times
-from predictors.lstm import FITTED, FORMAT, Lstm, load_lstm, relative
+from predictors.lstm import FORMAT, Lstm, load_lstm, relative
 from predictors.received import RESOURCES, Received, forecast
 from predictors.regressors import REGRESSORS, regressor
 
