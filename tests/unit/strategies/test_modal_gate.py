@@ -195,22 +195,23 @@ def test_a_mode_says_what_it_is() -> None:
     assert [str(mode) for mode in modes] == ["ssgd", "asgd", "static 3", "dynamic 2 1"]
 
 
-def test_who_delivered_twice_waits_for_the_second_update() -> None:
-    """Worker 2 delivers, leaves, comes back and delivers again; an update takes the first of these, and it waits on."""
+def delivered_twice() -> ModalGate:
+    """Worker 2 of four has delivered, left, come back and delivered again."""
     gate = ModalGate()
     gate.begin(range(4), 0)
     gate.arrived(made(2, 0))
     gate.lost(2, restarting=False)
     gate.joined(2)
     gate.arrived(made(2, 1))
+    return gate
+
+
+def test_who_delivered_twice_waits_for_the_second_update() -> None:
+    """Worker 2 delivers, leaves, comes back and delivers again; an update takes the first of these, and it waits on."""
+    gate = delivered_twice()
     gate.arrived(made(1, 2))
     (first,) = gate.switch(Mode(x=2))
     assert [grad.id for grad in first.apply] == [0, 1]
-    gate = ModalGate()
-    gate.begin(range(4), 0)
-    gate.arrived(made(2, 0))
-    gate.lost(2, restarting=False)
-    gate.joined(2)
-    gate.arrived(made(2, 1))
+    gate = delivered_twice()
     (only,) = gate.switch(Mode(x=1))[:1]
     assert ([grad.id for grad in only.apply], only.go) == ([0], ())

@@ -146,14 +146,14 @@ def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: st
 
 def test_the_storm_has_everything_in_it() -> None:
     counts: Counter[str] = Counter()
-    for seed in SEEDS[:ALWAYS]:
+    for seed in SEEDS:
         for failover in ("shards", "checkpoint"):
             run, strategy = stormy(seed, failover)
             counts += strategy.counts + strategy.told + run.phases
             counts["moved"] += run.moved
     wanted = {"Launch", "Retire", "Repartition", "Allocate", "Denied", "evicted", "ServerJoined"}
-    assert all(counts[kind] >= 20 for kind in wanted), counts
-    assert all(counts[phase] >= 2 for phase in ("storing", "gathering", "loading", "running", "moved")), counts
+    assert all(counts[kind] >= 50 for kind in wanted), counts
+    assert all(counts[phase] >= 10 for phase in ("storing", "gathering", "loading", "running", "moved")), counts
 
 
 # ---- the parameters themselves ---------------------------------------------------------------------------------------
