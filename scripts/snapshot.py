@@ -201,12 +201,21 @@ def stored() -> dict[str, Any]:
 
 
 def keep(found: dict[str, dict[str, Any]]) -> None:
-    """Store these outcomes, keeping those of other jobs."""
+    """Store these outcomes, keeping those of other jobs.
+
+    If those are of another machine, the file remains that one's, and these have no hashes of parameters.
+    """
     path = FOLDER / "outcomes.json"
-    before = json.loads(path.read_text())["jobs"] if path.exists() else {}
-    jobs = dict(sorted({**before, **found}.items()))
+    before = stored() if path.exists() else {"machine": machine(), "jobs": {}}
+    where = before["machine"] if before["jobs"].keys() - found.keys() else machine()
+    if where != machine():
+        found = {
+            name: {field: about[field] for field in about if field not in MACHINE_BOUND}
+            for name, about in found.items()
+        }
+    jobs = dict(sorted({**before["jobs"], **found}.items()))
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(about)}" for name, about in jobs.items())
-    path.write_text(f'{{"machine": {json.dumps(machine())},\n "jobs": {{\n{lines}\n }}\n}}\n')
+    path.write_text(f'{{"machine": {json.dumps(where)},\n "jobs": {{\n{lines}\n }}\n}}\n')
 
 
 def compare(found: dict[str, dict[str, Any]], kept: dict[str, Any], console: Console) -> int:
@@ -222,7 +231,8 @@ def compare(found: dict[str, dict[str, Any]], kept: dict[str, Any], console: Con
             console.print(f"{name}: has no stored outcome")
             differing += 1
             continue
-        fields = [field for field in sorted({*then, *now}) if field not in left_out]
+        unknown = [field for field in MACHINE_BOUND if field not in then]  # written elsewhere, see keep
+        fields = [field for field in sorted({*then, *now}) if field not in (*left_out, *unknown)]
         changed = {field: (then.get(field), now.get(field)) for field in fields if then.get(field) != now.get(field)}
         if changed:
             differing += 1
