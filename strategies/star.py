@@ -12,6 +12,7 @@ from strategies.composition.parts import Parts
 from strategies.gates import ModalGate, RingGate
 from strategies.modes.choice import MODES, Choice
 from strategies.modes.chooser import ModeChooser
+from strategies.modes.kappas import kappa_for
 from strategies.modes.learned import ModeLearner
 from strategies.modes.ring import WAITS_S, RingChooser, check_waits
 from strategies.modes.times import ModeTimes
@@ -51,7 +52,10 @@ class Star(Composition):
         modes: candidates among ``ssgd``, ``asgd``, ``static``, ``dynamic``; the first two alone are the ablation /xS,
             without the last it is /DS.
         mode_cost: see :class:`strategies.modes.times.ModeTimes`.
-        kappa: price of a squared lag, or with ``mode_cost: priced`` of a squared staleness of one update.
+        kappa: price of a squared lag, or with ``mode_cost: priced`` of a squared staleness of one update; None: the one
+            fitted to ``kappa_workload`` (:mod:`strategies.modes.kappas`).
+        kappa_workload: name of the job's workload; empty: none that was fitted.
+        kappa_lr: its learning rate.
         phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is
             decided before.
         phi_table: a file of scripts/profile_noise.py; empty: none.
@@ -59,6 +63,7 @@ class Star(Composition):
         min_gain_frac: part by which a mode must be better than the present one.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for a decision.
+        max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
         when_calm: without stragglers ``ssgd`` (STAR), or the present mode if SSGD would cost more (``cheaper``).
         learning: see :class:`strategies.modes.learned.ModeLearner`; None: STAR-H always decides.
         warmup_iters: first iterations of a process that are ignored.
@@ -79,13 +84,16 @@ class Star(Composition):
     cluster_frac: float = 0.2
     modes: Sequence[str] = MODES
     mode_cost: str = "pooled"
-    kappa: float = 1.3
+    kappa: float | None = None
+    kappa_workload: str = ""
+    kappa_lr: float = 0.0
     phi: float | None = None
     phi_table: str = ""
     phi_model: str = ""
     min_gain_frac: float = 0.0
     decision_s: float = 0.97
     pause: bool = True
+    max_pause_frac: float = 1.0
     learning: ModeLearner | None = None
     when_calm: str = "cheaper"
     warmup_iters: int = 3
@@ -109,7 +117,10 @@ class Star(Composition):
         check_waits(self.waits_s)
         if self.topology == "allreduce":
             return self._ring(times)
-        costs = ModeTimes(mode_cost=self.mode_cost, kappa=self.kappa)
+        kappa = self.kappa
+        if kappa is None:
+            kappa = kappa_for(self.mode_cost, self.kappa_workload, self.kappa_lr)
+        costs = ModeTimes(mode_cost=self.mode_cost, kappa=kappa)
         schedule = ModeChooser(
             choice=Choice(modes=self.modes, min_gain_frac=self.min_gain_frac, costs=costs),
             predict_every_iters=self.predict_every_iters,
@@ -117,6 +128,7 @@ class Star(Composition):
             cluster_frac=self.cluster_frac,
             decision_s=self.decision_s,
             pause=self.pause,
+            max_pause_frac=self.max_pause_frac,
             learning=self.learning,
             when_calm=self.when_calm,
         )
@@ -142,6 +154,7 @@ class Star(Composition):
             min_gain_frac=self.min_gain_frac,
             decision_s=self.decision_s,
             pause=self.pause,
+            max_pause_frac=self.max_pause_frac,
         )
         return Parts(
             gate=RingGate(), detectors={"times": times, "noise": self._noise()}, schedule=schedule, lr_rule=self.lr_rule

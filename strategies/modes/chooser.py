@@ -14,6 +14,7 @@ from strategies.hooks import Order, Peers, State
 from strategies.modes.choice import Choice, Decision, Groups
 from strategies.modes.held import Held
 from strategies.modes.learned import ModeLearner, Question
+from strategies.modes.spacing import Spacing
 from strategies.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
 from strategies.monitoring.clustering import cluster_by_ratio
 from strategies.nodes.pause import Pause
@@ -59,6 +60,7 @@ class ModeChooser:
         cluster_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for it.
+        max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
         learning: what costs the modes once it has learnt enough, in seconds of its own (STAR-ML); None: STAR-H always.
         when_calm: the mode without stragglers: ``ssgd`` (STAR), or ``cheaper``.
     """
@@ -71,6 +73,7 @@ class ModeChooser:
     cluster_frac: float = 0.2
     decision_s: float = 0.97
     pause: bool = True
+    max_pause_frac: float = 1.0
     learning: ModeLearner | None = None
     when_calm: str = "ssgd"
 
@@ -81,6 +84,7 @@ class ModeChooser:
         check_number("decision_s", self.decision_s, 0.0)
         if not isinstance(self.pause, bool):
             raise ValueError(f"pause={self.pause}: must be true or false")
+        check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
         if not isinstance(self.learning, ModeLearner | None):
             raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
         if self.learning is not None:
@@ -114,6 +118,7 @@ class ModeChooser:
         self._gate.mode = SSGD
         self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
         self._pause = Pause()
+        self._spacing = Spacing(self.max_pause_frac)
         self._change: Change | None = None
         self._updated = self._at_boundary = False
         self._arrived = self._iters = 0
@@ -135,9 +140,11 @@ class ModeChooser:
         match event:
             case Joined():
                 self._held = self._question = None
+                self._spacing.reset()
             case Lost():
                 self._held = self._question = None
                 self._pause.gone(event.worker)
+                self._spacing.reset()
             case Restored():
                 self._held = self._question = None
                 self._version = event.version
@@ -198,7 +205,7 @@ class ModeChooser:
         if noise is None:
             return ()
         same = self._seen == (outlook.tagged, groups) and not self._moved(workers, outlook.times_s)
-        if same and self._iters < self.redecide_iters:
+        if (same and self._iters < self.redecide_iters) or self._spacing.waits(t):
             return ()
         self._seen, self._iters = (outlook.tagged, groups), 0
         self._decided_s = dict(zip(workers, outlook.times_s, strict=True))
@@ -253,6 +260,7 @@ class ModeChooser:
             self._hold(t)
         answers: list[Verdict | AnyCommand] = []
         if self.needs:
+            self._spacing.decided(t, takes_s, changed=chosen != before)
             self._pause.until_s = t + takes_s
             answers.append(Wake(at_s=self._pause.until_s, tag="decided"))
         if chosen != before:

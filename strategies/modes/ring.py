@@ -11,11 +11,12 @@ from typing import ClassVar, NamedTuple, final
 from strategies.checks import check_number, check_whole
 from strategies.gates.ring import RingGate
 from strategies.hooks import Order, Peers, State
+from strategies.modes.spacing import Spacing
 from strategies.modes.times import ring_s
 from strategies.monitoring.base import MeasuresNoise, PredictsStragglers
 from strategies.nodes.pause import Pause
 from strategies.nodes.timers import is_due
-from strategies.protocol import AnyCommand, AnyEvent, Arrived, Command, Lost, Restored, Started, Wake, Woke
+from strategies.protocol import AnyCommand, AnyEvent, Arrived, Command, Joined, Lost, Restored, Started, Wake, Woke
 
 WAITS_S = (0.0, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21)
 """Candidates: STAR's 30 to 210 ms, and parents that do not wait."""
@@ -57,6 +58,7 @@ class RingChooser:
         min_gain_frac: part by which another mode must be better than the present one.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for it.
+        max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
         link_s: seconds of a child on its link in an iteration, before any is measured.
     """
 
@@ -69,6 +71,7 @@ class RingChooser:
     min_gain_frac: float = 0.0
     decision_s: float = 0.97
     pause: bool = True
+    max_pause_frac: float = 1.0
     link_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -78,6 +81,7 @@ class RingChooser:
         check_whole("redecide_iters", self.redecide_iters, 1)
         check_number("min_gain_frac", self.min_gain_frac, 0.0)
         check_number("decision_s", self.decision_s, 0.0)
+        check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
         check_number("link_s", self.link_s, 0.0)
 
     @property
@@ -97,6 +101,7 @@ class RingChooser:
         """Reset: all in the ring, and nothing is decided."""
         self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
         self._pause = Pause()
+        self._spacing = Spacing(self.max_pause_frac)
         self._links_s: dict[int, float] = {}
         self._change: tuple[RingMode, float] | None = None
         self._arrived = self._iters = self._decisions = self._switches = 0
@@ -112,6 +117,9 @@ class RingChooser:
             case Lost(worker=worker):
                 self._links_s.pop(worker, None)
                 self._pause.gone(worker)
+                self._spacing.reset()
+            case Joined():
+                self._spacing.reset()
             case Restored():
                 self._pause = Pause()
         if self._change is not None and is_due(event.t, self._change[1]):
@@ -160,6 +168,8 @@ class RingChooser:
         noise = self._noise.phi_of(self._batch_samples * len(workers))
         if noise is None or (self._seen == tagged and self._iters < self.redecide_iters):
             return ()
+        if self._spacing.waits(t):
+            return ()
         self._seen, self._iters = tagged, 0
         return self._decided(t, times_s, tagged, noise[0])
 
@@ -184,6 +194,7 @@ class RingChooser:
             self._change = (chosen, t + self.decision_s)
         if not self.pause or not self.decision_s:
             return ()
+        self._spacing.decided(t, self.decision_s, changed=chosen != self._mode)
         self._pause.until_s = t + self.decision_s
         return (Wake(at_s=self._pause.until_s, tag="decided"),)
 

@@ -1,0 +1,24 @@
+"""STAR's price of staleness where a job does not give one (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+FITTED: Mapping[str, Sequence[tuple[float, float]]] = {"digits": ((0.03, 1.3), (0.1, 3.5), (0.2, 16.0))}
+"""By workload: learning rates, ascending, and the ``kappa`` that scripts/fit_kappa.py fitted to 4 workers there."""
+UNKNOWN = 16.0
+"""For workloads that nobody has fitted: too high a price costs some per cent, too low a price lets training diverge."""
+FIGURE_16 = 0.14
+"""For ``mode_cost: priced``: fits STAR's figure 16."""
+
+
+def kappa_for(mode_cost: str, workload: str, lr: float) -> float:
+    """The price of the workload at the next fitted rate that is not below ``lr``: staleness costs more at higher ones.
+
+    Above all fitted rates it is the highest price or the one of unknown workloads, whichever is more.
+    """
+    if mode_cost != "pooled":
+        return FIGURE_16
+    fitted = FITTED.get(workload, ())
+    above = max([UNKNOWN, *(kappa for _, kappa in fitted)])
+    return next((kappa for rate, kappa in fitted if lr <= rate), above)

@@ -1,0 +1,41 @@
+"""What a live session does with messages that come too late."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from runtime.core import inputs
+from runtime.live.control.session import LiveSession
+
+
+def session_of(heard: list[inputs.AnyInput]) -> LiveSession:
+    """A session of a job that is over, with a coordinator that only listens."""
+    nobody = SimpleNamespace()
+    session = LiveSession(
+        cast("Any", SimpleNamespace(now=2.0)), lambda session: cast("Any", nobody), cast("Any", nobody)
+    )
+    session.started = True
+    session.port = cast("Any", SimpleNamespace(flush=lambda: None))
+    layout = SimpleNamespace(version=0, nodes=())
+    session.coordinator = cast(
+        "Any",
+        SimpleNamespace(
+            receive=lambda t, given: heard.append(given),
+            status="done",
+            finished_s=1.0,
+            executor=SimpleNamespace(layout=layout),
+        ),
+    )
+    return session
+
+
+def test_a_report_after_the_end_is_in_the_record_only_until_the_end_is() -> None:
+    """A task's last report may come while it is sent away; nothing follows ``Finished`` in a record."""
+    heard: list[inputs.AnyInput] = []
+    session, report = session_of(heard), inputs.ServerBusy(0, 0, 1, 1.0, 0.0)
+    session.receive(report)
+    assert heard == [report]
+    session.recorded = True
+    session.receive(report)
+    assert heard == [report]

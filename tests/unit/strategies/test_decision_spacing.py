@@ -1,0 +1,93 @@
+"""Decisions that change nothing: how far apart they come, and how much of a noisy job they take."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from strategies.modes.spacing import Spacing
+from strategies.protocol import Wake
+from strategies.star import Star
+from tests.support.faults import Crash
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import unlawful
+
+
+def gaps(spacing: Spacing, count: int, takes_s: float = 0.5) -> list[float]:
+    """Times between decisions that are made as soon as they may be, by a clock of 1 / 64 s; all change nothing."""
+    found, t = [], 0.0
+    while len(found) < count:
+        if not spacing.waits(t):
+            found.append(t)
+            spacing.decided(t, takes_s, changed=False)
+        t += 1 / 64
+    return [after - before for before, after in pairwise(found)]
+
+
+def test_the_wait_doubles_until_pauses_take_the_wanted_part() -> None:
+    """Half a second each, at most a sixteenth of the time: 1, 2, 4 and then 8 s."""
+    assert gaps(Spacing(1 / 16), 7) == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+
+
+def test_with_a_part_of_1_nothing_waits() -> None:
+    """As STAR has it: one decision after another."""
+    assert gaps(Spacing(1.0), 4) == [0.5, 0.5, 0.5]
+
+
+def test_a_change_ends_all_waiting() -> None:
+    spacing = Spacing(0.1)
+    for t in range(0, 50, 5):
+        spacing.decided(float(t), 0.5, changed=False)
+    assert spacing.waits(46.0)
+    spacing.decided(46.0, 0.5, changed=True)
+    assert not spacing.waits(46.0)
+    spacing.decided(47.0, 0.5, changed=False)
+    assert not spacing.waits(48.0)
+
+
+def noisy(seed: int, max_pause_frac: float, topology: str = "ps", faults: Any = ()) -> HeapRun:
+    """Three workers whose times vary by half, so that tags and times change all the time; candidates all cost alike."""
+    rng = random.Random(seed)
+    strategy = Star(
+        predictor="last_value",
+        warmup_iters=0,
+        phi=1000.0,
+        kappa=100.0,
+        decision_s=0.5,
+        min_gain_frac=0.99,
+        topology=topology,
+        max_pause_frac=max_pause_frac,
+        redecide_iters=1,
+    )
+    servers = {"num_servers": 0} if topology == "allreduce" else {}
+    job = make_job(num_workers=3, global_batch_samples=6, num_samples=10**6, max_time_s=200.0, **servers)
+    run = HeapRun(strategy, job, lambda worker, order: rng.uniform(1.0, 1.5) * (2 if worker == 2 else 1), list(faults))
+    run.run()
+    assert unlawful(run) == []
+    return run
+
+
+def pauses(run: HeapRun) -> list[float]:
+    """The seconds at which pauses end."""
+    return [command.at_s for command in run.commands if isinstance(command, Wake)]
+
+
+@pytest.mark.parametrize("topology", ["ps", "allreduce"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_noisy_job_is_not_stopped_again_and_again(topology: str, seed: int) -> None:
+    """A hundred decisions of half a second, or some five while waits double and one in ten seconds then."""
+    always, spaced = (pauses(noisy(seed, frac, topology)) for frac in (1.0, 0.05))
+    assert len(always) >= 60
+    assert 15 <= len(spaced) <= 25
+    assert min(after - before for before, after in pairwise(spaced[6:])) >= 10.0
+
+
+def test_a_lost_worker_ends_all_waiting() -> None:
+    """It crashes at 105 s, and its return at 106 changes what the best mode is: decided within two iterations each."""
+    found = pauses(noisy(0, 0.01, faults=[Crash(105.0, 1, 1.0)]))
+    calm = pauses(noisy(0, 0.01))
+    assert not [t for t in calm if 105 < t < 115]
+    assert [t for t in found if 105 < t < 115]
