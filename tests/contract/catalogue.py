@@ -92,7 +92,7 @@ def spec(name: str, **changes: Any) -> dict[str, Any]:
     config = deepcopy(text_of(name)) if any("." in path for path in changes) else text_of(name)
     for path in [path for path in changes if "." in path]:
         OmegaConf.update(config, path, changes.pop(path), force_add=False)
-    loaded = OmegaConf.to_container(config)
+    loaded = OmegaConf.to_container(config, resolve=True)
     return {**{str(key): value for key, value in dict(loaded).items()}, **changes}  # type: ignore[call-overload]
 
 

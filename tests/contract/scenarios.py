@@ -13,7 +13,7 @@ line is something that happens, a second after the last:
     checkpoint                              restored
     arrived 0 taking 4 s                    timer
 
-(``timer`` is the one that the strategy set last, when it is due; ``timer switch`` the last with that tag; ``moved``:
+(``timer`` is the one that the strategy set last, when it is due; ``timer switch``, ``children``, ``decided`` the last with that tag; ``moved``:
 the servers of the last Repartition hold the parameters; ``denied 4``: worker 4 does not come; ``observed 25 57``: every
 worker used 2.5 cores, every server 5.7.)
 
@@ -141,7 +141,8 @@ def details_of_rest(what: Any) -> str:
         case Apply():
             weights = listed(in_short(weight) for weight in sorted(set(what.weights)))
             measured = ", measured" if what.measure else ""
-            return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}{measured}"
+            ring = "".join(f", {child} a child of {parent}" for child, parent in what.children)
+            return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}{measured}{ring}"
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
         case Score():
@@ -216,6 +217,8 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
     "observed N N": observe,
     "timer": fire,
     "timer switch": lambda desk: fire(desk, "switch"),
+    "timer children": lambda desk: fire(desk, "children"),
+    "timer decided": lambda desk: fire(desk, "decided"),
 }
 
 
