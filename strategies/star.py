@@ -54,8 +54,8 @@ class Star(Composition):
         mode_cost: see :class:`strategies.modes.times.ModeTimes`.
         kappa: price of a squared lag, or with ``mode_cost: priced`` of a squared staleness of one update; None: the one
             fitted to ``kappa_workload`` (:mod:`strategies.modes.kappas`).
-        kappa_workload: name of the job's workload; empty: none that was fitted.
-        kappa_lr: its learning rate.
+        kappa_workload: name of the job's workload; None: unknown.
+        kappa_lr: its learning rate; None: unknown.
         phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is
             decided before.
         phi_table: a file of scripts/profile_noise.py; empty: none.
@@ -85,8 +85,8 @@ class Star(Composition):
     modes: Sequence[str] = MODES
     mode_cost: str = "pooled"
     kappa: float | None = None
-    kappa_workload: str = ""
-    kappa_lr: float = 0.0
+    kappa_workload: str | None = None
+    kappa_lr: float | None = None
     phi: float | None = None
     phi_table: str = ""
     phi_model: str = ""

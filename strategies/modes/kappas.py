@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from strategies.checks import check_number
+
 FITTED: Mapping[str, Sequence[tuple[float, float]]] = {
     "digits": ((0.03, 1.3), (0.1, 5.8), (0.2, 21.0)),
     "digits_cnn": ((0.003, 1.0), (0.05, 3.2)),
@@ -16,13 +18,17 @@ FIGURE_16 = 0.14
 """For ``mode_cost: priced``: fits STAR's figure 16."""
 
 
-def kappa_for(mode_cost: str, workload: str, lr: float) -> float:
+def kappa_for(mode_cost: str, workload: str | None, lr: float | None) -> float:
     """The price of the workload at the next fitted rate that is not below ``lr``: staleness costs more at higher ones.
 
     Above all fitted rates it is the highest price or the one of unknown workloads, whichever is more.
     """
     if mode_cost != "pooled":
         return FIGURE_16
-    fitted = FITTED.get(workload, ())
+    if not isinstance(workload, str | None):
+        raise ValueError(f"kappa_workload={workload}: must be the name of a workload, or null")
+    if lr is not None:
+        check_number("kappa_lr", lr, 0.0)
+    fitted = FITTED.get(workload or "", ())
     above = max([UNKNOWN, *(kappa for _, kappa in fitted)])
-    return next((kappa for rate, kappa in fitted if lr <= rate), above)
+    return next((kappa for rate, kappa in fitted if lr is not None and lr <= rate), above)

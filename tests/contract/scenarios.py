@@ -13,9 +13,9 @@ line is something that happens, a second after the last:
     checkpoint                              restored
     arrived 0 taking 4 s                    timer
 
-(``timer`` is the one that the strategy set last, when it is due; ``timer switch``, ``children``, ``decided`` the last with that tag; ``moved``:
-the servers of the last Repartition hold the parameters; ``denied 4``: worker 4 does not come; ``observed 25 57``: every
-worker used 2.5 cores, every server 5.7.)
+(``timer`` is the one that the strategy set last, when it is due; ``timer switch``, ``children`` or ``decided`` the last
+with that tag; ``moved``: the servers of the last Repartition hold the parameters; ``denied 4``: worker 4 does not come;
+``observed 25 57``: every worker used 2.5 cores, every server 5.7.)
 
 Indented lines are written by ``pytest --rewrite``: the strategy's events, ``->`` its commands, and in brackets
 what the runtime notes. Empty lines and lines that begin with ``#`` are kept as they are.
