@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, cast
 
-import yaml
+from omegaconf import OmegaConf
 
 from runtime.config.instantiate import instantiate
 from runtime.errors import refuse
@@ -23,8 +24,8 @@ def steady_strategies() -> list[str]:
 
 
 def _launches(name: str) -> bool:
-    spec = yaml.safe_load((ROOT / "conf" / "strategy" / f"{name}.yaml").read_text())
-    return Launch in instantiate(spec, "strategy").needs
+    spec = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "strategy" / f"{name}.yaml"), resolve=True)
+    return Launch in instantiate(cast("dict[str, Any]", spec), "strategy").needs
 
 
 def names_of(flag: str, text: str, known: Collection[str]) -> list[str]:
