@@ -17,6 +17,8 @@ QUICK := tests/unit/core tests/unit/strategies tests/unit/predictors tests/unit/
 	tests/unit/house/test_mutants_apply.py tests/contract/test_transcripts.py tests/live/test_evaluator.py \
 	tests/live/test_device_mix.py
 PARALLEL := -n 2 --dist worksteal --benchmark-disable
+# Live tests need two thirds of two cores, since they wait for one another's processes: three at a time.
+LIVE_PARALLEL := -n 3 --dist loadgroup --benchmark-disable
 # One thread for each of the two processes: with two each, libraries wait for cores that the other has (20 times as long).
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Many tests start programs: they compile what they import once, whatever the environment says of compiled files.
@@ -46,7 +48,7 @@ run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, w
 test: $(VENV)/.dev  ## all tests but the long ones (12 minutes on two cores)
 	@# what measures, or looks at all of the machine, comes last and by itself
 	$(ONE_THREAD) $(PY) -m pytest $(PURE) $(PARALLEL) $(TURNS) $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest $(LIVE) $(PARALLEL:worksteal=loadgroup) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(LIVE) $(LIVE_PARALLEL) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(TURNS) -m "alone and not slow" $(ARGS) || [ $$? = 5 ]
 
 quick: $(VENV)/.dev check  ## what a commit needs, in about a minute: `check`, the tests that find most per second, a few live ones

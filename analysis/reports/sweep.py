@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def report_end_of_sweep(folder: Path) -> None:
     """Compare what the directory holds. It never raises: a damaged record is reported and left out."""
+    from rich.console import Console  # a run without a table does not wait for this import
+
     console = Console(highlight=False)
     try:
         report_sweep(folder, console)

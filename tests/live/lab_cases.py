@@ -1,4 +1,4 @@
-"""What the tests do in an emulated network: ``python -m tests.live.lab_cases NAME`` prints what came of a case.
+"""What the tests do in an emulated network: ``python -m tests.live.lab_cases NAME...`` prints what came of each case.
 
 It runs in namespaces of its own, so that nothing touches the machine's; without pytest, so that any interpreter can.
 """
@@ -8,14 +8,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from runtime.containment import Isolation, contain, obstacle
+from runtime.containment import Isolation, contain, linux, obstacle
 from runtime.live.hosts import rules
 from runtime.live.hosts.network import Network
 from tests.live.lab import (
@@ -35,6 +38,7 @@ from tests.live.lab import (
 
 Case = Callable[[], Any]
 CASES: dict[str, Case] = {}
+LIMIT_S = 60
 
 
 def case(function: Case) -> Case:
@@ -332,7 +336,6 @@ def relayed() -> dict[str, Any]:
     return found
 
 
-@case
 def stay() -> None:
     """Until killed; says which namespaces there are."""
     with network(100, 100, 100) as net:
@@ -341,7 +344,39 @@ def stay() -> None:
         time.sleep(60)
 
 
+def outcome(name: str) -> tuple[int, str, str]:
+    """Exit code, output and complaints of a case, which is played in a fork with a network of its own."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        if (pid := os.fork()) == 0:
+            signal.alarm(LIMIT_S)
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            play(name)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        for file in (out, err):
+            file.seek(0)
+        return code, out.read(), err.read()
+
+
+def play(name: str) -> NoReturn:
+    """In the fork."""
+    code = 1
+    try:
+        linux.unshare(linux.CLONE_NEWNET)  # links of the case before may be on their way out
+        linux.bring_up_loopback()
+        print(json.dumps(CASES[name]()))
+        code = 0
+    except BaseException:  # noqa: BLE001 (whatever it is, the fork ends here)
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 if __name__ == "__main__":
     assert not obstacle(Isolation.NETWORK)
     contain(Isolation.NETWORK)
-    print(json.dumps(CASES[sys.argv[1]]()), flush=True)
+    if sys.argv[1:] == ["stay"]:
+        stay()
+    print(json.dumps({name: outcome(name) for name in sys.argv[1:]}), flush=True)

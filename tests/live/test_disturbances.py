@@ -77,7 +77,7 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
 def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: Path, by: str) -> None:
     if by != "duty" and (lack := missing({"cgroup": "cgroup_cpu", "cpulimit": "cpulimit"}[by])):
         pytest.skip(f"{lack.reason}; {lack.cure}")
-    words = write_plan(tmp_path / "plan.csv", (2.0, 4.0, "worker:0", "cpu", 0.25))
+    words = write_plan(tmp_path / "plan.csv", (1.2, 2.4, "worker:0", "cpu", 0.25))
     # asynchronous and alone on its core, so that it could take all of it
     run = start(
         "run",
@@ -87,8 +87,8 @@ def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: P
         "workload.task.hidden_units=2048",
         "workload.global_batch_samples=128",
         "workload.epochs=null",
-        "max_time_s=6.0",
-        "runtime.telemetry_every_s=0.5",
+        "max_time_s=3.6",
+        "runtime.telemetry_every_s=0.3",
         f"runtime.cpu_by={by}",
         *words,
     )
@@ -98,8 +98,8 @@ def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: P
     assert (begun["by"], begun["asked"], begun["achieved"]) == (by, 0.25, 0.25)
     nodes = load_run(run.run_dir).tables.nodes
     used = nodes[nodes.node == "worker:0"]
-    before = used[(used.t > 0.6) & (used.t <= 2.0)].cpu_cores.median()
-    within = used[(used.t > 2.9) & (used.t <= 6.0)].cpu_cores.median()
+    before = used[(used.t > 0.4) & (used.t <= 1.2)].cpu_cores.median()
+    within = used[(used.t > 1.7) & (used.t <= 3.6)].cpu_cores.median()
     assert before > 0.35, "it was busy"
     assert 0.1 < within < 0.35, (before, within)
 

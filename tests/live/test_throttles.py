@@ -26,7 +26,7 @@ from tests.support.runs import ROOT, alive, every_pid, marks
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 NEEDS_CPULIMIT = pytest.mark.skipif(find_program() is None, reason=MISSING)
-WINDOW_S = 2.0
+WINDOW_S = 1.0
 
 
 # ---- a small agent: one thread, which forks, reaps and throttles ----------------------------------------------------

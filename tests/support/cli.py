@@ -10,6 +10,7 @@ import tempfile
 import traceback
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +18,11 @@ from runtime.run.preflight import preflight
 
 ROOT = Path(__file__).resolve().parents[2]
 
+IMPORTED = ("analysis.reports.sweep", *(f"runtime.run.{name}" for name in ("claiming", "launch", "prepare", "streams")))
+"""By ``run.py``, which cannot be imported itself, since it takes over signals."""
+
+for _name in IMPORTED:
+    import_module(_name)
 preflight([])  # whatever it imports and caches, the children inherit
 
 

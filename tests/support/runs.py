@@ -213,7 +213,7 @@ class Run(RecordSink):
 
     # ---- waiting for it ----------------------------------------------------------------------------------------------
 
-    def await_that(self, reached: Callable[[], Any], what: str, timeout_s: float = 30.0) -> None:
+    def await_that(self, reached: Callable[[], Any], what: str, timeout_s: float = 60.0) -> None:
         """Until ``reached()``; a run that ends before is a failure."""
         deadline = time.monotonic() + timeout_s
         while not reached():
@@ -221,26 +221,26 @@ class Run(RecordSink):
             assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}\n{self.tail()}"
             time.sleep(0.02)
 
-    def await_training(self, updates: int = 1, timeout_s: float = 30.0) -> None:
+    def await_training(self, updates: int = 1, timeout_s: float = 60.0) -> None:
         """Until so many updates have been applied."""
         self.await_that(lambda: self.version >= updates, f"{updates} updates", timeout_s)
 
-    def await_progress(self, updates: int = 3, timeout_s: float = 30.0) -> None:
+    def await_progress(self, updates: int = 3, timeout_s: float = 60.0) -> None:
         """Until so many events more have come in with so many more gradients."""
         target = len(self.events("Arrived")) + updates
         self.await_that(lambda: len(self.events("Arrived")) >= target, f"{updates} gradients more", timeout_s)
 
-    def await_events(self, kind: str, count: int = 1, timeout_s: float = 30.0) -> list[dict[str, Any]]:
+    def await_events(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
         """Until so many events of a type are recorded."""
         self.await_that(lambda: len(self.events(kind)) >= count, f"{count} x {kind}", timeout_s)
         return self.events(kind)
 
-    def await_notes(self, kind: str, count: int = 1, timeout_s: float = 30.0) -> list[dict[str, Any]]:
+    def await_notes(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
         """Until so many notes of a type are recorded."""
         self.await_that(lambda: len(self.notes(kind)) >= count, f"{count} x {kind}", timeout_s)
         return self.notes(kind)
 
-    def await_handlers(self, timeout_s: float = 30.0) -> None:
+    def await_handlers(self, timeout_s: float = 60.0) -> None:
         """Until ``run.py``'s first lines have run: before, a signal meets the bare interpreter."""
         self.await_that(lambda: catches(self.process.pid, signal.SIGTERM), "signal handlers", timeout_s)
 
