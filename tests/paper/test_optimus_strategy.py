@@ -103,8 +103,16 @@ def test_what_is_denied_is_not_asked_for_again() -> None:
     assert "stays" in job.decisions[-1]
 
 
-@pytest.mark.parametrize("seamless", [False, True])
-@pytest.mark.parametrize("after_s", [0.25, 0.75, 1.25, 2.5])
+@pytest.mark.parametrize(
+    ("after_s", "seamless"),
+    [
+        *((0.25, True), (0.75, False), (1.25, True), (2.5, False)),
+        *(
+            pytest.param(*other, marks=pytest.mark.long)
+            for other in ((0.25, False), (0.75, True), (1.25, False), (2.5, True))
+        ),
+    ],
+)
 def test_a_server_that_is_lost_during_a_switch(after_s: float, seamless: bool) -> None:
     """Beyond the paper: the switch continues or is given up; every sample is used once, and the job grows on."""
     asked_s = next(t for t, order in grown(profile=PROFILE, seamless=seamless).launches if "server" in order.node)

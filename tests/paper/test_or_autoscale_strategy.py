@@ -108,8 +108,13 @@ def test_a_replacement_that_is_denied_leaves_the_slow_worker() -> None:
     assert job.size == (1, 4)
 
 
-@pytest.mark.parametrize("at_s", [1.0, 5.5, 12.25])
-@pytest.mark.parametrize("seamless", [False, True])
+@pytest.mark.parametrize(
+    ("at_s", "seamless"),
+    [
+        *((1.0, False), (5.5, True), (12.25, True)),
+        *(pytest.param(*other, marks=pytest.mark.long) for other in ((1.0, True), (5.5, False), (12.25, False))),
+    ],
+)
 def test_crashes_and_outages_change_no_result(at_s: float, seamless: bool) -> None:
     """Beyond the paper: every sample is used once, and growth ends where it would."""
     faults = [Crash(at_s, 1, 1.0), Outage(at_s + 0.5, 1.0)]

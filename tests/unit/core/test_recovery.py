@@ -109,8 +109,18 @@ def explore(start: World, faults: Sequence[str]) -> tuple[int, int]:
     return len(seen), ends
 
 
-@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
-@pytest.mark.parametrize(("workers", "servers"), [(2, 1), (1, 2), (3, 0)])
+@pytest.mark.parametrize(
+    ("workers", "servers", "failover"),
+    [
+        *(
+            (workers, servers, failover)
+            for workers, servers in ((2, 1), (1, 2))
+            for failover in ("shards", "checkpoint")
+        ),
+        (3, 0, "shards"),
+        pytest.param(3, 0, "checkpoint", marks=pytest.mark.long),  # most of the time of all
+    ],
+)
 @pytest.mark.parametrize(
     "faults",
     [
