@@ -359,7 +359,7 @@ def outcome(name: str) -> tuple[int, str, str]:
 
 
 def play(name: str) -> NoReturn:
-    """In the fork."""
+    """In the fork: print what came of the case, and end."""
     code = 1
     try:
         linux.unshare(linux.CLONE_NEWNET)  # links of the case before may be on their way out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ STAR = [name for name in NAMES if name.endswith(("_cifar10", "_wikitext2"))]
 LAPTOP = "_laptop"
 
 
+@cache
 def workload(name: str) -> dict[str, Any]:
+    """Composed once, for all tests."""
     [(_, raw)] = composed(f"workload={name}")
     found = raw["workload"]
     assert isinstance(found, dict)
