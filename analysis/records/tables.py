@@ -18,7 +18,6 @@ from analysis.records.history import Arrival, History, Update
 from analysis.records.schema import (
     DURATIONS,
     PARTS,
-    Arrived,
     Evaluated,
     Failed,
     Injected,
@@ -36,6 +35,8 @@ from analysis.records.schema import (
     Updated,
     type_of,
 )
+
+_OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
     """
     found, moves = [], False
     for line in lines:
-        if isinstance(line.event, Arrived):  # nearly all
+        if line.note is None and not isinstance(line.event, _OF_TASKS):  # nearly all
             continue
         moves = (moves or isinstance(line.note, Repartitioning)) and not _takes_back(line)
         if (row := _restart(line, moves)) is not None:

@@ -39,7 +39,7 @@ class Places:
         self._wait(grad)
 
     def begins(self, worker: int) -> None:
-        """The worker computes."""
+        """The worker computes from now on, at its place."""
         if worker not in self.computing:
             self.computing.add(worker)
             self._coming[self.of.get(worker, 0)] += 1

@@ -68,7 +68,7 @@ def cost_s(name: str, workers: int, run_dir: Path) -> float:
 
 
 def test_as_cheap_with_many_workers_as_with_few(tmp_path: Path, report: Report) -> None:
-    """STAR simulates its modes for every decision, which is dearer with more workers, so there is no goal for it."""
+    """STAR simulates its modes for every decision, which costs more with more workers, so there is no goal for it."""
     took: dict[tuple[str, int], list[float]] = {}
     for turn in range(TURNS):
         for name in (*FLAT, "star_h"):

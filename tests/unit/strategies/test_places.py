@@ -20,7 +20,7 @@ MODES = [SSGD, ASGD, Mode(x=2), Mode(x=5), Mode(groups=((0, 1), (2, 3, 4), (5,))
 
 
 class Twins:
-    """Two gates that are told the same, and must answer alike; workers restart, leave for good, come and come back."""
+    """Two gates that receive the same, and must answer alike; workers restart, leave for good, come and come back."""
 
     def __init__(self, gate: Any, oracle: Any, draw: random.Random) -> None:
         self.gates, self.draw = (gate, oracle), draw
@@ -73,7 +73,7 @@ class Twins:
 
 
 def groups_of(draw: random.Random, workers: set[int]) -> list[list[int]]:
-    """A random division."""
+    """A random division of the workers into at most three groups."""
     places = {worker: draw.randrange(3) for worker in sorted(workers)}
     found = [[worker for worker in places if places[worker] == place] for place in range(3)]
     return [group for group in found if group]
@@ -116,7 +116,7 @@ def test_a_place_that_miscounts_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_clusters() -> None:
-    """With many ties."""
+    """Many values are equal, so that ties decide."""
     draw = random.Random(0)
     for _ in range(1000):
         values = [draw.choice([1.0, 1.5, 2.0, 3.0, draw.uniform(1, 4)]) for _ in range(draw.randrange(12))]

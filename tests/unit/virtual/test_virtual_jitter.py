@@ -93,7 +93,7 @@ def test_a_block_that_forgets_is_caught() -> None:
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.95])
 def test_how_many_are_drawn_together_changes_no_bit(rho: float) -> None:
-    """One by one, as a block, beside 30 other workers; scipy's filter over one long draw is the oracle."""
+    """One by one, as a block, next to 24 other workers; scipy's filter over one long draw is the oracle."""
     from scipy.signal import lfilter
 
     normal = Jitter(5, 2, 0.4, rho)._generator.standard_normal(2 * BLOCK)
