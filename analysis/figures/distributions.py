@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,26 +12,28 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.style import FAINT, INK, PHASE_COLOURS
 
 
-def draw_bpt(axes: Axes, iterations: pd.DataFrame, quantiles: pd.DataFrame) -> None:
+def draw_bpt(axes: Axes, iterations: pd.DataFrame, quantiles: pd.DataFrame, place: Mapping[int, float]) -> None:
     """Every iteration as a dot, one row per worker, with quantiles as numbers and as ticks below the dots.
 
     Args:
         axes: where to draw.
         iterations: ``worker``, ``bpt_s``, ``injected_s``.
         quantiles: ``worker``, ``median``, ``p90``, ``p99`` (seconds).
+        place: the height of every worker's row.
     """
+    height = iterations["worker"].map(place).to_numpy()
     jitter = np.random.default_rng(0).uniform(-0.3, 0.16, len(iterations))
     size = float(np.clip(6000 / max(1, len(iterations)), 2.0, 12.0))
     disturbed = (iterations["injected_s"] > 0).to_numpy()
     for mask, phase, label in ((~disturbed, "compute", "undisturbed iteration"), (disturbed, "injected", "disturbed")):
-        x, y = iterations["bpt_s"].to_numpy()[mask] * 1e3, iterations["worker"].to_numpy()[mask] + jitter[mask]
+        x, y = iterations["bpt_s"].to_numpy()[mask] * 1e3, height[mask] + jitter[mask]
         if len(x):
             axes.scatter(x, y, s=size, color=PHASE_COLOURS[phase], alpha=0.5, linewidths=0, label=label)
-    for place, (name, head) in enumerate((("median", "median"), ("p90", "90 %"), ("p99", "99 %"))):
-        x, y = quantiles[name] * 1e3, quantiles["worker"]
+    for column, (name, head) in enumerate((("median", "median"), ("p90", "90 %"), ("p99", "99 %"))):
+        x, y = quantiles[name] * 1e3, quantiles["worker"].map(place)
         axes.vlines(x, y + 0.24, y + 0.42, color=INK, linewidth=2.0 if name == "median" else 1.0)
-        _draw_column(axes, 1.08 + 0.095 * place, head, dict(zip(y, x, strict=True)))
-    _draw_rows(axes, sorted(quantiles["worker"]))
+        _draw_column(axes, 1.08 + 0.095 * column, head, dict(zip(y, x, strict=True)))
+    _draw_rows(axes, {worker: place[worker] for worker in sorted(quantiles["worker"])})
     axes.set_xlim(left=0.0)
     axes.set_xlabel("batch processing time (ms)")
     axes.grid(visible=True, axis="x")
@@ -40,13 +42,13 @@ def draw_bpt(axes: Axes, iterations: pd.DataFrame, quantiles: pd.DataFrame) -> N
     )
 
 
-def _draw_rows(axes: Axes, workers: list[int]) -> None:
-    axes.set_yticks(workers, [f"worker {worker}" for worker in workers])
-    axes.set_ylim(max(workers) + 0.6, min(workers) - 0.5)
+def _draw_rows(axes: Axes, place: Mapping[int, float]) -> None:
+    axes.set_yticks(list(place.values()), [f"worker {worker}" for worker in place])
+    axes.set_ylim(max(place.values()) + 0.6, min(place.values()) - 0.5)
     axes.tick_params(axis="y", length=0)
 
 
-def _draw_column(axes: Axes, x: float, head: str, values: dict[int, float]) -> None:
+def _draw_column(axes: Axes, x: float, head: str, values: dict[float, float]) -> None:
     """Numbers in milliseconds to the right of the axes."""
     axes.text(x, 1.02, head, transform=axes.transAxes, ha="right", va="bottom", fontsize=7.5, color=FAINT)
     for y, value in values.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import nan
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from analysis.figures.timeline import (
 )
 from analysis.measures import targets, work
 from analysis.measures.elastic import is_elastic
+from analysis.measures.lanes import drawn, told
 from analysis.measures.metrics import jct_s
 from analysis.measures.modes import modes_over_time
 from analysis.measures.segments import bins, excerpt, segments, shares
@@ -58,50 +60,74 @@ def _convergence(run: Run, folder: Path, about: str) -> Path | None:
 
 
 def _timeline(run: Run, folder: Path, about: str) -> Path | None:
-    pieces, end_s = segments(run.tables.iterations), jct_s(run)
+    place, end_s = _place(run), jct_s(run)
+    pieces = segments(_of(run.tables.iterations, place))
     if not len(pieces) or end_s <= 0:
         return None
     start, end = excerpt(run.tables.iterations, run.plan, end_s)
     if end - start >= 0.8 * end_s:
         start, end = 0.0, end_s
     shown = pieces[(pieces["end_s"] > start) & (pieces["start_s"] < end)]
-    lanes, windows = _lanes(run)
+    lanes, windows = _lanes(run, place)
     panels = 1 if end - start == end_s else 2
-    page = new_page((0.62 + 0.29 * len(lanes)) * panels + 0.3, about)
+    page = new_page((0.62 + 0.29 * len(lanes)) * panels + 0.3, _about(about, run, place))
     *overview, axes = np.atleast_1d(page.subplots(panels, 1))
     for above in overview:
-        draw_shares(above, shares(pieces, end_s, bins(pieces, end_s)))
+        draw_shares(above, _at(shares(pieces, end_s, bins(pieces, end_s)), place))
         frame_lanes(above, lanes, 0.0, end_s)
         above.set_title("the whole run: shares of every worker's time")
         above.axvspan(start, end, facecolor="none", edgecolor="black", linewidth=0.9, zorder=6)
         axes.set_title("the framed part")
-    draw_segments(axes, shown)
+    draw_segments(axes, _at(shown, place))
     draw_updates(axes, run.tables.updates[run.tables.updates["t"].between(start, end)], lane=-1.0)
     frame_lanes(axes, {-1.0: "updates", **lanes}, start, end)
     for each in (*overview, axes):
         draw_windows(each, windows)
-        draw_restarts(each, run.tables.restarts, len(numbers_of(run, "worker")))
+        draw_restarts(each, run.tables.restarts, place)
     keys = lane_keys(len(windows) > 0, run.tables.restarts["what"])
     page.legend(handles=keys, loc="outside upper left", ncols=8, columnspacing=1.1, handlelength=1.0)
     return save(page, folder / "timeline.png", shown)
 
 
-def _lanes(run: Run) -> tuple[dict[float, str], pd.DataFrame]:
+def _place(run: Run) -> dict[int, float]:
+    """The lanes of the workers that are drawn."""
+    return drawn(numbers_of(run, "worker"), run.tables.iterations)
+
+
+def _of(rows: pd.DataFrame, place: Mapping[int, float]) -> pd.DataFrame:
+    """The rows of workers that are drawn."""
+    there = rows["worker"].isin(list(place))
+    return rows if there.all() else rows[there]
+
+
+def _at(rows: pd.DataFrame, place: Mapping[int, float]) -> pd.DataFrame:
+    """The rows with the worker's lane as ``worker``."""
+    return rows.assign(worker=rows["worker"].map(place))
+
+
+def _about(about: str, run: Run, place: Mapping[int, float]) -> str:
+    """The caption, which says who is drawn if some are left out."""
+    return " \N{MIDDLE DOT} ".join(filter(None, (about, told(len(place), len(numbers_of(run, "worker"))))))
+
+
+def _lanes(run: Run, place: Mapping[int, float]) -> tuple[dict[float, str], pd.DataFrame]:
     """Names of the lanes by height, and the plan's windows with the ``lane`` of their target."""
-    heights = {worker_name(worker): float(worker) for worker in numbers_of(run, "worker")}
-    for target in sorted(set(run.plan["target"]) - set(heights)):
+    heights = {worker_name(worker): height for worker, height in place.items()}
+    for target in sorted(set(run.plan["target"]) - set(map(worker_name, numbers_of(run, "worker")))):
         heights[target] = float(len(heights))
     names = {height: target.replace(":", " ") for target, height in heights.items()}
-    return names, run.plan.assign(lane=run.plan["target"].map(heights))
+    windows = run.plan.assign(lane=run.plan["target"].map(heights))
+    return names, windows[windows["lane"].notna()]
 
 
 def _bpt(run: Run, folder: Path, about: str) -> Path | None:
-    rows = work.computed(run.tables.iterations)[["worker", "iteration", "t", "bpt_s", "injected_s"]]
+    place = _place(run)
+    rows = work.computed(_of(run.tables.iterations, place))[["worker", "iteration", "t", "bpt_s", "injected_s"]]
     if not len(rows):
         return None
     spread = pd.DataFrame([{"worker": w, **work.quantiles(bpt)} for w, bpt in rows.groupby("worker")["bpt_s"]])
-    page = new_page(0.95 + 0.34 * len(spread), about)
-    draw_bpt(page.subplots(), rows, spread)
+    page = new_page(0.95 + 0.34 * len(spread), _about(about, run, place))
+    draw_bpt(page.subplots(), rows, spread, place)
     return save(page, folder / "bpt.png", rows)
 
 

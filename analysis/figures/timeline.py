@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -63,10 +63,12 @@ RESTARTS: dict[str, dict[str, Any]] = {
 }
 
 
-def draw_restarts(axes: Axes, restarts: pd.DataFrame, num_workers: int) -> None:
+def draw_restarts(axes: Axes, restarts: pd.DataFrame, place: Mapping[int, float]) -> None:
     """``Lost`` and ``Joined`` on a worker's lane, ``ServerLost`` and ``Restored`` across all lanes."""
     for row in restarts[restarts["what"].isin(list(RESTARTS))].itertuples():
-        x, y = ([row.t], [row.id]) if row.role == "worker" else ([row.t] * 2, [-0.5, num_workers - 0.5])
+        if row.role == "worker" and row.id not in place:
+            continue
+        x, y = ([row.t], [place[row.id]]) if row.role == "worker" else ([row.t] * 2, [-0.5, len(place) - 0.5])
         axes.plot(x, y, color="black", markersize=5, zorder=5, **RESTARTS[row.what])
 
 

@@ -12,6 +12,7 @@ from analysis.records.nodes import parse_node
 
 KINDS = ("delay", "slowdown")
 """Kinds whose added seconds are known; for the others only hits are counted."""
+NO_WORK = np.zeros((3, 0))
 
 
 class _Hits(NamedTuple):
@@ -35,30 +36,38 @@ def achieved(
     issued). Where windows overlap, measured seconds are divided in proportion to the planned ones. Targets other than
     workers and servers have no hits.
     """
-    result = plan.assign(hits=0, planned_s=nan, achieved_s=nan, first_effect_s=nan)
-    for target, rows in plan.groupby("target"):
-        node = parse_node(target)
+    hits, known = np.zeros(len(plan), dtype="int64"), plan["kind"].isin(KINDS).to_numpy()
+    planned_s, achieved_s, first_s = (np.full(len(plan), nan) for _ in range(3))
+    works = _by_worker(iterations)
+    for target, places in plan.groupby("target").indices.items():
+        node, rows = parse_node(str(target)), plan.iloc[places]
         if node.role == "worker":
-            found = _worker(rows, iterations[(iterations["worker"] == node.number) & (iterations["samples"] > 0)])
+            found = _worker(rows, works.get(node.number, NO_WORK))
         elif node.role == "server":
             found = _server(rows, updates, server_busy, node.number)
         else:
             continue
-        known = rows["kind"].isin(KINDS).to_numpy()
-        result.loc[rows.index, "hits"] = found.active.sum(axis=1)
-        result.loc[rows.index, "planned_s"] = np.where(known, found.planned_s.sum(axis=1), nan)
-        result.loc[rows.index, "achieved_s"] = np.where(known, found.achieved_s, nan)
-        result.loc[rows.index, "first_effect_s"] = [
-            found.issued_s[active].min() if active.any() else nan for active in found.active
-        ]
-    return result
+        hits[places] = found.active.sum(axis=1)
+        planned_s[places] = np.where(known[places], found.planned_s.sum(axis=1), nan)
+        achieved_s[places] = np.where(known[places], found.achieved_s, nan)
+        first_s[places] = [found.issued_s[active].min() if active.any() else nan for active in found.active]
+    return plan.assign(hits=hits, planned_s=planned_s, achieved_s=achieved_s, first_effect_s=first_s)
 
 
-def _worker(rows: pd.DataFrame, work: pd.DataFrame) -> _Hits:
-    issued = work["issued_s"].to_numpy()
-    own_s = (work["compute_s"] - work["injected_s"]).to_numpy()
-    active, planned = _planned(rows, issued, own_s)
-    return _Hits(issued, planned, active, _share(planned) @ work["injected_s"].to_numpy())
+def _by_worker(iterations: pd.DataFrame) -> dict[int, np.ndarray]:
+    """Issue, computing and injected seconds of every iteration with samples, float64 [3, iterations], by worker."""
+    rows = np.flatnonzero(iterations["samples"].to_numpy() > 0)
+    workers = iterations["worker"].to_numpy()[rows]
+    order = np.argsort(workers, kind="stable")
+    columns = np.stack([iterations[name].to_numpy()[rows[order]] for name in ("issued_s", "compute_s", "injected_s")])
+    numbers, starts = np.unique(workers[order], return_index=True)
+    return dict(zip(numbers.tolist(), np.split(columns, starts[1:], axis=1), strict=True)) if len(rows) else {}
+
+
+def _worker(rows: pd.DataFrame, work: np.ndarray) -> _Hits:
+    issued, compute_s, injected_s = work
+    active, planned = _planned(rows, issued, compute_s - injected_s)
+    return _Hits(issued, planned, active, _share(planned) @ injected_s)
 
 
 def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame, server: int) -> _Hits:

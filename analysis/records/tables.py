@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from analysis.records.schema import (
     Updated,
     type_of,
 )
+
+_OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,13 @@ def _iterations(arrivals: list[Arrival]) -> pd.DataFrame:
     at the end, ``empty``: no samples); ``applied_version``, ``applied_t``, ``staleness`` (null where never applied).
     """
     columns: dict[str, Any] = {"t": _floats(arrivals, "t")}
-    for name in ("worker", "incarnation", "iteration"):
-        columns[name] = _ints(arrivals, f"grad.{name}")
-    columns["grad"] = _ints(arrivals, "grad.id")
-    columns["version_read"] = _ints(arrivals, "grad.version")
-    columns["samples"] = _ints(arrivals, "grad.samples")
-    columns["assigned_samples"] = _ints(arrivals, "grad.assigned_samples")
-    for name in (*DURATIONS, *PARTS):
-        columns[name] = _floats(arrivals, f"timings.{name}")
+    grads = {"grad": "id", "version_read": "version"}
+    names = ("worker", "incarnation", "iteration", "grad", "version_read", "samples", "assigned_samples")
+    columns |= _block(arrivals, {name: f"grad.{grads.get(name, name)}" for name in names}, "int64")
+    known = [name for name in (*DURATIONS, *PARTS) if name != "cpu_s"]
+    durations = _block(arrivals, {name: f"timings.{name}" for name in known}, "float64")
+    durations["cpu_s"] = _floats(arrivals, "timings.cpu_s")
+    columns |= {name: durations[name] for name in (*DURATIONS, *PARTS)}
     columns["iter_s"] = columns["data_s"] + columns["compute_s"] + columns["send_s"]
     columns["bpt_s"] = columns["data_s"] + columns["compute_s"]
     columns["start_s"] = columns["t"] - sum(columns[name] for name in DURATIONS)
@@ -187,6 +189,8 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
     """
     found, moves = [], False
     for line in lines:
+        if line.note is None and not isinstance(line.event, _OF_TASKS):  # nearly all
+            continue
         moves = (moves or isinstance(line.note, Repartitioning)) and not _takes_back(line)
         if (row := _restart(line, moves)) is not None:
             found.append((line.t, *row))
@@ -258,6 +262,13 @@ def _fields(note: Any) -> str:
 def _floats(rows: Sequence[object], path: str) -> pd.Series:
     """One field of every row; None becomes NaN."""
     return pd.Series(np.array(list(map(attrgetter(path), rows)), dtype="float64"))
+
+
+def _block(rows: Sequence[object], paths: Mapping[str, str], kind: str) -> dict[str, pd.Series]:
+    """Several fields of every row, by column, none of which is None: one look at each row."""
+    values = chain.from_iterable(map(attrgetter(*paths.values()), rows))
+    block = np.fromiter(values, kind, len(rows) * len(paths)).reshape(len(rows), len(paths))
+    return {name: pd.Series(column.copy()) for name, column in zip(paths, block.T, strict=True)}
 
 
 def _ints(rows: Sequence[object], path: str) -> pd.Series:

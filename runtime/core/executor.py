@@ -366,7 +366,8 @@ class Executor:
         For parts without samples always, since nothing could free any.
         """
         held = self.ledger.held
-        if without := {worker: command for worker, command in held.items() if command.parts}:
+        # after every event: thousands may be held at the end of an epoch, with parts only in coded jobs
+        if self.parts.used and (without := {worker: command for worker, command in held.items() if command.parts}):
             held = without
         elif not held or self.ledger.busy or self.scoring.asked or self.members.anyone_launching():
             return []

@@ -40,6 +40,11 @@ class Parts:
         self._opened = 0
         self._rows: dict[int, tuple[Part, ...]] = {}
 
+    @property
+    def used(self) -> bool:
+        """Whether there was ever a round."""
+        return self._opened > 0
+
     def open(self, num_samples: int, num_parts: int) -> Round:
         """Begin a round, with the samples of the last one as long as that has not been applied."""
         if num_samples < 1 or num_parts < 1:

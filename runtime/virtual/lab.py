@@ -16,6 +16,7 @@ from runtime.api import Outcome
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock, Timeline
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.garbage import rare_collections
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
@@ -72,7 +73,7 @@ class VirtualLab:
     def run(self) -> dict[str, Outcome]:
         """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         steps = 0
-        with interruptible(self):
+        with interruptible(self), rare_collections():
             while self._waiting or self._running:
                 self._step()
                 steps += 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.gates.places import Places
 from strategies.protocol import Grad
 
 
@@ -18,50 +19,49 @@ class GroupsGate:
     At first all workers are one group; a schedule may :meth:`regroup` them. One group is ``AllGate``, groups of one are
     ``EachGate``. A waiting gradient, and a Compute in progress, move with their worker from group to group.
 
-    ``place`` is the group of every worker; for one that has left, the group that uses its remaining gradient.
+    ``at`` knows the group of every worker; for one that has left, the first uses its remaining gradient.
+    ``members`` are those of all groups.
     """
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
 
-    def members(self) -> set[int]:
-        """The members of all groups."""
-        return set[int]().union(*self.groups)
-
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        self.place: dict[int, int] = {}
+        self.at = Places(workers)
         self._divide([workers])
-        self.computing = self.members()
         self.lost_work: set[int] = set()
-        self.buffer: list[Grad] = []
         return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
         """Buffer it; the last one of its group makes the update."""
-        self.computing.discard(grad.worker)
-        self.buffer.append(grad)
-        return self._test(self.place[grad.worker])
+        self.at.arrived(grad)
+        return self._test(self.at.of.get(grad.worker, 0))
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Its group waits for a worker that restarts, and continues without one that left."""
         if restarting:
-            self.lost_work |= self.computing & {worker}
+            self.lost_work |= self.at.computing & {worker}
             return NOTHING
-        if worker not in self.place:
+        if worker not in self.at.of:
             return NOTHING
-        for crowd in (self.groups[self.place[worker]], self.computing, self.lost_work):
+        place = self.at.of[worker]
+        for crowd in (self.groups[place], self.members, self.lost_work):
             crowd.discard(worker)
-        return self._test(self.place[worker])
+        self.at.ends(worker)
+        self._sizes = sizes_of(self.groups)
+        return self._test(place)
 
     def joined(self, worker: int) -> Verdict:
         """A returning worker repeats lost work, if any; a new one computes at once, in a group of its own."""
-        known = worker in self.members()
+        known = worker in self.members
         if known and worker not in self.lost_work:
             return NOTHING
         if not known:
-            self.place[worker] = len(self.groups)
+            self.at.divide({**self.at.of, worker: len(self.groups)})
             self.groups.append({worker})
-        self.computing.add(worker)
+            self.members.add(worker)
+            self._sizes = sizes_of(self.groups)
+        self.at.begins(worker)
         self.lost_work.discard(worker)
         return Verdict(go=(worker,))
 
@@ -72,19 +72,24 @@ class GroupsGate:
 
     def _divide(self, groups: Sequence[Iterable[int]]) -> None:
         self.groups = [set(group) for group in groups] or [set()]
-        self.place = dict.fromkeys(self.place, 0)
-        self.place |= {worker: place for place, group in enumerate(self.groups) for worker in group}
+        self.members = set[int]().union(*self.groups)
+        self._sizes = sizes_of(self.groups)
+        self.at.divide({worker: place for place, group in enumerate(self.groups) for worker in group})
 
     def _test(self, place: int) -> Verdict:
-        group = self.groups[place]
-        update = [grad for grad in self.buffer if self.place[grad.worker] == place]
-        if not update or group & self.computing:
+        waiting = len(self.at.waiting(place))
+        if not waiting or self.at.coming(place):
             return NOTHING
-        self.buffer = [grad for grad in self.buffer if self.place[grad.worker] != place]
-        self.computing |= group
-        return Verdict(apply=by_worker(update), go=tuple(sorted(group)))
+        go = tuple(sorted(self.groups[place]))
+        for worker in go:
+            self.at.begins(worker)
+        return Verdict(apply=by_worker(self.at.take(place, waiting)), go=go)
 
     def log_state(self) -> dict[str, float | int | str]:
         """The sizes of the groups, and the number of waiting gradients."""
-        sizes = " ".join(str(len(group)) for group in self.groups if group)
-        return {"groups": sizes, "arrived": len(self.buffer)}
+        return {"groups": self._sizes, "arrived": len(self.at.buffer)}
+
+
+def sizes_of(groups: Iterable[Collection[int]]) -> str:
+    """The sizes of the groups that have members, as one text."""
+    return " ".join(str(len(group)) for group in groups if group)

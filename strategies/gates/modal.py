@@ -9,6 +9,7 @@ from typing import ClassVar, final
 import msgspec
 
 from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.gates.places import Places
 from strategies.protocol import Grad
 
 
@@ -42,6 +43,7 @@ class ModalGate:
     is new computes at once: as a member like all others, or as a group of its own.
 
     A gradient that waits, and a Compute in progress, move with their worker when the mode changes.
+    ``at`` knows the place of every worker.
     """
 
     rounds: ClassVar[bool] = False
@@ -51,30 +53,30 @@ class ModalGate:
         """Begin with SSGD; a schedule changes the mode."""
         self.mode = SSGD
         self.members = set[int]()
+        self._said = (SSGD, str(SSGD))
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All workers compute, in the present mode."""
         self.members = set(workers)
-        self.computing = set(workers)
+        self.at = Places(workers)
         self.lost_work: set[int] = set()
-        self.buffer: list[Grad] = []
         self._divide()
         return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
         """Buffer it; it may complete an update of its place."""
-        self.computing.discard(grad.worker)
-        self.buffer.append(grad)
-        return self._test(self.place.get(grad.worker, 0))
+        self.at.arrived(grad)
+        return self._test(self.at.of.get(grad.worker, 0))
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """A worker that restarts is waited for; without one that left, fewer gradients may suffice."""
         if restarting:
-            self.lost_work |= self.computing & {worker}
+            self.lost_work |= self.at.computing & {worker}
             return NOTHING
-        for crowd in (self.members, self.computing, self.lost_work):
+        for crowd in (self.members, self.lost_work):
             crowd.discard(worker)
-        return self._test(self.place.get(worker, 0))
+        self.at.ends(worker)
+        return self._test(self.at.of.get(worker, 0))
 
     def joined(self, worker: int) -> Verdict:
         """A returning worker repeats the work that it lost, if any; a new one computes at once."""
@@ -82,8 +84,9 @@ class ModalGate:
             return NOTHING
         if worker not in self.members:
             self.members.add(worker)
-            self.place[worker] = 0 if self.mode.groups is None else max(self.place.values(), default=-1) + 1
-        self.computing.add(worker)
+            place = 0 if self.mode.groups is None else max(self.at.of.values(), default=-1) + 1
+            self.at.divide({**self.at.of, worker: place})
+        self.at.begins(worker)
         self.lost_work.discard(worker)
         return Verdict(go=(worker,))
 
@@ -95,7 +98,7 @@ class ModalGate:
         self.mode = mode
         self._divide()
         verdicts = list[Verdict]()
-        for place in sorted(set(self.place.values())):
+        for place in sorted(set(self.at.of.values())):
             while (verdict := self._test(place)) != NOTHING:
                 verdicts.append(verdict)
         return verdicts
@@ -107,25 +110,25 @@ class ModalGate:
             present = [self.members.intersection(group) for group in self.mode.groups]
             alone = self.members.difference(*self.mode.groups)
             groups = [group for group in [*present, *({worker} for worker in sorted(alone))] if group]
-        self.place = dict.fromkeys((grad.worker for grad in self.buffer), 0)
-        self.place |= {worker: place for place, group in enumerate(groups) for worker in group}
+        waiting = dict.fromkeys((grad.worker for grad in self.at.buffer.values()), 0)
+        self.at.divide(waiting | {worker: place for place, group in enumerate(groups) for worker in group})
 
     def _test(self, place: int) -> Verdict:
-        waiting = [grad for grad in self.buffer if self.place.get(grad.worker, 0) == place]
-        coming = sum(self.place[worker] == place for worker in self.computing)
-        needed = len(waiting) + coming
+        waiting = len(self.at.waiting(place))
+        needed = waiting + self.at.coming(place)
         if self.mode.x is not None:
             needed = min(self.mode.x, needed)
-        if not waiting or len(waiting) < needed:
+        if not waiting or waiting < needed:
             return NOTHING
-        update = waiting[:needed]
-        used = {grad.id for grad in update}
-        self.buffer = [grad for grad in self.buffer if grad.id not in used]
-        go = self.members.intersection(grad.worker for grad in update) - self.computing
-        go -= {grad.worker for grad in self.buffer}  # who left, came back and delivered again
-        self.computing |= go
+        update = self.at.take(place, needed)
+        go = self.members.intersection(grad.worker for grad in update) - self.at.computing
+        go -= {grad.worker for grad in self.at.waiting(place)}  # who left, came back and delivered again
+        for worker in go:
+            self.at.begins(worker)
         return Verdict(apply=by_worker(update), go=tuple(sorted(go)))
 
     def log_state(self) -> dict[str, float | int | str]:
         """The mode, and the number of waiting gradients."""
-        return {"mode": str(self.mode), "arrived": len(self.buffer)}
+        if self._said[0] is not self.mode:  # its text is long where there are many groups
+            self._said = (self.mode, str(self.mode))
+        return {"mode": self._said[1], "arrived": len(self.at.buffer)}

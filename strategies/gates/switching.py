@@ -42,7 +42,7 @@ class SwitchingGate:
     @property
     def computing(self) -> set[int]:
         """Workers that have an order to compute, or have lost one."""
-        return self.groups.computing | self.probing
+        return self.groups.at.computing | self.probing
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All workers that are not left out compute."""
@@ -62,7 +62,7 @@ class SwitchingGate:
         go = self._let_in(self.out if short else ())
         verdict = self.groups.arrived(grad)
         verdict = msgspec.structs.replace(verdict, go=verdict.go + go) if go else verdict
-        if short or grad.worker not in self._unwanted(self.groups.members()):
+        if short or grad.worker not in self.slow or grad.worker not in self._unwanted(self.groups.members):
             return verdict
         self.out.add(grad.worker)
         self.groups.lost(grad.worker, restarting=False)  # completes no round: the others compute
@@ -74,7 +74,7 @@ class SwitchingGate:
         verdict = self.groups.lost(worker, restarting)
         if was_probed:
             return Verdict(go=self._next_probe())
-        if self.groups.members() or not self.out:
+        if self.groups.members or not self.out:
             return verdict
         return Verdict(apply=verdict.apply, go=self._let_in(self.out), opens=not verdict.apply)
 
@@ -82,14 +82,14 @@ class SwitchingGate:
         """A returning worker repeats the work that it lost, if any; a new one computes at once."""
         verdict = self.groups.joined(worker)
         if self.together:
-            self.groups.regroup(self._divided(self.groups.members()))  # completes no round: it computes
+            self.groups.regroup(self._divided(self.groups.members))  # completes no round: it computes
         return verdict
 
     def switch(self) -> list[Verdict]:
         """Change to the other mode; return the verdicts that this completes, in order."""
         self.together = not self.together
         go = self._let_in(self.out)
-        verdicts = self.groups.regroup(self._divided(self.groups.members()))
+        verdicts = self.groups.regroup(self._divided(self.groups.members))
         return [Verdict(go=go), *verdicts] if go else verdicts
 
     def probe(self) -> tuple[int, ...]:
@@ -135,4 +135,4 @@ class SwitchingGate:
     def log_state(self) -> dict[str, float | int | str]:
         """The mode, the number of workers left out, and the number of waiting gradients."""
         mode = "bsp" if self.together else "asp"
-        return {"mode": mode, "left_out": len(self.out), "arrived": len(self.groups.buffer)}
+        return {"mode": mode, "left_out": len(self.out), "arrived": len(self.groups.at.buffer)}

@@ -52,7 +52,12 @@ class SpeedLoad:
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._regaining = Regaining()
-        self._round = started.workers
+        self._seat(started.workers)
+
+    def _seat(self, workers: tuple[int, ...]) -> None:
+        """These workers have the next round, with sizes that stay until it is over."""
+        sizes = [self._sizes[worker] for worker in workers]
+        self._extremes = min(sizes), max(sizes)
 
     def order(self, worker: int) -> Compute:
         """The worker's size in this round."""
@@ -68,7 +73,7 @@ class SpeedLoad:
         least = self._regaining.lows(self._total, workers, speeds, before, sizes, lows)
         if least != lows:
             self._split(workers, speeds, *relaxed(self._total, least, highs))
-        self._round = workers
+        self._seat(workers)
 
     def _split(
         self, workers: tuple[int, ...], speeds: Sequence[float], lows: Sequence[int], highs: Sequence[int | None]
@@ -79,5 +84,4 @@ class SpeedLoad:
 
     def log_state(self) -> dict[str, float | int | str]:
         """The smallest and the largest size."""
-        sizes = [self._sizes[worker] for worker in self._round]
-        return {"smallest_batch": min(sizes), "largest_batch": max(sizes)}
+        return {"smallest_batch": self._extremes[0], "largest_batch": self._extremes[1]}

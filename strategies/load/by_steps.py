@@ -72,13 +72,18 @@ class StepsLoad:
         delta = self.delta_samples if self.delta_frac is None else max(1, round(self.delta_frac * share))
         self._balancer = Balancer(delta, self.window_iters, self.dead_band_frac, self.halving, self.unanimous)
         self._times: dict[int, float] = {}
-        self._round = started.workers
+        self._seat(started.workers)
 
     def observe_event(self, event: AnyEvent) -> None:
         """Collect the times of this round."""
         if isinstance(event, Arrived) and self._warmup.tells(event):
             timings = event.timings
             self._times[event.grad.worker] = timings.bpt_s if self.times == "computing" else timings.own_s
+
+    def _seat(self, workers: tuple[int, ...]) -> None:
+        """These workers have the next round, with sizes that stay until it is over."""
+        sizes = [self._sizes[worker] for worker in workers]
+        self._round, self._extremes = workers, (min(sizes), max(sizes))
 
     def order(self, worker: int) -> Compute:
         """The worker's size in this round."""
@@ -96,7 +101,7 @@ class StepsLoad:
             self._sizes.update(zip(workers, split_min_max(self._total, known, lows, highs), strict=True))
             self._balancer.restart()
         self._times = {}
-        self._round = workers
+        self._seat(workers)
 
     def _rebalance(self, workers: tuple[int, ...], lows: list[int], highs: list[int | None]) -> None:
         """Pass the round's times to the balancer; a round with an unusable time is ignored for all workers."""
@@ -109,5 +114,8 @@ class StepsLoad:
 
     def log_state(self) -> dict[str, float | int | str]:
         """The smallest and the largest size, and the step."""
-        sizes = [self._sizes[worker] for worker in self._round]
-        return {"smallest_batch": min(sizes), "largest_batch": max(sizes), "delta_samples": self._balancer.delta}
+        return {
+            "smallest_batch": self._extremes[0],
+            "largest_batch": self._extremes[1],
+            "delta_samples": self._balancer.delta,
+        }

@@ -158,7 +158,7 @@ class ModeChooser:
         self._updated = True
         self._version += 1
         if self._held is not None:
-            self._held.applied(self._now, self._gate.place.get(grads[0].worker, 0), grads)
+            self._held.applied(self._now, self._gate.at.of.get(grads[0].worker, 0), grads)
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
         """Change the mode if it is time, then predict and decide if it is time for that."""

@@ -64,11 +64,10 @@ class Regroup:
                 return ()
 
     def _regrouped(self, t: float) -> Sequence[Verdict]:
-        members = sorted(self._gate.members())
         self._since += 1
-        if self._since < self.regroup_iters * len(members):
+        if self._since < self.regroup_iters * len(self._gate.members):
             return ()
-        self._since = 0
+        self._since, members = 0, sorted(self._gate.members)
         for worker in members:
             if (expected_s := self._expected.expected_s(worker, t)) is not None:
                 self._times_s[worker] = expected_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 
@@ -11,14 +12,23 @@ def cluster_by_ratio(values: Sequence[float], ratio: float, at_most: int | None 
 
     Complete linkage of the logarithms: beginning with single values, the two neighbours whose union has the smallest
     ratio are merged (ties: the smaller values) while that is allowed. So the groups do not depend on the unit.
-    With ``at_most``, merging continues until there are no more groups than that.
+    With ``at_most``, merging continues until there are no more groups than that. O(n log n).
     """
     order = sorted(range(len(values)), key=lambda index: (values[index], index))
-    groups = [[index] for index in order]
-    while len(groups) > 1:
-        unions = [values[right[-1]] / values[left[0]] for left, right in pairwise(groups)]
-        nearest = min(range(len(unions)), key=lambda place: (unions[place], place))
-        if unions[nearest] > ratio and (at_most is None or len(groups) <= at_most):
+    ordered = [values[index] for index in order]
+    stop = {place: place + 1 for place in range(len(order))}  # a group is ordered[start:stop[start]]
+    start = {end: begin for begin, end in stop.items()}
+    unions = [(high / low, place, place + 1, place + 2) for place, (low, high) in enumerate(pairwise(ordered))]
+    heapify(unions)
+    while unions:
+        nearest, low, middle, high = heappop(unions)
+        if stop.get(low) != middle or stop.get(middle) != high:  # one of the two is part of another by now
+            continue
+        if nearest > ratio and (at_most is None or len(stop) <= at_most):
             break
-        groups[nearest : nearest + 2] = [groups[nearest] + groups[nearest + 1]]
-    return [sorted(group) for group in groups]
+        del stop[middle], start[middle]
+        stop[low], start[high] = high, low
+        for begin, between, end in ((start.get(low), low, high), (low, high, stop.get(high))):
+            if begin is not None and end is not None:
+                heappush(unions, (ordered[end - 1] / ordered[begin], begin, between, end))
+    return [sorted(order[begin : stop[begin]]) for begin in sorted(stop)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.virtual.fast_path.regular import TICK_EVERY, RegularRun
-from runtime.virtual.tasks.jitter import BLOCK
+from runtime.virtual.tasks.jitter import BLOCK, Jitter
 
 
 @final
@@ -104,7 +104,7 @@ class Rounds(RegularRun):
             return 1.0
         column = self.version % BLOCK
         if column == 0:
-            self._matrix = np.stack([jitter.block() for jitter in self.jitter], axis=1)
+            self._matrix = Jitter.blocks(self.jitter)
         factors: NDArray[np.float64] = self._matrix[column]
         return factors
 

@@ -1,13 +1,22 @@
-"""Jitter of computing times: a seeded stream of factors for each worker, drawn in blocks."""
+"""Jitter of computing times: a seeded stream of factors for each worker, drawn a few or many at a time."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 1024
+"""Factors drawn at a time where all are needed."""
+FEW = 64
+"""Factors drawn at a time where they are asked for one by one: most of a thousand workers may need no more.
+
+A multiple of what a processor computes at once, so that no factor depends on how many are drawn with it.
+"""
+CROWD = 24
+"""Workers from which on computing all at once is faster than one after another."""
 
 
 class Jitter:
@@ -22,36 +31,54 @@ class Jitter:
         self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(int.from_bytes(key, "little"))))
         self.sigma, self.rho = sigma, rho
         self._level: float | None = None
-        self._block: list[float] = []
+        self._few: list[float] = []
         self._next = 0
 
     def factor(self) -> float:
         """The next factor of a worker."""
         if not self.sigma:
             return 1.0
-        if self._next == len(self._block):
-            self._block, self._next = self.block().tolist(), 0
+        if self._next == len(self._few):
+            self._few, self._next = self.block(FEW).tolist(), 0
         self._next += 1
-        return self._block[self._next - 1]
+        return self._few[self._next - 1]
 
-    def block(self) -> NDArray[np.float64]:
-        """The next ``BLOCK`` factors, float64 [BLOCK]; not to be mixed with :meth:`factor`."""
-        levels = self._generator.standard_normal(BLOCK)
+    def block(self, count: int = BLOCK) -> NDArray[np.float64]:
+        """The next ``count`` factors, float64 [count]; not to be mixed with :meth:`factor`."""
+        levels, level = self._inputs(count)
         if self.rho:
-            levels = self._correlated(levels)
+            found = []
+            for value in levels.tolist():
+                level = self.rho * level + value
+                found.append(level)
+            self._level, levels = level, np.array(found)
+        return self._factors(levels)
+
+    def _inputs(self, count: int) -> tuple[NDArray[np.float64], float]:
+        """What is new in the next levels, and the level before; the first is of the stationary distribution."""
+        draws = self._generator.standard_normal(count)
+        if not self.rho:
+            return draws, 0.0
+        inputs: NDArray[np.float64] = draws * (1 - self.rho**2) ** 0.5
+        if self._level is None:
+            inputs[0] = draws[0]
+        return inputs, self._level or 0.0
+
+    def _factors(self, levels: NDArray[np.float64]) -> NDArray[np.float64]:
         factors: NDArray[np.float64] = np.exp(self.sigma * levels - self.sigma**2 / 2)
         return factors
 
-    def _correlated(self, draws: NDArray[np.float64]) -> NDArray[np.float64]:
-        from scipy.signal import lfilter
-
-        innovation = (1 - self.rho**2) ** 0.5
-        inputs = draws * innovation
-        if self._level is None:  # the first level is drawn from the stationary distribution
-            inputs[0] = draws[0]
-            levels, _ = lfilter([1.0], [1.0, -self.rho], inputs, zi=[0.0])
-        else:
-            levels, _ = lfilter([1.0], [1.0, -self.rho], inputs, zi=[self.rho * self._level])
-        self._level = float(levels[-1])
-        correlated: NDArray[np.float64] = levels
-        return correlated
+    @staticmethod
+    def blocks(workers: Sequence[Jitter]) -> NDArray[np.float64]:
+        """The next blocks of workers with the same ``sigma`` and ``rho``, side by side: float64 [BLOCK, workers]."""
+        one = workers[0]
+        if len(workers) < CROWD or not one.rho:
+            return np.stack([worker.block() for worker in workers], axis=1)
+        inputs, before = zip(*[worker._inputs(BLOCK) for worker in workers], strict=True)
+        levels, level = np.stack(inputs, axis=1), np.array(before)
+        for row in levels:
+            row += one.rho * level
+            level = row
+        for worker, last in zip(workers, level.tolist(), strict=True):
+            worker._level = last
+        return one._factors(levels)

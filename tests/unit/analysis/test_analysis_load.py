@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.records.load import RecordError, find_runs, load_run
-from analysis.records.schema import Arrived, Other
+from analysis.records.schema import Arrived, Other, _decode_parts, decode_line
 from tests.support.records import Story, bsp_story
 
 
@@ -32,6 +32,12 @@ def test_reads_a_whole_record(record: Path) -> None:
     assert [line.seq for line in run.lines] == list(range(len(run.lines)))
     arrived = next(line.event for line in run.lines if isinstance(line.event, Arrived))
     assert (arrived.grad.samples, arrived.timings.compute_s, arrived.loss) == (8, 0.05, 1.0)
+
+
+def test_a_line_at_once_is_what_its_parts_are(record: Path) -> None:
+    lines = (record / "events.jsonl").read_bytes().splitlines()
+    assert len(lines) > 20
+    assert [decode_line(line) for line in lines] == [_decode_parts(line) for line in lines]
 
 
 def test_a_killed_run_reads_with_one_torn_line(tmp_path: Path) -> None:

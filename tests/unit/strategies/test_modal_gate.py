@@ -133,7 +133,7 @@ def test_what_is_left_of_a_buffer_waits_for_the_next() -> None:
         crowd.deliver(worker)
     for verdict in gate.switch(Mode(x=2)):
         crowd.carry_out(verdict)
-    assert [grad.worker for grad in gate.buffer] == [2]
+    assert [grad.worker for grad in gate.at.buffer.values()] == [2]
     crowd.deliver(3)
     assert crowd.applied[-1] == [2, 3]
 
@@ -183,9 +183,9 @@ def test_changes_at_random_lose_nothing_and_leave_nobody_waiting(seed: int) -> N
         if draw.random() < 0.2:
             for verdict in gate.switch(draw.choice(modes)):
                 crowd.carry_out(verdict)
-        waiting = {grad.worker for grad in gate.buffer}
-        assert gate.members == gate.computing | (waiting & gate.members)
-        assert gate.computing == set(crowd.busy)
+        waiting = {grad.worker for grad in gate.at.buffer.values()}
+        assert gate.members == gate.at.computing | (waiting & gate.members)
+        assert gate.at.computing == set(crowd.busy)
     used = [number for update in crowd.applied for number in update]
     assert len(used) == len(set(used))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.virtual.tasks.jitter import BLOCK, Jitter
+from runtime.virtual.tasks.jitter import BLOCK, CROWD, Jitter
 
 WORKERS, BLOCKS = 40, 5
 Levels = NDArray[np.float64]
@@ -68,9 +68,9 @@ def test_without_jitter_everything_takes_as_long_as_it_takes() -> None:
 class Forgetful(Jitter):
     """Planted: every block starts with a new state."""
 
-    def block(self) -> NDArray[np.float64]:
+    def block(self, count: int = BLOCK) -> NDArray[np.float64]:
         self._level = None
-        return super().block()
+        return super().block(count)
 
 
 def departures(make: Callable[[int, int, float, float], Jitter], rho: float) -> list[int]:
@@ -91,11 +91,21 @@ def test_a_block_that_forgets_is_caught() -> None:
     assert departures(Forgetful, 0.9)[0] == BLOCK
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.7])
-def test_one_by_one_they_are_those_of_the_blocks(rho: float) -> None:
-    jitter, whole = Jitter(5, 2, 0.4, rho), Jitter(5, 2, 0.4, rho)
-    expected = [*whole.block().tolist(), *whole.block().tolist()]
-    assert [jitter.factor() for _ in range(2 * BLOCK)] == expected
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.95])
+def test_how_many_are_drawn_together_changes_no_bit(rho: float) -> None:
+    """One by one, as a block, next to 24 other workers; scipy's filter over one long draw is the oracle."""
+    from scipy.signal import lfilter
+
+    normal = Jitter(5, 2, 0.4, rho)._generator.standard_normal(2 * BLOCK)
+    inputs = np.append(normal[0], normal[1:] * (1 - rho**2) ** 0.5)
+    expected = np.exp(0.4 * lfilter([1.0], [1.0, -rho], inputs) - 0.4**2 / 2).tolist()
+    one = Jitter(5, 2, 0.4, rho)
+    assert [one.factor() for _ in range(2 * BLOCK)] == expected
+    whole = Jitter(5, 2, 0.4, rho)
+    assert [*whole.block(), *whole.block()] == expected
+    for count in (3, CROWD + 1):
+        crowd = [Jitter(5, worker, 0.4, rho) for worker in range(count)]
+        assert [*Jitter.blocks(crowd)[:, 2], *Jitter.blocks(crowd)[:, 2]] == expected
 
 
 # ---- whose luck it is -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from runtime.record.recorder import Recorder
 from runtime.virtual.clock import START, Clock, exact_sum
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
+from runtime.virtual.garbage import THRESHOLDS
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
@@ -130,6 +132,19 @@ def test_jobs_of_one_name_are_refused() -> None:
     lab.add("a", lambda clock, _: calm_session(Tape(), clock))
     with pytest.raises(ValueError, match="name=a"):
         lab.add("a", lambda clock, _: calm_session(Tape(), clock))
+
+
+def test_cycles_are_looked_for_rarely_while_jobs_run_and_as_before_afterwards() -> None:
+    before, during, lab = gc.get_threshold(), [], VirtualLab()
+
+    def make(clock: Clock) -> VirtualSession:
+        during.append(gc.get_threshold())
+        raise ConfigError("none")
+
+    lab.add("a", lambda clock, _: make(clock))
+    with pytest.raises(ConfigError, match="none"):
+        lab.run()
+    assert (during, gc.get_threshold()) == ([THRESHOLDS], before)
 
 
 def test_an_interrupt_ends_those_that_have_started() -> None:

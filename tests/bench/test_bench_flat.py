@@ -1,0 +1,85 @@
+"""The cost of a worker-iteration on the virtual clock, event by event, with 1,000 workers next to 100.
+
+One process on one core, so no round is gated; both sizes run in turns, for as many rounds. What is set up once per
+worker is left out: the cost is that of the rounds in the middle of a job, in processor time.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+import yaml
+
+from runtime.config.instantiate import instantiate
+from runtime.record.recorder import Recorder
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.tasks.model_state import NoLearner
+from strategies.protocol import Strategy
+from tests.support.harness import make_job, make_run_spec
+from tests.support.labs import run_alone
+from tests.support.runs import ROOT
+
+from .report import Report
+from .test_bench_virtual import COSTS, PROFILE, at_most, calm
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
+
+FLAT = ("bsp", "asp", "ssp", "backup_workers", "antdt_nd", "lb_bsp", "dynamic_x")
+FEW, MANY = 100, 1000
+ROUNDS, TURNS, WARM = 14, 3, 5
+
+
+class Marks(Recorder):
+    """Notes the processor time of every so many events."""
+
+    def __init__(self, run_dir: Path, every: int) -> None:
+        super().__init__(run_dir)
+        self.every, self.events, self.marks = every, 0, list[float]()
+
+    def event(self, *line: Any) -> None:
+        super().event(*line)
+        self.events += 1
+        if self.events % self.every == 0:
+            self.marks.append(time.process_time())
+
+
+def cost_s(name: str, workers: int, run_dir: Path) -> float:
+    """Seconds per worker-iteration, decisions between rounds included."""
+    run_dir.mkdir()
+    spec = yaml.safe_load((ROOT / f"conf/strategy/{name}.yaml").read_text())
+    spec = {field: value for field, value in spec.items() if not str(value).startswith("${")}  # a workload's
+    strategy: Strategy = instantiate(spec, "strategy")
+    batch, record = 8 * workers, Marks(run_dir, workers)
+    job = make_job(
+        num_workers=workers, num_samples=batch * ROUNDS, global_batch_samples=batch, epochs=1, max_time_s=1e6
+    )
+    gc.collect()
+    run_alone(
+        VirtualSession(make_run_spec(job, strategy, record, run_dir), calm(), NoLearner(1000, None), COSTS, PROFILE)
+    )
+    record.close()
+    last = len(record.marks) - 3  # at the end of an epoch data is short
+    return (record.marks[last] - record.marks[WARM]) / (last - WARM) / workers
+
+
+def test_as_cheap_with_many_workers_as_with_few(tmp_path: Path, report: Report) -> None:
+    """STAR simulates its modes for every decision, which costs more with more workers, so there is no goal for it."""
+    took: dict[tuple[str, int], list[float]] = {}
+    for turn in range(TURNS):
+        for name in (*FLAT, "star_h"):
+            for workers in (FEW, MANY):
+                if name != "star_h" or turn == 0:
+                    run_dir = tmp_path / f"{name}{workers}{turn}"
+                    took.setdefault((name, workers), []).append(cost_s(name, workers, run_dir))
+    ratio = {
+        name: median(many / few for few, many in zip(took[name, FEW], took[name, MANY], strict=True))
+        for name in (*FLAT, "star_h")
+    }
+    goals = [at_most(f"{name}: {MANY:,} workers to {FEW}", ratio[name], 1.3, "x") for name in FLAT]
+    each = ", ".join(f"{name} {median(took[name, MANY]) * 1e6:.0f} us" for name in ratio)
+    report.judge("a worker-iteration by workers", goals, extra=f"{each}; star_h {ratio['star_h']:.2g} x")
