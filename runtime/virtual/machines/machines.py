@@ -57,18 +57,21 @@ class ModelledMachines:
         self._waiting: dict[str, list[Then]] = {}
         self._lives: dict[str, int] = {}
         self._messages: dict[str, dict[str, list[Hashable]]] = {}
+        self._cores: dict[str, tuple[str, ...]] = {}
+        self._paths: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], float]] = {}
         self._processors = Sharing(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
-        for name in self._named:
-            self._set_cores(name)
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
         self._links = Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf))
         self.admit(sites, uses_cores)
+        for name in self._named:
+            self._set_cores(name)
 
     # ---- who lives here ----------------------------------------------------------------------------------------------
 
     def admit(self, sites: Mapping[str, Site], uses_cores: UsesCores = one_thread) -> None:
         """Tasks, each at a site that there is; ``uses_cores(task)``: cores that its computing uses at full speed."""
         self.sites |= sites
+        self._forget_ways()
         self._lives |= dict.fromkeys(sites, 0)
         self._messages |= {task: {} for task in sites}
         self._uses |= {task: uses_cores(task) for task in sites}
@@ -146,9 +149,8 @@ class ModelledMachines:
 
         It takes ``carry_s`` core-seconds of work at either end, and has arrived when all of that is done.
         """
-        source, target = self.sites[path[0]], self.sites[path[1]]
-        if source is not target:
-            latency_s += source.latency_s + target.latency_s
+        ways, accounts, hosts_s = self._ways_of(path)
+        latency_s += hosts_s
         label = ">".join(path)
         parts: dict[Hashable, None] = dict.fromkeys([label, *((label, end) for end in path if carry_s)])
         self._messages[task][label] = list(parts)
@@ -159,8 +161,7 @@ class ModelledMachines:
                 del self._messages[task][label]
                 self._later(task, latency_s, then)
 
-        ends = () if source is target else (f"out {source.name}", f"in {target.name}")
-        self._links.start(label, float(num_bytes), self._ways(source, target, path), partial(done, label), ends)
+        self._links.start(label, float(num_bytes), ways, partial(done, label), accounts)
         for end in path if carry_s else ():
             limit = THREAD_CORES if self._uses[end] > THREAD_CORES else inf
             about = self._cores_of(end), partial(done, (label, end)), (end,)
@@ -179,10 +180,24 @@ class ModelledMachines:
 
     def _cores_of(self, task: str) -> tuple[str, ...]:
         """The processor resources that a task's work uses."""
-        return f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}"
+        found = self._cores.get(task)
+        if found is None:
+            found = self._cores[task] = (f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}")
+        return found
+
+    def _ways_of(self, path: tuple[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], float]:
+        """The link resources that a message uses, the accounts that it is booked on, and the latency of its hosts."""
+        found = self._paths.get(path)
+        if found is None:
+            source, target = self.sites[path[0]], self.sites[path[1]]
+            apart = source is not target
+            ends = (f"out {source.name}", f"in {target.name}") if apart else ()
+            latency_s = source.latency_s + target.latency_s if apart else 0.0
+            found = self._paths[path] = self._ways(source, target, path), ends, latency_s
+        return found
 
     def _ways(self, source: Site, target: Site, path: tuple[str, str]) -> tuple[str, ...]:
-        """The link resources that a message uses; between tasks of one site only their own."""
+        """Between tasks of one site a message uses only their own."""
         gates = (f"up of {path[0]}", *(f"gate of {task}" for task in path))
         if source is target:
             return gates
@@ -191,6 +206,11 @@ class ModelledMachines:
             return ways
         route = f"link:{target_of(source.name).number}>{target_of(target.name).number}"
         return (*ways, route) if route in self._routes else ways
+
+    def _forget_ways(self) -> None:
+        """A task is at another site."""
+        self._cores.clear()
+        self._paths.clear()
 
     def _later(self, task: str, seconds: float, then: Then) -> None:
         self.clock.at(self.clock.now + seconds, MACHINE, self._due, task, self._lives[task], then)
@@ -225,6 +245,7 @@ class ModelledMachines:
         """Move a task's next process to another site."""
         self.forget(task)
         self.sites[task] = self._named[name]
+        self._forget_ways()
         self._set_cores(task)
         self._pause(task)
 

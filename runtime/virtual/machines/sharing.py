@@ -15,16 +15,11 @@ Then = Callable[[], object]
 
 @final
 class Sharing:
-    """A :class:`Fluid` that follows a clock; ``capacities`` are those of its resources.
-
-    A resource may have a quota, a limit on its average over time; its capacity limits the rate at every moment.
-    """
+    """A :class:`Fluid` that follows a clock; ``capacities`` are those of its resources."""
 
     def __init__(self, clock: Clock, capacities: Mapping[str, float]) -> None:
         self.clock = clock
         self._fluid = Fluid(capacities)
-        self._capacities = dict(capacities)
-        self._quotas: dict[str, Quota] = {}
         self._then: dict[Hashable, Then] = {}
         self._open: dict[Hashable, tuple[float, tuple[str, ...]]] = {}
         self._done: dict[str, float] = {}
@@ -33,15 +28,11 @@ class Sharing:
 
     def add(self, capacities: Mapping[str, float]) -> None:
         """Add resources with their capacities."""
-        self._capacities |= capacities
         self._fluid.add(capacities)
 
     def remove(self, resources: Collection[str]) -> None:
         """Resources that nobody uses any more, with their quotas."""
         self._fluid.remove(resources)
-        for name in resources:
-            del self._capacities[name]
-            self._quotas.pop(name, None)
 
     def start(
         self,
@@ -82,17 +73,12 @@ class Sharing:
 
     def set_capacity(self, resource: str, capacity: float) -> None:
         """Change a capacity from now on, also for work in progress."""
-        if self._capacities[resource] != capacity:
-            self._capacities[resource] = capacity
-            self._fluid.set_capacity(self.clock.now, resource, capacity)
-            self._settle_soon()
+        self._fluid.set_capacity(self.clock.now, resource, capacity)
+        self._settle_soon()
 
     def set_quota(self, resource: str, quota: Quota | None) -> None:
         """Replace a resource's quota from now on."""
-        if quota is not None:
-            self._quotas[resource] = quota
-        elif self._quotas.pop(resource, None) is not None:
-            self._fluid.set_capacity(self.clock.now, resource, self._capacities[resource])
+        self._fluid.set_quota(self.clock.now, resource, quota)
         self._settle_soon()
 
     def _settle_soon(self) -> None:
@@ -103,23 +89,25 @@ class Sharing:
 
     def _settle(self) -> None:
         self._settling = False
-        now = self.clock.now
-        for resource, quota in self._quotas.items():
-            capacity = self._capacities[resource]
-            self._fluid.set_capacity(now, resource, capacity if quota.open(now) else min(capacity, quota.cores))
         due_s = self._fluid.next_s
-        for resource, quota in self._quotas.items():
-            due_s = min(due_s, quota.use(self._fluid.used(resource)))
         if due_s != self._due_s and math.isfinite(due_s):
             self.clock.at(due_s, MACHINE, self._complete)
         self._due_s = due_s
 
     def _complete(self) -> None:
         """Call back completed activities; after a change of rates there may be none."""
+        if self.clock.now < self._due_s:
+            return
         completed = self._fluid.completed(self.clock.now)
+        self._due_s = math.inf
+        settles, self._settling = not self._settling, True
         for key in completed:
             self._book(key, 0.0)
         for then in [self._then.pop(key) for key in completed]:
             then()
-        self._due_s = math.inf
-        self._settle_soon()
+        if not settles:
+            return
+        if self.clock.is_next(NETWORK):
+            self._settle()
+        else:
+            self.clock.at(self.clock.now, NETWORK, self._settle)
