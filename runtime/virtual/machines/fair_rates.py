@@ -50,25 +50,18 @@ class Activity:
     key: Hashable
     number: int
     resources: tuple[Resource, ...]
+    bounds: tuple[Resource, ...]
+    """See :func:`bounds_of`."""
     limit: float
     weight: float
     left: float
     since_s: float
     rate: float = 0.0
     end_s: float = inf
-    bounds: tuple[Resource, ...] = ()
-    """Those of its resources that limit it, or may when their quotas are used up."""
     mark: int = 0
     """The last search that has found it."""
     fair: float = UNSETTLED
     most: float = inf
-
-    def __post_init__(self) -> None:
-        self.look_around()
-
-    def look_around(self) -> None:
-        """A resource has become finite or infinite."""
-        self.bounds = tuple([one for one in self.resources if one.capacity < inf or one.quota is not None])
 
     def flow(self, t: float, rate: float) -> None:
         """Book the work done until ``t``, and continue at another rate."""
@@ -79,6 +72,11 @@ class Activity:
             self.end_s = t
         else:
             self.end_s = t + left / rate if rate else inf
+
+
+def bounds_of(resources: Iterable[Resource]) -> tuple[Resource, ...]:
+    """Those that limit their users, or may when their quotas are used up."""
+    return tuple([one for one in resources if one.capacity < inf or one.quota is not None])
 
 
 def fair_rates(activities: Sequence[Activity], full: Iterable[Resource]) -> list[float]:
@@ -167,7 +165,7 @@ def _full(lowest: Iterable[Resource], level: float) -> list[Activity]:
 def _rest(filling: Iterable[Resource], settled: Iterable[Activity]) -> list[Resource]:
     """Take from resources what these get; returns the resources that others wait for.
 
-    Weights are summed anew, since differences of sums would round.
+    Weights are summed again, since differences of sums would round.
     """
     touched = set()
     for one in settled:

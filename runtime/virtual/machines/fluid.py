@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from math import inf, nan
 from operator import attrgetter
 
-from runtime.virtual.machines.fair_rates import Activity, Resource, fair_rates
+from runtime.virtual.machines.fair_rates import Activity, Resource, bounds_of, fair_rates
 from runtime.virtual.machines.quotas import Quota
 
 _number = attrgetter("number")
@@ -36,8 +36,8 @@ class Fluid:
 
     def __init__(self, capacities: Mapping[str, float]) -> None:
         self._resources: dict[str, Resource] = {}
-        self._sets: dict[tuple[str, ...], tuple[Resource, ...]] = {}
-        """Resources that were used together."""
+        self._sets: dict[tuple[str, ...], tuple[tuple[Resource, ...], tuple[Resource, ...]]] = {}
+        """Resources that were used together, and those of them that are :func:`bounds_of` their users."""
         self._running: dict[Hashable, Activity] = {}
         self._ended: dict[Hashable, tuple[float, int]] = {}
         """When each ended, and its number."""
@@ -96,14 +96,14 @@ class Fluid:
             raise ValueError(f"amount={amount}: must be finite and 0 or more")
         if not 0 < weight < inf:
             raise ValueError(f"weight={weight}: must be finite and more than 0")
-        uses = self._sets.get(resources) or self._find_set(resources)
+        uses, bounds = self._sets.get(resources) or self._find_set(resources)
         limit = _check("limit", limit)
         self._advance(t)
         number = self._next_number()
         if not amount:
             self._ended[key] = t, number
             return
-        activity = Activity(key, number, uses, limit, weight, float(amount), t)
+        activity = Activity(key, number, uses, bounds, limit, weight, float(amount), t)
         self._running[key] = self._fresh[number] = activity
         for resource in uses:
             resource.users[number] = activity
@@ -224,7 +224,9 @@ class Fluid:
             self._remove(one)
         else:
             one.end_s = inf
-            self._disturb(one)
+            self._fresh |= one.users
+            self._changed.append(one)
+            self._stale = True
 
     def _compute(self) -> None:
         """Compute new rates if anything has changed. An unchanged rate changes nothing, not even by rounding."""
@@ -256,18 +258,18 @@ class Fluid:
 
         In the order of their numbers, whatever the order of the changes.
         """
-        self._searches += 1
+        self._searches = search = self._searches + 1
         found = list(self._fresh.values())
         full: list[Resource] = []
         quotas: list[tuple[Resource, Quota]] = []
         for activity in found:
-            activity.mark = self._searches
+            activity.mark = search
         for resource in self._changed:
-            if resource.mark != self._searches:
+            if resource.mark != search:
                 self._reach(resource, found, full, quotas)
         for activity in found:  # which grows meanwhile
             for resource in activity.bounds:
-                if resource.mark != self._searches:
+                if resource.mark != search:
                     self._reach(resource, found, full, quotas)
         self._fresh, self._changed = {}, []
         if len(found) > 1:
@@ -283,7 +285,7 @@ class Fluid:
         quotas: list[tuple[Resource, Quota]],
     ) -> None:
         """Add a resource, and its users if it connects them: if it is finite, or was until its quota had been saved."""
-        resource.mark = self._searches
+        resource.mark = search = self._searches
         connects = resource.capacity < inf
         if resource.quota is not None:
             quotas.append((resource, resource.quota))
@@ -294,8 +296,8 @@ class Fluid:
         elif not connects:
             return
         for user in resource.users.values():
-            if user.mark != self._searches:
-                user.mark = self._searches
+            if user.mark != search:
+                user.mark = search
                 found.append(user)
 
     def _disturb(self, resource: Resource) -> None:
@@ -303,7 +305,8 @@ class Fluid:
         if resource.quota is None:
             resource.capacity = resource.given
         for user in resource.users.values():
-            user.look_around()
+            user.bounds = bounds_of(user.resources)
+        self._sets.clear()
         self._fresh |= resource.users
         self._changed.append(resource)
         self._stale = True
@@ -326,10 +329,11 @@ class Fluid:
             raise ValueError(f"key={key!r}: no activity with this key is running")
         return self._running[key]
 
-    def _find_set(self, names: tuple[str, ...]) -> tuple[Resource, ...]:
+    def _find_set(self, names: tuple[str, ...]) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
         if len(set(names)) < len(names):
             raise ValueError(f"resources={names}: contains one twice")
-        found = self._sets[names] = tuple([self._find_resource(name) for name in names])
+        resources = tuple([self._find_resource(name) for name in names])
+        found = self._sets[names] = resources, bounds_of(resources)
         return found
 
     def _find_resource(self, name: str) -> Resource:

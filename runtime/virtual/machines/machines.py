@@ -56,7 +56,8 @@ class ModelledMachines:
         """Cores of the tasks that were given some."""
         self._waiting: dict[str, list[Then]] = {}
         self._lives: dict[str, int] = {}
-        self._messages: dict[str, dict[str, list[Hashable]]] = {}
+        self._messages: dict[str, dict[tuple[str, str], dict[Hashable, None]]] = {}
+        """By the task that they are dropped with: what is not done yet of each message."""
         self._cores: dict[str, tuple[str, ...]] = {}
         self._paths: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], float]] = {}
         self._processors = Sharing(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
@@ -151,29 +152,30 @@ class ModelledMachines:
         """
         ways, accounts, hosts_s = self._ways_of(path)
         latency_s += hosts_s
-        label = ">".join(path)
-        parts: dict[Hashable, None] = dict.fromkeys([label, *((label, end) for end in path if carry_s)])
-        self._messages[task][label] = list(parts)
+        parts: dict[Hashable, None] = {path: None}
+        if carry_s:
+            parts |= {(path, path[0]): None, (path, path[1]): None}
+        self._messages[task][path] = parts
 
         def done(part: Hashable) -> None:
             del parts[part]
             if not parts:
-                del self._messages[task][label]
+                del self._messages[task][path]
                 self._later(task, latency_s, then)
 
-        self._links.start(label, float(num_bytes), ways, partial(done, label), accounts)
+        self._links.start(path, float(num_bytes), ways, partial(done, path), accounts)
         for end in path if carry_s else ():
             limit = THREAD_CORES if self._uses[end] > THREAD_CORES else inf
-            about = self._cores_of(end), partial(done, (label, end)), (end,)
-            self._processors.start((label, end), carry_s, *about, limit=limit)
+            about = self._cores_of(end), partial(done, (path, end)), (end,)
+            self._processors.start((path, end), carry_s, *about, limit=limit)
 
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""
         self._lives[task] += 1
         self._waiting.pop(task, None)
         self._processors.stop(task)
-        for label, parts in self._messages[task].items():
-            self._links.stop(label)
+        for path, parts in self._messages[task].items():
+            self._links.stop(path)
             for part in parts:
                 self._processors.stop(part)
         self._messages[task].clear()

@@ -20,8 +20,8 @@ class Sharing:
     def __init__(self, clock: Clock, capacities: Mapping[str, float]) -> None:
         self.clock = clock
         self._fluid = Fluid(capacities)
-        self._then: dict[Hashable, Then] = {}
-        self._open: dict[Hashable, tuple[float, tuple[str, ...]]] = {}
+        self._open: dict[Hashable, tuple[Then, float, tuple[str, ...]]] = {}
+        """What happens at the end of each activity, its amount, and its accounts."""
         self._done: dict[str, float] = {}
         self._settling = False
         self._due_s = math.inf
@@ -48,28 +48,28 @@ class Sharing:
 
         What is done of it is booked on ``accounts``.
         """
-        self._then[key] = then
-        if accounts:
-            self._open[key] = (amount, accounts)
+        self._open[key] = then, amount, accounts
         self._fluid.start(self.clock.now, key, amount, resources, limit)
         self._settle_soon()
 
     def stop(self, key: Hashable) -> None:
         """End an activity early, if it is in progress."""
-        if self._then.pop(key, None) is not None:
-            self._book(key, self._fluid.stop(self.clock.now, key))
+        if key in self._open:
+            self._close(key, self._fluid.stop(self.clock.now, key))
             self._settle_soon()
 
     def done(self, account: str) -> float:
         """The sum of all that was booked, with what is done by now of activities in progress."""
         now = self.clock.now
-        under_way = [(key, amount) for key, (amount, accounts) in self._open.items() if account in accounts]
+        under_way = [(key, amount) for key, (_, amount, accounts) in self._open.items() if account in accounts]
         return self._done.get(account, 0.0) + sum(amount - self._fluid.left(now, key) for key, amount in under_way)
 
-    def _book(self, key: Hashable, left: float) -> None:
-        amount, accounts = self._open.pop(key, (0.0, ()))
+    def _close(self, key: Hashable, left: float) -> Then:
+        """Book what was done of an activity; returns what happens at its end."""
+        then, amount, accounts = self._open.pop(key)
         for account in accounts:
             self._done[account] = self._done.get(account, 0.0) + amount - left
+        return then
 
     def set_capacity(self, resource: str, capacity: float) -> None:
         """Change a capacity from now on, also for work in progress."""
@@ -101,9 +101,7 @@ class Sharing:
         completed = self._fluid.completed(self.clock.now)
         self._due_s = math.inf
         settles, self._settling = not self._settling, True
-        for key in completed:
-            self._book(key, 0.0)
-        for then in [self._then.pop(key) for key in completed]:
+        for then in [self._close(key, 0.0) for key in completed]:
             then()
         if not settles:
             return

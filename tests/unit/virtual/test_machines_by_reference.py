@@ -132,7 +132,7 @@ class Busy:
             self.machines.send(path[0], path, sizes[-1], 0.001, partial(self.send, path, sizes[:-1], carry_s), carry_s)
 
     def window(self) -> tuple[Any, ...]:
-        """Something is slower or stands still for a while, which may overlap with others."""
+        """Something is slower or stopped for a while, which may overlap with others."""
         random, numbers = self.random, range(len(self.hosts))
         links = [*(f"link:{number}" for number in numbers), *self.routes]
         kind, targets, level = random.choice(
