@@ -225,7 +225,6 @@ class Fluid:
         else:
             one.end_s = inf
             self._fresh |= one.users
-            self._changed.append(one)
             self._stale = True
 
     def _compute(self) -> None:
