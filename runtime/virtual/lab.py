@@ -97,10 +97,8 @@ class VirtualLab:
                 raise
             full = next(tenant for tenant in self._running if tenant.clock is self.timeline.clock)
             self._end(full, error)
-        for tenant in self._running[:]:
-            assert tenant.session is not None
-            if tenant.session.over:
-                self._end(tenant)
+        for tenant in [one for one in self._running if one.session is not None and one.session.over]:
+            self._end(tenant)
 
     def _end(self, tenant: _Tenant, error: OSError | None = None) -> None:
         session = tenant.session

@@ -21,14 +21,17 @@ import pytest
 
 from runtime.backends.torch import TorchModel
 from runtime.cluster.device import DeviceProfile
+from runtime.cluster.hosts import parse_hosts
 from runtime.core.executor import cut_for
 from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import Costs
+from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.fast_path.regular import hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
+from runtime.virtual.machines import machines
+from runtime.virtual.machines.sharing import Sharing
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP
@@ -36,6 +39,7 @@ from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
+from tests.support.reference_sharing import Sharing as ReferenceSharing
 from tests.support.runs import ROOT
 
 from .goals import FAIL, PASS, Verdict
@@ -50,6 +54,7 @@ RATES = {"bsp": 250_000, "asp": 100_000, "ssp": 100_000}
 """Worker-iterations per second at 100 workers, at least; issue 3, "Speed"."""
 COSTS = Costs(jitter_sigma=0.05, jitter_rho=0.3, control_s=3e-4, latency_s=3e-4, update_base_s=1e-4)
 PROFILE = DeviceProfile(base_s=0.02, per_sample_s=0.00125)
+HOST = {"cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000, "latency_ms": 0.0}
 ROUNDS = 3
 
 
@@ -143,6 +148,55 @@ def test_a_thousand_workers(tmp_path: Path, report: Report) -> None:
     report.judge("a thousand workers", [goal], extra=", ".join(f"{name} {s:.1f} s" for name, s in took.items()))
 
 
+def play_hosts(name: str, workers: int, hosts: int, rounds: int, run_dir: Path) -> float:
+    """Processor seconds of a worker-iteration on hosts that share links and processors, four servers."""
+    run_dir.mkdir(parents=True)
+    recorder = ColumnRecorder(run_dir)
+    job = make_job(
+        num_workers=workers,
+        num_servers=4,
+        num_samples=workers * 32 * rounds,
+        global_batch_samples=workers * 32,
+        epochs=1,
+        max_time_s=1e6,
+    )
+    experiment = make_run_spec(job, STRATEGIES[name], recorder, run_dir, columns=recorder.rows)
+    placed = parse_hosts({**HOST, "count": hosts}, workers, 4)
+    costs = load_costs("hosts_tcp").values
+    session = VirtualSession(experiment, calm(), NoLearner(75_000, None), costs, None, hosts=placed)
+    begun = time.process_time()
+    run_alone(session)
+    recorder.close()
+    return (time.process_time() - begun) / (workers * rounds)
+
+
+def test_hosts(tmp_path: Path, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model of shared machines next to the tests' reference, which it replaced, in turns."""
+    cases = {"asp 8x4": ("asp", 8, 8, 100), "bsp 8x4": ("bsp", 8, 8, 100), "asp 32x4": ("asp", 32, 32, 12)}
+    cases |= {"asp 8x4, 100 hosts": ("asp", 8, 100, 100), "asp 8x4, 12 hosts": ("asp", 8, 12, 100)}
+    models = {"now": Sharing, "reference": ReferenceSharing}
+    took: dict[tuple[str, str], list[float]] = {}
+    play_hosts("asp", 8, 8, 2, tmp_path / "warm-up")
+    for turn in range(ROUNDS):
+        for case, about in cases.items():
+            for model, sharing in models.items():
+                monkeypatch.setattr(machines, "Sharing", sharing)
+                seconds = play_hosts(*about, tmp_path / f"{case} {model} {turn}")
+                took.setdefault((case, model), []).append(seconds)
+
+    def ratio(over: tuple[str, str], under: tuple[str, str]) -> float:
+        return median(a / b for a, b in zip(took[over], took[under], strict=True))
+
+    faster = {case: ratio((case, "reference"), (case, "now")) for case in cases}
+    more = ratio(("asp 8x4, 100 hosts", "now"), ("asp 8x4, 12 hosts", "now"))
+    verdicts = [
+        at_least("asp, 8 workers, 4 servers, 8 hosts: reference / now", faster["asp 8x4"], 2.5, "x"),
+        at_most("asp, 8 workers: 100 hosts / 12 hosts, none shared by two tasks", more, 1.1, "x"),
+    ]
+    rates = ", ".join(f"{case} {1 / median(took[case, 'now']):,.0f}/s ({faster[case]:.2f}x)" for case in cases)
+    report.judge("worker-iterations on shared hosts", verdicts, extra=rates)
+
+
 MEMORY = """
 import resource, sys
 from pathlib import Path
@@ -207,7 +261,8 @@ def test_real_gradients(name: str, tmp_path: Path, report: Report) -> None:
 
 
 def at_least(goal: str, value: float, limit: float, unit: str) -> Verdict:
-    return Verdict(goal, f">= {limit:,.0f} {unit}", f"{value:,.0f} {unit}", PASS if value >= limit else FAIL)
+    shown = "{:,.2f} {}" if limit < 10 else "{:,.0f} {}"
+    return Verdict(goal, f">= {shown.format(limit, unit)}", shown.format(value, unit), PASS if value >= limit else FAIL)
 
 
 def at_most(goal: str, value: float, limit: float, unit: str, scale: float = 1.0) -> Verdict:

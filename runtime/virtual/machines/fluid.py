@@ -1,106 +1,23 @@
-"""Shared resources on the virtual clock: max-min fair rates of activities that share links and cores (pure).
+"""Shared resources on the virtual clock: work flows at fair rates, which change only when something happens (pure).
 
-An activity has an amount of work (bytes, core-seconds) and uses all of its resources at one common rate: a flow fills
-the sender's uplink and the receiver's downlink alike. No activity can get more without taking from one whose weighted
-share is no larger. Rates change only when an activity starts or ends or a capacity changes; in between, work flows
-evenly, so the next completion is known in advance and no time steps are needed.
-
-Source: Bertsekas and Gallager, *Data Networks*, 2nd ed., section 6.5.2 (max-min flow control, progressive filling).
+An activity has an amount of work (bytes, core-seconds). Rates change only when an activity starts or ends, a capacity
+changes or a quota is used up; in between, work flows evenly, so the next completion is known in advance and no time
+steps are needed. A change is felt only by activities that share resources with it, directly or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from math import inf, isfinite
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from math import inf, nan
+from operator import attrgetter
 
-import msgspec
-import numpy as np
+from runtime.virtual.machines.fair_rates import Activity, Resource, bounds_of, fair_rates
+from runtime.virtual.machines.quotas import Quota
 
-
-class Demand(NamedTuple):
-    """The demand of an activity: all of ``resources`` at once, at most ``limit`` a second, by ``weight``."""
-
-    resources: tuple[str, ...]
-    limit: float = inf
-    weight: float = 1.0
-
-
-def fair_rates(capacities: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
-    """The weighted max-min fair rate of each of ``demands``, in their order.
-
-    All levels (rate by weight) rise together. A demand that reaches its limit stops there; when a resource is full, all
-    of its users stop. One round settles every demand whose end is certain: a limit below the levels at which its
-    resources would fill up, or a resource that would fill up before any other resource or limit stops one of its users.
-    This can only raise the levels of the others. So the number of rounds is the length of the longest chain of
-    bottlenecks. Sums run in the order of ``demands``: the same input gives the same bits on every platform.
-
-    Args:
-        capacities: amount per second of every resource, 0 or more; infinite ones limit nothing.
-        demands: limits 0 or more, weights above 0, no resource twice.
-
-    Returns:
-        Amounts per second; infinite for demands that nothing limits.
-    """
-    if len(demands) == 1:  # most computations have their cores to themselves
-        return [min(demands[0].limit, *(capacities[name] for name in demands[0].resources), inf)]
-    numbers: dict[str, int] = {}
-    pairs = [
-        (k, numbers.setdefault(name, len(numbers)))
-        for k, demand in enumerate(demands)
-        for name in demand.resources
-        if capacities[name] < inf
-    ]
-    who, where = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
-    left = np.array([capacities[name] for name in numbers], dtype=np.float64)
-    limits = np.array([demand.limit for demand in demands], dtype=np.float64)
-    weights = np.array([demand.weight for demand in demands], dtype=np.float64)
-    limit_levels, rates = limits / weights, limits.copy()
-    while who.size:
-        sums = np.bincount(where, weights[who], minlength=len(left))
-        levels = np.divide(left, sums, out=np.full_like(left, inf), where=sums > 0)
-        ends = limit_levels.copy()  # the lowest level that may stop each activity
-        np.minimum.at(ends, who, levels[where])
-        lowest = levels.copy()  # the lowest level at which a user of each resource may stop
-        np.minimum.at(lowest, where, ends[who])
-        filled = who[levels[where] == lowest[where]]
-        rates[filled] = np.minimum(limits[filled], weights[filled] * ends[filled])
-        settled = ends == limit_levels
-        settled[filled] = True
-        out = settled[who]
-        left -= np.bincount(where[out], rates[who[out]], minlength=len(left))
-        np.maximum(left, 0.0, out=left)  # rounding
-        who, where = who[~out], where[~out]
-    fair: list[float] = rates.tolist()
-    return fair
-
-
-class _Activity(msgspec.Struct, eq=False):
-    """``left`` is the remaining work at ``since_s``; from then on it flows at ``rate`` and ends at ``end_s``."""
-
-    key: Hashable
-    number: int
-    demand: Demand
-    left: float
-    since_s: float
-    rate: float = 0.0
-    end_s: float = inf
-
-    def settle(self, t: float) -> None:
-        """Book the work done until ``t``."""
-        self.left = max(0.0, self.left - self.rate * (t - self.since_s))
-        self.since_s = t
-
-    def flow(self, t: float, rate: float) -> None:
-        """Continue at another rate. An unchanged rate changes nothing, not even by rounding."""
-        if rate == self.rate:
-            return
-        self.settle(t)
-        self.rate = rate
-        if self.left == 0.0:
-            self.end_s = t
-        else:
-            self.end_s = t + self.left / rate if rate else inf
+_number = attrgetter("number")
+MANY = 64
+"""Outdated entries of the heap that are not worth being removed."""
 
 
 class Fluid:
@@ -108,7 +25,7 @@ class Fluid:
 
     ``t`` is finite and never decreases. Calls may skip completions: an activity that ended in between freed its share
     at that time and is kept for :meth:`completed`. Rates are computed lazily, so any number of changes at one time cost
-    one computation, and only for activities that share resources with a change, directly or not.
+    one computation.
 
     Args:
         capacities: amount per second of every resource, 0 or more, may be infinite.
@@ -118,30 +35,38 @@ class Fluid:
     """
 
     def __init__(self, capacities: Mapping[str, float]) -> None:
-        self._capacities = {name: _check(name, value) for name, value in capacities.items()}
-        self._users: dict[str, dict[int, _Activity]] = {name: {} for name in capacities}
-        self._running: dict[Hashable, _Activity] = {}
-        self._ended: dict[Hashable, _Activity] = {}
-        self._started = 0
+        self._resources: dict[str, Resource] = {}
+        self._sets: dict[tuple[str, ...], tuple[tuple[Resource, ...], tuple[Resource, ...]]] = {}
+        """Resources that were used together, and those of them that are :func:`bounds_of` their users."""
+        self._running: dict[Hashable, Activity] = {}
+        self._ended: dict[Hashable, tuple[float, int]] = {}
+        """When each ended, and its number."""
+        self._ends: list[tuple[float, int, Activity | Resource]] = []
+        """A heap, in which an entry that is not what it names thinks of its end any more is outdated."""
+        self._numbered = self._searches = 0
         self._now_s = -inf
-        self._first_s = inf  # rates of running activities, as last computed
         self._stale = False
-        self._fresh: dict[int, _Activity] = {}
-        self._changed: dict[str, None] = {}  # resources; in order, unlike a set of strings
+        self._fresh: dict[int, Activity] = {}
+        """Activities whose rates may be others, apart from those that share something with them."""
+        self._changed: list[Resource] = []
+        """Resources whose use has changed."""
+        self.add(capacities)
 
     def add(self, capacities: Mapping[str, float]) -> None:
         """More resources, which nobody uses yet; a known name begins again with the new capacity."""
         for name, value in capacities.items():
-            self._capacities[name] = _check(name, value)
-            self._users[name] = {}
+            if name in self._resources:
+                self._resources[name].end_s = inf
+            self._resources[name] = Resource(self._next_number(), _check(name, value))
+        self._sets.clear()
 
     def remove(self, resources: Iterable[str]) -> None:
         """Forget resources that nobody uses any more."""
         for name in resources:
-            if self._users.pop(name):
+            if self._find_resource(name).users:
                 raise ValueError(f"resource={name!r}: is in use")
-            del self._capacities[name]
-            self._changed.pop(name, None)
+            self._resources.pop(name).end_s = inf
+        self._sets.clear()
 
     def start(
         self,
@@ -167,18 +92,21 @@ class Fluid:
         """
         if key in self._running or key in self._ended:
             raise ValueError(f"key={key!r}: is in use; keys are free again once complete or stopped")
-        _check("amount", amount, finite=True)
-        self._check_demand(demand := Demand(tuple(resources), limit, weight))
+        if not 0 <= amount < inf:
+            raise ValueError(f"amount={amount}: must be finite and 0 or more")
+        if not 0 < weight < inf:
+            raise ValueError(f"weight={weight}: must be finite and more than 0")
+        uses, bounds = self._sets.get(resources) or self._find_set(resources)
+        limit = _check("limit", limit)
         self._advance(t)
-        activity = _Activity(key, self._started, demand, float(amount), t)
-        self._started += 1
+        number = self._next_number()
         if not amount:
-            activity.end_s = t
-            self._ended[key] = activity
+            self._ended[key] = t, number
             return
-        self._running[key] = self._fresh[activity.number] = activity
-        for name in demand.resources:
-            self._users[name][activity.number] = activity
+        activity = Activity(key, number, uses, bounds, limit, weight, float(amount), t)
+        self._running[key] = self._fresh[number] = activity
+        for resource in uses:
+            resource.users[number] = activity
         self._stale = True
 
     def stop(self, t: float, key: Hashable) -> float:
@@ -192,9 +120,9 @@ class Fluid:
             del self._ended[key]
             return 0.0
         activity = self._find(key)
-        activity.settle(t)
+        left = self.left(t, key)
         self._remove(activity)
-        return activity.left
+        return left
 
     def left(self, t: float, key: Hashable) -> float:
         """How much of an activity's amount is left at ``t``, at its rate as computed last; changes nothing."""
@@ -209,35 +137,44 @@ class Fluid:
         Raises:
             ValueError: for an unknown resource, a negative capacity or a time that decreases.
         """
-        self._check_resource(resource)
+        found = self._find_resource(resource)
         _check("capacity", capacity)
         self._advance(t)
-        if self._capacities[resource] == capacity:
+        if found.given == capacity:
             return
-        self._capacities[resource] = float(capacity)
-        self._changed[resource] = None
-        self._stale = True
+        found.given = float(capacity)
+        self._disturb(found)
+
+    def set_quota(self, t: float, resource: str, quota: Quota | None) -> None:
+        """From ``t`` on, a resource's average use is limited, too; at every moment it is limited by its capacity."""
+        found = self._find_resource(resource)
+        self._advance(t)
+        found.quota, found.end_s = quota, inf
+        self._disturb(found)
 
     @property
     def next_s(self) -> float:
-        """When the next activity completes (in the past if it was not collected); infinite if none will."""
+        """When the next activity completes or the next quota is used up; infinite if none will.
+
+        It is in the past if a completion was not collected.
+        """
         self._compute()
-        return min(self._first_s, min((activity.end_s for activity in self._ended.values()), default=inf))
+        first_s = self._first_s()
+        return min(first_s, *[end_s for end_s, _ in self._ended.values()]) if self._ended else first_s
 
     def completed(self, t: float) -> list[Hashable]:
         """Remove the activities that are complete at ``t``; return their keys in the order of their starts.
 
         The computed end counts, not the rounded rest: what is complete at :attr:`next_s` is complete at exactly
-        that time.
+        that time. What ends at ``t`` only because something else did is left to another call: :attr:`next_s` is
+        ``t`` then.
 
         Raises:
             ValueError: for a time that decreases.
         """
         self._advance(t)
-        self._end_until(t)
-        ended = sorted(self._ended.values(), key=lambda activity: activity.number)
-        self._ended.clear()
-        return [activity.key for activity in ended]
+        ended, self._ended = self._ended, {}
+        return sorted(ended, key=lambda key: ended[key][1]) if len(ended) > 1 else list(ended)
 
     def rate(self, key: Hashable) -> float:
         """An activity's current amount per second: 0 if it has ended.
@@ -250,12 +187,6 @@ class Fluid:
         self._compute()
         return self._find(key).rate
 
-    def used(self, resource: str) -> float:
-        """The current amount per second through a resource; infinite where nothing limits it."""
-        self._check_resource(resource)
-        self._compute()
-        return sum(activity.rate for activity in self._users[resource].values())
-
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def _advance(self, t: float) -> None:
@@ -267,78 +198,150 @@ class Fluid:
             self._now_s = t
 
     def _end_until(self, t: float) -> None:
-        """End the activities that end until ``t``, in order, each giving its share to the others."""
+        """End what ends until ``t``, in order; each activity gives its share to the others."""
         self._compute()
-        while self._first_s <= t:
-            self._now_s = self._first_s
-            for activity in [some for some in self._running.values() if some.end_s <= self._now_s]:
-                self._remove(activity)
-                self._ended[activity.key] = activity
-            self._compute()
+        ends = self._ends
+        while ends and ends[0][0] <= t:
+            end_s, _, one = ends[0]
+            if end_s == one.end_s:
+                self._now_s = end_s
+                self._end(one)
+            heappop(ends)
+            if self._stale and self._now_s < t and not (ends and ends[0][0] == self._now_s):
+                self._compute()
+
+    def _first_s(self) -> float:
+        """When the next end is; infinite if there is none."""
+        ends = self._ends
+        while ends and ends[0][0] != ends[0][2].end_s:
+            heappop(ends)
+        return ends[0][0] if ends else inf
+
+    def _end(self, one: Activity | Resource) -> None:
+        """An activity is complete, or a quota used up."""
+        if isinstance(one, Activity):
+            self._ended[one.key] = one.end_s, one.number
+            self._remove(one)
+        else:
+            one.end_s = inf
+            self._fresh |= one.users
+            self._stale = True
 
     def _compute(self) -> None:
-        """Compute new rates if anything has changed."""
+        """Compute new rates if anything has changed. An unchanged rate changes nothing, not even by rounding."""
         if not self._stale:
             return
-        affected = self._affected()
-        if affected:
-            rates = fair_rates(self._capacities, [activity.demand for activity in affected])
-            for activity, rate in zip(affected, rates, strict=True):
-                activity.flow(self._now_s, rate)
-        self._first_s = min((activity.end_s for activity in self._running.values()), default=inf)
-        self._fresh, self._changed, self._stale = {}, {}, False
+        self._stale = False
+        activities, full, quotas = self._affected()
+        now_s, ends = self._now_s, self._ends
+        rates = fair_rates(activities, full) if activities else []
+        for activity, rate in zip(activities, rates, strict=True):
+            if rate != activity.rate:
+                activity.flow(now_s, rate)
+                if activity.end_s < inf:
+                    heappush(ends, (activity.end_s, activity.number, activity))
+        for resource, quota in quotas:
+            end_s = quota.use(sum([user.rate for user in resource.users.values()]))
+            if end_s != resource.end_s:
+                resource.end_s = end_s
+                if end_s < inf:
+                    heappush(ends, (end_s, resource.number, resource))
+        if len(ends) > 2 * len(self._running) + MANY:
+            ends[:] = [entry for entry in ends if entry[0] == entry[2].end_s]
+            heapify(ends)
 
     # ---- connected activities --------------------------------------------------------------------------------------
 
-    def _affected(self) -> list[_Activity]:
-        """Activities whose rate may change: those connected with a change by a chain of shared resources."""
-        found = dict(self._fresh)
-        queue = list(self._changed)
-        seen = set(queue)
-        for activity in self._fresh.values():
-            queue += self._beyond(activity, seen)
-        for name in queue:  # which grows meanwhile
-            for number, activity in self._users[name].items():
-                if number not in found:
-                    found[number] = activity
-                    queue += self._beyond(activity, seen)
-        return [found[number] for number in sorted(found)]
+    def _affected(self) -> tuple[list[Activity], list[Resource], list[tuple[Resource, Quota]]]:
+        """Activities connected with a change by a chain of resources, the finite ones of these, and those with quotas.
 
-    def _beyond(self, activity: _Activity, seen: set[str]) -> list[str]:
-        """An activity's resources not yet in ``seen``, to which they are added; infinite ones connect nothing."""
-        names = [name for name in activity.demand.resources if name not in seen and self._capacities[name] < inf]
-        seen.update(names)
-        return names
+        In the order of their numbers, whatever the order of the changes.
+        """
+        self._searches = search = self._searches + 1
+        found = list(self._fresh.values())
+        full: list[Resource] = []
+        quotas: list[tuple[Resource, Quota]] = []
+        for activity in found:
+            activity.mark = search
+        for resource in self._changed:
+            if resource.mark != search:
+                self._reach(resource, found, full, quotas)
+        for activity in found:  # which grows meanwhile
+            for resource in activity.bounds:
+                if resource.mark != search:
+                    self._reach(resource, found, full, quotas)
+        self._fresh, self._changed = {}, []
+        if len(found) > 1:
+            found.sort(key=_number)
+            full.sort(key=_number)
+        return found, full, quotas
 
-    def _remove(self, activity: _Activity) -> None:
-        del self._running[activity.key]
-        self._fresh.pop(activity.number, None)
-        for name in activity.demand.resources:
-            del self._users[name][activity.number]
-            if self._capacities[name] < inf:
-                self._changed[name] = None
+    def _reach(
+        self,
+        resource: Resource,
+        found: list[Activity],
+        full: list[Resource],
+        quotas: list[tuple[Resource, Quota]],
+    ) -> None:
+        """Add a resource, and its users if it connects them: if it is finite, or was until its quota had been saved."""
+        resource.mark = search = self._searches
+        connects = resource.capacity < inf
+        if resource.quota is not None:
+            quotas.append((resource, resource.quota))
+            resource.renew(self._now_s)
+        if resource.capacity < inf:
+            if resource.users:
+                full.append(resource)
+        elif not connects:
+            return
+        for user in resource.users.values():
+            if user.mark != search:
+                user.mark = search
+                found.append(user)
+
+    def _disturb(self, resource: Resource) -> None:
+        """A resource gives more or less than before."""
+        if resource.quota is None:
+            resource.capacity = resource.given
+        for user in resource.users.values():
+            user.bounds = bounds_of(user.resources)
+        self._sets.clear()
+        self._fresh |= resource.users
+        self._changed.append(resource)
         self._stale = True
 
-    def _find(self, key: Hashable) -> _Activity:
+    def _remove(self, activity: Activity) -> None:
+        del self._running[activity.key]
+        self._fresh.pop(activity.number, None)
+        activity.end_s = nan
+        for resource in activity.resources:
+            del resource.users[activity.number]
+        self._changed += activity.bounds
+        self._stale = True
+
+    def _next_number(self) -> int:
+        self._numbered += 1
+        return self._numbered
+
+    def _find(self, key: Hashable) -> Activity:
         if key not in self._running:
             raise ValueError(f"key={key!r}: no activity with this key is running")
         return self._running[key]
 
-    def _check_demand(self, demand: Demand) -> None:
-        for name in demand.resources:
-            self._check_resource(name)
-        if len(set(demand.resources)) < len(demand.resources):
-            raise ValueError(f"resources={demand.resources}: contains one twice")
-        _check("limit", demand.limit)
-        if not 0 < demand.weight < inf:
-            raise ValueError(f"weight={demand.weight}: must be finite and more than 0")
+    def _find_set(self, names: tuple[str, ...]) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+        if len(set(names)) < len(names):
+            raise ValueError(f"resources={names}: contains one twice")
+        resources = tuple([self._find_resource(name) for name in names])
+        found = self._sets[names] = resources, bounds_of(resources)
+        return found
 
-    def _check_resource(self, name: str) -> None:
-        if name not in self._capacities:
+    def _find_resource(self, name: str) -> Resource:
+        if name not in self._resources:
             raise ValueError(f"resource={name!r}: is unknown; add it first")
+        return self._resources[name]
 
 
-def _check(name: str, value: float, *, finite: bool = False) -> float:
-    if not value >= 0 or (finite and not isfinite(value)):
-        raise ValueError(f"{name}={value}: must be {'finite and ' if finite else ''}0 or more")
+def _check(name: str, value: float) -> float:
+    if not value >= 0:
+        raise ValueError(f"{name}={value}: must be 0 or more")
     return float(value)

@@ -56,19 +56,23 @@ class ModelledMachines:
         """Cores of the tasks that were given some."""
         self._waiting: dict[str, list[Then]] = {}
         self._lives: dict[str, int] = {}
-        self._messages: dict[str, dict[str, list[Hashable]]] = {}
+        self._messages: dict[str, dict[tuple[str, str], dict[Hashable, None]]] = {}
+        """By the task that they are dropped with: what is not done yet of each message."""
+        self._cores: dict[str, tuple[str, ...]] = {}
+        self._paths: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], float]] = {}
         self._processors = Sharing(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
-        for name in self._named:
-            self._set_cores(name)
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
         self._links = Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf))
         self.admit(sites, uses_cores)
+        for name in self._named:
+            self._set_cores(name)
 
     # ---- who lives here ----------------------------------------------------------------------------------------------
 
     def admit(self, sites: Mapping[str, Site], uses_cores: UsesCores = one_thread) -> None:
         """Tasks, each at a site that there is; ``uses_cores(task)``: cores that its computing uses at full speed."""
         self.sites |= sites
+        self._forget_ways()
         self._lives |= dict.fromkeys(sites, 0)
         self._messages |= {task: {} for task in sites}
         self._uses |= {task: uses_cores(task) for task in sites}
@@ -146,43 +150,56 @@ class ModelledMachines:
 
         It takes ``carry_s`` core-seconds of work at either end, and has arrived when all of that is done.
         """
-        source, target = self.sites[path[0]], self.sites[path[1]]
-        if source is not target:
-            latency_s += source.latency_s + target.latency_s
-        label = ">".join(path)
-        parts: dict[Hashable, None] = dict.fromkeys([label, *((label, end) for end in path if carry_s)])
-        self._messages[task][label] = list(parts)
+        ways, accounts, hosts_s = self._ways_of(path)
+        latency_s += hosts_s
+        parts: dict[Hashable, None] = {path: None}
+        if carry_s:
+            parts |= {(path, path[0]): None, (path, path[1]): None}
+        self._messages[task][path] = parts
 
         def done(part: Hashable) -> None:
             del parts[part]
             if not parts:
-                del self._messages[task][label]
+                del self._messages[task][path]
                 self._later(task, latency_s, then)
 
-        ends = () if source is target else (f"out {source.name}", f"in {target.name}")
-        self._links.start(label, float(num_bytes), self._ways(source, target, path), partial(done, label), ends)
+        self._links.start(path, float(num_bytes), ways, partial(done, path), accounts)
         for end in path if carry_s else ():
             limit = THREAD_CORES if self._uses[end] > THREAD_CORES else inf
-            about = self._cores_of(end), partial(done, (label, end)), (end,)
-            self._processors.start((label, end), carry_s, *about, limit=limit)
+            about = self._cores_of(end), partial(done, (path, end)), (end,)
+            self._processors.start((path, end), carry_s, *about, limit=limit)
 
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""
         self._lives[task] += 1
         self._waiting.pop(task, None)
         self._processors.stop(task)
-        for label, parts in self._messages[task].items():
-            self._links.stop(label)
+        for path, parts in self._messages[task].items():
+            self._links.stop(path)
             for part in parts:
                 self._processors.stop(part)
         self._messages[task].clear()
 
     def _cores_of(self, task: str) -> tuple[str, ...]:
         """The processor resources that a task's work uses."""
-        return f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}"
+        found = self._cores.get(task)
+        if found is None:
+            found = self._cores[task] = (f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}")
+        return found
+
+    def _ways_of(self, path: tuple[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], float]:
+        """The link resources that a message uses, the accounts that it is booked on, and the latency of its hosts."""
+        found = self._paths.get(path)
+        if found is None:
+            source, target = self.sites[path[0]], self.sites[path[1]]
+            apart = source is not target
+            ends = (f"out {source.name}", f"in {target.name}") if apart else ()
+            latency_s = source.latency_s + target.latency_s if apart else 0.0
+            found = self._paths[path] = self._ways(source, target, path), ends, latency_s
+        return found
 
     def _ways(self, source: Site, target: Site, path: tuple[str, str]) -> tuple[str, ...]:
-        """The link resources that a message uses; between tasks of one site only their own."""
+        """Between tasks of one site a message uses only their own."""
         gates = (f"up of {path[0]}", *(f"gate of {task}" for task in path))
         if source is target:
             return gates
@@ -191,6 +208,11 @@ class ModelledMachines:
             return ways
         route = f"link:{target_of(source.name).number}>{target_of(target.name).number}"
         return (*ways, route) if route in self._routes else ways
+
+    def _forget_ways(self) -> None:
+        """A task is at another site."""
+        self._cores.clear()
+        self._paths.clear()
 
     def _later(self, task: str, seconds: float, then: Then) -> None:
         self.clock.at(self.clock.now + seconds, MACHINE, self._due, task, self._lives[task], then)
@@ -225,6 +247,7 @@ class ModelledMachines:
         """Move a task's next process to another site."""
         self.forget(task)
         self.sites[task] = self._named[name]
+        self._forget_ways()
         self._set_cores(task)
         self._pause(task)
 

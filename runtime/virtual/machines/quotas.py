@@ -32,9 +32,10 @@ class Quota:
 
     def open(self, now_s: float) -> bool:
         """Book the use until now; returns whether anything is left."""
-        gained_s = (self.cores - self._used) * (now_s - self._since_s)
-        self._left_s, self._since_s = min(self.depth_s, max(0.0, self._left_s + gained_s)), now_s
-        return self._left_s > EMPTY_S
+        left_s = self._left_s + (self.cores - self._used) * (now_s - self._since_s)
+        self._left_s = left_s = 0.0 if left_s < 0.0 else min(self.depth_s, left_s)
+        self._since_s = now_s
+        return left_s > EMPTY_S
 
     def use(self, cores: float) -> float:
         """Use ``cores`` from now on; returns when the bucket will be empty."""

@@ -10,11 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.virtual.machines.fluid import Demand, fair_rates
+from runtime.virtual.machines.fluid import Fluid
+from tests.support.reference_fluid import Demand
 
 NEAR = 1e-9
 """Relative; the allocator itself is right to a few times 1e-16 of a capacity."""
 Allocator = Callable[[Mapping[str, float], Sequence[Demand]], list[float]]
+
+
+def fair_rates(capacities: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
+    """What each of these gets when all begin at once."""
+    fluid = Fluid(capacities)
+    for number, demand in enumerate(demands):
+        fluid.start(0.0, number, 1.0, *demand)
+    return [fluid.rate(number) for number in range(len(demands))]
 
 
 # ---- what fair means ------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, nan, nextafter
 from typing import Any
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from analysis.measures.theory import push_s
 from runtime.virtual.machines import fluid as module
-from runtime.virtual.machines.fluid import Demand, Fluid, fair_rates
+from runtime.virtual.machines.fair_rates import Activity, Resource, fair_rates
+from runtime.virtual.machines.fluid import Fluid
 
 NEAR = 1e-9
 GIGABIT = 125e6
@@ -35,13 +36,6 @@ def test_pushes_into_one_server(num_workers: int, seconds: float) -> None:
         links.start(0.0, k, 4e6, (f"up{k}", "down0"))
     assert links.next_s == pytest.approx(seconds, rel=1e-12)
     assert links.completed(links.next_s) == list(range(num_workers))
-
-
-def test_what_flows_through_a_link_is_the_sum() -> None:
-    links = cluster(3, 2, up=100.0, down=150.0)
-    for k in range(3):
-        links.start(0.0, k, 1000.0, (f"up{k}", "down0"))
-    assert (links.used("down0"), links.used("down1"), links.used("up1")) == (150.0, 0.0, 50.0)
 
 
 @given(st.integers(1, 12), st.integers(1, 5), AMOUNTS, AMOUNTS, AMOUNTS)
@@ -106,9 +100,9 @@ def test_starts_at_one_time_cost_one_computation(monkeypatch: pytest.MonkeyPatch
     """And only those are computed who share something with a change."""
     asked: list[int] = []
 
-    def counted(capacities: Mapping[str, float], demands: Sequence[Demand]) -> list[float]:
-        asked.append(len(demands))
-        return fair_rates(capacities, demands)
+    def counted(activities: Sequence[Activity], full: Iterable[Resource]) -> list[float]:
+        asked.append(len(activities))
+        return fair_rates(activities, full)
 
     monkeypatch.setattr(module, "fair_rates", counted)
     links = Fluid({f"up{k}": GIGABIT for k in range(9)} | {"down0": GIGABIT, "down1": GIGABIT, "core": inf})

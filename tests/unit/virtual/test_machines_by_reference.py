@@ -1,0 +1,179 @@
+"""The model of shared machines against the slow one that it replaced (``tests/support/reference_*.py``), by chance."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from random import Random
+from typing import Any
+
+import pytest
+
+from injectors.plan import Kind
+from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.machines import machines as module
+from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.sites import Site
+from tests.support.reference_fluid import Fluid as ReferenceFluid
+from tests.support.reference_sharing import Sharing as ReferenceSharing
+
+NEAR = 1e-12
+END_S = 1e5
+"""Later than all ends."""
+SCENARIOS = 400
+
+Found = dict[object, float]
+
+
+def near(expected: Found) -> Any:
+    return pytest.approx(expected, rel=NEAR, abs=NEAR)
+
+
+# ---- activities with weights and limits ------------------------------------------------------------------------------
+
+
+def activities(seed: int, kind: type[Fluid] | type[ReferenceFluid]) -> Found:
+    """What becomes of up to 60 activities on up to 8 resources: rates at all times, rests, ends."""
+    random = Random(seed)
+    names = [f"resource {number}" for number in range(random.randint(1, 8))]
+    world = {name: capacity(random) for name in names}
+    fluid, t, found, running = kind(world), 0.0, dict[object, float](), list[int]()
+
+    def wait(until: float) -> None:
+        while (next_s := fluid.next_s) <= until:
+            for key in fluid.completed(next_s):
+                found["end", key] = next_s
+                running.remove(key)  # type: ignore[arg-type]
+
+    for number in range(random.randint(5, 60)):
+        t += random.choice((0.0, 0.0, random.expovariate(1)))
+        wait(t)
+        what = random.random()
+        if what < 0.65:
+            uses = random.sample(names, random.randint(0 if what < 0.05 else 1, min(4, len(names))))
+            limit, weight = (
+                random.choice((inf, inf, random.uniform(0.1, 30))),
+                random.choice((1.0, random.uniform(0.1, 10))),
+            )
+            fluid.start(t, number, random.choice((0.0, 1.0, random.uniform(0.01, 100))), tuple(uses), limit, weight)
+            running.append(number)
+        elif what < 0.8:
+            if running:
+                key = running.pop(random.randrange(len(running)))
+                found["rest", key] = fluid.stop(t, key)
+        else:
+            fluid.set_capacity(t, random.choice(names), capacity(random))
+        if random.random() < 0.3:
+            found |= {("rate", number, key): fluid.rate(key) for key in running}
+    wait(END_S)
+    return found | {("left", key): fluid.left(END_S, key) for key in running}
+
+
+def capacity(random: Random) -> float:
+    return random.choice((inf, 0.0, 1.0, *(random.uniform(0.1, 100) for _ in range(3))))
+
+
+def test_activities_flow_as_in_the_reference() -> None:
+    for seed in range(SCENARIOS):
+        assert activities(seed, Fluid) == near(activities(seed, ReferenceFluid)), seed
+
+
+# ---- tasks on machines -----------------------------------------------------------------------------------------------
+
+
+class Busy:
+    """Tasks that work and send to each other, one thing after another, on machines that a plan disturbs."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.clock, self.found = Random(seed), Clock(), dict[object, float]()
+        random = self.random
+        hosts = [self.host(f"host:{number}") for number in range(random.randint(1, 6))]
+        tasks = [f"worker:{number}" for number in range(random.randint(1, 6))]
+        tasks += [f"server:{number}" for number in range(random.randint(1, 3))]
+        sites = {task: random.choice(hosts) for task in tasks}
+        self.hosts, self.tasks = [host.name for host in hosts], tasks
+        numbers = range(len(hosts))
+        self.routes = [f"link:{a}>{b}" for a in numbers for b in numbers if a != b and random.random() < 0.1]
+        uses = {task: random.choice((1.0, 1.0, 2.0, 0.5)) for task in tasks}
+        self.machines = ModelledMachines(self.clock, sites, self.routes, hosts, uses.__getitem__)
+
+    def host(self, name: str) -> Site:
+        random = self.random
+        cores = random.choice((inf, 0.1, random.uniform(0.02, 0.5), random.uniform(0.5, 4)))
+        return Site(name, cores, random.choice((inf, 1e6, random.uniform(1e5, 1e7))), random.choice((0.0, 0.001)))
+
+    def run(self) -> Found:
+        random = self.random
+        for task in self.tasks:
+            pieces = [random.choice((0.0, 0.01, random.expovariate(10))) for _ in range(random.randint(0, 15))]
+            self.clock.at(random.choice((0.0, random.random())), PLAN, self.work, task, pieces)
+            others = [other for other in self.tasks if other != task]
+            for path in {(task, other) for other in random.sample(others, min(2, len(others)))}:
+                sizes = [random.choice((0, 50_000, random.randint(1, 10**6))) for _ in range(random.randint(0, 10))]
+                carry_s = random.choice((0.0, 0.002, random.uniform(0, 0.05)))
+                self.clock.at(random.random(), PLAN, self.send, path, sizes, carry_s)
+        for _ in range(random.randint(0, 25)):
+            self.clock.at(random.uniform(0, 5), PLAN, *random.choice((self.window, self.window, self.other))())
+        self.clock.at(END_S, PLAN, self.note_all)
+        while self.clock.next_s < inf:
+            self.clock.step()
+        return self.found
+
+    def work(self, task: str, pieces: list[float]) -> None:
+        self.found[task, "worked", len(pieces)] = self.clock.now
+        if pieces:
+            act = self.machines.work if len(pieces) % 3 else self.machines.compute
+            act(task, pieces[-1], partial(self.work, task, pieces[:-1]))
+
+    def send(self, path: tuple[str, str], sizes: list[int], carry_s: float) -> None:
+        self.found[path, "sent", len(sizes)] = self.clock.now
+        if sizes:
+            self.machines.send(path[0], path, sizes[-1], 0.001, partial(self.send, path, sizes[:-1], carry_s), carry_s)
+
+    def window(self) -> tuple[Any, ...]:
+        """Something is slower or stopped for a while, which may overlap with others."""
+        random, numbers = self.random, range(len(self.hosts))
+        links = [*(f"link:{number}" for number in numbers), *self.routes]
+        kind, targets, level = random.choice(
+            (
+                ("cpu", [*self.tasks, *self.hosts], random.choice((0.0, 0.25, random.random()))),
+                ("bandwidth", links, random.choice((0.1, random.random()))),
+                ("cut", links[: len(self.hosts)], 1.0),
+                ("pause", [*self.tasks, *self.hosts], 1.0),
+            )
+        )
+        neutral = 0.0 if kind in ("cut", "pause") else 1.0
+        return (self.change, random.choice(targets), kind, level, neutral, random.choice((0.01, random.expovariate(2))))
+
+    def change(self, target: str, kind: Kind, level: float, neutral: float, seconds: float) -> None:
+        self.machines.change(target, kind, level)
+        self.clock.at(self.clock.now + seconds, PLAN, lambda: self.machines.change(target, kind, neutral))
+
+    def other(self) -> tuple[Any, ...]:
+        """A process is lost, or a task is given other cores and another rate, or what has been done is looked at."""
+        random, task = self.random, self.random.choice(self.tasks)
+        return random.choice(
+            (
+                (self.machines.forget, task),
+                (self.machines.allot, task, random.choice((None, random.uniform(0.05, 2))), random.choice((None, 3e5))),
+                (self.note_all,),
+            )
+        )
+
+    def note_all(self) -> None:
+        now = self.clock.now
+        self.found |= {("cores", task, now): self.machines.core_seconds(task) for task in self.tasks}
+        for host in self.hosts:
+            self.found["out", host, now], self.found["in", host, now] = self.machines.bytes_of(host)
+
+
+def by_reference(seed: int) -> Found:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "Sharing", ReferenceSharing)
+        return Busy(seed).run()
+
+
+def test_tasks_take_as_long_as_in_the_reference() -> None:
+    for seed in range(SCENARIOS):
+        assert Busy(seed).run() == near(by_reference(seed)), seed
