@@ -34,9 +34,9 @@ class Jitter:
         self._next += 1
         return self._block[self._next - 1]
 
-    def block(self) -> NDArray[np.float64]:
-        """The next ``BLOCK`` factors, float64 [BLOCK]; not to be mixed with :meth:`factor`."""
-        levels = self._generator.standard_normal(BLOCK)
+    def block(self, count: int = BLOCK) -> NDArray[np.float64]:
+        """The next ``count`` factors, float64 [count]; not to be mixed with :meth:`factor`."""
+        levels = self._generator.standard_normal(count)
         if self.rho:
             levels = self._correlated(levels)
         factors: NDArray[np.float64] = np.exp(self.sigma * levels - self.sigma**2 / 2)
