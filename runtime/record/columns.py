@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from runtime.record.recorder import Recorder, reserve_space
 from strategies.protocol import Apply, Arrived, Drop, Timings
 
-GROUP_ROWS = 1 << 17
+GROUP_ROWS, PENDING_ROWS = 1 << 17, 1 << 12
+"""Rows that are written, and that are turned into columns, at once."""
 GROUP_BYTES, END_BYTES = 1 << 13, 1 << 16
 """Bytes, an upper bound: a group's column headers and its share of the file's footer; the rest of the footer."""
 INTEGERS = (
@@ -50,60 +51,68 @@ class IterationWriter:
 
         fields = [(name, pa.int64()) for name in INTEGERS] + [(name, pa.float64()) for name in FLOATS]
         self._schema = pa.schema(fields)
-        # plain and uncompressed: the columns are nearly random, and speed matters most
+        # Lossless: numbers that count up become differences; of floats, the bytes that vary little lie side by side.
+        encodings = dict.fromkeys(INTEGERS, "DELTA_BINARY_PACKED") | dict.fromkeys(FLOATS, "BYTE_STREAM_SPLIT")
         self._path, self._groups = run_dir / "iterations.parquet", 0
         self._writer = pq.ParquetWriter(
             self._path,
             self._schema,
-            compression="none",
+            compression="zstd",
+            compression_level=1,
             use_dictionary=False,
+            column_encoding=encodings,
             write_statistics=False,
         )
         self._rows: list[Row] = []
-        self._blocks: list[dict[str, NDArray[Any]]] = []
-        self._num_rows = 0
+        kinds = dict.fromkeys(INTEGERS, np.int64) | dict.fromkeys(FLOATS, np.float64)
+        self._group: dict[str, NDArray[Any]] = {name: np.empty(GROUP_ROWS, kind) for name, kind in kinds.items()}
+        self._filled = 0
         self._release_reserve, self._open = release_reserve, True
 
     def row(self, row: Row) -> None:
         """Append one iteration to the pending rows."""
         self._rows.append(row)
-        if len(self._rows) >= GROUP_ROWS:
+        if len(self._rows) >= PENDING_ROWS:
             self._flush_rows()
 
-    def block(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Append several iterations: every column with one value per row."""
-        self._blocks.append(columns)
-        self._num_rows += len(columns["worker"])
-        if self._num_rows >= GROUP_ROWS:
-            self._flush_blocks()
+    def block(self, columns: Mapping[str, NDArray[Any] | float]) -> None:
+        """Append several iterations: ``worker`` has one value per row, others that or one for all; without any: NaN."""
+        num_rows, begun = np.size(columns["worker"]), 0
+        while begun < num_rows:
+            end = min(num_rows, begun + GROUP_ROWS - self._filled)
+            filled = self._filled + end - begun
+            for name, into in self._group.items():
+                values = columns.get(name, np.nan)
+                into[self._filled : filled] = values[begun:end] if isinstance(values, np.ndarray) else values
+            self._filled, begun = filled, end
+            if filled == GROUP_ROWS:
+                self._write()
 
     def close(self) -> None:
         """Flush the pending rows and write the file's footer."""
         if self._open:
             self._flush_rows()
-            self._flush_blocks()
+            self._write()
             self._open = False
             self._writer.close()
 
     def _flush_rows(self) -> None:
         rows, self._rows = self._rows, []
         if rows:
-            values = list(zip(*rows, strict=True))
-            kinds = [np.int64] * len(INTEGERS) + [np.float64] * len(FLOATS)
-            arrays = [np.array(column, dtype=kind) for column, kind in zip(values, kinds, strict=True)]
-            self._write(dict(zip((*INTEGERS, *FLOATS), arrays, strict=True)))
+            values = zip(*rows, strict=True)
+            self.block({
+                name: np.array(column, dtype=into.dtype)
+                for column, (name, into) in zip(values, self._group.items(), strict=True)
+            })  # fmt: skip
 
-    def _flush_blocks(self) -> None:
-        blocks, self._blocks, self._num_rows = self._blocks, [], 0
-        if blocks:
-            self._write(
-                {name: np.concatenate([_column(block, name) for block in blocks]) for name in (*INTEGERS, *FLOATS)}
-            )
-
-    def _write(self, columns: dict[str, NDArray[Any]]) -> None:
+    def _write(self) -> None:
+        """Write the group as far as it is filled."""
         import pyarrow as pa
 
-        table = pa.table(columns, schema=self._schema)
+        num_rows, self._filled = self._filled, 0
+        if not num_rows:
+            return
+        table = pa.table({name: values[:num_rows] for name, values in self._group.items()}, schema=self._schema)
         try:
             self._ensure_space(table.nbytes)
             self._writer.write_table(table, row_group_size=GROUP_ROWS)
@@ -116,7 +125,7 @@ class IterationWriter:
             raise
 
     def _ensure_space(self, num_bytes: int) -> None:
-        """Make sure that the group and the footer fit: without its footer nothing of the file is readable."""
+        """Make sure that the group, even uncompressed, and the footer fit: without that no row can be read."""
         needed = num_bytes + GROUP_BYTES * (self._groups + 1) + END_BYTES
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if limit != resource.RLIM_INFINITY and self._path.stat().st_size + needed > limit:
@@ -127,11 +136,6 @@ class IterationWriter:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
         if room is not None:
             os.close(room)
-
-
-def _column(block: dict[str, NDArray[Any]], name: str) -> NDArray[Any]:
-    """NaN where a block does not know something."""
-    return block[name] if name in block else np.full(len(block["worker"]), np.nan)
 
 
 class ColumnRecorder:

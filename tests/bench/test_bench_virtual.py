@@ -50,8 +50,16 @@ from .tasks import BenchTask
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600), pytest.mark.benchmark(timer=recorded_clock)]
 
 STRATEGIES = {"bsp": BSP(), "asp": ASP(data="dynamic"), "ssp": SSP(bound=3)}
-RATES = {"bsp": 250_000, "asp": 100_000, "ssp": 100_000}
-"""Worker-iterations per second at 100 workers, at least; issue 3, "Speed"."""
+SIZES = {8: 30_000, 100: 4_000, 1_000: 200, 10_000: 20}
+"""Rounds by number of workers."""
+RATES = {
+    ("bsp", 100): 250_000,
+    ("asp", 100): 100_000,
+    ("ssp", 100): 100_000,
+    **{(name, 8): 2_000_000 for name in STRATEGIES},
+}
+"""Worker-iterations per second by strategy and workers, at least; issue 3, "Speed", and issue 18, 4."""
+ROW_BYTES = 52
 COSTS = Costs(jitter_sigma=0.05, jitter_rho=0.3, control_s=3e-4, latency_s=3e-4, update_base_s=1e-4)
 PROFILE = DeviceProfile(base_s=0.02, per_sample_s=0.00125)
 HOST = {"cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000, "latency_ms": 0.0}
@@ -112,6 +120,10 @@ def bare_rounds(workers: int, rounds: int) -> float:
     return time.perf_counter() - begun
 
 
+def sized(name: str, workers: int) -> str:
+    return f"{name}, {workers} workers"
+
+
 @pytest.fixture(scope="module")
 def rates() -> dict[str, list[float]]:
     """Worker-iterations per second, all peers in turns."""
@@ -119,9 +131,9 @@ def rates() -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as directory:
         for turn in range(ROUNDS):
             for name in STRATEGIES:
-                rounds = 20_000 if name == "bsp" else 4_000
-                took = play(name, 100, rounds, Path(directory, f"{name}{turn}"))
-                found.setdefault(name, []).append(100 * rounds / took)
+                for workers, rounds in SIZES.items():
+                    took = play(name, workers, rounds, Path(directory, f"{name}{workers}-{turn}"))
+                    found.setdefault(sized(name, workers), []).append(workers * rounds / took)
                 took = play(name, 100, 300, Path(directory, f"{name}{turn}full"), full=True)
                 found.setdefault(f"{name}, event by event", []).append(100 * 300 / took)
             found.setdefault("bare heap", []).append(400_000 / bare_heap(400_000))
@@ -130,16 +142,30 @@ def rates() -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize(
-    "name", [*STRATEGIES, "bsp, event by event", "asp, event by event", "bare heap", "bare rounds"]
+    "name",
+    [
+        *(sized(name, workers) for name in STRATEGIES for workers in SIZES),
+        *("bsp, event by event", "asp, event by event", "bare heap", "bare rounds"),
+    ],
 )
 def test_worker_iterations(name: str, rates: dict[str, list[float]], benchmark: Any) -> None:
     replay(benchmark, "one worker-iteration on the virtual clock", [1 / rate for rate in rates[name]])
 
 
 def test_rates(rates: dict[str, list[float]], report: Report) -> None:
-    verdicts = [at_least(f"{name}, 100 workers", median(rates[name]), RATES[name], "/s") for name in RATES]
-    others = ", ".join(f"{name} {median(values):,.0f}/s" for name, values in rates.items() if name not in RATES)
+    goals = {sized(*about): wanted for about, wanted in RATES.items()}
+    verdicts = [at_least(name, median(rates[name]), wanted, "/s") for name, wanted in goals.items()]
+    others = ", ".join(f"{name} {median(values):,.0f}/s" for name, values in rates.items() if name not in goals)
     report.judge("worker-iterations on the virtual clock, backend=none", verdicts, extra=others)
+
+
+def test_bytes_of_a_row(tmp_path: Path, report: Report) -> None:
+    verdicts = []
+    for name in STRATEGIES:
+        play(name, 8, 20_000, tmp_path / name)
+        size = (tmp_path / name / "iterations.parquet").stat().st_size / (8 * 20_000)
+        verdicts.append(at_most(f"{name}, 8 workers: a row on disk", size, ROW_BYTES, "bytes"))
+    report.judge("rows", verdicts)
 
 
 def test_a_thousand_workers(tmp_path: Path, report: Report) -> None:

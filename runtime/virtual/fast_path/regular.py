@@ -12,6 +12,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from injectors.plan import Kind
 from injectors.schedule import Schedule
 from runtime.api import Outcome, RunSpec, RunStatus, record_outcome
@@ -30,6 +33,7 @@ from strategies.protocol import BoundedStalenessHint, Evaluated, NodeId, Started
 
 REGULAR: frozenset[Kind] = frozenset({"delay", "slowdown"})
 """Kinds of disturbance that are known when an iteration begins."""
+Floats = NDArray[np.float64]
 TICK_EVERY = 1 << 14
 """Iterations between two checks of the view and of signals."""
 
@@ -106,6 +110,8 @@ class RegularRun(ABC):
         self.jitter = [
             Jitter(job.seed, worker, costs.jitter_sigma, costs.jitter_rho) for worker in range(job.num_workers)
         ]
+        self.scored_s = costs.decision_s + costs.evaluation_s
+        """When the result of the first evaluation, ordered at the start, is back."""
         self.targets = [str(NodeId.worker(number)) for number in range(job.num_workers)]
 
     # ---- around the loops --------------------------------------------------------------------------------------------
@@ -222,6 +228,18 @@ class RegularRun(ABC):
     def _learn(self, samples: int, lr_scale: float) -> None:
         if (progress := self.learner.progress) is not None:
             progress.update(samples, self.job.lr * lr_scale / progress.model.lr)
+
+    def own_s(self, factors: Floats) -> Floats:
+        """Computing times with this jitter, without injected ones (``Workers._compute_s`` of the full runtime)."""
+        if self.paced_s is None or self.real_s > self.paced_s:
+            return self.real_s * factors
+        return self.paced_s * factors + self.costs.sleep_overshoot_s
+
+    def overrun_s(self, own_s: Floats) -> Floats:
+        """By how much each of these is longer than the device that it emulates would take."""
+        if self.paced_s is None or self.real_s <= self.paced_s:
+            return np.zeros_like(own_s)
+        return np.maximum(own_s - self.paced_s, 0.0)
 
     def _look(self) -> bool:
         """Show the view; return whether to continue."""

@@ -1,183 +1,213 @@
-"""Regular jobs of any other bound: each gradient is an update, no worker is more than ``bound`` iterations ahead."""
+"""Regular jobs of any other bound: each gradient is an update, no worker is more than ``bound`` iterations ahead.
+
+The loop finds nothing but the order of events and their times; :mod:`runtime.virtual.fast_path.flights` makes rows of
+them, thousands at once. It needs no heap: gradients reach the coordinator in the order in which the servers took them,
+and those on their way to the servers are sorted again only when one is earlier than all that were sorted before.
+"""
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain, islice, repeat
 from typing import final
 
+import numpy as np
+
+from runtime.virtual.fast_path.clocks import Clocks
+from runtime.virtual.fast_path.flights import Flights
 from runtime.virtual.fast_path.regular import TICK_EVERY, RegularRun
+from runtime.virtual.fast_path.updates import Updates
+from runtime.virtual.tasks.jitter import BLOCK
 
-PUSHED, ARRIVED = range(2)
-"""Kinds of heap entries: a worker's gradient has reached the servers, or the coordinator."""
-NEXT, SCORED = -1, -2
-"""Instead of a worker: the coordinator is free for the next waiting arrival; the first evaluation has returned."""
-
-
-class Clocks:
-    """Iterations finished by each worker, and workers that wait because they are too far ahead (``BoundedGate``)."""
-
-    def __init__(self, num_workers: int, bound: float) -> None:
-        self.bound = bound
-        self.clock = [0] * num_workers
-        self.low = 0
-        self.at_clock = {0: num_workers}
-        self.blocked: dict[int, list[int]] = {}
-
-    def tick(self, worker: int) -> list[int]:
-        """Count an iteration of a worker; return the workers that may continue, in order."""
-        if self.bound == math.inf:
-            return [worker]
-        clock = self.clock[worker] = self.clock[worker] + 1
-        at_clock, low = self.at_clock, self.low
-        at_clock[clock] = at_clock.get(clock, 0) + 1
-        at_clock[clock - 1] -= 1
-        if at_clock[low] == 0:
-            return self._step(worker, clock)
-        if clock - low <= self.bound:
-            return [worker]
-        self.blocked.setdefault(clock, []).append(worker)
-        return []
-
-    def _step(self, worker: int, clock: int) -> list[int]:
-        """The slowest clock has advanced: return the workers that this unblocks."""
-        free = [worker] if clock - self.low - 1 <= self.bound else []
-        if not free:
-            self.blocked.setdefault(clock, []).append(worker)
-        while not self.at_clock[self.low]:
-            del self.at_clock[self.low]
-            self.low += 1
-        for level in [level for level in self.blocked if level - self.low <= self.bound]:
-            free += self.blocked.pop(level)
-        return sorted(free)
+Sent = tuple[float, int, int]
+"""When a gradient is at the servers, its number, its worker. At the same time, the one ordered first comes first."""
 
 
 @final
 class Waves(RegularRun):
     """The loop for other bounds, see :mod:`runtime.virtual.fast_path.regular`."""
 
-    @cached_property
-    def _finished(self) -> list[int]:
-        return [0] * self.job.num_workers
+    _change, _server_change_s = 0, 0.0
+    """The next change of a worker's delays, and when a server's may change."""
 
     def _loop(self) -> None:  # noqa: C901 (one loop, unrolled: calls would cost more than what they do)
-        """Two heap entries are one iteration."""
-        bound = math.inf if self.staleness_hint.bound is None else self.staleness_hint.bound
-        job, costs, servers, samples = self.job, self.costs, self.servers, self.samples
-        tick = Clocks(job.num_workers, bound).tick
+        job, costs, total, limit_s = self.job, self.costs, self.total, self.job.max_time_s
         decision_s, control_s, transfer_s, data_s = costs.decision_s, costs.control_s, self.transfer_s, self.data_s
-        overshoot_s, real_s, paced_s, shares_memory = (
-            costs.sleep_overshoot_s,
-            self.real_s,
-            self.paced_s,
-            self.shares_memory,
-        )
-        factors = [jitter.factor for jitter in self.jitter]
-        targets, delay_for, write = self.targets, self.schedule.delay_for, self.rows.row
-        even = self.experiment.strategy.data == "even"
-        left = [self.total // job.num_workers if even else self.total] * job.num_workers
-        iterations, idle_since_s = self._finished, [0.0] * job.num_workers
-        doing: list[tuple[int, int, float, float, float, float, float, float, float]] = [
-            (0, 0, 0, 0, 0, 0, 0, 0, 0)
-        ] * job.num_workers
-        taken_at_s = [0.0] * job.num_workers
-        heap: list[tuple[float, int, int, int]] = [(costs.evaluation_s, ARRIVED, 0, SCORED)]
-        waiting: deque[int] = deque()
-        push, pop = heapq.heappush, heapq.heappop
-        sequence = next_grad = version = 0
-        t, free_s, ready = 0.0, decision_s, list(range(job.num_workers))
-        limit_s, share, total, update = job.max_time_s, self.lr_scale, self.total, servers.update
+        overshoot_s, shares_memory = costs.sleep_overshoot_s, self.shares_memory
+        flights, updates = self._flights, Updates(self.servers, self.costs)
+        workers, taken, note_orders = flights.workers, flights.taken_s, flights.ordered.append
+        note_grad, note_worker, note_taken = flights.grads.append, workers.append, taken.append
+        note_handled, note_idle = flights.handled_s.append, flights.idle_s.append
+        note_compute = flights.compute_s.append
+        self._numbers = {target: number for number, target in enumerate(self.targets)}
+        self._changes = [one for one in self.schedule.changes(("delay", "slowdown")) if one.target in self._numbers]
+        self._delayed: dict[int, tuple[float, float]] = {}
+        delayed, own = self._delayed, [self._own(worker) for worker in range(job.num_workers)]
+        bound = self.staleness_hint.bound
+        tick = None if bound is None else Clocks(job.num_workers, bound).tick
+        alone = [(worker,) for worker in range(job.num_workers)]
+
+        place, stop, next_grad = 0, min(TICK_EVERY, total), 0
+        sent: list[Sent] = []  # the last is the first
+        fresh: list[Sent] = []  # not sorted yet; none is before `first_s`
+        at_s, grad, worker = math.inf, 0, 0  # the very first of all
+        first_s = next_s = math.inf  # the coordinator handles the next gradient
+        free_s, reached_s = decision_s, decision_s + control_s
+        idle_s = max(reached_s, self.servers.idle_s)  # nobody could tell whether they have been idle before
+        ready: Sequence[int] = range(job.num_workers)
+        note_orders((place, job.num_workers - 1))
+        scores_s = self.scored_s if decision_s else math.inf
+        self._change_delays(0.0)
+        last = updates.begin(0.0)
+        self._server_change_s = self.schedule.next_change(0.0)
+        busy_s, injected_update_s = last or (0.0, 0.0)
+        soon_s = 0.0
 
         while True:
-            for worker in ready:
-                if (left[worker] if even else total - next_grad) <= 0:
+            for going in ready:
+                if next_grad == total:
+                    break
+                own_s = own[going]()
+                if own_s is None:  # it has computed its share
+                    note_orders((place, -1))
                     continue
-                left[worker] -= 1
-                reached_s = free_s + control_s
+                compute_s = own_s
+                if delayed and going in delayed:
+                    delay_s, slowdown_frac = delayed[going]
+                    asked_s = delay_s + slowdown_frac * own_s
+                    injected_s = asked_s + overshoot_s if asked_s > 0 else 0.0
+                    compute_s = own_s + injected_s
+                    flights.injected.append((next_grad, own_s, injected_s))
+                note_compute(compute_s)
                 loaded_s = reached_s + data_s
-                idle_s = servers.idle_s
-                sent_s = reached_s if reached_s > idle_s else idle_s
-                delivered_s = sent_s + transfer_s
-                recv_s = delivered_s - (sent_s if sent_s > loaded_s else loaded_s)
-                pulled_s = delivered_s if delivered_s > loaded_s else loaded_s
-                overrun_s = 0.0
-                if paced_s is None:
-                    own_s = real_s * factors[worker]()
-                elif real_s > paced_s:
-                    own_s = real_s * factors[worker]()
-                    overrun_s = max(0.0, own_s - paced_s)
+                pulled_s = idle_s + transfer_s
+                if loaded_s > pulled_s:
+                    pulled_s = loaded_s
+                pushed_s = pulled_s + compute_s + transfer_s
+                if pushed_s < at_s:
+                    sent.append((at_s, grad, worker))
+                    at_s, grad, worker = pushed_s, next_grad, going
                 else:
-                    own_s = paced_s * factors[worker]() + overshoot_s
-                delay_s, slowdown_frac = delay_for(targets[worker], t)
-                asked_s = delay_s + slowdown_frac * own_s
-                injected_s = asked_s + overshoot_s if asked_s > 0 else 0.0
-                compute_s = own_s + injected_s
-                since_s = pulled_s + compute_s
-                wait_s = reached_s - idle_since_s[worker]
-                doing[worker] = (
-                    next_grad,
-                    version,
-                    wait_s if wait_s > 0.0 else 0.0,
-                    pulled_s - loaded_s,
-                    compute_s,
-                    since_s,
-                    injected_s,
-                    overrun_s,
-                    recv_s if recv_s > 0.0 else 0.0,
-                )
+                    fresh.append((pushed_s, next_grad, going))
+                    if pushed_s < first_s:
+                        first_s = pushed_s
                 next_grad += 1
-                sequence += 1
-                push(heap, (since_s + transfer_s, PUSHED, sequence, worker))
 
-            while heap:
-                t, kind, _, worker = pop(heap)
-                if kind == PUSHED:
-                    taken_s = t if shares_memory or servers.idle_s <= t else servers.idle_s
-                    taken_at_s[worker] = idle_since_s[worker] = taken_s
-                    sequence += 1
-                    push(heap, (taken_s + control_s, ARRIVED, sequence, worker))
-                elif worker == NEXT:
-                    worker = waiting.popleft()
+            while at_s <= next_s:
+                taken_s = at_s if at_s >= idle_s or shares_memory else idle_s
+                note_grad(grad)
+                note_worker(worker)
+                note_taken(taken_s)
+                if next_s == math.inf:
+                    next_s = taken_s + control_s
+                    if next_s < free_s:
+                        next_s = free_s
+                at_s, grad, worker = sent.pop()
+                if first_s < at_s:
+                    sent += fresh
+                    sent.append((at_s, grad, worker))
+                    sent.sort(reverse=True)
+                    fresh.clear()
+                    first_s = math.inf
+                    at_s, grad, worker = sent.pop()
+
+            t = next_s
+            if t >= soon_s:
+                if (arrived_s := taken[place] + control_s) >= scores_s:  # the first evaluation has returned before
+                    free_s = max(scores_s, free_s) + decision_s
+                    next_s, scores_s, ready = max(arrived_s, free_s), math.inf, ()
+                    continue
+                if t > limit_s:
                     break
-                elif waiting or t < free_s:  # the coordinator is busy
-                    waiting.append(worker)
-                    if len(waiting) == 1:
-                        sequence += 1
-                        push(heap, (free_s, ARRIVED, sequence, NEXT))
-                else:
-                    break
-            else:
-                return
-            if worker == SCORED:
-                free_s, ready = t + decision_s, []
-                if waiting:
-                    sequence += 1
-                    push(heap, (free_s, ARRIVED, sequence, NEXT))
-                continue
-            if t > limit_s:
-                return
-            if t > self.next_timer_s:
-                self._timers(t)
-            version += 1
-            self.version, self.t = version, t
-            self._learn(samples, share)
-            grad, read, wait_s, pull_s, compute_s, since_s, injected_s, overrun_s, recv_s = doing[worker]
-            iteration = iterations[worker]
-            iterations[worker] = iteration + 1
-            send_s = taken_at_s[worker] - since_s
-            write((worker, iteration, grad, read, samples, samples, version, t, wait_s, data_s, pull_s, compute_s,
-                   send_s, injected_s, overrun_s, recv_s, None, t))  # fmt: skip
+                if t > self.next_timer_s:
+                    self._settle(updates, place, idle_s)
+                    self._timers(t)
+                self._change_delays(t)
+                if t + decision_s >= self._server_change_s:
+                    self._settle(updates, place, idle_s)
+                    last = updates.begin(t + decision_s)
+                    busy_s, injected_update_s = last or (0.0, 0.0)
+                    self._server_change_s = self.schedule.next_change(t + decision_s)
+                soon_s = self._soon_s(scores_s)
+            note_handled(t)
             free_s = t + decision_s
-            if waiting:
-                sequence += 1
-                push(heap, (free_s, ARRIVED, sequence, NEXT))
-            update(free_s, 1)
-            self.done = version
-            if version == total or (version % TICK_EVERY == 0 and not self._look()):
-                return
-            ready = tick(worker)
+            reached_s = free_s + control_s
+            if last is None:
+                idle_s = updates.all(reached_s)
+            else:
+                idle_s = (idle_s if idle_s > reached_s else reached_s) + busy_s + injected_update_s
+            note_idle(idle_s)
+            done_by = workers[place]
+            place += 1
+            if place == stop:
+                self._settle(updates, place, idle_s)
+                flights.land(place)
+                if self.done == total or not self._look():
+                    return
+                place, stop = 0, min(TICK_EVERY, total - self.done)
+            if place < len(taken):
+                next_s = taken[place] + control_s
+                if next_s < free_s:
+                    next_s = free_s
+            else:
+                next_s = math.inf
+            if tick is None:
+                ready = alone[done_by]
+            else:
+                ready = tick(done_by)
+                if len(ready) != 1:
+                    note_orders((place, len(ready) - 1))
+        self._settle(updates, place, idle_s)
+        flights.land(place)
+
+    # ---- around the loop ---------------------------------------------------------------------------------------------
+
+    def _settle(self, updates: Updates, place: int, idle_s: float) -> None:
+        """Count the updates of what was handled before ``place``."""
+        count = self._flights.made + place - self.version
+        handled_s = self._flights.handled_s[place - count : place]
+        updates.settle(handled_s, idle_s)
+        if count:
+            self.t = handled_s[-1]
+        self.version += count
+        self.done = self.version
+        if self.learner.progress is not None:
+            for _ in range(count):
+                self._learn(self.samples, self.lr_scale)
+
+    def _change_delays(self, t: float) -> None:
+        """Look up the delays of workers that have changed by ``t``."""
+        while self._change < len(self._changes) and self._changes[self._change].t <= t:
+            target = self._changes[self._change].target
+            self._delayed[self._numbers[target]] = self.schedule.delay_for(target, t)
+            self._change += 1
+
+    def _soon_s(self, scores_s: float) -> float:
+        """No gradient that is handled before needs a look at anything but itself."""
+        change_s = self._changes[self._change].t if self._change < len(self._changes) else math.inf
+        first_s = min(self.job.max_time_s, self.next_timer_s, self._server_change_s, change_s, scores_s)
+        return math.nextafter(first_s - 2 * self.costs.decision_s, -math.inf)
+
+    def _own(self, worker: int) -> Callable[[], float | None]:
+        """Returns the computing times of a worker, one after another; None for those beyond its share."""
+        found: Iterator[float] = chain.from_iterable(self._own_blocks(worker))
+        if self.experiment.strategy.data == "even":
+            return chain(islice(found, self.total // self.job.num_workers), repeat(None)).__next__
+        return found.__next__
+
+    def _own_blocks(self, worker: int) -> Iterator[Sequence[float]]:
+        """Those of all its iterations, some at a time."""
+        count = min(BLOCK, 1 + self.total // self.job.num_workers)  # many workers may not need more
+        while True:
+            factors = self.jitter[worker].block(count) if self.costs.jitter_sigma else np.ones(count)
+            yield self.own_s(factors).tolist()
+
+    @cached_property
+    def _flights(self) -> Flights:
+        return Flights(self)
 
     def _iterations(self) -> list[int]:
-        return self._finished
+        finished: list[int] = self._flights.finished.tolist()
+        return finished

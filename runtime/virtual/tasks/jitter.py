@@ -69,12 +69,12 @@ class Jitter:
         return factors
 
     @staticmethod
-    def blocks(workers: Sequence[Jitter]) -> NDArray[np.float64]:
-        """The next blocks of workers with the same ``sigma`` and ``rho``, side by side: float64 [BLOCK, workers]."""
+    def blocks(workers: Sequence[Jitter], count: int = BLOCK) -> NDArray[np.float64]:
+        """The next factors of workers with the same ``sigma`` and ``rho``, side by side: float64 [count, workers]."""
         one = workers[0]
         if len(workers) < CROWD or not one.rho:
-            return np.stack([worker.block() for worker in workers], axis=1)
-        inputs, before = zip(*[worker._inputs(BLOCK) for worker in workers], strict=True)
+            return np.stack([worker.block(count) for worker in workers], axis=1)
+        inputs, before = zip(*[worker._inputs(count) for worker in workers], strict=True)
         levels, level = np.stack(inputs, axis=1), np.array(before)
         for row in levels:
             row += one.rho * level

@@ -138,22 +138,39 @@ class Servers(ServerGroup):
         self.idle_s = 0.0
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        # once for every update of the fast path: no calls that can be spared
-        reached, free_s, names, disturb = sent_s + self.costs.control_s, self.free_s, self.names, self.disturb
-        times = self._times.get(num_grads)
-        if times is None:
-            times = self._times[num_grads] = [self.update_s(place, num_grads) for place in range(len(names))]
-        for place, busy_s in enumerate(times):
-            delay_s, slowdown_frac = disturb(names[place], sent_s)
-            asked_s = delay_s + slowdown_frac * busy_s
-            injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
+        reached, free_s = sent_s + self.costs.control_s, self.free_s
+        for place, (busy_s, injected_s) in enumerate(self.durations(sent_s, num_grads)):
             begun_s = free_s[place]
             free_s[place] = (begun_s if begun_s > reached else reached) + busy_s + injected_s
-            done = self._busy[place]
-            done[0] += 1
-            done[1] += busy_s + injected_s
-            done[2] += injected_s
+            self._was_busy(place, busy_s + injected_s, injected_s)
         self.idle_s = max(free_s)
+
+    def durations(self, sent_s: float, num_grads: int) -> list[tuple[float, float]]:
+        """Seconds of work and injected seconds of an update ordered at ``sent_s``, by place."""
+        times = self._times.get(num_grads)
+        if times is None:
+            times = self._times[num_grads] = [self.update_s(place, num_grads) for place in range(len(self.names))]
+        found = []
+        for name, busy_s in zip(self.names, times, strict=True):
+            delay_s, slowdown_frac = self.disturb(name, sent_s)
+            asked_s = delay_s + slowdown_frac * busy_s
+            found.append((busy_s, asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0))
+        return found
+
+    def count(self, durations: list[tuple[float, float]], updates: int) -> None:
+        """Report so many updates of these durations, which somebody else has timed."""
+        sums: dict[tuple[float, ...], list[float]] = {}
+        for place, (busy_s, injected_s) in enumerate(durations):
+            before = (*self._busy[place], busy_s, injected_s)
+            if before not in sums:
+                done, total_s, total_injected_s = self._busy[place]
+                one_s = busy_s + injected_s
+                for _ in range(updates):  # one after another, since sums are rounded
+                    total_s += one_s
+                for _ in range(updates if injected_s else 0):
+                    total_injected_s += injected_s
+                sums[before] = [done + updates, total_s, total_injected_s]
+            self._busy[place] = sums[before].copy()
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
         then(max(sent_s + self.costs.control_s, self.idle_s))

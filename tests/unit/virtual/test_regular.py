@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -27,10 +28,11 @@ from runtime.training.progress import Progress, load_progress
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
+from runtime.virtual.fast_path.clocks import Clocks
 from runtime.virtual.fast_path.regular import RegularRun, hint_of
 from runtime.virtual.fast_path.rounds import Rounds
-from runtime.virtual.fast_path.waves import Clocks, Waves
-from runtime.virtual.tasks.jitter import BLOCK
+from runtime.virtual.fast_path.waves import Waves
+from runtime.virtual.tasks.jitter import BLOCK, Jitter
 from runtime.virtual.tasks.model_state import NoLearner
 from strategies.asp import ASP
 from strategies.backup_workers import BackupWorkers
@@ -109,7 +111,7 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
         job, strategy, recorder, run_dir, columns=recorder.rows, transport=more.get("transport", "tcp")
     )
     shape = ClusterShape(num_workers=job.num_workers, num_servers=job.num_servers, base_iter_s=0.06)
-    actuator = Schedule(PATTERN.plan(shape, 1000.0, 3))
+    actuator = Schedule(more["plan"] if "plan" in more else PATTERN.plan(shape, 1000.0, 3))
     progress = Progress(load_progress("digits_mlp")) if more.get("progress") else None
     profile = more.get("profile", PROFILE)
     learner = NoLearner(5000, progress)
@@ -177,6 +179,13 @@ def test_the_same_rows_in_other_jobs(tmp_path: Path, name: str) -> None:
 def test_beyond_a_block_of_jitter(tmp_path: Path) -> None:
     job = job_of(num_workers=2, num_samples=2 * BATCH * (BLOCK + 100), global_batch_samples=2 * BATCH)
     both(tmp_path, job, BSP(), Costs(jitter_sigma=0.05, jitter_rho=0.3))
+
+
+def test_blocks_of_jitter_of_any_size() -> None:
+    """The fast path draws fewer at first, since a short job may not need 1024 for each of many workers."""
+    whole, parts = (Jitter(0, 3, 0.1, 0.4) for _ in range(2))
+    found = np.concatenate([parts.block(count) for count in (1, 7, 700, 64, BLOCK, 252)])
+    np.testing.assert_array_equal(found, np.concatenate([whole.block(), whole.block()]))
 
 
 def test_several_epochs(tmp_path: Path) -> None:

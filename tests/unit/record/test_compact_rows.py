@@ -1,0 +1,93 @@
+"""``iterations.parquet``: compact, to the bit, and the same bytes however rows come; older files say the same."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import runtime.record.columns as module
+from analysis.records.rows import read_rows
+from runtime.record.columns import FLOATS, INTEGERS, IterationWriter
+from strategies.asp import ASP
+from strategies.bsp import BSP
+from strategies.protocol import Strategy
+from strategies.ssp import SSP
+from tests.unit.virtual.test_regular import BATCH, COSTS, job_of, play
+
+Columns = dict[str, Any]
+ROWS = 1000
+
+
+def columns(rows: int = ROWS) -> Columns:
+    """Values that a smaller type, or a coarser step, would change."""
+    noise = np.random.default_rng(1)
+    found: Columns = {name: noise.integers(-(2**62), 2**62, rows) for name in INTEGERS}
+    found |= {name: 1e5 + noise.random(rows) * 1e-3 for name in FLOATS}
+    found["applied_t"][::7] = np.nan
+    return found
+
+
+def written(run_dir: Path, blocks: list[Columns], rows: list[Columns] | None = None) -> Path:
+    run_dir.mkdir()
+    writer = IterationWriter(run_dir)
+    for block in blocks:
+        writer.block(block)
+    for block in rows or []:
+        for row in zip(*(block[name].tolist() for name in (*INTEGERS, *FLOATS)), strict=True):
+            writer.row(row)
+    writer.close()
+    return run_dir / "iterations.parquet"
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    wanted = columns()
+    found = pd.read_parquet(written(tmp_path / "run", [wanted]))
+    assert list(found) == [*INTEGERS, *FLOATS]
+    for name, values in wanted.items():
+        assert found[name].dtype == values.dtype
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_one_value_stands_for_all_and_none_for_unknown(tmp_path: Path) -> None:
+    block = {**columns(), "samples": 32}
+    del block["cpu_s"]
+    found = pd.read_parquet(written(tmp_path / "run", [block]))
+    assert set(found["samples"]) == {32}
+    assert found["cpu_s"].isna().all()
+
+
+def test_the_bytes_do_not_depend_on_how_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In groups of 300, here."""
+    monkeypatch.setattr(module, "GROUP_ROWS", 300)
+    monkeypatch.setattr(module, "PENDING_ROWS", 70)
+    whole = columns()
+    parts = [{name: values[a:b] for name, values in whole.items()} for a, b in pairwise([0, 1, 299, 950, ROWS])]
+    one = written(tmp_path / "one", [whole])
+    assert written(tmp_path / "parts", parts).read_bytes() == one.read_bytes()
+    assert written(tmp_path / "rows", [], [whole]).read_bytes() == one.read_bytes()
+    about = pq.read_metadata(one)
+    assert [about.row_group(group).num_rows for group in range(about.num_row_groups)] == [300, 300, 300, 100]
+
+
+@pytest.mark.parametrize("strategy", [BSP(), ASP(), SSP(bound=3)], ids=["bsp", "asp", "ssp"])
+def test_a_row_takes_52_bytes_at_most(tmp_path: Path, strategy: Strategy) -> None:
+    """With every cost and disturbance there is; of 144 that the values have."""
+    job = job_of(num_workers=8, num_samples=8 * BATCH * 4000, global_batch_samples=8 * BATCH)
+    play(tmp_path / "run", job, strategy, COSTS["all"], full=False)
+    path = tmp_path / "run" / "iterations.parquet"
+    assert path.stat().st_size / pq.read_metadata(path).num_rows < 52
+
+
+def test_a_file_of_an_older_version_says_the_same(tmp_path: Path) -> None:
+    """Then, values were stored as they are."""
+    new = written(tmp_path / "new", [columns()])
+    old = tmp_path / "old.parquet"
+    pq.write_table(pq.read_table(new), old, compression="none", use_dictionary=False)
+    assert old.stat().st_size > 1.3 * new.stat().st_size
+    pd.testing.assert_frame_equal(read_rows(old), read_rows(new))
