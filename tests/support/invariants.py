@@ -221,8 +221,9 @@ class Book:
 
 def strategy_of(run_dir: Path) -> Strategy:
     """A fresh strategy as the run's stored configuration describes it."""
-    config: Any = OmegaConf.to_container(OmegaConf.load(run_dir / ".hydra" / "config.yaml"), resolve=False)
-    strategy: Strategy = instantiate(config["strategy"])
+    config: Any = OmegaConf.load(run_dir / ".hydra" / "config.yaml")
+    spec: Any = OmegaConf.to_container(config.strategy, resolve=True)
+    strategy: Strategy = instantiate(spec)
     return strategy
 
 
