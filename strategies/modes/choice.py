@@ -108,16 +108,16 @@ class Choice:
             sizes |= set(static_sizes(count, groups))
         if present.groups is None:
             sizes.add(count if present.x is None else min(present.x, count))
-        ordered = sorted(sizes)
-        static_s = costs.static_s(times_s, batch_samples, phi_samples, ordered) if ordered else {}
-        found = {mode_of(x, count): static_s[x] for x in ordered}
         parted = {groups} if "dynamic" in self.modes and self._is_new(groups, count) else set[Groups]()
         if present.groups is not None:
             parted.add(present.groups)
         place = {worker: index for index, worker in enumerate(workers)}
-        for group in sorted(parted):
-            indices = placed(group, place)
-            found[Mode(groups=group)] = costs.dynamic_s(times_s, indices, batch_samples, phi_samples)
+        groupings = sorted(parted)
+        static_s, dynamic_s = costs.all_s(
+            times_s, batch_samples, phi_samples, sorted(sizes), [placed(one, place) for one in groupings]
+        )
+        found = {mode_of(x, count): seconds for x, seconds in static_s.items()}
+        found |= {Mode(groups=one): seconds for one, seconds in zip(groupings, dynamic_s, strict=True)}
         return dict(
             sorted(found.items(), key=lambda item: (item[1], item[0].groups is not None, -(item[0].x or count)))
         )

@@ -1,4 +1,4 @@
-"""The interface of what says how much modes cost: equations, or a model that has learnt from them (pure)."""
+"""What costs modes: equations 1 and 2, or a model that has learnt them (pure)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Protocol
 
 
 class ModeCosts(Protocol):
-    """Seconds per unit of progress of every mode; see :class:`strategies.modes.times.ModeTimes`."""
+    """Seconds per unit of progress; :class:`strategies.modes.times.ModeTimes` says what the arguments are."""
 
-    def static_s(
-        self, times_s: Sequence[float], batch_samples: float, phi_samples: float, sizes: Sequence[int] = ()
-    ) -> dict[int, float]:
-        """Of updates of any x gradients, by x; ``sizes``: the values of x; none: all."""
-        ...
-
-    def dynamic_s(
-        self, times_s: Sequence[float], groups: Sequence[Sequence[int]], batch_samples: float, phi_samples: float
-    ) -> float:
-        """Of groups of workers, given by their indices, that make updates of their own."""
+    def all_s(
+        self,
+        times_s: Sequence[float],
+        batch_samples: float,
+        phi_samples: float,
+        sizes: Sequence[int],
+        groupings: Sequence[Sequence[Sequence[int]]],
+    ) -> tuple[dict[int, float], list[float]]:
+        """Of updates of any x gradients, by x of ``sizes``; of updates of every group of workers, by grouping."""
         ...

@@ -67,21 +67,18 @@ class LearnedTimes:
     def __init__(self, model: Model, costs: ModeTimes, max_workers: int) -> None:
         self.model, self.costs, self.max_workers = model, costs, max_workers
 
-    def static_s(
-        self, times_s: Sequence[float], batch_samples: float, phi_samples: float, sizes: Sequence[int] = ()
-    ) -> dict[int, float]:
-        """Predicted seconds per unit of progress by x."""
-        sizes = list(sizes) or list(range(1, len(times_s) + 1))
-        rows = rows_of(times_s, batch_samples, phi_samples, self.costs, self.max_workers, sizes=sizes)
-        seconds = np.exp(rows.log_s + self.model.predict(rows.features))
-        return dict(zip(sizes, seconds.tolist(), strict=True))
-
-    def dynamic_s(
-        self, times_s: Sequence[float], groups: Sequence[Sequence[int]], batch_samples: float, phi_samples: float
-    ) -> float:
-        """Predicted seconds per unit of progress of updates of each group."""
-        rows = rows_of(times_s, batch_samples, phi_samples, self.costs, self.max_workers, groupings=[groups])
-        return float(np.exp(rows.log_s + self.model.predict(rows.features))[0])
+    def all_s(
+        self,
+        times_s: Sequence[float],
+        batch_samples: float,
+        phi_samples: float,
+        sizes: Sequence[int],
+        groupings: Sequence[Sequence[Sequence[int]]],
+    ) -> tuple[dict[int, float], list[float]]:
+        """Predicted seconds per unit of progress, by x of ``sizes`` and of every grouping of workers."""
+        rows = rows_of(times_s, batch_samples, phi_samples, self.costs, self.max_workers, sizes, groupings)
+        seconds = np.exp(rows.log_s + self.model.predict(rows.features)).tolist()
+        return dict(zip(sizes, seconds, strict=False)), seconds[len(sizes) :]
 
 
 def costed(

@@ -110,6 +110,18 @@ class ModeTimes:
             progress += 1.0 / (updates * self.price(staleness**2, lag) * update_s)
         return 1.0 / progress
 
+    def all_s(
+        self,
+        times_s: Sequence[float],
+        batch_samples: float,
+        phi_samples: float,
+        sizes: Sequence[int],
+        groupings: Sequence[Sequence[Sequence[int]]],
+    ) -> tuple[dict[int, float], list[float]]:
+        """T_x by x of ``sizes``, and T_d of every grouping of workers."""
+        static_s = self.static_s(times_s, batch_samples, phi_samples, sizes) if sizes else {}
+        return static_s, [self.dynamic_s(times_s, groups, batch_samples, phi_samples) for groups in groupings]
+
     def _paces(self, times_s: Sequence[float], sizes: Sequence[int]) -> list[Pace]:
         if self.mode_cost in ("pooled", "priced", "literal"):
             intervals = order_intervals(times_s, sizes)

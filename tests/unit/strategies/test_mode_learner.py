@@ -201,9 +201,10 @@ def test_what_it_says_is_what_the_model_says() -> None:
     found = own.priced(CHOICE, one)
     assert list(found.values()) == sorted(found.values())
     assert set(found) == set(CHOICE.priced(*one))
-    assert found[Mode(x=3)] == pytest.approx(by_model.static_s(one.times_s, 128, 1000, [3])[3])
-    assert by_model.static_s(one.times_s, 128, 1000) == by_model.static_s(one.times_s, 128, 1000, range(1, 5))
-    assert found[Mode(groups=GROUPS)] == by_model.dynamic_s(one.times_s, [[0, 1, 2], [3]], 128, 1000)
+    static_s, _ = by_model.all_s(one.times_s, 128, 1000, [3], [])
+    _, dynamic_s = by_model.all_s(one.times_s, 128, 1000, [], [[[0, 1, 2], [3]]])
+    assert found[Mode(x=3)] == pytest.approx(static_s[3])
+    assert found[Mode(groups=GROUPS)] == pytest.approx(dynamic_s[0])
     assert found[ASGD] == pytest.approx(CHOICE.priced(*one)[ASGD], rel=0.3)
 
 
