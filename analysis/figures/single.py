@@ -26,7 +26,7 @@ from analysis.figures.timeline import (
 )
 from analysis.measures import targets, work
 from analysis.measures.elastic import is_elastic
-from analysis.measures.lanes import drawn, told
+from analysis.measures.lanes import caption_of, drawn
 from analysis.measures.metrics import jct_s
 from analysis.measures.modes import modes_over_time
 from analysis.measures.segments import bins, excerpt, segments, shares
@@ -107,7 +107,7 @@ def _at(rows: pd.DataFrame, place: Mapping[int, float]) -> pd.DataFrame:
 
 def _about(about: str, run: Run, place: Mapping[int, float]) -> str:
     """The caption, which says who is drawn if some are left out."""
-    return " \N{MIDDLE DOT} ".join(filter(None, (about, told(len(place), len(numbers_of(run, "worker"))))))
+    return " \N{MIDDLE DOT} ".join(filter(None, (about, caption_of(len(place), len(numbers_of(run, "worker"))))))
 
 
 def _lanes(run: Run, place: Mapping[int, float]) -> tuple[dict[float, str], pd.DataFrame]:

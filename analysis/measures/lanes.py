@@ -27,7 +27,7 @@ def drawn(workers: Sequence[int], iterations: pd.DataFrame) -> dict[int, float]:
     return {worker: float(place) for place, worker in enumerate(sorted(slowest | spaced))}
 
 
-def told(lanes: int, workers: int) -> str:
+def caption_of(lanes: int, workers: int) -> str:
     """Which workers are drawn, in words for a caption; empty if all are."""
     if lanes == workers:
         return ""

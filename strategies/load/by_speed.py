@@ -11,6 +11,7 @@ from strategies.hooks import Peers
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.load.newcomers import size_of
 from strategies.load.regaining import Regaining
+from strategies.load.round_sizes import extremes
 from strategies.monitoring.forecast import Forecast
 from strategies.protocol import Compute, Started
 
@@ -52,12 +53,7 @@ class SpeedLoad:
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._regaining = Regaining()
-        self._seat(started.workers)
-
-    def _seat(self, workers: tuple[int, ...]) -> None:
-        """These workers have the next round, with sizes that stay until it is over."""
-        sizes = [self._sizes[worker] for worker in workers]
-        self._extremes = min(sizes), max(sizes)
+        self._extremes = extremes(self._sizes, started.workers)
 
     def order(self, worker: int) -> Compute:
         """The worker's size in this round."""
@@ -73,7 +69,7 @@ class SpeedLoad:
         least = self._regaining.lows(self._total, workers, speeds, before, sizes, lows)
         if least != lows:
             self._split(workers, speeds, *relaxed(self._total, least, highs))
-        self._seat(workers)
+        self._extremes = extremes(self._sizes, workers)
 
     def _split(
         self, workers: tuple[int, ...], speeds: Sequence[float], lows: Sequence[int], highs: Sequence[int | None]
@@ -84,4 +80,4 @@ class SpeedLoad:
 
     def log_state(self) -> dict[str, float | int | str]:
         """The smallest and the largest size."""
-        return {"smallest_batch": self._extremes[0], "largest_batch": self._extremes[1]}
+        return {**self._extremes}

@@ -9,6 +9,7 @@ from strategies.checks import check_choice, check_number, check_whole
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.load.leader_straggler import Balancer
 from strategies.load.newcomers import size_of
+from strategies.load.round_sizes import extremes
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
@@ -82,8 +83,7 @@ class StepsLoad:
 
     def _seat(self, workers: tuple[int, ...]) -> None:
         """These workers have the next round, with sizes that stay until it is over."""
-        sizes = [self._sizes[worker] for worker in workers]
-        self._round, self._extremes = workers, (min(sizes), max(sizes))
+        self._round, self._extremes = workers, extremes(self._sizes, workers)
 
     def order(self, worker: int) -> Compute:
         """The worker's size in this round."""
@@ -114,8 +114,4 @@ class StepsLoad:
 
     def log_state(self) -> dict[str, float | int | str]:
         """The smallest and the largest size, and the step."""
-        return {
-            "smallest_batch": self._extremes[0],
-            "largest_batch": self._extremes[1],
-            "delta_samples": self._balancer.delta,
-        }
+        return {**self._extremes, "delta_samples": self._balancer.delta}

@@ -46,3 +46,9 @@ def slowest_s(sizes: Mapping[int, int], speeds: Mapping[int, float], base_sample
     return max(
         ((sizes[worker] + base_samples) / speed for worker, speed in speeds.items() if worker in sizes), default=0.0
     )
+
+
+def extremes(sizes: Mapping[int, int], workers: Sequence[int]) -> dict[str, int]:
+    """The smallest and the largest size of a round of these workers, for the log."""
+    own = [sizes[worker] for worker in workers]
+    return {"smallest_batch": min(own), "largest_batch": max(own)}

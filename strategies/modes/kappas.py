@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from strategies.checks import check_number
+from strategies.modes.times import FIGURE_16
 
 FITTED: Mapping[str, Sequence[tuple[float, float]]] = {
     "digits": ((0.03, 1.3), (0.1, 5.8), (0.2, 21.0)),
@@ -14,8 +15,6 @@ FITTED: Mapping[str, Sequence[tuple[float, float]]] = {
 fitted to 4 workers there (three seeds)."""
 UNKNOWN = 16.0
 """For workloads that nobody has fitted: too high a price costs 10 to 18 %, too low a one lets training diverge."""
-FIGURE_16 = 0.14
-"""For ``mode_cost: priced``: fits STAR's figure 16."""
 
 
 def kappa_for(mode_cost: str, workload: str | None, lr: float | None) -> float:

@@ -22,6 +22,8 @@ from strategies.checks import check_choice, check_number
 from strategies.modes.orders import group_lag, order_intervals, order_lags
 
 MODE_COSTS = ("pooled", "priced", "literal", "published", "order")
+FIGURE_16 = 0.14
+"""``kappa`` of ``priced`` that fits STAR's figure 16."""
 
 
 Some = TypeVar("Some", float, Floats)
@@ -62,7 +64,7 @@ class ModeTimes:
     """
 
     mode_cost: str = "priced"
-    kappa: float = 0.14
+    kappa: float = FIGURE_16
 
     def __post_init__(self) -> None:
         check_choice("mode_cost", self.mode_cost, *MODE_COSTS)

@@ -13,16 +13,13 @@ from statistics import median
 from typing import Any
 
 import pytest
-import yaml
 
-from runtime.config.instantiate import instantiate
 from runtime.record.recorder import Recorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.protocol import Strategy
+from tests.contract.catalogue import make
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
-from tests.support.runs import ROOT
 
 from .report import Report
 from .test_bench_virtual import COSTS, PROFILE, at_most, calm
@@ -51,9 +48,7 @@ class Marks(Recorder):
 def cost_s(name: str, workers: int, run_dir: Path) -> float:
     """Seconds per worker-iteration, decisions between rounds included."""
     run_dir.mkdir()
-    spec = yaml.safe_load((ROOT / f"conf/strategy/{name}.yaml").read_text())
-    spec = {field: value for field, value in spec.items() if not str(value).startswith("${")}  # a workload's
-    strategy: Strategy = instantiate(spec, "strategy")
+    strategy = make(name)
     batch, record = 8 * workers, Marks(run_dir, workers)
     job = make_job(
         num_workers=workers, num_samples=batch * ROUNDS, global_batch_samples=batch, epochs=1, max_time_s=1e6

@@ -9,7 +9,8 @@ from collections import Counter
 
 import numpy as np
 
-from tests.support.invariants import problems, replay, strategy_of
+from scripts.replay import build_strategy
+from tests.support.invariants import problems, replay
 from tests.support.runs import LEDGER, Run, kill_quietly
 
 LEASE_S = 1.0
@@ -61,7 +62,7 @@ def assert_survived(run: Run, epochs: int, faults: Counter[Kind]) -> None:
     assert uses.tolist() == [float(epochs)], dict(zip(uses.tolist(), times.tolist(), strict=True))
     assert run.finished["samples_applied"] == epochs * 2000
     assert problems(run.lines()) == []
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
     struck = {role: faults[role, "SIGKILL"] + faults[role, "SIGSTOP"] for role in ("worker", "server")}
     lost = {(note["id"], note["incarnation"]) for note in deaths(run, "server")}
     assert len(lost) <= struck["server"], f"servers died by themselves: {deaths(run, 'server')}"

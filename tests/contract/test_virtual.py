@@ -23,10 +23,11 @@ from injectors.plan import OF_MEMBERS, RULES, Disturbance, Kind, build_plan, par
 from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
+from scripts.replay import build_strategy
 from strategies.protocol import NodeId, Strategy
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make, marked
 from tests.support.cli import run_cli
-from tests.support.invariants import problems, replay, strategy_of
+from tests.support.invariants import problems, replay
 from tests.support.laws import Complaints
 from tests.support.runs import ROOT, read_lines
 from tests.support.virtual_runs import (
@@ -428,7 +429,7 @@ def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: d
     assert records[0] == records[1]
     lines = read_lines(tmp_path / "one")
     assert problems(lines) == []
-    assert replay(lines, strategy_of(tmp_path / "one")) == []
+    assert replay(lines, build_strategy(tmp_path / "one")) == []
     assert integrity(load_run(tmp_path / "one")).problems == ()
     assert lines[-1]["note"]["reason"] == ("3 epochs done" if trains else "16 epochs done")
     assert len(set(plans.values())) == 1, "every strategy faces the same plan"

@@ -21,9 +21,9 @@ from runtime.core.job import ApplyOrder, ComputeOrder, Job
 from runtime.core.sampling import sample_indices
 from runtime.core.scoring import Products
 from runtime.training.optimizers import make_optimizer
+from scripts.replay import build_strategy
 from strategies.protocol import Timings
 from tests.support.harness import make_job
-from tests.support.invariants import strategy_of
 from tests.support.runs import ROOT, RecordSink
 from workloads.digits import Digits
 
@@ -47,7 +47,7 @@ class Retracing:
         self.computed: list[tuple[float, ...]] = []
         self.record: list[Any] = []
         options: dict[str, Any] = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0}
-        self.core = Coordinator(job, strategy_of(run.run_dir), self, self, **options)
+        self.core = Coordinator(job, build_strategy(run.run_dir), self, self, **options)
         for line in run.lines():
             if line["kind"] == "event" and self.core.status is None:
                 self.again(line["event"])

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from runtime.live.machines.doctor import missing
+from scripts.replay import build_strategy
 from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
-from tests.support.invariants import problems, replay, strategy_of
+from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
 
@@ -28,7 +29,7 @@ CONF = ("--config-dir", str(Path(__file__).parent / "conf"))
 
 def assert_sound(run: Run) -> None:
     assert problems(run.lines()) == []
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
 # ---- equalities -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from runtime.core.sampling import sample_indices
 from runtime.core.shards import Range
-from tests.support.invariants import problems, replay, strategy_of
+from scripts.replay import build_strategy
+from tests.support.invariants import problems, replay
 from tests.support.laws import samples_of
 from tests.support.runs import DIGITS, Run
 from tests.support.serial import heap_of, serial_sgd
@@ -61,7 +62,7 @@ def distance(run: Run) -> float:
 
 def check_record(run: Run) -> None:
     assert problems(run.lines()) == []
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
     assert integrity(load_run(run.run_dir)).problems == ()
 
 

@@ -13,7 +13,8 @@ import pytest
 from analysis.records.load import load_run
 from injectors.schedule import Schedule
 from runtime.live.machines.doctor import missing
-from tests.support.invariants import problems, replay, strategy_of
+from scripts.replay import build_strategy
+from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
 
@@ -69,7 +70,7 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
     assert uses.sum() == run.finished["samples_applied"] > 0
     assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
     assert problems(run.lines()) == []
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
 @pytest.mark.alone

@@ -19,7 +19,8 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.core.sampling import sample_indices
-from tests.support.invariants import problems, replay, strategy_of
+from scripts.replay import build_strategy
+from tests.support.invariants import problems, replay
 from tests.support.runs import DIGITS, Run
 from tests.support.serial import heap_of, initial_model, serial_sgd
 
@@ -260,4 +261,4 @@ def test_what_should_have_happened_did(runs: Runs) -> None:
 def test_records_are_sound(runs: Runs, name: str) -> None:
     run = runs[name].result()
     assert problems(run.lines()) == []
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []

@@ -11,7 +11,8 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from tests.support.invariants import problems, replay, strategy_of
+from scripts.replay import build_strategy
+from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
 
@@ -41,7 +42,7 @@ def assert_uses_are_exact(run: Run) -> None:
 
 def assert_sound(run: Run) -> None:
     assert problems(run.lines()) == []
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
 # ---- workers and the evaluator --------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import pytest
 
 from analysis.records.load import load_run
 from runtime.live.machines.doctor import missing
+from scripts.replay import build_strategy
 from tests.live.test_disturbances import assert_carried_out, write_plan
-from tests.support.invariants import problems, replay, strategy_of
+from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
 from tests.support.turns import by_turns
@@ -98,7 +99,7 @@ def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> 
     assert uses.sum() == run.finished["samples_applied"] > 0
     assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
     assert problems(run.lines()) == []
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
 @pytest.mark.alone

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.replay import build_strategy
 from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
-from tests.support.invariants import problems, replay, strategy_of
+from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, Run
 
@@ -120,7 +121,7 @@ def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: 
     applied = [len(c["grads"]) for line in run.lines() for c in line.get("commands", ()) if c["type"] == "Apply"]
     assert (applied[0], applied[-1]) == (4, 1)
     assert problems(run.lines()) == []
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
 @pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp_dds", marks=pytest.mark.long)])

@@ -10,7 +10,8 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from tests.support.invariants import problems, replay, strategy_of
+from scripts.replay import build_strategy
+from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.measuring import noisy
 from tests.support.runs import DIGITS, LEDGER, Run
@@ -35,7 +36,7 @@ def test_live_and_virtual_measure_the_same_bits(start: Start, tmp_path: Path, mo
     virtual = start("virtual", *words, "runtime=virtual").finish()
     assert len(norms(live)) >= 5
     assert norms(live) == norms(virtual)
-    assert replay(live.lines(), strategy_of(live.run_dir)) == []
+    assert replay(live.lines(), build_strategy(live.run_dir)) == []
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ import pytest
 from injectors.plan import parse_plan
 from injectors.schedule import Schedule
 from runtime.run.resources import TASK_BYTES
+from scripts.replay import build_strategy
 from scripts.replay import main as replay_script
-from tests.support.invariants import Book, problems, replay, strategy_of
+from tests.support.invariants import Book, problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, ROOT, Run
 
@@ -80,7 +81,7 @@ def test_every_compute_ends_once(run: Run) -> None:
 
 
 def test_a_fresh_strategy_decides_the_same(run: Run) -> None:
-    assert replay(run.lines(), strategy_of(run.run_dir)) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
 def test_the_replay_script_says_so(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +278,7 @@ def test_a_spoiled_record_is_caught(run: Run, spoil: Callable[[list[dict[str, An
 def test_a_strategy_that_decides_otherwise_is_caught(run: Run) -> None:
     lines = json.loads(json.dumps(run.lines()))
     a_lost_update(lines)
-    assert replay(lines, strategy_of(run.run_dir))
+    assert replay(lines, build_strategy(run.run_dir))
 
 
 # ---- the end of the job's time --------------------------------------------------------------------------------------

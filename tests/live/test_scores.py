@@ -14,9 +14,10 @@ import pytest
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from runtime.core.holdout import Holdout
+from scripts.replay import build_strategy
 from strategies.zeno_pp import ZenoPP
 from tests.live.retrace import Retracing
-from tests.support.invariants import problems, replay, strategy_of
+from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
 from tests.support.zeno import badly_accepted
@@ -33,7 +34,7 @@ PACED = ("cluster.device={base_s: 0.01}", "runtime.lease_s=1.0", "runtime.heartb
 
 
 def assert_sound(run: Run) -> None:
-    strategy = strategy_of(run.run_dir)
+    strategy = build_strategy(run.run_dir)
     assert isinstance(strategy, ZenoPP)
     assert problems(run.lines()) == []
     assert replay(run.lines(), strategy) == []

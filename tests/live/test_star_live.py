@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scripts.replay import build_strategy
 from strategies.star import Star
 from tests.live.test_faults import ENDLESS, assert_sound, assert_uses_are_exact
-from tests.support.invariants import strategy_of
 from tests.support.leaks import Start
 from tests.support.runs import Run
 
@@ -37,7 +37,7 @@ def test_a_worker_dies_while_the_mode_changes(start: Start) -> None:
     before = reached(run, "switches")
     run.await_that(lambda: reached(run, "switches") >= before + 2, "changes of the mode with the new process")
     run.interrupt()
-    assert isinstance(strategy_of(run.run_dir), Star)
+    assert isinstance(build_strategy(run.run_dir), Star)
     assert reached(run, "decisions") >= 2
     assert [event["worker"] for event in run.events("Lost")] == [1]
     assert_uses_are_exact(run)

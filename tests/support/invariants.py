@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from runtime.config.instantiate import instantiate
 from runtime.record.replay import decode
 from runtime.record.replay import replay as retold
 from strategies.protocol import Strategy
@@ -217,14 +213,6 @@ class Book:
     def outstanding(self) -> int:
         """Computes that have not ended yet."""
         return sum(not idle for idle in self.idle.values())
-
-
-def strategy_of(run_dir: Path) -> Strategy:
-    """A fresh strategy as the run's stored configuration describes it."""
-    config: Any = OmegaConf.load(run_dir / ".hydra" / "config.yaml")
-    spec: Any = OmegaConf.to_container(config.strategy, resolve=True)
-    strategy: Strategy = instantiate(spec)
-    return strategy
 
 
 def replay(lines: list[Line], strategy: Strategy) -> list[str]:

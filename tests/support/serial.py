@@ -10,8 +10,8 @@ from omegaconf import OmegaConf
 
 from runtime.backends.torch import TorchModel
 from runtime.core.job import Job
+from scripts.replay import build_strategy
 from tests.support.harness import HeapRun, make_job
-from tests.support.invariants import strategy_of
 from tests.support.runs import ROOT, Run
 from workloads.digits import Digits
 
@@ -22,7 +22,7 @@ def heap_of(run: Run) -> HeapRun:
     about = run.meta["job"]
     fields = {name: about[name] for name in Job.__struct_fields__ if name in about}
     job = make_job(**{**fields, "max_time_s": 1e9, "eval_every_s": None, "checkpoint_every_s": None})
-    return HeapRun(strategy_of(run.run_dir), job, [1.0 + worker / 10 for worker in range(job.num_workers)]).run()
+    return HeapRun(build_strategy(run.run_dir), job, [1.0 + worker / 10 for worker in range(job.num_workers)]).run()
 
 
 def initial_model(run: Run) -> TorchModel:

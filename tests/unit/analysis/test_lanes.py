@@ -9,7 +9,7 @@ import pytest
 
 from analysis.figures.single import draw_run
 from analysis.measures import lanes
-from analysis.measures.lanes import MOST, drawn, told
+from analysis.measures.lanes import MOST, caption_of, drawn
 from analysis.records.load import load_run
 from tests.support.records import bsp_story
 
@@ -23,7 +23,7 @@ def iterations(means: dict[int, float]) -> pd.DataFrame:
 def test_few_workers_keep_their_numbers_as_heights() -> None:
     workers = [0, 1, 5, *range(7, MOST + 4)]
     assert drawn(workers, iterations(dict.fromkeys(workers, 1.0))) == {worker: float(worker) for worker in workers}
-    assert told(len(workers), len(workers)) == ""
+    assert caption_of(len(workers), len(workers)) == ""
 
 
 def test_of_many_the_slowest_and_others_evenly_spaced() -> None:
@@ -34,7 +34,7 @@ def test_of_many_the_slowest_and_others_evenly_spaced() -> None:
     assert list(found) == sorted(found)
     others = pd.Series(sorted(found.keys() - slow))
     assert others.diff().dropna().between(60, 75).all(), "1,000 / 16, with slow ones between"
-    assert told(len(found), 1000).startswith(f"{MOST} of 1000 workers: the {MOST // 2} with")
+    assert caption_of(len(found), 1000).startswith(f"{MOST} of 1000 workers: the {MOST // 2} with")
 
 
 def test_the_figures_draw_no_more_lanes_than_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

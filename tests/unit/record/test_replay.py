@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.core import inputs
 from runtime.record.recorder import Recorder
-from scripts.replay import main
+from scripts.replay import build_strategy, main
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import EachGate
@@ -175,7 +175,7 @@ def test_a_record_is_identical(records: dict[str, Path], name: str, replayed: Re
         f"replayed  {len(events)} events, {num_commands(events)} commands and {num_states} changes of state compared",
         "result    identical",
     ]
-    assert invariants.replay(lines, invariants.strategy_of(records[name])) == []
+    assert invariants.replay(lines, build_strategy(records[name])) == []
 
 
 def test_the_records_have_in_them_what_they_are_for(records: dict[str, Path]) -> None:
@@ -265,7 +265,7 @@ def test_a_spoilt_record_is_different(how: str, asp: Path, replayed: Replay) -> 
     assert ("-> Compute: worker 17, " in out) == (how == "a foreigner")
     assert ("    expected (as recorded):\n        no command\n" in out) == (how == "no command")
     assert ("    got state (now): unchanged\n" in out) == (how == "another state")
-    assert invariants.replay(lines, invariants.strategy_of(asp))[0].startswith(f"seq {seq}: ")
+    assert invariants.replay(lines, build_strategy(asp))[0].startswith(f"seq {seq}: ")
 
 
 @pytest.mark.parametrize("name", ["bsp", "ssp", "backup_workers"])
