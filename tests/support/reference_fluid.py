@@ -1,4 +1,4 @@
-"""The reference of ``runtime/virtual/machines/fluid.py``: the same by vectors, slowly, and without quotas.
+"""The reference of ``runtime/virtual/machines/fluid.py``: the same by vectors, slowly, without quotas, and unchecked.
 
 Max-min fair rates of activities that share links and cores.
 
@@ -13,7 +13,7 @@ Source: Bertsekas and Gallager, *Data Networks*, 2nd ed., section 6.5.2 (max-min
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from math import inf, isfinite
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -37,14 +37,8 @@ def fair_rates(capacities: Mapping[str, float], demands: Sequence[Demand]) -> li
     This can only raise the levels of the others. So the number of rounds is the length of the longest chain of
     bottlenecks. Sums run in the order of ``demands``: the same input gives the same bits on every platform.
 
-    Args:
-        capacities: amount per second of every resource, 0 or more; infinite ones limit nothing.
-        demands: limits 0 or more, weights above 0, no resource twice.
-
-    Returns:
-        Amounts per second; infinite for demands that nothing limits.
     """
-    if len(demands) == 1:  # most computations have their cores to themselves
+    if len(demands) == 1:
         return [min(demands[0].limit, *(capacities[name] for name in demands[0].resources), inf)]
     numbers: dict[str, int] = {}
     pairs = [
@@ -106,21 +100,10 @@ class _Activity(msgspec.Struct, eq=False):
 
 
 class Fluid:
-    """Activities that share resources max-min fairly, on a clock that callers advance by their ``t``.
-
-    ``t`` is finite and never decreases. Calls may skip completions: an activity that ended in between freed its share
-    at that time and is kept for :meth:`completed`. Rates are computed lazily, so any number of changes at one time cost
-    one computation, and only for activities that share resources with a change, directly or not.
-
-    Args:
-        capacities: amount per second of every resource, 0 or more, may be infinite.
-
-    Raises:
-        ValueError: for a negative capacity.
-    """
+    """Rates are computed for the activities that share resources with a change, directly or not."""
 
     def __init__(self, capacities: Mapping[str, float]) -> None:
-        self._capacities = {name: _check(name, value) for name, value in capacities.items()}
+        self._capacities = dict(capacities)
         self._users: dict[str, dict[int, _Activity]] = {name: {} for name in capacities}
         self._running: dict[Hashable, _Activity] = {}
         self._ended: dict[Hashable, _Activity] = {}
@@ -132,17 +115,13 @@ class Fluid:
         self._changed: dict[str, None] = {}  # resources; in order, unlike a set of strings
 
     def add(self, capacities: Mapping[str, float]) -> None:
-        """More resources, which nobody uses yet; a known name begins again with the new capacity."""
         for name, value in capacities.items():
-            self._capacities[name] = _check(name, value)
+            self._capacities[name] = value
             self._users[name] = {}
 
     def remove(self, resources: Iterable[str]) -> None:
-        """Forget resources that nobody uses any more."""
         for name in resources:
-            if self._users.pop(name):
-                raise ValueError(f"resource={name!r}: is in use")
-            del self._capacities[name]
+            del self._users[name], self._capacities[name]
             self._changed.pop(name, None)
 
     def start(
@@ -154,25 +133,9 @@ class Fluid:
         limit: float = inf,
         weight: float = 1.0,
     ) -> None:
-        """Begin ``amount`` of work that uses all of ``resources`` at one common rate.
-
-        Args:
-            t: now, in seconds.
-            key: names the activity until it is stopped or reported as complete.
-            amount: 0 or more, finite; 0 is complete at once.
-            resources: none of them twice; with none and no ``limit``, it is complete at once.
-            limit: never more than this per second; 0 or more.
-            weight: of its share; above 0.
-
-        Raises:
-            ValueError: for an unknown resource, a key in use, a value out of range, or a time that decreases.
-        """
-        if key in self._running or key in self._ended:
-            raise ValueError(f"key={key!r}: is in use; keys are free again once complete or stopped")
-        _check("amount", amount, finite=True)
-        self._check_demand(demand := Demand(tuple(resources), limit, weight))
+        demand = Demand(resources, limit, weight)
         self._advance(t)
-        activity = _Activity(key, self._started, demand, float(amount), t)
+        activity = _Activity(key, self._started, demand, amount, t)
         self._started += 1
         if not amount:
             activity.end_s = t
@@ -184,57 +147,35 @@ class Fluid:
         self._stale = True
 
     def stop(self, t: float, key: Hashable) -> float:
-        """Abandon an activity; returns how much of its amount was left.
-
-        Raises:
-            ValueError: for an unknown key or a time that decreases.
-        """
         self._advance(t)
         if key in self._ended:
             del self._ended[key]
             return 0.0
-        activity = self._find(key)
+        activity = self._running[key]
         activity.settle(t)
         self._remove(activity)
         return activity.left
 
     def left(self, t: float, key: Hashable) -> float:
-        """How much of an activity's amount is left at ``t``, at its rate as computed last; changes nothing."""
         if key in self._ended:
             return 0.0
-        activity = self._find(key)
+        activity = self._running[key]
         return max(0.0, activity.left - activity.rate * (t - activity.since_s))
 
     def set_capacity(self, t: float, resource: str, capacity: float) -> None:
-        """From ``t`` on, ``resource`` gives ``capacity`` per second (0 or more).
-
-        Raises:
-            ValueError: for an unknown resource, a negative capacity or a time that decreases.
-        """
-        self._check_resource(resource)
-        _check("capacity", capacity)
         self._advance(t)
         if self._capacities[resource] == capacity:
             return
-        self._capacities[resource] = float(capacity)
+        self._capacities[resource] = capacity
         self._changed[resource] = None
         self._stale = True
 
     @property
     def next_s(self) -> float:
-        """When the next activity completes (in the past if it was not collected); infinite if none will."""
         self._compute()
         return min(self._first_s, min((activity.end_s for activity in self._ended.values()), default=inf))
 
     def completed(self, t: float) -> list[Hashable]:
-        """Remove the activities that are complete at ``t``; return their keys in the order of their starts.
-
-        The computed end counts, not the rounded rest: what is complete at :attr:`next_s` is complete at exactly
-        that time.
-
-        Raises:
-            ValueError: for a time that decreases.
-        """
         self._advance(t)
         self._end_until(t)
         ended = sorted(self._ended.values(), key=lambda activity: activity.number)
@@ -242,19 +183,13 @@ class Fluid:
         return [activity.key for activity in ended]
 
     def rate(self, key: Hashable) -> float:
-        """An activity's current amount per second: 0 if it has ended.
-
-        Raises:
-            ValueError: for an unknown key.
-        """
         if key in self._ended:
             return 0.0
         self._compute()
-        return self._find(key).rate
+        return self._running[key].rate
 
     def used(self, resource: str) -> float:
-        """The current amount per second through a resource; infinite where nothing limits it."""
-        self._check_resource(resource)
+        """The current amount per second through a resource."""
         self._compute()
         return sum(activity.rate for activity in self._users[resource].values())
 
@@ -262,8 +197,6 @@ class Fluid:
 
     def _advance(self, t: float) -> None:
         """Advance to ``t``. Changes at ``t`` itself are not computed yet: more may follow."""
-        if not self._now_s <= t < inf:
-            raise ValueError(f"t={t}: must be finite and not before {self._now_s}")
         if t > self._now_s or not self._stale:
             self._end_until(t)
             self._now_s = t
@@ -320,27 +253,3 @@ class Fluid:
             if self._capacities[name] < inf:
                 self._changed[name] = None
         self._stale = True
-
-    def _find(self, key: Hashable) -> _Activity:
-        if key not in self._running:
-            raise ValueError(f"key={key!r}: no activity with this key is running")
-        return self._running[key]
-
-    def _check_demand(self, demand: Demand) -> None:
-        for name in demand.resources:
-            self._check_resource(name)
-        if len(set(demand.resources)) < len(demand.resources):
-            raise ValueError(f"resources={demand.resources}: contains one twice")
-        _check("limit", demand.limit)
-        if not 0 < demand.weight < inf:
-            raise ValueError(f"weight={demand.weight}: must be finite and more than 0")
-
-    def _check_resource(self, name: str) -> None:
-        if name not in self._capacities:
-            raise ValueError(f"resource={name!r}: is unknown; add it first")
-
-
-def _check(name: str, value: float, *, finite: bool = False) -> float:
-    if not value >= 0 or (finite and not isfinite(value)):
-        raise ValueError(f"{name}={value}: must be {'finite and ' if finite else ''}0 or more")
-    return float(value)
