@@ -65,7 +65,9 @@ class LiveJob:
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
         start = experiment.job.start_layout
         tasks = [str(node) for node in start.nodes]
-        self.machines, self.obstacle = build_machines(shared, name, hosts, tasks, float(self.threads))
+        self.machines, self.obstacle = build_machines(
+            shared, name, hosts, tasks, float(self.threads), requests=experiment.strategy.cores_as == "request"
+        )
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(
             self.loop,
