@@ -75,6 +75,10 @@ class Allotter:
             return str(error)
         return None
 
+    def own_limits(self, task: str) -> tuple[float | None, int | None]:
+        """The cores and the memory, in bytes, that a task was given as limits."""
+        return self.machines.limit(task), self._memory_bytes.get(task)
+
     def dismiss(self, node: NodeId) -> None:
         """A node has left for good."""
         self._rates.pop(node, None)

@@ -89,7 +89,8 @@ class LiveJob:
         level, throttle = self.injector.level, self.injector.throttle
         self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network
-        self.sampler = Sampler(None if network is None else network.counters, self.machines.placement)
+        counters = None if network is None else network.counters
+        self.sampler = Sampler(counters, self.machines.placement, self.session.allotter.own_limits)
         self.session.served = self.sampler.served
         self._winding_down = False
         self._gone_by_s = 0.0

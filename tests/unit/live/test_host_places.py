@@ -173,6 +173,7 @@ def test_requested_cores_are_booked_and_a_share_of_the_host_but_no_limit() -> No
     assert notes == [("Enforced", {"node": "worker:0", "request_cores": pytest.approx(0.3), "by": "cgroup"})]
     assert machines.quota("worker:0", 1.0) is None
     assert machines.quota("worker:0", 0.5) == pytest.approx(0.2)
+    assert allotter.own_limits("worker:0") == (None, None), "no more than its host has"
     allotter.allocate(WORKER, None, None)
     assert group.shares[1:] == [None]  # type: ignore[attr-defined]
 
@@ -211,6 +212,8 @@ def test_who_moves_keeps_its_limits() -> None:
     allotter.moved(NodeId.worker(2))
     assert machines.groups["worker:2"] is not old
     assert machines.groups["worker:2"].limits == [0.2, 4096]  # type: ignore[attr-defined]
+    assert allotter.own_limits("worker:2") == (0.2, 4096)
+    assert allotter.own_limits("worker:0") == (None, None)
     assert machines.move("worker:0") is not None
     allotter.moved(WORKER)
     assert machines.groups["worker:0"].limits == []  # type: ignore[attr-defined]
