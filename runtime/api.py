@@ -19,7 +19,7 @@ from runtime.core.job import Job, RecordSink, Status
 from runtime.core.layout import why_fixed
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.record.columns import IterationWriter
-from strategies.protocol import Allocate, AnyCommand, Command, Launch, Repartition, Retire, Strategy
+from strategies.protocol import Allocate, AnyCommand, Command, CoresAs, Launch, Repartition, Retire, Strategy
 
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
@@ -56,6 +56,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the commands that the strategy needs."""
     containment: str = "auto"
     """``auto`` or ``none``."""
+    cores_as: CoresAs = "limit"
+    """What the cores are that the strategy gives to nodes."""
 
     @property
     def kinds(self) -> set[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_whole
+from strategies.checks import check_choice, check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import EachGate
+from strategies.protocol import CoresAs
 from strategies.scaling.brain.adjust import Rules
 from strategies.scaling.brain.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
 from strategies.scaling.brain.plan import Limits
@@ -39,6 +40,7 @@ class DLRover(Composition):
         worker_cores: what every worker has at the start.
         first_server_cores: what every server has at the start.
         unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
+        cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
         memory_bytes: of every node at the start.
         limit_memory: whether new nodes have that limit, and DLRover's replacements theirs; it needs control groups.
         sample_s: seconds after which a sample is complete, or after ``sample_steps`` updates (60 s, 100).
@@ -71,6 +73,7 @@ class DLRover(Composition):
     worker_cores: int = 16
     first_server_cores: int = 16
     unit_cores: float = 1.0
+    cores_as: CoresAs = "limit"
     memory_bytes: int = 8 * 2**30
     limit_memory: bool = True
     sample_s: float = 60.0
@@ -99,6 +102,7 @@ class DLRover(Composition):
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the Brain as the only action."""
+        check_choice("cores_as", self.cores_as, "limit", "request")
         check_whole("worker_cores", self.worker_cores, least=1)
         check_whole("first_server_cores", self.first_server_cores, least=1)
         check_history(self.history, self.history_of)
@@ -134,7 +138,8 @@ class DLRover(Composition):
             unit_cores=self.unit_cores,
             limit_memory=self.limit_memory,
         )
-        planner = BrainPlanner(settings, self._initial(limits), self.unit_cores)
+        requests = self.cores_as == "request"
+        planner = BrainPlanner(settings, self._initial(limits), self.unit_cores, requests=requests)
         scaler = Scaler(planner, fleet, seamless=self.seamless, launch_s=self.launch_s, drain_s=self.drain_s)
         return Parts(
             gate=EachGate(), actions={"brain": scaler}, decide_every_s=self.decide_every_s, lr_rule=self.lr_rule

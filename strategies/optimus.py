@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_whole
+from strategies.checks import check_choice, check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import EachGate
+from strategies.protocol import CoresAs
 from strategies.scaling.brain.usage import Given
 from strategies.scaling.fleet import Fleet
 from strategies.scaling.optimus.greedy import Increments
@@ -44,6 +45,7 @@ class Optimus(Composition):
         add_servers: servers added at a time (1; 2 for Wide & Deep in DLRover's comparison).
         add_workers: workers added at a time (1; 4 for Wide & Deep there).
         unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
+        cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
         memory_bytes: of every node.
         limit_memory: whether new nodes have that limit; it needs control groups.
         sample_s: seconds for which a size is measured (60 s).
@@ -67,6 +69,7 @@ class Optimus(Composition):
     add_servers: int = 1
     add_workers: int = 1
     unit_cores: float = 1.0
+    cores_as: CoresAs = "limit"
     memory_bytes: int = 8 * 2**30
     limit_memory: bool = True
     sample_s: float = 60.0
@@ -84,6 +87,7 @@ class Optimus(Composition):
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the growth as the only action."""
+        check_choice("cores_as", self.cores_as, "limit", "request")
         check_whole("add_servers", self.add_servers, least=1)
         check_whole("add_workers", self.add_workers, least=1)
         by = Increments(

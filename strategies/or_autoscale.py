@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_whole
+from strategies.checks import check_choice, check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import EachGate
+from strategies.protocol import CoresAs
 from strategies.scaling.autoscaling import Autoscaling, AutoscalingPlanner
 from strategies.scaling.brain.usage import Given
 from strategies.scaling.fleet import Fleet
@@ -35,6 +36,7 @@ class OrAutoscale(Composition):
         server_cores: of every server.
         worker_cores: of every worker.
         unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
+        cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
         memory_bytes: of every node.
         limit_memory: whether new nodes have that limit; it needs control groups.
         step_workers: workers added at a time.
@@ -55,6 +57,7 @@ class OrAutoscale(Composition):
     server_cores: int = 16
     worker_cores: int = 3
     unit_cores: float = 1.0
+    cores_as: CoresAs = "limit"
     memory_bytes: int = 8 * 2**30
     limit_memory: bool = True
     step_workers: int = 4
@@ -72,6 +75,7 @@ class OrAutoscale(Composition):
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the autoscaling as the only action."""
+        check_choice("cores_as", self.cores_as, "limit", "request")
         check_whole("server_cores", self.server_cores, least=1)
         settings = Autoscaling(
             cores_total=self.cores_total,

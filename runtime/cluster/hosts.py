@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -26,6 +26,7 @@ MIN_CORES = 0.01
 """Cores of this machine per host: the kernel refuses less than 1 ms of a 100 ms quota period."""
 
 Spread = Literal["spread", "pack"]
+N = TypeVar("N", int, float)
 
 
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,11 +96,23 @@ class Limits(TypedDict):
     memory_limit_bytes: int | None
 
 
-def limits_of(host: Host | None) -> Limits:
-    """What a host and its tasks may use together; without hosts nothing is limited."""
+def limits_of(host: Host | None, cores: float | None = None, memory_bytes: int | None = None) -> Limits:
+    """What a host and its tasks may use together; without hosts nothing is limited.
+
+    Of a task, ``cores`` and ``memory_bytes`` are limits of its own (None: it has none), within those of its host.
+    """
     if host is None:
-        return Limits(limit_cores=None, limit_bytes_per_s=None, memory_limit_bytes=None)
-    return Limits(limit_cores=host.cores, limit_bytes_per_s=host.link_bytes_per_s, memory_limit_bytes=host.memory_bytes)
+        return Limits(limit_cores=cores, limit_bytes_per_s=None, memory_limit_bytes=memory_bytes)
+    return Limits(
+        limit_cores=_least(cores, host.cores),
+        limit_bytes_per_s=host.link_bytes_per_s,
+        memory_limit_bytes=_least(memory_bytes, host.memory_bytes),
+    )
+
+
+def _least(own: N | None, of_host: N | None) -> N | None:
+    """The smaller limit; None: there is none."""
+    return min((one for one in (own, of_host) if one is not None), default=None)
 
 
 class Placement:

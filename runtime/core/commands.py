@@ -72,6 +72,7 @@ class Commands:
             tell=tell,
             lose=partial(self.lose, restarting=False),
             store_and_halt=self._store_and_halt,
+            void=self.void,
         )
         self._restarts = 0
         self._deferred: list[Callable[[float], None]] = []
@@ -155,7 +156,7 @@ class Commands:
             self.elastic.retire(t, Retire(node=node))
 
     def evicted(self, t: float, node: str) -> None:
-        """The cluster takes a node away; not while all roll back, when it may be about to hold parameters."""
+        """The cluster takes a node away; not while all roll back, when it is not known who will hold parameters."""
         if self.course.halted:
             self._deferred.append(lambda t: self.evicted(t, node))
         else:
@@ -163,6 +164,8 @@ class Commands:
 
     def restored(self, t: float) -> None:
         """All continue: operators' orders and evictions do, too."""
+        for node in self.elastic.not_evicted():
+            self.evicted(t, node)
         deferred, self._deferred = self._deferred, []
         for call in deferred:
             call(t)

@@ -265,6 +265,7 @@ class Coordinator:
         """A server is lost, with every version since the last checkpoint if it held parameters."""
         if given.holding:
             self.commands.void()
+            given = self.elastic.explained(given)
         elif not self.elastic.server_left(self.course.advance(t), NodeId.server(given.server), given.reason):
             return
         self._tell(ServerLost(t=t, **msgspec.structs.asdict(given)))

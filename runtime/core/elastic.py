@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
+from runtime.core import inputs
 from runtime.core.executor import Executor
 from runtime.core.job import LaunchOrder, Port, RecordSink
-from runtime.core.scheduling import Request, Scheduler
+from runtime.core.scheduling import Grant, Request, Scheduler
 from strategies.protocol import (
     Allocate,
     AnyEvent,
@@ -40,7 +43,7 @@ Lose = Callable[[float, int, str, LossCause], None]
 class Elastic:
     """``tell`` notifies the strategy, ``lose`` books a worker's loss, ``store_and_halt`` voids work after a checkpoint.
 
-    ``cores`` are those asked for, of every node for which some were.
+    ``void`` voids it without one. ``cores`` are those asked for, of every node for which some were.
     """
 
     def __init__(
@@ -54,15 +57,18 @@ class Elastic:
         tell: Told,
         lose: Lose,
         store_and_halt: Callable[[], None],
+        void: Callable[[], None],
     ) -> None:
         self.executor, self.port, self.record = executor, port, record
         self.scheduler, self.seed = scheduler, seed
-        self.tell, self.lose, self.store_and_halt = tell, lose, store_and_halt
+        self.tell, self.lose, self.store_and_halt, self.void = tell, lose, store_and_halt, void
         self.cores: dict[NodeId, float] = {}
         self.low: set[NodeId] = set()
         """Nodes of low priority."""
         self.awaited: set[NodeId] = set()
         """Nodes that were launched and have not joined."""
+        self._evicted: set[NodeId] = set()
+        """Servers that hold parameters and are being taken away."""
         self._launches = 0
         self._departed: list[NodeId] = []
         """Servers that are gone since others read their parts, before that was complete."""
@@ -81,8 +87,7 @@ class Elastic:
         self.executor.admit(t, node)
         self.awaited.add(node)
         request = self._request(command.cpu_cores, command.priority, node)
-        grant = self.scheduler.place(t, self.seed, self._launches, request)
-        self._launches += 1
+        grant = self._ask(t, request)
         if grant.denied is not None:
             self._deny(t, node, grant.denied)
             return
@@ -204,8 +209,43 @@ class Elastic:
         """The cluster takes a node of low priority away, if it is still there."""
         node = NodeId.parse(name)
         layout = self.executor.layout
-        if node in layout.nodes and node not in layout.holders and layout.workers != (node,):
+        holding = node in layout.holders
+        if holding:
+            self._evict_holder(t, node)
+        elif node in layout.nodes and layout.workers != (node,):
             self.end(t, node, EVICTED, "evicted")
+
+    def _evict_holder(self, t: float, node: NodeId) -> None:
+        """The job needs its part, so the server starts again elsewhere as soon as the cluster has another place.
+
+        Who holds what is for the strategy to decide, so the parameters do not move to the servers that are left. With
+        notice they are stored first, and nothing is lost; else all go back to the last checkpoint.
+        """
+        request = self._request(self.cores.get(node), "low", node)
+        grant = self._ask(t, request)
+        pending_s = grant.pending_s if grant.denied is None else self.scheduler.draw_s(t, self.seed, self._launches)
+        if grant.evicted_after_s is not None:
+            self.port.wake(t + pending_s + grant.evicted_after_s, f"runtime:evict:{node}")
+        self._evicted.add(node)
+        self.record.note(t, "Evicting", node=str(node), pending_s=pending_s, notice=self.scheduler.evict_notice)
+        if self.scheduler.evict_notice:
+            self.store_and_halt()
+        else:
+            self.void()
+        self.port.restart(str(node), pending_s)
+
+    def explained(self, given: inputs.ServerLost) -> inputs.ServerLost:
+        """The loss of a server that held parameters, with its cause if the cluster took it away."""
+        node = NodeId.server(given.server)
+        if node not in self._evicted or given.cause != "restarted":
+            return given
+        self._evicted.discard(node)
+        return msgspec.structs.replace(given, reason=EVICTED, cause="evicted")
+
+    def not_evicted(self) -> list[str]:
+        """Servers that were to be taken away when another loss came first; they are still there."""
+        left, self._evicted = sorted(map(str, self._evicted)), set()
+        return left
 
     # ---- the rest ----------------------------------------------------------------------------------------------------
 
@@ -222,6 +262,11 @@ class Elastic:
 
     def _refuse(self, t: float, node: NodeId, reason: str) -> None:
         self.tell(Denied(t=t, node=str(node), reason=reason))
+
+    def _ask(self, t: float, request: Request) -> Grant:
+        grant = self.scheduler.place(t, self.seed, self._launches, request)
+        self._launches += 1
+        return grant
 
     def _request(self, cpu_cores: float | None, priority: Priority, node: NodeId) -> Request:
         others = {other: cores for other, cores in self.cores.items() if other != node}

@@ -28,6 +28,8 @@ class Quota(Scheduler):
         pending_s_per_core: further seconds for every core that is asked for.
         evict_after_s: mean seconds after which a node of low priority is taken away, exponentially distributed; None:
             it may stay.
+        evict_notice: whether a server that holds parameters can store them before it is taken away; else the job goes
+            back to its last checkpoint.
     """
 
     cores_total: float | None = None
@@ -35,6 +37,7 @@ class Quota(Scheduler):
     pending_s: float = 0.0
     pending_s_per_core: float = 0.0
     evict_after_s: float | None = None
+    evict_notice: bool = True
 
     def __post_init__(self) -> None:
         for name in ("cores_total", "cores_max", "evict_after_s"):
@@ -44,6 +47,8 @@ class Quota(Scheduler):
         for name in ("pending_s", "pending_s_per_core"):
             if not 0 <= (value := getattr(self, name)) <= MAX_PENDING_S:
                 raise ValueError(f"{name}={value:g}: must be between 0 and {MAX_PENDING_S:g} seconds (a week)")
+        if not isinstance(self.evict_notice, bool):
+            raise ValueError(f"evict_notice={self.evict_notice}: must be true or false")
         if self.cores_max is not None and self.cores_total is None:
             raise ValueError(f"cores_max={self.cores_max:g}: needs cores_total")
         if self.cores_max is not None and self.cores_total is not None and self.cores_max < self.cores_total:

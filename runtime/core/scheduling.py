@@ -47,6 +47,11 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 class Scheduler(Protocol):
     """The scheduler of a cluster that other jobs use, too. What it says of requests are defaults."""
 
+    @property
+    def evict_notice(self) -> bool:
+        """Whether a server that is taken away can store its parameters before."""
+        return True
+
     def draw_s(self, t: float, seed: int, number: int) -> float:
         """Pending seconds of the node requested at ``t`` (seconds since the job's start) as number 0, 1, ..."""
         ...

@@ -89,6 +89,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         asked=frozenset((one.kind, one.target) for one in plan.disturbances),
         commands=frozenset(command.__name__ for command in strategy.needs),
         containment=config.containment,
+        cores_as=strategy.cores_as,
     )
     return CheckedJob(
         written=written,

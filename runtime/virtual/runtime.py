@@ -12,6 +12,7 @@ from runtime.api import OF_NODES, TELEMETRY_S, Needs, Outcome, RunContext, RunSp
 from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
+from runtime.cluster.requests import refuse_requests
 from runtime.config.checking import convert
 from runtime.config.parse import Cluster, Config
 from runtime.core.executor import cut_for
@@ -130,6 +131,8 @@ class VirtualRuntime:
         if self.cluster.hosts is not None and not around.num_servers:
             raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
         hosts = self._parse_hosts(around.num_servers)
+        if around.cores_as == "request":
+            refuse_requests(hosts)
         if hosts is not None and ("Launch" in around.commands or "join" in around.kinds):
             self._refuse_timeless_hosts(hosts)
         devices = [*self._profiles, *(host.device for host in hosts.hosts)] if hosts is not None else self._profiles

@@ -61,7 +61,7 @@ from strategies.protocol.events import (
     Woke,
 )
 from strategies.protocol.nodes import NodeId
-from strategies.protocol.strategy import DATA_POLICIES, BoundedStalenessHint, Strategy
+from strategies.protocol.strategy import DATA_POLICIES, BoundedStalenessHint, CoresAs, Strategy
 from strategies.protocol.timings import Timings
 from strategies.protocol.values import Grad, LossCause, NodeUse, Part, ProtocolError
 
@@ -76,6 +76,7 @@ __all__ = [
     "Checkpoint",
     "Command",
     "Compute",
+    "CoresAs",
     "Denied",
     "Drop",
     "Evaluate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -12,6 +12,9 @@ from strategies.protocol.events import AnyEvent
 
 DATA_POLICIES = ("dynamic", "shared", "even")
 """Allocation policies of the data service; see :class:`Strategy`."""
+
+CoresAs = Literal["limit", "request"]
+"""What the cores of a node are: the most that it may use, or the least that it can have (as in Kubernetes)."""
 
 
 class BoundedStalenessHint(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +73,9 @@ class Strategy(Protocol):
 
     start_cores: Mapping[str, float] = {}
     """Cores that it allocates to every ``worker`` and every ``server`` at the start; those not named get no limit."""
+
+    cores_as: CoresAs = "limit"
+    """What the cores in its commands are; a ``request`` is refused before the run where nothing could keep it."""
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Return the commands that answer ``event``."""

@@ -48,11 +48,11 @@ class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     in_bytes_per_s: float | None = None
     """Both rates are of a host's link."""
     limit_cores: float | None = None
-    """Of its host: more than this its tasks do not get together; None: unlimited, or without hosts."""
+    """Of a task its own, if it has one; else, and of a host: more than this the host's tasks do not get together."""
     limit_bytes_per_s: float | None = None
     """Of its host's link, each way, on the wire."""
     memory_limit_bytes: int | None = None
-    """Of its host."""
+    """Likewise."""
     busy_frac: float | None = None
     """For a server: part of the time that went into its work, as far as reported: updates, and live what it receives
     and sends, too, so that one whose processor is throttled is busy whichever of these that delays."""

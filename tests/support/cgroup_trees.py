@@ -15,6 +15,7 @@ V1_FILES = {
     "cgroup.procs": "",
     "cpu.cfs_quota_us": "-1",
     "cpu.cfs_period_us": "100000",
+    "cpu.shares": "1024",
     "cpu.stat": "nr_periods 40\nnr_throttled 30\nthrottled_time 1500000000\n",
     "memory.limit_in_bytes": str(2**63 - 4096),
     "memory.memsw.limit_in_bytes": str(2**63 - 4096),
@@ -23,6 +24,7 @@ V2_FILES = {"cgroup.procs": "", "cgroup.subtree_control": "", "cgroup.type": "do
 V2_OF = {
     "cpu": {
         "cpu.max": "max 100000",
+        "cpu.weight": "100",
         "cpu.stat": "usage_usec 2500000\nnr_periods 40\nnr_throttled 30\nthrottled_usec 1500000\n",
     },
     "memory": {"memory.max": "max", "memory.swap.max": "max"},
@@ -91,6 +93,9 @@ class Fake(Kernel):
         if path.name == "cpu.max":
             quota_us, period_us = path.read_text().split()
             return in_range(-1 if quota_us == "max" else int(quota_us), int(period_us))
+        if path.name in ("cpu.weight", "cpu.shares"):
+            least, most = (1, 10_000) if path.name == "cpu.weight" else (2, 2**18)
+            return least <= int(path.read_text()) <= most
         if path.name.startswith("cpu.cfs"):
             top = path.parent
             while (top.parent / "cpu.cfs_quota_us").exists():

@@ -1,7 +1,8 @@
 """What the nodes of a live job may use: cores, memory, and the rate at which they send.
 
-Cores are limited by control groups or, without them, by the agent (duty cycles, cpulimit), memory by control groups,
-the rate by the node's own sockets. A node keeps what it was given through all its incarnations. Every limit is read
+Cores are limited by control groups or, without them, by the agent (duty cycles, cpulimit); where they are requested
+(``strategy.cores_as``), they are a share of the host, by control groups only. Memory is limited by these, too, the rate
+by the node's own sockets. A node keeps what it was given through all its incarnations. Every limit is read
 back, and noted (``Enforced``).
 """
 
@@ -59,6 +60,8 @@ class Allotter:
     def moved(self, node: NodeId) -> None:
         """A node has another control group, which gets the limits of the old one."""
         name = str(node)
+        if self.machines.share_frac(name) is not None:
+            self._enforce_share(name)
         if self.machines.mechanisms.cpu_groups and self.machines.quota(name, self.level(name)) is not None:
             self._enforce_cores(name)
         if name in self._memory_bytes:
@@ -71,6 +74,10 @@ class Allotter:
         except ValueError as error:
             return str(error)
         return None
+
+    def own_limits(self, task: str) -> tuple[float | None, int | None]:
+        """The cores and the memory, in bytes, that a task was given as limits."""
+        return self.machines.limit(task), self._memory_bytes.get(task)
 
     def dismiss(self, node: NodeId) -> None:
         """A node has left for good."""
@@ -108,7 +115,16 @@ class Allotter:
 
     def _set_cores(self, node: str, cores: float | None) -> None:
         self.machines.allocate(node, cores)
-        self._enforce_cores(node)
+        if self.machines.requests:
+            self._enforce_share(node)
+        else:
+            self._enforce_cores(node)
+
+    def _enforce_share(self, node: str) -> None:
+        """Give a node the part of its host that it requests, and note how many cores the weight stands for."""
+        held, host = self.machines.groups[node].set_share(self.machines.share_frac(node)), self.machines.host_of(node)
+        cores = None if host is None else self.machines.allotment(host)
+        self.note("Enforced", node=node, request_cores=None if cores is None else held * cores, by="cgroup")
 
     def _enforce_cores(self, node: str) -> None:
         """Limit a node to what is left of its cores by the plan now; raises ``ValueError``: that cannot be done."""

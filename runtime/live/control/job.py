@@ -65,7 +65,9 @@ class LiveJob:
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
         start = experiment.job.start_layout
         tasks = [str(node) for node in start.nodes]
-        self.machines, self.obstacle = build_machines(shared, name, hosts, tasks, float(self.threads))
+        self.machines, self.obstacle = build_machines(
+            shared, name, hosts, tasks, float(self.threads), requests=experiment.strategy.cores_as == "request"
+        )
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(
             self.loop,
@@ -87,7 +89,8 @@ class LiveJob:
         level, throttle = self.injector.level, self.injector.throttle
         self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network
-        self.sampler = Sampler(None if network is None else network.counters, self.machines.placement)
+        counters = None if network is None else network.counters
+        self.sampler = Sampler(counters, self.machines.placement, self.session.allotter.own_limits)
         self.session.served = self.sampler.served
         self._winding_down = False
         self._gone_by_s = 0.0

@@ -36,10 +36,18 @@ def resident_bytes(pid: int) -> int | None:
 
 
 class Sampler:
-    """Samples use; ``links`` reads (bytes out, bytes in) of every host of the ``placement``; None: no hosts."""
+    """Samples use; ``links`` reads (bytes out, bytes in) of every host of the ``placement``; None: no hosts.
 
-    def __init__(self, links: Callable[[], list[tuple[int, int]]] | None, placement: Placement | None) -> None:
-        self.links, self.placement = links, placement
+    ``own_limits`` says of a task how many cores and how much memory (bytes) it was given as limits of its own.
+    """
+
+    def __init__(
+        self,
+        links: Callable[[], list[tuple[int, int]]] | None,
+        placement: Placement | None,
+        own_limits: Callable[[str], tuple[float | None, int | None]] = lambda task: (None, None),
+    ) -> None:
+        self.links, self.placement, self.own_limits = links, placement, own_limits
         self._cpu: dict[str, tuple[int, float]] = {}
         self._bytes: list[tuple[int, int]] | None = None
         self._busy_s: dict[str, float] = {}
@@ -80,7 +88,7 @@ class Sampler:
             cpu_cores=cores,
             memory_bytes=resident_bytes(pid),
             busy_frac=None if busy_s is None or period_s <= 0 else busy_s / period_s,
-            **limits_of(None if self.placement is None else self.placement.host(name)),
+            **limits_of(None if self.placement is None else self.placement.host(name), *self.own_limits(name)),
         )
 
     def _hosts(

@@ -16,6 +16,10 @@ PERIOD_US = 10_000
 MIN_QUOTA_US, MAX_PERIOD_US = 1_000, 1_000_000
 """The kernel's limits: a small quota needs a longer period."""
 MIN_CORES = MIN_QUOTA_US / MAX_PERIOD_US
+DEFAULT_SHARES, DEFAULT_WEIGHT = 1024, 100
+"""Of a group of version 1 and 2 that nobody has given another."""
+DEFAULT_FRAC = 0.01
+"""The part as which the default counts, so that parts down to a ten-thousandth can be set with version 2."""
 _UNLIMITED_BYTES = 1 << 62
 
 
@@ -126,6 +130,14 @@ class GroupFiles:
         """Set the quota; if refused with an ``OSError``, nothing has changed."""
         raise NotImplementedError
 
+    def share_frac(self) -> float:
+        """The weight of the group among its siblings, as a part of the largest in use; by default a hundredth."""
+        raise NotImplementedError
+
+    def set_share(self, frac: float | None) -> None:
+        """Set that weight, above 0 and up to 1; None: the default."""
+        raise NotImplementedError
+
     def memory_bytes(self) -> int | None:
         """The memory limit that the kernel enforces."""
         raise NotImplementedError
@@ -174,6 +186,13 @@ class V1(GroupFiles):
             self.put("cpu.cfs_period_us", before_us)
             raise
 
+    def share_frac(self) -> float:
+        return int(self.get("cpu.shares")) / (DEFAULT_SHARES / DEFAULT_FRAC)
+
+    def set_share(self, frac: float | None) -> None:
+        """Set the shares, of which the kernel takes 2 at least."""
+        self.put("cpu.shares", max(2, round(DEFAULT_SHARES * (frac or DEFAULT_FRAC) / DEFAULT_FRAC)))
+
     def memory_bytes(self) -> int | None:
         """The memory limit; unlimited is a number of pages larger than any memory."""
         limit = int(self.get("memory.limit_in_bytes"))
@@ -221,6 +240,13 @@ class V2(GroupFiles):
     def set_quota(self, quota: Quota) -> None:
         """Set quota and period in one write."""
         self.put("cpu.max", f"{'max' if quota.quota_us is None else quota.quota_us} {quota.period_us}")
+
+    def share_frac(self) -> float:
+        return int(self.get("cpu.weight")) / (DEFAULT_WEIGHT / DEFAULT_FRAC)
+
+    def set_share(self, frac: float | None) -> None:
+        """Set the weight, of which the kernel takes 1 to 10,000."""
+        self.put("cpu.weight", max(1, round(DEFAULT_WEIGHT * (frac or DEFAULT_FRAC) / DEFAULT_FRAC)))
 
     def memory_bytes(self) -> int | None:
         limit = self.get("memory.max")

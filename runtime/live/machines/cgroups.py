@@ -124,6 +124,20 @@ class Cgroup:
         """The quota that the kernel enforces for this group alone."""
         return self.parts["cpu"].quota().cores
 
+    def set_share(self, frac: float | None) -> float:
+        """Give the group a weight among its siblings in proportion to ``frac``, above 0 and up to 1; None: the default.
+
+        Of the groups that want the processor now, each gets a part of what the one above has by its weight. Returns
+        what the kernel holds, in the same measure. Raises :class:`QuotaRefused` if it refuses.
+        """
+        part = self.parts["cpu"]
+        try:
+            part.set_share(frac)
+            return part.share_frac()
+        except OSError as error:
+            why = "; ".join(explain(error))
+            raise QuotaRefused(f"{part.path}: a share of {frac} requested: {why}") from error
+
     def bound(self) -> float:
         """The least request of the group and those above, in cores; infinite if there is none."""
         own = math.inf if self.wanted is None else self.wanted

@@ -26,13 +26,13 @@ NO_GROUPS = "needs control groups, which are not available here (python run.py d
 
 
 def build_machines(
-    shared: SharedMachines, name: str, hosts: Hosts | None, tasks: list[str], cores_each: float
+    shared: SharedMachines, name: str, hosts: Hosts | None, tasks: list[str], cores_each: float, *, requests: bool
 ) -> tuple[HostMachines, str]:
     """Build the places of a job's tasks; if that fails, return this machine without hosts, and the reason."""
     from runtime.live.machines.cgroups import CgroupUnavailable, QuotaRefused
 
     try:
-        return HostMachines(shared, name, hosts, tasks, cores_each), shared.obstacle
+        return HostMachines(shared, name, hosts, tasks, cores_each, requests=requests), shared.obstacle
     except (OSError, CgroupUnavailable, QuotaRefused) as error:
         bare = SharedMachines(shared.run_id, None, NOTHING)
         return HostMachines(bare, name, None, tasks, cores_each), f"the emulated hosts could not be built: {error}"
@@ -41,15 +41,23 @@ def build_machines(
 class HostMachines:
     """The places of one job's tasks on the machines of its lab, built before its agent starts.
 
-    ``name``: of the job, part of every name that another job could use, too; empty for a single job.
+    ``name``: of the job, part of every name that another job could use, too; empty for a single job. ``requests``:
+    allocated cores are a share of the host that is guaranteed, and no limit.
     """
 
     def __init__(
-        self, shared: SharedMachines, name: str, hosts: Hosts | None, tasks: list[str], cores_each: float
+        self,
+        shared: SharedMachines,
+        name: str,
+        hosts: Hosts | None,
+        tasks: list[str],
+        cores_each: float,
+        *,
+        requests: bool = False,
     ) -> None:
         self.shared, self.hosts, self.mechanisms, self.tasks = shared, hosts, shared.mechanisms, tasks
         self.prefix = f"{name}-" if name else ""
-        self.cores_each = cores_each
+        self.cores_each, self.requests = cores_each, requests
         self.placement = None if hosts is None else Placement(hosts)
         self.groups: dict[str, Cgroup] = dict(shared.groups)
         """Control groups by target: ``host:0``, ``worker:1``."""
@@ -138,13 +146,25 @@ class HostMachines:
             return self._host(target).cores or float(os.cpu_count() or 1)
         placed = self.placement is not None and target in self.placement.host_of  # who has left is not
         cores = self.placement.host(target).cores if self.placement is not None and placed else None
-        return min(self.cores_each, cores or self.cores_each, self.allocated.get(target, self.cores_each))
+        return min(self.cores_each, cores or self.cores_each, self.limit(target) or self.cores_each)
 
     def quota(self, target: str, level: float) -> float | None:
         """Cores that remain at a level; None if no limit is needed."""
         if level < 1.0:
             return level * self.allotment(target)
-        return self._host(target).cores if target_of(target).form == "host" else self.allocated.get(target)
+        return self._host(target).cores if target_of(target).form == "host" else self.limit(target)
+
+    def limit(self, task: str) -> float | None:
+        """Cores that a task was given as a limit of its own."""
+        return None if self.requests else self.allocated.get(task)
+
+    def share_frac(self, task: str) -> float | None:
+        """The part of its host that a task requests."""
+        if not self.requests or task not in self.allocated or self.placement is None:
+            return None
+        cores = self.placement.host(task).cores
+        assert cores is not None, "hosts without a number of cores are refused before the start"
+        return self.allocated[task] / cores
 
     @property
     def promised_cores(self) -> float:

@@ -14,6 +14,7 @@ import msgspec
 from injectors.plan import target_of
 from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
+from runtime.cluster.requests import OTHERWISE, SETTING, refuse_requests
 from runtime.containment import Isolation
 from runtime.errors import ConfigError
 
@@ -73,6 +74,8 @@ def choose_mechanisms(
     ``device``: whether a device profile paces the workers.
     """
     _refuse_hidden(hosts, device, around)
+    if around.cores_as == "request":
+        _refuse_shares(hosts, cpu_by, missing)
     quotas = "none" if hosts is None or not hosts.cores else _quota_mechanism(cpu_by, missing)
     throttles = _throttle_mechanism(cpu_by, quotas, around, missing) if "cpu" in around.kinds else "none"
     memory = hosts is not None and any(host.memory_bytes for host in hosts.hosts)
@@ -88,6 +91,17 @@ def choose_mechanisms(
         memory=memory or (allocates and missing("cgroup_memory") is None),
         allocations=_throttle_mechanism(cpu_by, quotas, around, missing) if allocates else "none",
     )
+
+
+def _refuse_shares(hosts: Hosts | None, cpu_by: CpuBy, missing: Look) -> None:
+    """Refuse requests that nothing would guarantee: only control groups have weights."""
+    refuse_requests(hosts)
+    if cpu_by in ("duty", "cpulimit"):
+        raise ConfigError(
+            f"runtime.cpu_by={cpu_by}: stops tasks at a limit, and guarantees nobody the cores of {SETTING}; use "
+            f"runtime.cpu_by=auto, or {OTHERWISE}"
+        )
+    _demand("cgroup_cpu", SETTING, missing, f"or use {OTHERWISE}")
 
 
 def _refuse_hidden(hosts: Hosts | None, device: bool, around: RunContext) -> None:

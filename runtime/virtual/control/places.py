@@ -17,7 +17,8 @@ from strategies.protocol import NodeId
 class Places:
     """The nodes' hosts (``placement``; None: each has a machine of its own) and machines (None: none are modelled).
 
-    On hosts a node's cores are a quota, within which its work is done; elsewhere its work takes longer in proportion.
+    On hosts a node's cores are a quota, within which its work is done, or with ``requests`` a share of its host's that
+    is guaranteed; elsewhere its work takes longer in proportion.
     """
 
     def __init__(
@@ -27,7 +28,10 @@ class Places:
         servers: ServerGroup,
         workers: WorkerModel,
         costs: Costs,
+        *,
+        requests: bool = False,
     ) -> None:
+        self.requests = requests
         self.placement, self.machines, self.servers, self.workers = placement, machines, servers, workers
         self._uses = {"worker": costs.worker_cores, "server": costs.server_cores}
 
@@ -97,7 +101,9 @@ class Places:
         role, number = NodeId.parse(task)
         if self.placement is not None:
             if self.machines is not None:
-                self.machines.allot(task, cores, link_bytes_per_s)
+                if self.requests:
+                    self.machines.request(task, cores)
+                self.machines.allot(task, None if self.requests else cores, link_bytes_per_s)
         elif role == "server":
             self.servers.allocate(task, cores)
         else:
@@ -106,10 +112,10 @@ class Places:
                 self.workers.cores[number] = cores
 
     def cores_of(self, task: str) -> tuple[float, float | None]:
-        """Cores that a task uses while it works, and those that it was given."""
+        """Cores that a task uses while it works, and the limit that it was given."""
         role, number = NodeId.parse(task)
         if self.placement is not None:
-            has = self.placement.cores.get(task)
+            has = None if self.requests else self.placement.cores.get(task)
         else:
             has = self.servers.cores.get(task) if role == "server" else self.workers.cores.get(number)
         uses = self._uses[role]

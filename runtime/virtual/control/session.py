@@ -100,7 +100,8 @@ class VirtualSession:
         )
         self.servers, self.workers, self.machines = modelled
         placement = None if hosts is None else Placement(hosts)
-        self.places = Places(placement, self.machines, self.servers, self.workers, costs)
+        requests = experiment.strategy.cores_as == "request"
+        self.places = Places(placement, self.machines, self.servers, self.workers, costs, requests=requests)
         self.port = VirtualPort(
             self.clock,
             learner,

@@ -76,14 +76,11 @@ class Usage:
     def _task(self, task: str, used: dict[str, float], busy_s: float | None, period_s: float) -> NodeUse:
         on_host = self.placement is not None and task in self.placement.host_of
         host = self.placement.host(task) if self.placement is not None and on_host else None
-        limits = limits_of(host)
-        if (may_use := self.cores(task)[1]) is not None:
-            limits["limit_cores"] = may_use
         return NodeUse(
             node=task,
             cpu_cores=used[task] / period_s,
             busy_frac=None if busy_s is None else busy_s / period_s,
-            **limits,
+            **limits_of(host, self.cores(task)[1]),
         )
 
     def _hosts(self, tasks: dict[str, NodeUse], used: dict[str, float], period_s: float) -> list[NodeUse]:

@@ -83,6 +83,10 @@ class Machines(Protocol):
         """A task may use so many cores, and send so many bytes of payload per second; None: what its machine has."""
         ...
 
+    def request(self, task: str, cores: float | None) -> None:
+        """A task can always have so many cores of its host, whoever else works there; None: what others leave."""
+        ...
+
     def core_seconds(self, task: str) -> float:
         """Work that a task has done so far, with the part of what it is doing."""
         ...

@@ -12,6 +12,7 @@ from math import inf
 from typing import final
 
 from injectors.plan import RULES, Kind, target_of
+from runtime.cluster.requests import UNREQUESTED_FRAC
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.quotas import Quota
@@ -54,6 +55,8 @@ class ModelledMachines:
         """Cores that a task's computing uses at full speed."""
         self._allotted: dict[str, float] = {}
         """Cores of the tasks that were given some."""
+        self._requested: dict[str, float] = {}
+        """Cores that tasks can always have."""
         self._waiting: dict[str, list[Then]] = {}
         self._lives: dict[str, int] = {}
         self._messages: dict[str, dict[tuple[str, str], dict[Hashable, None]]] = {}
@@ -99,6 +102,17 @@ class ModelledMachines:
             self._set_cores(task)
         self._links.set_capacity(f"up of {task}", inf if link_bytes_per_s is None else link_bytes_per_s)
 
+    def request(self, task: str, cores: float | None) -> None:
+        self._requested.pop(task, None)
+        if cores is not None:
+            self._requested[task] = cores
+        self._processors.divide(task, self._weight(task))
+
+    def _weight(self, task: str) -> float:
+        """Of a task among those of its site: 1 unless it requests a part, in hundredths of the site."""
+        cores = self._requested.get(task)
+        return 1.0 if cores is None else cores / self.sites[task].cores / UNREQUESTED_FRAC
+
     def dismiss(self, tasks: Collection[str]) -> None:
         """Tasks that will never do anything again: they have left, or their job is over."""
         for task in tasks:
@@ -106,6 +120,7 @@ class ModelledMachines:
         for task in tasks:
             del self.sites[task], self._lives[task], self._messages[task], self._uses[task]
             self._allotted.pop(task, None)
+            self._requested.pop(task, None)
             self.paused_since_s.pop(task, None)
         gates = [f"gate of {task}" for task in tasks]
         self._links.remove([*gates, *(f"up of {task}" for task in tasks)])
@@ -138,8 +153,7 @@ class ModelledMachines:
         """Work at up to ``cores``, which matter only where the task's own resource has more."""
         if core_seconds:
             limit = cores if cores < max(THREAD_CORES, self._uses[task]) else inf
-            about = self._cores_of(task), partial(self.awake, task, then), (task,)
-            self._processors.start(task, core_seconds, *about, limit=limit)
+            self._use_cores(task, task, core_seconds, partial(self.awake, task, then), limit)
         else:
             self.awake(task, then)
 
@@ -166,8 +180,7 @@ class ModelledMachines:
         self._links.start(path, float(num_bytes), ways, partial(done, path), accounts)
         for end in path if carry_s else ():
             limit = THREAD_CORES if self._uses[end] > THREAD_CORES else inf
-            about = self._cores_of(end), partial(done, (path, end)), (end,)
-            self._processors.start((path, end), carry_s, *about, limit=limit)
+            self._use_cores(end, (path, end), carry_s, partial(done, (path, end)), limit)
 
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""
@@ -179,6 +192,20 @@ class ModelledMachines:
             for part in parts:
                 self._processors.stop(part)
         self._messages[task].clear()
+
+    def _use_cores(self, task: str, key: Hashable, core_seconds: float, then: Then, limit: float) -> None:
+        """Use the processor; all that a task with a request does has the weight of that together."""
+        if task not in self._requested:
+            self._processors.start(key, core_seconds, self._cores_of(task), then, (task,), limit=limit)
+            return
+
+        def ended() -> None:
+            then()
+            if task in self.sites:
+                self._processors.divide(task, self._weight(task))
+
+        self._processors.start(key, core_seconds, self._cores_of(task), ended, (task,), limit=limit)
+        self._processors.divide(task, self._weight(task))
 
     def _cores_of(self, task: str) -> tuple[str, ...]:
         """The processor resources that a task's work uses."""

@@ -20,8 +20,10 @@ class Sharing:
     def __init__(self, clock: Clock, capacities: Mapping[str, float]) -> None:
         self.clock = clock
         self._fluid = Fluid(capacities)
-        self._open: dict[Hashable, tuple[Then, float, tuple[str, ...]]] = {}
-        """What happens at the end of each activity, its amount, and its accounts."""
+        self._open: dict[Hashable, tuple[Then, float, tuple[str, ...], tuple[str, ...], float]] = {}
+        """What happens at the end of each activity, its amount, its accounts, its resources and its limit."""
+        self._weights: dict[Hashable, float] = {}
+        """Of the activities for which it is not 1."""
         self._done: dict[str, float] = {}
         self._settling = False
         self._due_s = math.inf
@@ -48,7 +50,7 @@ class Sharing:
 
         What is done of it is booked on ``accounts``.
         """
-        self._open[key] = then, amount, accounts
+        self._open[key] = then, amount, accounts, resources, limit
         self._fluid.start(self.clock.now, key, amount, resources, limit)
         self._settle_soon()
 
@@ -58,15 +60,28 @@ class Sharing:
             self._close(key, self._fluid.stop(self.clock.now, key))
             self._settle_soon()
 
+    def divide(self, account: str, weight: float) -> None:
+        """All activities of an account in progress have this weight together, each an equal part of it."""
+        own = [key for key, (_, _, accounts, _, _) in self._open.items() if account in accounts]
+        for key in own:
+            if (each := weight / len(own)) != self._weights.get(key, 1.0):
+                self._weights[key] = each
+                _, _, _, resources, limit = self._open[key]
+                left = self._fluid.stop(self.clock.now, key)
+                self._fluid.start(self.clock.now, key, left, resources, limit, each)
+                self._settle_soon()
+
     def done(self, account: str) -> float:
         """The sum of all that was booked, with what is done by now of activities in progress."""
         now = self.clock.now
-        under_way = [(key, amount) for key, (_, amount, accounts) in self._open.items() if account in accounts]
+        under_way = [(key, amount) for key, (_, amount, accounts, _, _) in self._open.items() if account in accounts]
         return self._done.get(account, 0.0) + sum(amount - self._fluid.left(now, key) for key, amount in under_way)
 
     def _close(self, key: Hashable, left: float) -> Then:
         """Book what was done of an activity; returns what happens at its end."""
-        then, amount, accounts = self._open.pop(key)
+        then, amount, accounts, _, _ = self._open.pop(key)
+        if self._weights:
+            self._weights.pop(key, None)
         for account in accounts:
             self._done[account] = self._done.get(account, 0.0) + amount - left
         return then

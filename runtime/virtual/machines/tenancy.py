@@ -80,6 +80,9 @@ class Tenancy:
     def allot(self, task: str, cores: float | None, link_bytes_per_s: float | None = None) -> None:
         self._there().allot(self._tasks[task], cores, link_bytes_per_s)
 
+    def request(self, task: str, cores: float | None) -> None:
+        self._there().request(self._tasks[task], cores)
+
     def forget(self, task: str) -> None:
         self._there().forget(self._tasks[task])
 

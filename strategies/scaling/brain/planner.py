@@ -10,6 +10,7 @@ from strategies.protocol import AnyEvent, Arrived, Grad, Lost, NodeId, Observed,
 from strategies.scaling.brain.brain import Brain
 from strategies.scaling.brain.changes import Decision
 from strategies.scaling.brain.history import InitialPlan
+from strategies.scaling.brain.requests import at_requests
 from strategies.scaling.brain.settings import BrainSettings
 from strategies.scaling.brain.usage import Given, Use
 
@@ -22,10 +23,18 @@ class BrainPlanner:
         settings: of the Brain.
         initial: from the history of finished jobs.
         unit_cores: cores of the job's machines that the Brain counts as one; see :mod:`strategies.scaling.fleet`.
+        requests: nodes may use more than they were given; see :mod:`strategies.scaling.brain.requests`.
     """
 
-    def __init__(self, settings: BrainSettings, initial: InitialPlan | None = None, unit_cores: float = 1.0) -> None:
-        self.settings, self.initial, self.unit_cores = settings, initial, unit_cores
+    def __init__(
+        self,
+        settings: BrainSettings,
+        initial: InitialPlan | None = None,
+        unit_cores: float = 1.0,
+        *,
+        requests: bool = False,
+    ) -> None:
+        self.settings, self.initial, self.unit_cores, self.requests = settings, initial, unit_cores, requests
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
         """Begin with the first stage; the present nodes are granted already, unless history says otherwise."""
@@ -60,21 +69,22 @@ class BrainPlanner:
     def _observe(self, event: Observed, given: Mapping[NodeId, Given]) -> None:
         """Only observations of all nodes count.
 
-        Nobody uses more cores than it was given: a quota holds over its own periods, so within others a busy node may
-        seem to use 1.01 of its core, for which a plan in whole cores would give it two.
+        Nobody uses more than its limit: a quota holds over its own periods, so within others a busy node may seem to
+        use 1.01 of its core, for which a plan in whole cores would give it two.
         """
         uses: dict[NodeId, Use] = {}
         for use in event.nodes:
             node = NodeId.parse(use.node)
             if use.cpu_cores is not None and node in given:
+                cores = use.cpu_cores / self.unit_cores
                 uses[node] = Use(
-                    cores=min(use.cpu_cores / self.unit_cores, given[node].cores),
+                    cores=cores if self.requests else min(cores, given[node].cores),
                     busy_frac=use.busy_frac or 0.0,
                     memory_bytes=use.memory_bytes or 0,
                 )
         if given and uses.keys() >= given.keys():
             idle_s = {node: event.t - self._progress_s.get(node, event.t) for node in given if node.role == "worker"}
-            self.brain.observe(given, uses, self._steps, idle_s)
+            self.brain.observe(given, at_requests(given, uses) if self.requests else uses, self._steps, idle_s)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """A step of asynchronous training."""

@@ -290,8 +290,63 @@ def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:
     assert not desk.core.course.halted
 
 
+def evicted_holder(evict_notice: bool = True) -> Desk:
+    """Server 1 of low priority holds a half of the parameters, and worker 0 computes."""
+    desk = desk_of(Quota(pending_s=7.0, evict_notice=evict_notice))
+    desk.say(Launch(node="server:2", priority="low"))
+    server_joins(desk, 2)
+    desk.say(Repartition(servers=(0, 2)))
+    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    desk.say(*compute(0))
+    return desk
+
+
+@pytest.mark.parametrize("evict_notice", [True, False])
+def test_a_server_that_holds_parameters_stores_them_if_it_can_and_starts_again_elsewhere(evict_notice: bool) -> None:
+    desk = evicted_holder(evict_notice)
+    saved = len(desk.checkpoints)
+    evict(desk, "server:2")
+    assert len(desk.checkpoints) - saved == evict_notice
+    assert [order[1:] for order in desk.restarts] == [("server:2", 7.0)]
+    assert desk.noted("Evicting") == [{"node": "server:2", "pending_s": 7.0, "notice": evict_notice}]
+    assert desk.core.course.halted
+    evict(desk, "server:2")
+    assert len(desk.restarts) == 1, "one at a time"
+    desk.core.receive(desk.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
+    [lost] = desk.received(ServerLost)
+    assert (lost.server, lost.cause, lost.holding, lost.reason) == (2, "evicted", True, "taken away by the cluster")
+    assert "server:2" in nodes(desk)
+
+
+def test_a_server_that_is_evicted_may_be_evicted_again() -> None:
+    desk = desk_of(QUOTA)
+    desk.say(Launch(node="server:2", priority="low"))
+    server_joins(desk, 2)
+    desk.say(Repartition(servers=(0, 2)))
+    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    before = [timer for timer in desk.timers if timer[1] == "runtime:evict:server:2"]
+    evict(desk, "server:2")
+    after = [timer for timer in desk.timers if timer[1] == "runtime:evict:server:2"]
+    assert (len(before), len(after)) == (1, 2)
+    assert after[1][0] > desk.restarts[0][0] + QUOTA.pending_s
+
+
+def test_a_server_that_was_lost_before_it_could_be_evicted_is_evicted_when_it_is_back() -> None:
+    """The one that was to store its part has died, or another one has: all go back first."""
+    desk = evicted_holder()
+    evict(desk, "server:2")
+    server_dies(desk, 0, holding=True)
+    assert [lost.cause for lost in desk.received(ServerLost)] == ["killed"]
+    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    assert [node for _, node, _ in desk.restarts] == ["server:2"] * 2
+    desk.core.receive(desk.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
+    assert [lost.cause for lost in desk.received(ServerLost)] == ["killed", "evicted"]
+    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    assert len(desk.restarts) == 2
+
+
 def test_evictions_wait_while_the_parameters_move() -> None:
-    """Server 2 is about to hold some: then the cluster lets it be."""
+    """Server 2 is about to hold some: it is taken away when it does, and then the worker."""
     desk = desk_of()
     desk.say(Launch(node="server:2", priority="low"), Launch(node="worker:3", priority="low"))
     server_joins(desk, 2)
@@ -299,8 +354,13 @@ def test_evictions_wait_while_the_parameters_move() -> None:
     desk.say(Repartition(servers=(0, 2)))
     evict(desk, "server:2")
     evict(desk, "worker:3")
+    assert not desk.retired + desk.restarts
+    shares = ((NodeId.server(0), 1.0), (NodeId.server(2), 1.0))
+    desk.restore(shares=shares)
+    assert [node for _, node, _ in desk.restarts] == ["server:2"]
     assert not desk.retired
-    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    desk.core.receive(desk.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
+    desk.restore(shares=shares)
     assert [name for _, name in desk.retired] == ["worker:3"]
 
 

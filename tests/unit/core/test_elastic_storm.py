@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
 import pytest
 
 from runtime.core.quota import Quota
+from strategies.protocol import ServerLost
 from tests.support.elastic import Wanderer
 from tests.support.faults import random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
@@ -16,6 +18,7 @@ from tests.support.laws import Complaints, dead, played, unconserved, unlawful
 
 SEEDS = range(40)
 SCHEDULER = Quota(cores_total=3, cores_max=5, pending_s=0.5, pending_s_per_core=0.25, evict_after_s=4.0)
+UNNOTICED = replace(SCHEDULER, evict_notice=False)
 START = 3
 
 
@@ -37,7 +40,9 @@ def stormy(seed: int, failover: str, num_servers: int) -> tuple[HeapRun, Wandere
     )
     strategy = Wanderer(seed)
     faults = restarts(seed, START, outages=3 if num_servers else 0)
-    run = HeapRun(strategy, job, random_seconds(seed), faults, random_outcome(seed), scheduler=SCHEDULER)
+    run = HeapRun(
+        strategy, job, random_seconds(seed), faults, random_outcome(seed), scheduler=(SCHEDULER, UNNOTICED)[seed % 2]
+    )
     return run, strategy, played(run)
 
 
@@ -66,3 +71,21 @@ def test_the_storm_has_everything_in_it() -> None:
         counts += strategy.counts + strategy.told
     for kind in ("Launch", "Retire", "Repartition", "Allocate", "Restart", "ServerJoined", "Denied", "evicted"):
         assert counts[kind] >= 100, counts
+
+
+@pytest.mark.parametrize("evict_notice", [True, False])
+def test_servers_with_parameters_are_taken_away_in_it(evict_notice: bool) -> None:
+    """With notice the next version is that of the checkpoint which was ordered then; without, that of an older one."""
+    taken = 0
+    for seed in SEEDS:
+        if (seed % 2 == 0) == evict_notice:
+            run, _, _ = stormy(seed, "shards", 2)
+            asked = [fields["node"] for _, kind, fields in run.notes if kind == "Evicting"]
+            lost = [
+                f"server:{event.server}"
+                for event in (line.event for line in run.lines)
+                if isinstance(event, ServerLost) and event.holding and event.cause == "evicted"
+            ]
+            assert set(lost) <= set(asked)
+            taken += len(lost)
+    assert taken >= 10

@@ -107,6 +107,30 @@ def test_a_group_with_a_process_is_not_removed(group: Cgroup, monkeypatch: pytes
     group.remove()
 
 
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+@both
+def test_a_weight_is_in_proportion_to_the_part_and_can_be_taken_back(machine: Machine, build: Build) -> None:
+    """A hundredth is what the kernel gives to everybody; a whole is its largest weight with version 2."""
+    build(machine)
+    hierarchy = machine.find()
+    group, version = hierarchy.create(RUN_ID), hierarchy.version
+    file = group.path / ("cpu.shares" if version == 1 else "cpu.weight")
+    default = file.read_text().strip()
+    for frac in (1.0, 0.5, 0.25, 0.01, 1e-4):
+        assert group.set_share(frac) == pytest.approx(frac, rel=0.03)
+        assert int(file.read_text()) == pytest.approx(frac * (102_400 if version == 1 else 10_000), rel=0.03)
+    assert group.set_share(None) == 0.01
+    assert file.read_text().strip() == default
+
+
+def test_a_kernel_without_weights_is_named(machine: Machine, group: Cgroup) -> None:
+    (group.path / "cpu.shares").unlink()
+    with pytest.raises(QuotaRefused, match=r"a share of 0\.5 requested: this kernel lacks this limit"):
+        group.set_share(0.5)
+
+
 # ---- quotas ---------------------------------------------------------------------------------------------------------
 
 cores = st.floats(MIN_CORES, 4096.0)

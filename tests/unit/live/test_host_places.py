@@ -31,6 +31,7 @@ class Group:
         self.name = name
         self.process_files = (name,)
         self.limits: list[float | int | None] = []
+        self.shares: list[float | None] = []
 
     def create(self, name: str) -> Group:
         return Group(f"{self.name}/{name}")
@@ -38,6 +39,10 @@ class Group:
     def set_cores(self, cores: float | None) -> float | None:
         self.limits.append(cores)
         return cores
+
+    def set_share(self, frac: float | None) -> float:
+        self.shares.append(frac)
+        return 0.01 if frac is None else round(frac, 4)
 
     def set_memory_bytes(self, limit: int) -> int:
         self.limits.append(limit)
@@ -95,8 +100,10 @@ def shared_by(hosts: Hosts, latency: Any = "none") -> SharedMachines:
     return shared
 
 
-def machines_on(hosts: Hosts, shared: SharedMachines | None = None, name: str = "") -> HostMachines:
-    return HostMachines(shared or shared_by(hosts), name, hosts, list(TASKS), 1.0)
+def machines_on(
+    hosts: Hosts, shared: SharedMachines | None = None, name: str = "", *, requests: bool = False
+) -> HostMachines:
+    return HostMachines(shared or shared_by(hosts), name, hosts, list(TASKS), 1.0, requests=requests)
 
 
 def allotter_of(machines: HostMachines, notes: list[tuple[str, dict[str, Any]]]) -> Allotter:
@@ -151,6 +158,41 @@ def test_cores_are_those_that_a_host_has_left() -> None:
     assert [fields.get("cpu_cores") for _, fields in notes] == [0.3, 0.3, 0.3]
 
 
+def test_requested_cores_are_booked_and_a_share_of_the_host_but_no_limit() -> None:
+    """A host has 0.4 cores. What a plan leaves of a task is a part of what it could use: all of its host."""
+    machines = machines_on(hosts_of(), requests=True)
+    notes: list[tuple[str, dict[str, Any]]] = []
+    allotter = allotter_of(machines, notes)
+    allotter.allocate(WORKER, 0.3, None)
+    with pytest.raises(ValueError, match=r"^cpu_cores=0.3: no host has so many left \(the most is 0.1\)$"):
+        allotter.admit(
+            LaunchOrder(node="worker:2", pending_s=0.0, cpu_cores=0.3, not_on=("host:1", "host:2"), memory_bytes=4096)
+        )
+    group = machines.groups["worker:0"]
+    assert (group.shares, group.limits) == ([pytest.approx(0.75)], [])  # type: ignore[attr-defined]
+    assert notes == [("Enforced", {"node": "worker:0", "request_cores": pytest.approx(0.3), "by": "cgroup"})]
+    assert machines.quota("worker:0", 1.0) is None
+    assert machines.quota("worker:0", 0.5) == pytest.approx(0.2)
+    assert allotter.own_limits("worker:0") == (None, None), "no more than its host has"
+    allotter.allocate(WORKER, None, None)
+    assert group.shares[1:] == [None]  # type: ignore[attr-defined]
+
+
+def test_who_moves_requests_the_same_cores_of_another_host() -> None:
+    machines = machines_on(hosts_of({"overrides": {1: {"cpu_cores": 8.0}}}), requests=True)
+    allotter = allotter_of(machines, [])
+    allotter.allocate(WORKER, 0.2, None)
+    assert machines.placement is not None
+    machines.placement.tasks_on[2].append("server:9")  # so that host 1 has fewest
+    machines.placement.host_of["server:9"] = 2
+    machines.dismiss("worker:1")
+    assert machines.move("worker:0") is not None
+    allotter.moved(WORKER)
+    assert machines.host_of("worker:0") == "host:1"
+    assert machines.groups["worker:0"].shares == [pytest.approx(0.25)]  # type: ignore[attr-defined]
+    assert machines.groups["worker:0"].limits == []  # type: ignore[attr-defined]
+
+
 def test_who_has_left_asks_for_nothing() -> None:
     machines = machines_on(hosts_of())
     allotter = allotter_of(machines, [])
@@ -170,6 +212,8 @@ def test_who_moves_keeps_its_limits() -> None:
     allotter.moved(NodeId.worker(2))
     assert machines.groups["worker:2"] is not old
     assert machines.groups["worker:2"].limits == [0.2, 4096]  # type: ignore[attr-defined]
+    assert allotter.own_limits("worker:2") == (0.2, 4096)
+    assert allotter.own_limits("worker:0") == (None, None)
     assert machines.move("worker:0") is not None
     allotter.moved(WORKER)
     assert machines.groups["worker:0"].limits == []  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -87,6 +88,21 @@ def test_allocated_cores_are_limited_by_what_throttles(
     assert (mechanisms.allocations, mechanisms.throttles) == (allocations, allocations)
     assert mechanisms.cpu_groups == (allocations == "cgroup")
     assert choose(without, hosts, cpu_by).allocations == "none"
+
+
+def test_requested_cores_need_the_weights_of_control_groups_on_hosts_with_cores() -> None:
+    asked = {"commands": frozenset({"Launch"}), "cores_as": "request"}
+    assert choose(hosts=FOUR, **asked).allocations == "cgroup"
+    for without, hosts, cpu_by, words in (
+        ((), None, "auto", "strategy.cores_as=request: without hosts there are no cores of which"),
+        ((), {**FOUR, "cpu_cores": None}, "auto", "strategy.cores_as=request: host 0 has no number of cores"),
+        ((), {**FOUR, "overrides": {2: {"cpu_cores": None}}}, "auto", "strategy.cores_as=request: host 2 has no"),
+        ((), FOUR, "duty", "runtime.cpu_by=duty: stops tasks at a limit"),
+        ((), FOUR, "cpulimit", "runtime.cpu_by=cpulimit: stops tasks at a limit"),
+        (("cgroup_cpu",), FOUR, "auto", "strategy.cores_as=request: no cgroup_cpu; get cgroup_cpu, or use strategy.co"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{re.escape(words)}"):
+            choose(without, hosts, cpu_by, **asked)
 
 
 def test_latency_by_whatever_there_is() -> None:

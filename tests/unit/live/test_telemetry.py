@@ -61,6 +61,22 @@ def test_use_is_per_second_since_the_last_sample() -> None:
     assert (idle.out_bytes_per_s, idle.in_bytes_per_s, idle.cpu_cores) == (0.0, 1500.0, 0.0)
 
 
+def test_a_task_shows_its_own_limits_within_those_of_its_host() -> None:
+    """The host: half a core, 64 MiB. Own limits of less, of more memory than there is, and none."""
+    fields = {"count": 1, "cpu_cores": 0.5, "memory_mb": 64, "placement": [["worker:0", "worker:1", "server:0"]]}
+    own = {"worker:0": (0.2, 2**20), "worker:1": (None, 2**40)}
+    placement = Placement(parse_hosts(fields, 2, 1))
+    sampler = Sampler(None, placement, lambda task: own.get(task, (None, None)))
+    pids = [(name, os.getpid()) for name in ("worker:0", "worker:1", "server:0")]
+    sampler.sample(0.0, pids)
+    found = {use.node: (use.limit_cores, use.memory_limit_bytes) for use in sampler.sample(1.0, pids)[1]}
+    whole = (0.5, 64 * 2**20)
+    assert found == {"worker:0": (0.2, 2**20), "worker:1": whole, "server:0": whole, "host:0": whole}
+    alone = Sampler(None, None, lambda task: own.get(task, (None, None)))
+    alone.sample(0.0, pids)
+    assert [use.limit_cores for use in alone.sample(1.0, pids)[1]] == [0.2, None, None]
+
+
 def test_a_new_incarnation_starts_from_nothing() -> None:
     """Its clock is another one: a difference would be nonsense, or negative."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:

@@ -56,10 +56,14 @@ class StormRun(VirtualRun):
         self.random = Random(f"{seed}/storm")
         self.phases: Counter[str] = Counter()
         self.moved = 0
+        self.scheduler = dataclasses.replace(SCHEDULER, evict_notice=seed % 2 == 0)
         super().__init__(world, strategy)
 
     def _experiment(self, recorder: Recorder, learning: str) -> RunSpec:
-        return dataclasses.replace(super()._experiment(recorder, learning), scheduler=SCHEDULER)
+        return dataclasses.replace(
+            super()._experiment(recorder, learning),
+            scheduler=self.scheduler,
+        )
 
     def _play(self) -> None:
         session = self.session

@@ -55,6 +55,16 @@ BAD_LINES = [
         "runtime=virtual cluster.costs=ideal cluster.device={base_s:0,per_sample_s:0}",
         "an iteration must take some time",
     ),
+    (
+        f"{UNSCORED} strategy=dlrover strategy.cores_as=request straggler=none cluster=dlrover",
+        "strategy.cores_as=request: without hosts there are no cores of which a part could be guaranteed; use "
+        "strategy.cores_as=limit, or choose cluster=hosts",
+    ),
+    (
+        f"{HOSTS} backend=none workload.target=null strategy=optimus strategy.cores_as=request straggler=none "
+        "cluster.hosts.cpu_cores=null",
+        "strategy.cores_as=request: host 0 has no number of cores (cluster.hosts.cpu_cores=null)",
+    ),
     # cost models
     (
         f"{VIRTUAL} cluster.costs=idael",

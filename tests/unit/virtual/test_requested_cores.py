@@ -1,0 +1,165 @@
+"""Cores as requests on the virtual clock: a guaranteed share of the host, and whatever others leave idle."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from runtime.virtual.clock import Clock
+from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.machines.sharing import Sharing
+from strategies.protocol import Allocate
+from tests.unit.virtual.test_host_newcomers import Lab, Scripted, launch, played
+
+pytestmark = pytest.mark.usefixtures("even_quotas")
+
+
+def requests(strategy: Scripted) -> Scripted:
+    strategy.cores_as = "request"
+    return strategy
+
+
+def lab_of(cores: float, **asked: float | None) -> Lab:
+    """A host with these workers, and what each requests."""
+    lab = Lab(cores)
+    for name, wanted in asked.items():
+        task = name.replace("_", ":")
+        if task not in lab.machines.sites:
+            lab.machines.enter(task, "host:0")
+        lab.machines.request(task, wanted)
+    return lab
+
+
+def test_who_is_alone_uses_all_of_the_host_and_gets_its_request_when_others_come() -> None:
+    """A quarter of a core requested: 2 core-seconds alone until 2, then 6 at a quarter, as the other has its three."""
+    lab = lab_of(1.0, worker_0=0.25, worker_1=0.75)
+    lab.work(0.0, "worker:0", 3.5)
+    lab.work(2.0, "worker:1", 6.0)
+    assert lab.run() == pytest.approx({"worker:0": 8.0, "worker:1": 9.5})
+
+
+def test_a_limit_leaves_idle_what_a_request_takes() -> None:
+    lab = Lab()
+    lab.machines.allot("worker:0", 0.25)
+    lab.work(0.0, "worker:0", 1.0)
+    assert lab.run() == pytest.approx({"worker:0": 4.0})
+    lab = lab_of(1.0, worker_0=0.25)
+    lab.work(0.0, "worker:0", 1.0)
+    assert lab.run() == pytest.approx({"worker:0": 1.0})
+
+
+def test_who_requests_nothing_counts_as_a_hundredth_of_the_host() -> None:
+    """49 to 1 of a core: the one has done 0.98 of its work after a second, the other a fiftieth."""
+    lab = lab_of(1.0, worker_0=0.49, worker_1=None)
+    lab.work(0.0, "worker:0", 0.98)
+    lab.work(0.0, "worker:1", 0.5)
+    assert lab.run() == pytest.approx({"worker:0": 1.0, "worker:1": 1.48})
+
+
+def test_a_request_that_changes_during_work_counts_from_then_on() -> None:
+    """Halves until 2, then a quarter and three: 1 + 3 core-seconds take until 6, and 4 of the other until 7."""
+    lab = lab_of(1.0, worker_0=0.5, worker_1=0.5)
+    lab.work(0.0, "worker:0", 4.0)
+    lab.work(0.0, "worker:1", 3.0)
+    lab.at(2.0, lab.machines.request, "worker:0", 0.75)
+    lab.at(2.0, lab.machines.request, "worker:1", 0.25)
+    assert lab.run() == pytest.approx({"worker:0": 6.0, "worker:1": 7.0})
+
+
+def test_three_things_that_one_task_does_have_its_share_together() -> None:
+    """Messages of one core-second for the server, three at once, next to a worker with the same request.
+
+    Each of the two has half a core: 3 core-seconds of messages take until 6, as the worker's 3 do. Without requests
+    four things share the core, so the messages are there at 4.
+    """
+    for asked, ends in ((0.5, {"worker:1": 6.0, "sent": 6.0}), (None, {"worker:1": 6.0, "sent": 4.0})):
+        lab = lab_of(1.0, worker_1=asked, worker_2=asked)
+        for number in (3, 4, 5):
+            lab.machines.enter(f"worker:{number}", "host:1")
+            path = (f"worker:{number}", "worker:2")
+            lab.machines.send(f"worker:{number}", path, 0, 0.0, lab.then("sent"), 1.0)
+        lab.work(0.0, "worker:1", 3.0)
+        assert lab.run() == pytest.approx(ends)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_with_work_gets_less_than_its_request(seed: int) -> None:
+    """Any work at any time on a full host: it is never later than with its request alone."""
+    random = Random(seed)
+    parts = [random.uniform(0.1, 1.0) for _ in range(random.randrange(2, 6))]
+    cores = random.uniform(0.3, 1.0)
+    asked = {f"worker_{number}": part / sum(parts) * cores for number, part in enumerate(parts)}
+    lab = lab_of(cores, **asked)
+    begun, latest = {}, {}
+    for name, own in asked.items():
+        task, amount = name.replace("_", ":"), random.uniform(0.1, 3.0)
+        begun[task] = random.uniform(0.0, 3.0)
+        latest[task] = begun[task] + amount / own
+        lab.work(begun[task], task, amount)
+    ended = lab.run()
+    assert set(ended) == set(latest)
+    assert all(ended[task] <= latest[task] + 1e-9 for task in latest)
+    assert any(ended[task] < latest[task] - 1e-3 for task in latest), "somebody was idle"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_divided_activities_flow_as_those_that_began_with_these_weights(seed: int) -> None:
+    """The oracle begins each activity with its own weight, in a :class:`Fluid` of its own."""
+    random = Random(seed)
+    clock = Clock()
+    sharing, ended = Sharing(clock, {"cores": 1.0}), {}
+    accounts = {f"task {number}": random.uniform(0.1, 5.0) for number in range(3)}
+    oracle = Fluid({"cores": 1.0})
+    for account, weight in accounts.items():
+        amounts = [random.uniform(0.1, 2.0)] * random.randrange(1, 4)  # equal ones, which end together
+        for number, amount in enumerate(amounts):
+            key = account, number
+            sharing.start(key, amount, ("cores",), lambda key=key: ended.update({key: clock.now}), (account,))
+            oracle.start(0.0, key, amount, ("cores",), weight=weight / len(amounts))
+        sharing.divide(account, weight)
+    while clock.next_s < float("inf"):
+        clock.step()
+    expected = {}
+    while (t := oracle.next_s) < float("inf"):
+        expected |= dict.fromkeys(oracle.completed(t), t)
+    assert ended == pytest.approx(expected)
+    for account in accounts:
+        assert sharing.done(account) > 0.0
+
+
+# ---- whole jobs ------------------------------------------------------------------------------------------------------
+
+
+def test_newcomers_share_a_host_by_their_requests_and_compute_faster_when_it_is_idle() -> None:
+    """Half a second of work on a host of two cores, with one thread: 0.5 s for each of two, whatever they request."""
+    fast = requests(Scripted((0.0, Allocate(node="worker:0", cpu_cores=0.5)), (0.0, launch(1, cpu_cores=0.5))))
+    played(fast, telemetry_every_s=2.0, placement=[["worker:0"], ["server:0"]])
+    assert min(fast.compute_s[0]) == pytest.approx(0.5)
+    assert fast.use["worker:0"].cpu_cores == pytest.approx(1.0)
+    assert fast.use["worker:0"].limit_cores == 2.0, "that of its host"
+    slow = Scripted((0.0, Allocate(node="worker:0", cpu_cores=0.5)), (0.0, launch(1, cpu_cores=0.5)))
+    played(slow, telemetry_every_s=2.0)
+    assert slow.compute_s[0][-1] == pytest.approx(1.0)
+
+
+def test_requests_are_booked_as_limits_are() -> None:
+    strategy = requests(Scripted((0.0, Allocate(node="worker:0", cpu_cores=1.5)), (1.0, launch(1, cpu_cores=1.0))))
+    played(strategy)
+    assert strategy.joined[1][1] == "host:1"
+    full = requests(Scripted((0.0, launch(1, cpu_cores=2.5))))
+    played(full)
+    assert full.denied == {"worker:1": "did not join: cpu_cores=2.5: no host has so many left (the most is 2)"}
+
+
+def test_who_leaves_and_who_moves_take_their_requests_along() -> None:
+    """On a host of twice the cores the same request is half of the share."""
+    lab = lab_of(1.0, worker_0=0.25, worker_1=0.75)
+    lab.machines.dismiss(["worker:1"])
+    lab.machines.enter("worker:1", "host:0")
+    lab.machines.move("worker:0", "host:1")
+    lab.machines.request("server:0", 0.75)
+    lab.work(0.0, "worker:0", 1.0)
+    lab.work(0.0, "server:0", 3.0)
+    lab.work(0.0, "worker:1", 1.0)
+    assert lab.run() == pytest.approx({"worker:0": 4.0, "server:0": 4.0, "worker:1": 1.0})
