@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from strategies.protocol import AnyCommand, AnyEvent, Command, ProtocolError, Strategy
 
 SHOWN_CHARS = 80
+LISTS = (list, tuple)
 
 
 def checked(strategy: Strategy, event: AnyEvent, answer: object) -> Sequence[AnyCommand]:
@@ -15,11 +16,13 @@ def checked(strategy: Strategy, event: AnyEvent, answer: object) -> Sequence[Any
     A string is a sequence and a generator can be read only once, so neither is accepted as a list of commands.
     """
     wrong: object = answer
-    if isinstance(answer, list | tuple):
-        others = [item for item in answer if not isinstance(item, Command)]
-        if not others:
+    if isinstance(answer, LISTS):
+        for item in answer:
+            if not isinstance(item, Command):
+                wrong = item
+                break
+        else:
             return answer
-        wrong = others[0]
     what = "None" if wrong is None else f"{_shown(wrong)} (a {type(wrong).__name__})"
     among = "" if wrong is answer else " among its commands"
     raise ProtocolError(

@@ -81,8 +81,16 @@ class Commands:
         """Carry out one command, at the time of the event that it answers."""
         t = self.course.t
         match command:
-            case Compute() | Partition() | Apply() | Drop() | Score():
-                self.executor.carry_out(t, command)
+            case Compute():
+                self.executor.compute(t, command)
+            case Apply():
+                self.executor.apply(t, command)
+            case Drop():
+                self.executor.drop(t, command)
+            case Partition():
+                self.executor.partition(t, command)
+            case Score():
+                self.executor.score(command)
             case Restart():
                 self._restart(t, command)
             case Launch():

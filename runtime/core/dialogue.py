@@ -17,6 +17,8 @@ from runtime.core.executor import Executor
 from runtime.core.job import RecordSink
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Scored, Strategy, Timings
 
+ABOUT_GRADIENTS = (Arrived, Scored)
+
 
 class Dialogue:
     """``carry_out`` gets the commands one by one; ``stopwatch`` measures the time of a decision."""
@@ -38,14 +40,14 @@ class Dialogue:
 
     def tell(self, event: AnyEvent) -> None:
         """Pass an event to the strategy, now or after it has answered earlier ones."""
-        queue, course = self._queue, self.course
+        queue, course, held = self._queue, self.course, self.executor.ledger.held
         queue.append(event)
         if len(queue) > 1:
             return
         while queue:
             self._ask(queue[0])
             queue.popleft()
-            if not queue and not course.halted and not course.status:
+            if held and not queue and not course.halted and not course.status:
                 for grad in self.executor.empty_arrivals():
                     queue.append(Arrived(t=course.t, grad=grad, timings=Timings()))
 
@@ -54,7 +56,7 @@ class Dialogue:
         if event.t < course.t:
             event = msgspec.structs.replace(event, t=course.t)
         t = course.t = event.t
-        worker = event.grad.worker if isinstance(event, Arrived | Scored) else getattr(event, "worker", None)
+        worker = event.grad.worker if isinstance(event, ABOUT_GRADIENTS) else getattr(event, "worker", None)
         if worker is not None:
             self.executor.ledger.note_event(worker, event)
         begun = stopwatch()

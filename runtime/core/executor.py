@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import assert_never
 
 import msgspec
 
@@ -23,7 +22,7 @@ from runtime.core.measuring import Measuring
 from runtime.core.membership import Membership
 from runtime.core.parts import Parts
 from runtime.core.scoring import Scoring
-from runtime.core.shards import Cut, Range, Shards, cut_epoch
+from runtime.core.shards import Cut, Range, Shards, cut_epoch, samples_of
 from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, split_evenly
 
 MAX_EMPTY_ROUNDS = 1000
@@ -81,6 +80,8 @@ class Executor:
         self.iterations: Counter[int] = Counter()
         """Finished by every worker, over all its incarnations."""
         self.reserved: dict[int, tuple[Compute, tuple[Range, ...], tuple[Piece, ...]]] = {}
+        self._names: dict[int, str] = {}
+        """Of workers, as a plan writes them."""
         self._next_grad_id = 0
         self._empty_rounds = 0
 
@@ -125,22 +126,6 @@ class Executor:
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
-    def carry_out(self, t: float, command: Compute | Partition | Apply | Drop | Score) -> None:
-        """Carry out a command to workers, gradients or data."""
-        match command:
-            case Compute():
-                self.compute(t, command)
-            case Partition():
-                self.partition(t, command)
-            case Apply():
-                self.apply(t, command)
-            case Drop():
-                self.drop(t, command)
-            case Score():
-                self.score(command)
-            case _:
-                assert_never(command)
-
     def compute(self, t: float, command: Compute) -> None:
         """Start a Compute, or hold it until there is data."""
         self.ledger.check_compute(command, self.members.is_expected(command.worker))
@@ -151,7 +136,7 @@ class Executor:
 
     def partition(self, t: float, command: Partition) -> None:
         """Begin a round of parts."""
-        newest = self.shards.newest_epoch
+        newest = self.shards.epochs_opened
         try:
             begun = self.parts.open(command.num_samples, command.num_parts)
         except ValueError as error:
@@ -163,14 +148,12 @@ class Executor:
         """One update, on every server."""
         if len(command.weights) != len(command.grads):
             raise ProtocolError(f"{command}: {len(command.grads)} gradients but {len(command.weights)} weights")
-        grads = self.ledger.use(command.grads, "Apply")
-        rounds = {grad.round for grad in grads}
-        if len(rounds) > 1:
-            raise ProtocolError(f"{command}: gradients of rounds {sorted(rounds, key=str)} are not of one batch")
-        newest, number = self.shards.newest_epoch, grads[0].round
+        grads, job, shards = self.ledger.use(command.grads, "Apply"), self.job, self.shards
+        number, samples = _one_round(command, grads)
+        newest = shards.epochs_opened
         self.scoring.forget(command.grads)
         ring = self.attachments.reform(command, grads)
-        rate = self.job.lr * self.job.lr_at(self.shards.samples_passed) * command.lr_scale
+        rate = job.lr * job.lr_at(shards.samples_passed) * command.lr_scale
         self.version += 1
         self.port.apply(
             ApplyOrder(
@@ -178,7 +161,7 @@ class Executor:
                 grads=command.grads,
                 weights=command.weights,
                 lr=rate,
-                samples=grads[0].round_samples or sum(grad.samples for grad in grads),
+                samples=samples,
                 measure=self.measuring.ask(self.version) if command.measure else None,
                 apart=ring.apart,
                 children=command.children,
@@ -186,12 +169,15 @@ class Executor:
             )
         )
         if number is None:
-            completed = sum([self.shards.applied(grad.id) for grad in grads])
+            completed = 0
+            for grad_id in command.grads:
+                completed += shards.applied(grad_id)
         else:
             completed = self._round_applied(number, command)
-        self._epochs_moved(t, newest)
-        if completed and not self.shards.finished:
-            self.feed_held(t)  # with overlapping epochs, the one after the next may open now
+        if completed:
+            self._epochs_moved(t, newest)
+            if not shards.finished:
+                self.feed_held(t)  # with overlapping epochs, the one after the next may open now
 
     def drop(self, t: float, command: Drop) -> None:
         """Discard gradients; their samples are computed again or, by request, given up."""
@@ -199,8 +185,10 @@ class Executor:
         self.attachments.forget(command.grads)
         self.scoring.forget(command.grads)
         self.port.drop(command.grads)
-        newest = self.shards.newest_epoch
-        for grad in [grad for grad in grads if grad.round is None]:
+        newest = self.shards.epochs_opened
+        for grad in grads:
+            if grad.round is not None:
+                continue
             if command.requeue:
                 self.shards.returned(grad.id, to_holder=False)
             else:
@@ -221,10 +209,10 @@ class Executor:
         grad = self.ledger.check_score(command, self.scoring.asked)
         self.scoring.ask(grad, refresh=command.refresh)
 
-    def _epochs_moved(self, t: float, newest_before: int) -> None:
+    def _epochs_moved(self, t: float, opened_before: int) -> None:
         if self.shards.finished:
             self.finish(t, f"{self.job.epochs} epochs done")
-        elif self.shards.newest_epoch > newest_before:
+        elif self.shards.epochs_opened > opened_before:
             self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
 
     # ---- Computes ----------------------------------------------------------------------------------------------------
@@ -232,26 +220,29 @@ class Executor:
     def _begin(self, t: float, command: Compute) -> bool:
         """Start a Compute if there is data for it."""
         worker, grad_id = command.worker, self._next_grad_id
-        newest = self.shards.newest_epoch
-        ranges, pieces = self._samples(command, grad_id)
+        shards, member = self.shards, self.members.members[worker]
+        opened = shards.epochs_opened
+        pieces: tuple[Piece, ...] = ()
+        if command.parts:
+            ranges, pieces = self._parts(command, grad_id)
+        else:
+            ranges = shards.take(grad_id, worker, command.num_samples)
         if not ranges:
             return False
-        if self.shards.newest_epoch > newest:
-            self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
+        if shards.epochs_opened > opened:
+            self.record.note(t, "EpochStarted", epoch=shards.newest_epoch)
         self._next_grad_id += 1
         self._empty_rounds = 0
-        order = self._order(command, grad_id, sum(work.samples for work in ranges))
+        order = self._order(command, grad_id, samples_of(ranges))
         self.ledger.busy[worker] = order
-        if self.members.is_here(worker):
+        if member.state == "here":
             self._send(t, order, command, ranges, pieces)
         else:
             self.reserved[worker] = (command, ranges, pieces)
         return True
 
-    def _samples(self, command: Compute, grad_id: int) -> tuple[tuple[Range, ...], tuple[Piece, ...]]:
-        """Free data for the worker, or its parts of the round; empty if there is none now."""
-        if not command.parts:
-            return self.shards.take(grad_id, command.worker, command.num_samples), ()
+    def _parts(self, command: Compute, grad_id: int) -> tuple[tuple[Range, ...], tuple[Piece, ...]]:
+        """The worker's parts of the round; empty if they have no samples."""
         try:
             return self.parts.take(grad_id, command.parts)
         except ValueError as error:
@@ -273,19 +264,23 @@ class Executor:
     def _send(
         self, t: float, order: Order, command: Compute, ranges: tuple[Range, ...], pieces: tuple[Piece, ...]
     ) -> None:
-        delay_s, slowdown_frac = self.disturb(str(NodeId.worker(order.worker)), t)
+        worker, parents = order.worker, self.attachments
+        name = self._names.get(worker)
+        if name is None:
+            name = self._names[worker] = str(NodeId.worker(worker))
+        delay_s, slowdown_frac = self.disturb(name, t)
         self.port.compute(
             ComputeOrder(
                 grad_id=order.grad_id,
-                worker=order.worker,
-                incarnation=self.members.members[order.worker].incarnation,
+                worker=worker,
+                incarnation=self.members.members[worker].incarnation,
                 version=order.version,
                 ranges=ranges,
                 accum=self._passes(command, order.samples, pieces),
                 delay_s=delay_s,
                 slowdown_frac=slowdown_frac,
                 pieces=pieces,
-                parent=self.attachments.ordered(order.grad_id, order.worker),
+                parent=parents.ordered(order.grad_id, worker) if parents.parents else None,
             )
         )
 
@@ -293,7 +288,7 @@ class Executor:
         """Micro-batches of a Compute; with parts: one where samples can be weighted, else one for each part."""
         if pieces:
             return 1 if self.job.supports_sample_weights else len(pieces)
-        return min(command.accum, samples)
+        return command.accum if command.accum <= samples else samples
 
     def joined(self, t: float, worker: int) -> None:
         """A worker is back: a Compute reserved for it starts now, on the current parameters."""
@@ -381,3 +376,14 @@ class Executor:
             self._next_grad_id += 1
             del self.ledger.held[worker]
         return [self.arrived(order) for order in orders]
+
+
+def _one_round(command: Apply, grads: Sequence[Grad]) -> tuple[int | None, int]:
+    """The round of all these gradients, and its samples; None, and theirs, if they are of none."""
+    number, samples = grads[0].round, 0
+    for grad in grads:
+        if grad.round != number:
+            rounds = sorted({grad.round for grad in grads}, key=str)
+            raise ProtocolError(f"{command}: gradients of rounds {rounds} are not of one batch")
+        samples += grad.samples
+    return number, grads[0].round_samples or samples

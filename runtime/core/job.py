@@ -85,7 +85,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False, array_like=True):
     coefficient: float
 
 
-class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
+class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A worker's task: the samples, and the version to compute on (which the servers deliver).
 
     It computes in ``accum`` micro-batches of near-equal size, or these ``pieces``: all in one pass (``accum`` is
@@ -105,7 +105,7 @@ class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The replica that gives the parameters and keeps the gradient; None: the servers do, or the worker itself."""
 
 
-class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True):
+class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One update on every server, which results in ``version``."""
 
     version: int

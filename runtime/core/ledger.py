@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from functools import partial
 
 import msgspec
 
@@ -34,12 +35,12 @@ class GradientLedger:
         self.busy: dict[int, Order] = {}
         self.held: dict[int, Compute] = {}
         self.grads: dict[int, Grad] = {}
-        self._used: dict[int, int] = {}
-        self._history: dict[int, deque[Event]] = {}
+        self._used: deque[Grad] = deque(maxlen=REMEMBERED)
+        self._history: defaultdict[int, deque[Event]] = defaultdict(partial(deque, maxlen=HISTORY))
 
     def note_event(self, worker: int, event: Event) -> None:
         """Remember an event for error messages."""
-        self._history.setdefault(worker, deque(maxlen=HISTORY)).append(event)
+        self._history[worker].append(event)
 
     def check_compute(self, command: Compute, alive: bool) -> None:
         """A Compute needs a living, idle worker and at least one sample."""
@@ -60,16 +61,20 @@ class GradientLedger:
 
     def use(self, ids: tuple[int, ...], what: str) -> list[Grad]:
         """Take gradients out, each exactly once."""
-        if not ids or len(set(ids)) != len(ids):
+        if not ids or (len(ids) > 1 and len(set(ids)) != len(ids)):
             raise ProtocolError(f"{what} of {ids}: needs at least one gradient, and none twice")
-        unknown = [grad_id for grad_id in ids if grad_id not in self.grads]
-        if unknown:
-            raise self._not_usable(f"{what} of {unknown}", unknown)
-        return [self._take(grad_id) for grad_id in ids]
+        grads = self.grads
+        for grad_id in ids:
+            if grad_id not in grads:
+                unknown = [grad_id for grad_id in ids if grad_id not in grads]
+                raise self._not_usable(f"{what} of {unknown}", unknown)
+        taken = list(map(grads.pop, ids))
+        self._used.extend(taken)
+        return taken
 
     def _not_usable(self, what: str, unknown: list[int]) -> ProtocolError:
         problem = f"{what}: not arrived, or used before (unused are {sorted(self.grads)})"
-        worker = self._used.get(unknown[0])
+        worker = next((grad.worker for grad in self._used if grad.id == unknown[0]), None)
         return ProtocolError(problem) if worker is None else self.error(worker, problem)
 
     def check_score(self, command: Score, asked: set[int]) -> Grad:
@@ -79,13 +84,6 @@ class GradientLedger:
             raise self._not_usable(f"{command}", [command.grad])
         if command.grad in asked:
             raise self.error(grad.worker, f"{command} while its last score is pending")
-        return grad
-
-    def _take(self, grad_id: int) -> Grad:
-        grad = self.grads.pop(grad_id)
-        self._used[grad_id] = grad.worker
-        if len(self._used) > REMEMBERED:
-            del self._used[next(iter(self._used))]
         return grad
 
     def void(self) -> None:

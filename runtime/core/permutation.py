@@ -26,6 +26,8 @@ Words = NDArray[np.uint64]
 MAX_LENGTH = 2**62
 ROUNDS = 16
 """Rounds of the network: 4 suffice for large domains; with 12, not all orders of 6 were equally likely."""
+BLOCK = 1024
+"""Positions that are computed at once where they are asked for one by one."""
 MAX_SORTED = 1024
 """Length up to which the whole permutation is a sort of keyed hashes: ten times faster for a worker's batch."""
 MAX_TABLE = 4096
@@ -61,19 +63,11 @@ def permute(positions: NDArray[np.int64], length: int, key: Key) -> NDArray[np.i
 
 
 def permute_one(position: int, length: int, key: Key) -> int:
-    """The same as :func:`permute` for one position, without the overhead of arrays."""
-    _check_length(length)
+    """The same as :func:`permute` for one position, computed with its neighbours, which are asked for next."""
     if not 0 <= position < length:
+        _check_length(length)
         raise ValueError(f"position={position}: must lie between 0 and {length - 1}")
-    if length <= MAX_SORTED:
-        return int(_sorted(length, key)[position])
-    network = _network(length, key)
-    if network.table is None:
-        return int(permute(np.array([position]), length, key)[0])
-    value = network.encrypt_one(position, network.table.data)
-    while value >= length:
-        value = network.encrypt_one(value, network.table.data)
-    return value
+    return _block(position // BLOCK, length, key)[position % BLOCK]
 
 
 class _Network(NamedTuple):
@@ -101,17 +95,6 @@ class _Network(NamedTuple):
             left, right, size_left, size_right = right, left, size_right, size_left
         return left * size_right + right
 
-    def encrypt_one(self, value: int, table: memoryview) -> int:
-        """All rounds, for one value."""
-        size_left, size_right = self.size_left, self.size_right
-        left, right = divmod(value, size_right)
-        for number in range(ROUNDS):
-            left += table[number, right]
-            if left >= size_left:
-                left -= size_left
-            left, right, size_left, size_right = right, left, size_right, size_left
-        return left * size_right + right
-
 
 def _check_length(length: int) -> None:
     if not 1 <= length <= MAX_LENGTH:
@@ -126,6 +109,15 @@ def _state(key: Key) -> int:
             raise ValueError(f"key={key}: its parts must be between 0 and 2**64 - 1")
         state = _mix(state ^ part)
     return state
+
+
+@lru_cache(maxsize=32)
+def _block(number: int, length: int, key: Key) -> list[int]:
+    """The images of consecutive positions, from ``number * BLOCK`` on."""
+    _check_length(length)
+    begun = number * BLOCK
+    values: list[int] = permute(np.arange(begun, min(length, begun + BLOCK)), length, key).tolist()
+    return values
 
 
 @lru_cache(maxsize=32)

@@ -136,6 +136,8 @@ class Scoring:
 
     def forget(self, grads: tuple[int, ...]) -> None:
         """Cancel the scores of gradients that were used or dropped."""
+        if not self._waiting and not self._weighed:
+            return
         self._waiting = deque(wanted for wanted in self._waiting if wanted[0].id not in grads)
         for grad_id in grads:
             self._weighed.pop(grad_id, None)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -64,7 +64,12 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
 
     def length(self, shard: int) -> int:
         """The number of samples of a shard."""
-        return min(self.num_samples, self.offset(shard + 1)) - self.offset(shard)
+        fixed = self.shard_samples
+        if fixed is None:
+            share, rest = divmod(self.num_samples, self.num_shards)
+            return share + (shard < rest)
+        left = self.num_samples - shard * fixed
+        return fixed if left > fixed else left
 
 
 def cut_epoch(policy: str, num_samples: int, shard_samples: int, num_workers: int) -> Cut:
@@ -72,6 +77,14 @@ def cut_epoch(policy: str, num_samples: int, shard_samples: int, num_workers: in
     if policy == "even":
         return Cut(num_samples, num_workers, None)
     return Cut(num_samples, ceil(num_samples / shard_samples), shard_samples)
+
+
+def samples_of(ranges: Sequence[Range]) -> int:
+    """The number of samples of these ranges together."""
+    total = 0
+    for work in ranges:
+        total += work.stop - work.start
+    return total
 
 
 class Returned(NamedTuple):
@@ -93,15 +106,17 @@ class Epoch:
 
     def applied(self, work: Range) -> None:
         """Book the samples of ``work`` as applied; raises ``RuntimeError`` if its shard already has them all."""
-        length = self.cut.length(work.shard)
-        applied = self.partial.pop(work.shard, 0) + work.samples
-        if self.done[work.shard] or applied > length:
-            raise RuntimeError(f"shard {work.shard} of epoch {work.epoch}: more samples applied than it has ({length})")
+        shard = work.shard
+        length, applied = self.cut.length(shard), work.stop - work.start
+        if self.partial:
+            applied += self.partial.pop(shard, 0)
+        if self.done[shard] or applied > length:
+            raise RuntimeError(f"shard {shard} of epoch {work.epoch}: more samples applied than it has ({length})")
         if applied == length:
-            self.done[work.shard] = 1
+            self.done[shard] = 1
             self.num_done += 1
         else:
-            self.partial[work.shard] = applied
+            self.partial[shard] = applied
 
 
 class Shards:
@@ -146,19 +161,23 @@ class Shards:
 
     def take(self, work_id: int, worker: int, num_samples: int) -> tuple[Range, ...]:
         """Hand out up to ``num_samples`` samples under ``work_id``; empty when no data is free now."""
-        local = self.local.setdefault(worker, deque())
-        taken: list[Range] = []
+        local = self.local.get(worker)
+        if local is None:
+            local = self.local[worker] = deque()
+        taken: tuple[Range, ...] = ()
         missing = num_samples
         while missing and (local or self._draw(local, worker)):
             head = local.popleft()
-            if head.samples > missing:
+            samples = head.stop - head.start
+            if samples > missing:
                 head, tail = head.cut(missing)
                 local.appendleft(tail)
-            taken.append(head)
-            missing -= head.samples
+                samples = missing
+            taken += (head,)
+            missing -= samples
         if taken:
-            self.out[work_id] = (worker, tuple(taken))
-        return tuple(taken)
+            self.out[work_id] = (worker, taken)
+        return taken
 
     def applied(self, work_id: int) -> int:
         """Book the work as applied. Returns the number of epochs that this completed."""
@@ -168,7 +187,7 @@ class Shards:
             epoch = self.open[work.epoch]
             done = epoch.num_done
             epoch.applied(work)
-            self.samples_applied += work.samples
+            self.samples_applied += work.stop - work.start
             self.shards_done += epoch.num_done - done
             if epoch.num_done == epoch.cut.num_shards:
                 del self.open[work.epoch]
@@ -184,11 +203,11 @@ class Shards:
             self.local.setdefault(worker, deque()).extendleft(reversed(ranges))
         else:
             self.requeued.extend(Returned(work, worker) for work in ranges)
-        return sum(work.samples for work in ranges)
+        return samples_of(ranges)
 
     def forget(self, work_id: int) -> int:
         """Give up work by request (a lossy method): it counts as done without being applied."""
-        samples = sum(work.samples for work in self.out[work_id][1])
+        samples = samples_of(self.out[work_id][1])
         self.applied(work_id)
         self.samples_applied -= samples
         self.samples_given_up += samples
@@ -224,6 +243,8 @@ class Shards:
 
     def _queued(self, worker: int) -> Range | None:
         """The next range of the queue, except those that this worker has returned."""
+        if not self.requeued:
+            return self._fresh()
         others = [place for place, one in enumerate(self.requeued) if one.worker != worker]
         older = [place for place in others if self.requeued[place].work.epoch < self.newest_epoch]
         if not older and (fresh := self._fresh()) is not None:

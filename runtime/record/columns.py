@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from runtime.record.recorder import Recorder, reserve_space
@@ -153,8 +153,10 @@ class ColumnRecorder:
                 self._open[event.grad.id] = (t, event)
         else:
             self.lines.event(t, event, (), version, decide_us, None)
-        applied = sum(isinstance(command, Apply) for command in commands)
-        number = version - applied
+        number = version
+        for command in commands:
+            if isinstance(command, Apply):
+                number -= 1
         for command in commands:
             if isinstance(command, Apply):
                 number += 1
@@ -178,9 +180,10 @@ class ColumnRecorder:
             self.lines.close()
 
     def _decided(self, grad_id: int, applied_version: int, applied_t: float) -> None:
-        if grad_id not in self._open:  # already resolved, or the job ended before the command was executed
+        waiting = self._open.pop(grad_id, None)
+        if waiting is None:  # already resolved, or the job ended before the command was executed
             return
-        t, event = self._open.pop(grad_id)
+        t, event = waiting
         grad, timings = event.grad, event.timings
         self.rows.row(
             (
@@ -192,7 +195,7 @@ class ColumnRecorder:
                 grad.assigned_samples,
                 applied_version,
                 t,
-                *msgspec.structs.astuple(timings),
+                *astuple(timings),
                 applied_t,
             )
         )

@@ -97,6 +97,13 @@ class VirtualLab:
                 raise
             full = next(tenant for tenant in self._running if tenant.clock is self.timeline.clock)
             self._end(full, error)
+        for tenant in self._running:
+            if tenant.session is not None and tenant.session.over:
+                self._end_all()
+                return
+
+    def _end_all(self) -> None:
+        """End all jobs that are over."""
         for tenant in [one for one in self._running if one.session is not None and one.session.over]:
             self._end(tenant)
 

@@ -11,7 +11,6 @@ from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
-from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import ServerGroup
 
@@ -65,7 +64,7 @@ class VirtualPort:
         self.tell, self._evaluation_s = tell, evaluation_s
         self._checkpointed, self._supervisor, self._updating = checkpointed, nodes, updating
         self._scorer = scorer
-        self._orders: list[Callable[[float], None]] = []
+        self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     @property
     def _nodes(self) -> Nodes:
@@ -73,47 +72,47 @@ class VirtualPort:
 
     def compute(self, order: ComputeOrder) -> None:
         """Compute a gradient on the current parameters."""
-        self._orders.append(lambda sent_s: self.workers.begin(order, self.learner.gradient(order), sent_s))
+        self._orders.append((self._compute, (order,)))
 
     def apply(self, order: ApplyOrder) -> None:
         """Update all servers. ``updating`` gets the version before; the data service books the samples afterwards."""
         if self._updating is not None:
             self._updating(order.version - 1)
-        self._orders.append(lambda sent_s: self._apply(order, sent_s))
+        self._orders.append((self._apply, (order,)))
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Discard gradients on all servers."""
-        self._orders.append(lambda _: self.learner.drop(grads))
+        self._orders.append((self._drop, (grads,)))
 
     def compute_reference(self, number: int, version: int) -> None:
-        self._orders.append(lambda sent_s: self._scorer.compute_reference(number, sent_s))
+        self._orders.append((lambda sent_s: self._scorer.compute_reference(number, sent_s), ()))
 
     def inner_products(self, grad_id: int, reference: int) -> None:
-        self._orders.append(lambda sent_s: self._scorer.inner_products(grad_id, reference, sent_s))
+        self._orders.append((lambda sent_s: self._scorer.inner_products(grad_id, reference, sent_s), ()))
 
     def evaluate(self, version: int, *, last: bool) -> None:
         """Compute metrics of the current parameters."""
-        self._orders.append(lambda sent_s: self._evaluate(sent_s, version))
+        self._orders.append((self._evaluate, (version,)))
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Store the current parameters."""
-        self._orders.append(lambda sent_s: self._checkpointed(sent_s, version, state, self.learner.dump()))
+        self._orders.append((lambda sent_s: self._checkpointed(sent_s, version, state, self.learner.dump()), ()))
 
     def restart(self, node: str, pending_s: float) -> None:
-        self._orders.append(lambda sent_s: self._nodes.restart(sent_s, node, pending_s))
+        self._orders.append((self._nodes.restart, (node, pending_s)))
 
     def launch(self, order: LaunchOrder) -> None:
-        self._orders.append(lambda sent_s: self._nodes.launch(sent_s, order))
+        self._orders.append((self._nodes.launch, (order,)))
 
     def retire(self, node: str, reason: str) -> None:
-        self._orders.append(lambda sent_s: self._nodes.retire(sent_s, node, reason))
+        self._orders.append((self._nodes.retire, (node, reason)))
 
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        self._orders.append(lambda sent_s: self._nodes.repartition(sent_s, shares))
+        self._orders.append((self._nodes.repartition, (shares,)))
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
         if (denied := self._nodes.book(node, cpu_cores, link_bytes_per_s)) is None:
-            self._orders.append(lambda sent_s: self._nodes.allocate(sent_s, node, cpu_cores, link_bytes_per_s))
+            self._orders.append((self._nodes.allocate, (node, cpu_cores, link_bytes_per_s)))
         return denied
 
     def wake(self, at_s: float, tag: str) -> None:
@@ -122,8 +121,8 @@ class VirtualPort:
     def flush(self, sent_s: float) -> None:
         """Carry out the collected orders, which leave the coordinator at ``sent_s``."""
         orders, self._orders = self._orders, []
-        for order in orders:
-            order(sent_s)
+        for order, args in orders:
+            order(sent_s, *args)
 
     def discard(self) -> None:
         """Discard orders that were not carried out."""
@@ -133,17 +132,21 @@ class VirtualPort:
         evaluated = inputs.Evaluated(version, sent_s, self.learner.evaluate())
         self.clock.at(sent_s + self._evaluation_s, MESSAGE, self.tell, evaluated)
 
-    def _apply(self, order: ApplyOrder, sent_s: float) -> None:
-        parts = [] if order.measure is None else self.learner.sqr_norms(order, self.servers.sizes)
-        self.learner.apply(order)
-        if isinstance(self.servers, Replicas):
-            self.servers.reduce(sent_s, order)
-        else:
-            self.servers.update(sent_s, len(order.grads))
+    def _compute(self, sent_s: float, order: ComputeOrder) -> None:
+        self.workers.begin(order, self.learner.gradient(order), sent_s)
+
+    def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
+        self.learner.drop(grads)
+
+    def _apply(self, sent_s: float, order: ApplyOrder) -> None:
+        learner, servers = self.learner, self.servers
+        parts = [] if order.measure is None else learner.sqr_norms(order, servers.sizes)
+        learner.apply(order)
+        servers.carry_out(order, sent_s)
         for place, part in enumerate(parts):
             assert order.measure is not None
-            answer = inputs.NormPart(self.servers.numbers[place], order.measure, part)
-            self.servers.measure(place, sent_s, partial(self._answer, answer))
+            answer = inputs.NormPart(servers.numbers[place], order.measure, part)
+            servers.measure(place, sent_s, partial(self._answer, answer))
 
     def _answer(self, answer: inputs.NormPart, at_s: float) -> None:
         self.clock.at(at_s + self.servers.costs.control_s, MESSAGE, self.tell, answer)

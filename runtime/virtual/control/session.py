@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome, RunSpec, RunStatus, outcome_of, record_outcome
@@ -33,18 +34,20 @@ from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
 from strategies.protocol import Evaluated, ProtocolError, Timings
 
+Call = tuple[Callable[..., None], tuple[Any, ...]]
+"""What the coordinator does when it is free: a function of the time and of these arguments."""
+
 
 class Stopwatch:
-    """Measures decisions if they are charged; otherwise it returns 0, so that records are reproducible."""
+    """Measures decisions that are charged; where they are not, there is none, so that records are reproducible."""
 
-    def __init__(self, *, measures: bool) -> None:
-        self.read = time.perf_counter if measures else lambda: 0.0
+    def __init__(self) -> None:
         self.spent_s = 0.0
         self._begun_s: float | None = None
 
     def __call__(self) -> float:
         """The current reading; the coordinator takes one before and after every decision."""
-        now = self.read()
+        now = time.perf_counter()
         if self._begun_s is None:
             self._begun_s = now
         else:
@@ -122,17 +125,18 @@ class VirtualSession:
             ),
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
         )
-        self.stopwatch = Stopwatch(measures=measures_decisions)
+        self.stopwatch = Stopwatch() if measures_decisions else None
         self.coordinator = Coordinator(
             job,
             experiment.strategy,
             self.port,
             self.record,
             disturb=schedule.delay_for,
-            stopwatch=self.stopwatch,
+            stopwatch=self.stopwatch or float,  # which returns 0
             scheduler=experiment.scheduler,
             place_of=self.places.host_of,
         )
+        self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
         if isinstance(self.servers, Replicas):
             self.servers.here = lambda: len(self.coordinator.members.here())
         self.supervisor = VirtualSupervisor(
@@ -155,15 +159,16 @@ class VirtualSession:
         self._telemetry_every_s = telemetry_every_s
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.failure: str | None = None
+        self._declares_stuck = job.stuck_after_s is not None
         self._busy_until_s = 0.0
-        self._inbox: deque[Callable[[float], None]] = deque()
+        self._inbox: deque[Call] = deque()
         self._serving = False
         """Whether the next waiting input has its time."""
 
     @property
     def over(self) -> bool:
         """Whether the job is over."""
-        return self.failure is not None or self.coordinator.status is not None
+        return self.failure is not None or self._course.status is not None
 
     # ---- from beginning to end ---------------------------------------------------------------------------------------
 
@@ -220,37 +225,43 @@ class VirtualSession:
     # ---- the coordinator, which does one thing at a time -------------------------------------------------------------
 
     def _tell(self, given: inputs.AnyInput) -> None:
-        self._drive(lambda t: self.coordinator.receive(t, given))
+        self._drive(self.coordinator.receive, given)
 
-    def _drive(self, call: Callable[[float], None]) -> None:
-        """Let the coordinator react to something now, or when it is free; its orders leave when it has decided."""
+    def _drive(self, call: Callable[..., None], *args: Any) -> None:
+        """Let the coordinator react to something now, or when it is free; its orders leave when it has decided.
+
+        ``call(t, *args)`` gets the time of that.
+        """
         if not self._inbox and self.clock.now >= self._busy_until_s:
-            self._handle(call)
+            self._handle(call, args)
             return
-        self._inbox.append(call)
+        self._inbox.append((call, args))
         if not self._serving:
             self._serving = True
             self.clock.at(self._busy_until_s, MESSAGE, self._serve)
 
     def _serve(self) -> None:
         """Process the next waiting input, in order."""
-        self._handle(self._inbox.popleft())
+        self._handle(*self._inbox.popleft())
         self._serving = bool(self._inbox)
         if self._serving:
             self.clock.at(self._busy_until_s, MESSAGE, self._serve)
 
-    def _handle(self, call: Callable[[float], None]) -> None:
+    def _handle(self, call: Callable[..., None], args: tuple[Any, ...]) -> None:
         if self.over:
             return
         now = self.clock.now
         try:
-            call(now)
+            call(now, *args)
         except ProtocolError as error:
             self._fail(f"the strategy broke a law: {error}")
             return
-        self._busy_until_s = now + self.costs.decision_s + self.stopwatch.take_s()
-        self.port.flush(self._busy_until_s)
-        if self.coordinator.job.stuck_after_s is not None and not self.over and not self._to_come():
+        busy_until_s = now + self.costs.decision_s
+        if self.stopwatch is not None:
+            busy_until_s += self.stopwatch.take_s()
+        self._busy_until_s = busy_until_s
+        self.port.flush(busy_until_s)
+        if not self._ledger.busy and self._declares_stuck and not self.over and not self._to_come():
             declare(self.coordinator, now)
 
     def _to_come(self) -> bool:
@@ -259,10 +270,10 @@ class VirtualSession:
         return awaits(job) or bool(self._inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
-        order, (loss, sqr_norm, finite) = iteration.order, iteration.result
+        order, result = iteration.order, iteration.result
         if self._telemetry_every_s is not None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
-        arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, loss, sqr_norm, finite)
+        arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
         self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell, arrived)
 
     def _fail(self, reason: str) -> None:

@@ -6,8 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import inf
 
+import msgspec
+
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.job import ComputeOrder
+from runtime.core.shards import samples_of
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.jitter import Jitter
@@ -15,43 +18,31 @@ from runtime.virtual.tasks.model_state import Result
 from strategies.protocol import Timings
 
 
-class Iteration:
+class Iteration(msgspec.Struct, eq=False, gc=False):
     """One Compute in progress; ``void`` once its worker is lost or the servers have rolled back."""
 
-    __slots__ = (
-        "compute_s",
-        "cpu_s",
-        "data_s",
-        "injected_s",
-        "loaded_s",
-        "missing",
-        "order",
-        "overrun_s",
-        "pull_s",
-        "receiving",
-        "receiving_since_s",
-        "recv_s",
-        "result",
-        "since_s",
-        "void",
-        "wait_s",
-    )
-
-    def __init__(self, order: ComputeOrder, result: Result) -> None:
-        self.order, self.result = order, result
-        self.void = False
-        self.wait_s = self.data_s = self.pull_s = self.compute_s = self.injected_s = self.overrun_s = 0.0
-        self.loaded_s = inf
-        self.since_s = self.recv_s = self.receiving_since_s = 0.0
-        self.missing = self.receiving = 0
-        self.cpu_s: float | None = None
-        """Core-seconds of loading, computing and sending; None where no processors are modelled."""
+    order: ComputeOrder
+    result: Result
+    void: bool = False
+    wait_s: float = 0.0
+    data_s: float = 0.0
+    pull_s: float = 0.0
+    compute_s: float = 0.0
+    injected_s: float = 0.0
+    overrun_s: float = 0.0
+    loaded_s: float = inf
+    since_s: float = 0.0
+    recv_s: float = 0.0
+    receiving_since_s: float = 0.0
+    missing: int = 0
+    receiving: int = 0
+    cpu_s: float | None = None
+    """Core-seconds of loading, computing and sending; None where no processors are modelled."""
 
     @property
     def samples(self) -> int:
         """The number of samples of its batch."""
-        ranges = self.order.ranges
-        return ranges[0].samples if len(ranges) == 1 else sum(part.samples for part in ranges)
+        return samples_of(self.order.ranges)
 
 
 Arrived = Callable[[Iteration, Timings, float], None]

@@ -45,7 +45,7 @@ class Replicas(ServerGroup):
         """Sum the gradients around the ring of all; then every replica steps with the sum."""
         self._sum(sent_s, self.here())
 
-    def reduce(self, sent_s: float, order: ApplyOrder) -> None:
+    def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
         """As :meth:`update`, without children; then who enters the ring copies a replica's state, one after another."""
         self._sum(sent_s, self.here() - len(order.apart))
         for worker, source in order.returning:

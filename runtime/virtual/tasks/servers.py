@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple, final
 
 from runtime.core.executor import Disturb
+from runtime.core.job import ApplyOrder
 from runtime.core.layout import Layout
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.virtual.costs import Costs
@@ -66,6 +67,10 @@ class ServerGroup(ABC):
     def _stretch(self, place: int) -> float:
         """By how much its work takes longer since it has too few cores."""
         return self.costs.stretch(self.costs.server_cores, self.cores.get(self.names[place]))
+
+    def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
+        """Begin the coordinator's update, ordered at ``sent_s``."""
+        self.update(sent_s, len(order.grads))
 
     @abstractmethod
     def update(self, sent_s: float, num_grads: int) -> None:
@@ -140,9 +145,11 @@ class Servers(ServerGroup):
     def update(self, sent_s: float, num_grads: int) -> None:
         reached, free_s = sent_s + self.costs.control_s, self.free_s
         for place, (busy_s, injected_s) in enumerate(self.durations(sent_s, num_grads)):
-            begun_s = free_s[place]
+            begun_s, done = free_s[place], self._busy[place]
             free_s[place] = (begun_s if begun_s > reached else reached) + busy_s + injected_s
-            self._was_busy(place, busy_s + injected_s, injected_s)
+            done[0] += 1
+            done[1] += busy_s + injected_s
+            done[2] += injected_s
         self.idle_s = max(free_s)
 
     def durations(self, sent_s: float, num_grads: int) -> list[tuple[float, float]]:
@@ -150,9 +157,9 @@ class Servers(ServerGroup):
         times = self._times.get(num_grads)
         if times is None:
             times = self._times[num_grads] = [self.update_s(place, num_grads) for place in range(len(self.names))]
-        found = []
+        found, disturb = [], self.disturb
         for name, busy_s in zip(self.names, times, strict=True):
-            delay_s, slowdown_frac = self.disturb(name, sent_s)
+            delay_s, slowdown_frac = disturb(name, sent_s)
             asked_s = delay_s + slowdown_frac * busy_s
             found.append((busy_s, asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0))
         return found

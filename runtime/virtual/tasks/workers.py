@@ -11,8 +11,11 @@ from __future__ import annotations
 
 from typing import final
 
+import msgspec
+
 from runtime.cluster.device import Profiles
 from runtime.core.job import ComputeOrder
+from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.network import Network
@@ -20,6 +23,19 @@ from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
+
+
+class Paces(msgspec.Struct, frozen=True, gc=False):
+    """What a worker needs for a batch of ``samples`` in ``accum`` micro-batches, by the models; without jitter."""
+
+    samples: int
+    accum: int
+    data_s: float
+    """To load it."""
+    real_s: float
+    """Of the real computation."""
+    paced_s: float | None
+    """Of the device's profile; None: there is none."""
 
 
 @final
@@ -48,6 +64,9 @@ class Workers(WorkerModel):
             arrived=arrived,
         )
         self.servers, self.network = servers, network
+        self._replicas = servers if isinstance(servers, Replicas) else None
+        self._paces: dict[int, Paces] = {}
+        """Of the last batch of every worker, which is mostly as large as the next."""
         self._transfer_s = 0.0 if shares_memory else costs.transfer_s(self.model_bytes)
         self._to_parent_s = costs.hop_s(servers.model_bytes) if isinstance(servers, Replicas) else 0.0
 
@@ -57,25 +76,29 @@ class Workers(WorkerModel):
             self.network.add(worker)
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        iteration = Iteration(order, result)
-        worker = order.worker
-        self.under_way[worker] = iteration
+        worker, samples = order.worker, samples_of(order.ranges)
+        paces = self._paces.get(worker)
+        if paces is None or paces.samples != samples or paces.accum != order.accum:
+            paces = self._paces[worker] = self._pace(worker, samples, order.accum)
         reached_s = sent_s + self.costs.control_s
-        iteration.wait_s = max(0.0, reached_s - self.idle_since_s[worker])
-        iteration.data_s = self.costs.data_s(iteration.samples)
+        waited_s, data_s = reached_s - self.idle_since_s[worker], paces.data_s
         if self.cores:
-            iteration.data_s *= self.stretch(worker)
-        iteration.loaded_s = reached_s + iteration.data_s
-        delivered_s = max(reached_s, self.servers.idle_s)
-        if isinstance(self.servers, Replicas) and order.parent is None:
-            # a worker makes the update itself before it loads its batch
-            self._pulled(iteration, max(reached_s, self.servers.idle_of(worker)) + iteration.data_s)
-        elif isinstance(self.servers, Replicas):  # its parent does, and sends the parameters meanwhile
+            data_s *= self.stretch(worker)
+        loaded_s = reached_s + data_s
+        iteration = Iteration(order, result, False, waited_s if waited_s > 0.0 else 0.0, data_s)
+        iteration.loaded_s = loaded_s
+        self.under_way[worker] = iteration
+        idle_s = self.servers.idle_s
+        delivered_s = idle_s if idle_s > reached_s else reached_s
+        if self._replicas is None:
+            if self.network is None:
+                self._arrive(iteration, delivered_s, delivered_s + self._transfer_s)
+            else:
+                self.clock.at(delivered_s, MACHINE, self._pull, iteration)
+        elif order.parent is None:  # a worker makes the update itself before it loads its batch
+            self._pulled(iteration, max(reached_s, self._replicas.idle_of(worker)) + data_s)
+        else:  # its parent does, and sends the parameters meanwhile
             self._arrive(iteration, delivered_s, delivered_s + self._to_parent_s)
-        elif self.network is None:
-            self._arrive(iteration, delivered_s, delivered_s + self._transfer_s)
-        else:
-            self.clock.at(delivered_s, MACHINE, self._pull, iteration)
 
     def _pull(self, iteration: Iteration) -> None:
         assert self.network is not None
@@ -89,24 +112,27 @@ class Workers(WorkerModel):
 
     def _arrive(self, iteration: Iteration, sent_s: float, at_s: float) -> None:
         """Parameters that left the servers at ``sent_s`` have arrived; loading the batch does not wait for them."""
-        iteration.recv_s = max(0.0, at_s - max(sent_s, iteration.loaded_s))
-        self._pulled(iteration, max(iteration.loaded_s, at_s))
+        loaded_s = iteration.loaded_s
+        recv_s = at_s - (loaded_s if loaded_s > sent_s else sent_s)
+        iteration.recv_s = recv_s if recv_s > 0.0 else 0.0
+        self._pulled(iteration, at_s if at_s > loaded_s else loaded_s)
 
     def _pulled(self, iteration: Iteration, at_s: float) -> None:
         """The parameters have arrived: determine how long the device computes."""
-        iteration.pull_s = at_s - iteration.loaded_s
-        own_s, iteration.overrun_s = self._compute_s(iteration)
         order = iteration.order
+        iteration.pull_s = at_s - iteration.loaded_s
+        own_s, iteration.overrun_s = self._compute_s(order.worker)
         asked_s = order.delay_s + order.slowdown_frac * own_s
-        iteration.injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
-        iteration.compute_s = own_s + iteration.injected_s
-        iteration.since_s = at_s + iteration.compute_s
+        injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
+        iteration.injected_s = injected_s
+        iteration.compute_s = compute_s = own_s + injected_s
+        iteration.since_s = since_s = at_s + compute_s
         if order.parent is not None:
-            self.clock.at(iteration.since_s + self._to_parent_s, MACHINE, self._pushed, iteration)
+            self.clock.at(since_s + self._to_parent_s, MACHINE, self._pushed, iteration)
         elif self.network is None:
-            self.clock.at(iteration.since_s + self._transfer_s, MACHINE, self._pushed, iteration)
+            self.clock.at(since_s + self._transfer_s, MACHINE, self._pushed, iteration)
         else:
-            self.clock.at(iteration.since_s, MACHINE, self._push, iteration)
+            self.clock.at(since_s, MACHINE, self._push, iteration)
 
     def _push(self, iteration: Iteration) -> None:
         assert self.network is not None
@@ -123,16 +149,19 @@ class Workers(WorkerModel):
             taken_s = self.clock.now if self.shares_memory else max(self.clock.now, self.servers.idle_s)
             self._end(iteration, taken_s)
 
-    def _compute_s(self, iteration: Iteration) -> tuple[float, float]:
-        """(seconds of computation without injection, by how much these exceed the device profile)."""
-        order, samples = iteration.order, iteration.samples
-        factor, profile = self.jitter[order.worker].factor(), self.profiles[order.worker]
-        real_s = self.costs.compute_s(samples, order.accum)
+    def _pace(self, worker: int, samples: int, accum: int) -> Paces:
+        profile = self.profiles[worker]
+        paced_s = None if profile is None else profile.seconds(samples, accum)
+        return Paces(samples, accum, self.costs.data_s(samples), self.costs.compute_s(samples, accum), paced_s)
+
+    def _compute_s(self, worker: int) -> tuple[float, float]:
+        """(seconds of its batch's computation without injection, by how much these exceed the device profile)."""
+        paces, factor = self._paces[worker], self.jitter[worker].factor()
+        real_s, paced_s = paces.real_s, paces.paced_s
         if self.cores:
-            real_s *= self.stretch(order.worker)
-        if profile is None:
+            real_s *= self.stretch(worker)
+        if paced_s is None:
             return real_s * factor, 0.0
-        paced_s = profile.seconds(samples, order.accum)
         if real_s > paced_s:
             return real_s * factor, max(0.0, real_s * factor - paced_s)
         return paced_s * factor + self.costs.sleep_overshoot_s, 0.0
