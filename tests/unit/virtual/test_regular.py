@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import runtime.virtual.fast_path.waves as waves_module
 import runtime.virtual.runtime as virtual
 from injectors.patterns.combined import Combined
 from injectors.patterns.persistent import Persistent
@@ -21,6 +23,7 @@ from runtime.api import Outcome, RunSpec
 from runtime.cluster.device import DeviceProfile
 from runtime.config.parse import parse
 from runtime.core.job import Job
+from runtime.native import native
 from runtime.record.columns import ColumnRecorder
 from runtime.run.checks import check_job
 from runtime.run.experiment import run_experiment
@@ -78,6 +81,8 @@ COSTS = {
     ),
     "overrun": Costs(compute_base_s=0.07, compute_per_sample_s=1e-4, jitter_sigma=0.3, update_base_s=0.02),
 }
+LOOPS = {"python": None} | ({} if (compiled := native(waves_module.COMPILED)) is None else {"compiled": compiled})
+"""The loops of asynchronous jobs: None is the one in Python, which is all there is without a compiler."""
 DETAILS = ("EpochStarted", "Held", "Checkpointed")
 """Notes that only the full runtime makes (a checkpoint of a job that needs none costs nothing)."""
 PROFILE = DeviceProfile(base_s=0.02, per_sample_s=0.00125)
@@ -132,14 +137,15 @@ def short(experiment: RunSpec, recorder: ColumnRecorder, actuator: Any, learner:
 
 
 def both(tmp_path: Path, job: Job, strategy: Strategy, costs: Costs, **more: Any) -> tuple[Path, Path]:
-    """Run it both ways and compare what is recorded; returns the directories."""
-    ways = {}
-    for name in ("full", "short"):
-        ways[name] = play(tmp_path / name, job, strategy, costs, full=name == "full", **more)
-    assert ways["full"] == ways["short"]
-    full, fast = tmp_path / "full", tmp_path / "short"
-    assert (full / "iterations.parquet").read_bytes() == (fast / "iterations.parquet").read_bytes()
-    assert lines_of(full) == lines_of(fast)
+    """Run it in full and the short way, by each loop, and compare what is recorded; returns two directories."""
+    outcome = play(tmp_path / "full", job, strategy, costs, full=True, **more)
+    full = tmp_path / "full"
+    for name, module in LOOPS.items():
+        fast = tmp_path / name
+        with patch.object(waves_module, "native", lambda _, found=module: found):
+            assert play(fast, job, strategy, costs, full=False, **more) == outcome
+        assert (full / "iterations.parquet").read_bytes() == (fast / "iterations.parquet").read_bytes()
+        assert lines_of(full) == lines_of(fast)
     return full, fast
 
 

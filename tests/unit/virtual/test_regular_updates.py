@@ -26,11 +26,13 @@ def test_servers_end_where_single_updates_take_them(
 ) -> None:
     """Three servers of 2, 2 and 1 parameters, whose delays change from phase to phase; often they are all late."""
     delays: tuple[float, ...] = ()
-    single, followed = (Servers(COSTS, 5, 3, lambda name, t: (delays[int(name[-1])], 0.0)) for _ in range(2))
-    updates, idle_s, t = Updates(followed, COSTS), 0.0, 0.0
+    single, followed, placed = (Servers(COSTS, 5, 3, lambda name, t: (delays[int(name[-1])], 0.0)) for _ in range(3))
+    updates, others, idle_s, t = Updates(followed, COSTS), Updates(placed, COSTS), 0.0, 0.0
     for *changed, pauses in phases:
         delays, handled_s = tuple(changed), []
-        last = updates.begin(t)
+        updates.begin(t)
+        others.begin(t)
+        last, ends_s = updates.slowest_s, [free_s for free_s, _ in others.distinct]
         for pause_s in pauses:
             t += pause_s
             sent_s = t + COSTS.decision_s
@@ -38,10 +40,17 @@ def test_servers_end_where_single_updates_take_them(
             reached_s = sent_s + COSTS.control_s
             idle_s = updates.all(reached_s) if last is None else max(idle_s, reached_s) + last[0] + last[1]
             assert idle_s == single.idle_s
+            ends_s = [
+                max(end_s, reached_s) + busy_s + injected_s
+                for end_s, (_, (busy_s, injected_s)) in zip(ends_s, others.distinct, strict=True)
+            ]
             handled_s.append(t)
             if settles:
                 updates.settle(handled_s, idle_s)
                 handled_s = []
         updates.settle(handled_s, idle_s)
-        assert followed.free_s == single.free_s
-    assert followed.report() == single.report()
+        others.settle_at(ends_s, len(pauses), idle_s)
+        assert followed.free_s == placed.free_s == single.free_s
+        assert placed.idle_s == single.idle_s
+    report = single.report()
+    assert followed.report() == placed.report() == report
