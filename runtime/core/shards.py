@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -245,13 +245,17 @@ class Shards:
         """The next range of the queue, except those that this worker has returned."""
         if not self.requeued:
             return self._fresh()
-        others = [place for place, one in enumerate(self.requeued) if one.worker != worker]
-        older = [place for place in others if self.requeued[place].work.epoch < self.newest_epoch]
+        others: Iterator[int] = (place for place, one in enumerate(self.requeued) if one.worker != worker)
+        older: list[int] = []
+        if len(self.open) > 1:  # else all that came back is of one epoch, and there may be much of it
+            waiting, newest = list(others), self.newest_epoch
+            older = [place for place in waiting if self.requeued[place].work.epoch < newest]
+            others = iter(older or waiting)
         if not older and (fresh := self._fresh()) is not None:
             return fresh
-        if not others:
+        place = next(others, None)
+        if place is None:
             return None
-        place = (older or others)[0]
         found = self.requeued[place].work
         del self.requeued[place]
         return found

@@ -110,6 +110,7 @@ class Composition(Strategy):
         if parts.decide_every_s is not None:
             periodic.append(Controller(parts.decide_every_s, parts.having(Learning), deciding))
         self._gate, self._load, self._screen = parts.gate, parts.load, parts.screen
+        self._lr_rule = parts.lr_rule
         self._starting = [*parts.having(Starting), *periodic]
         self._observing: list[Observing] = [*parts.having(Observing), *periodic]
         self._counting = parts.having(Counting)
@@ -239,18 +240,21 @@ class Composition(Strategy):
         if go := verdict.go:
             if not self._load.steady and (verdict.apply or verdict.opens):
                 self._resize(verdict)
-            order = self._order
-            commands += [order(worker) for worker in go]
+            commands.extend(map(self._order, go))
         return commands
 
     def _update(self, verdict: Verdict, factor: float, commands: list[AnyCommand]) -> None:
         """One Apply of everything that holds samples; empty gradients count for the barrier but not for the mean."""
-        used = [grad for grad in verdict.apply if grad.samples]
+        used, samples, assigned = [], 0, 0
+        for grad in verdict.apply:
+            assigned += grad.assigned_samples
+            if grad.samples:
+                samples += grad.samples
+                used.append(grad)
         if not used:
             return
-        rule = self.parts.lr_rule
-        weight = mean_weight(sum([grad.samples for grad in used]))
-        scale = lr_scale(rule, sum([grad.assigned_samples for grad in verdict.apply]), self._global_batch)
+        rule = self._lr_rule
+        weight, scale = mean_weight(samples), lr_scale(rule, assigned, self._global_batch)
         weights = (weight,) * len(used)
         if rule in STALENESS_RULES:
             ages = [self._version - grad.version for grad in used]

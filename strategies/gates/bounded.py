@@ -85,6 +85,8 @@ class BoundedGate:
             while not self.at_clock[self.low]:
                 del self.at_clock[self.low]
                 self.low += 1
+        if self.low == old and clock - old > self.bound:
+            return ()  # the slowest made no step, and who has made one is too far ahead
         free = set(self.blocked.pop(clock, ())) if clock - self.low <= self.bound else set()
         for level in range(old + self.bound + 1, self.low + self.bound + 1):
             free |= self.blocked.pop(level, set())

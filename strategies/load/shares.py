@@ -29,6 +29,7 @@ class SteadyLoad(ABC):
     @final
     def start(self, started: Started) -> None:
         self.sizes = dict(zip(started.workers, self.split(started), strict=True))
+        self._orders = {worker: Compute(worker=worker, num_samples=size) for worker, size in self.sizes.items()}
 
     @final
     def resize(self, workers: tuple[int, ...]) -> None:
@@ -37,7 +38,7 @@ class SteadyLoad(ABC):
 
     @final
     def order(self, worker: int) -> Compute:
-        return Compute(worker=worker, num_samples=size_of(self.sizes, worker))
+        return self._orders.get(worker) or Compute(worker=worker, num_samples=size_of(self.sizes, worker))
 
 
 @final
