@@ -32,6 +32,7 @@ class Compiled:
             bound=-1 if bound is None else bound,
         )
         wave = self.wave
+        self._views: dict[str, NDArray[Any]] = {}
         wave.decision_s, wave.control_s, wave.overshoot_s = costs.decision_s, costs.control_s, costs.sleep_overshoot_s
         wave.transfer_s, wave.data_s, wave.shares_memory = run.transfer_s, run.data_s, run.shares_memory
         wave.free_s, wave.reached_s = costs.decision_s, costs.decision_s + costs.control_s
@@ -120,4 +121,7 @@ class Compiled:
 
     def _view(self, name: str) -> NDArray[Any]:
         """An array of the wave, by the name that it has there."""
-        return np.frombuffer(getattr(self.wave, name), np.int64 if name in INTEGERS else np.float64)
+        if name not in self._views:
+            kind = np.int64 if name in INTEGERS else np.float64
+            self._views[name] = np.frombuffer(getattr(self.wave, name), kind)
+        return self._views[name]

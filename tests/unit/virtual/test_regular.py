@@ -184,7 +184,9 @@ def test_the_same_rows_in_other_jobs(tmp_path: Path, name: str) -> None:
 
 def test_beyond_a_block_of_jitter(tmp_path: Path) -> None:
     job = job_of(num_workers=2, num_samples=2 * BATCH * (BLOCK + 100), global_batch_samples=2 * BATCH)
-    both(tmp_path, job, BSP(), Costs(jitter_sigma=0.05, jitter_rho=0.3))
+    for strategy in (BSP(), SSP(bound=2)):
+        (place := tmp_path / type(strategy).__name__).mkdir()
+        both(place, job, strategy, Costs(jitter_sigma=0.05, jitter_rho=0.3))
 
 
 def test_blocks_of_jitter_of_any_size() -> None:
