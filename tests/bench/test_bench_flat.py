@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.tasks.model_state import NoLearner
@@ -22,7 +23,7 @@ from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
 
 from .report import Report
-from .test_bench_virtual import COSTS, PROFILE, at_most, calm
+from .test_bench_virtual import COSTS, PROFILE, at_least, at_most, calm
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
@@ -31,25 +32,33 @@ FEW, MANY = 100, 1000
 ROUNDS, TURNS, WARM = 14, 3, 5
 
 
-class Marks(Recorder):
-    """Notes the processor time of every so many events."""
+RATES = dict.fromkeys(("asp", "ssp", "bsp", "backup_workers"), 100000)
+RATES |= dict.fromkeys(("antdt_nd", "dynamic_x", "lb_bsp", "star_h"), 40000)
+"""Worker-iterations a second of 100 workers, event by event with rows and no event log, at least."""
 
-    def __init__(self, run_dir: Path, every: int) -> None:
-        super().__init__(run_dir)
+
+class Marks:
+    """Notes the processor time of every so many events, which ``record`` writes."""
+
+    def __init__(self, record: Any, every: int) -> None:
+        self.record = record
         self.every, self.events, self.marks = every, 0, list[float]()
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.record, name)
+
     def event(self, *line: Any) -> None:
-        super().event(*line)
+        self.record.event(*line)
         self.events += 1
         if self.events % self.every == 0:
             self.marks.append(time.process_time())
 
 
-def cost_s(name: str, workers: int, run_dir: Path) -> float:
+def cost_s(name: str, workers: int, run_dir: Path, kind: type[Recorder | ColumnRecorder] = Recorder) -> float:
     """Seconds per worker-iteration, decisions between rounds included."""
     run_dir.mkdir()
     strategy = make(name)
-    batch, record = 8 * workers, Marks(run_dir, workers)
+    batch, record = 8 * workers, Marks(kind(run_dir), workers)
     job = make_job(
         num_workers=workers, num_samples=batch * ROUNDS, global_batch_samples=batch, epochs=1, max_time_s=1e6
     )
@@ -78,3 +87,13 @@ def test_as_cheap_with_many_workers_as_with_few(tmp_path: Path, report: Report) 
     goals = [at_most(f"{name}: {MANY:,} workers to {FEW}", ratio[name], 1.3, "x") for name in FLAT]
     each = ", ".join(f"{name} {median(took[name, MANY]) * 1e6:.0f} us" for name in ratio)
     report.judge("a worker-iteration by workers", goals, extra=f"{each}; star_h {ratio['star_h']:.2g} x")
+
+
+def test_worker_iterations_event_by_event(tmp_path: Path, report: Report) -> None:
+    """What no fast path takes: every decision is asked for, and every gradient goes through the coordinator."""
+    took: dict[str, list[float]] = {}
+    for turn in range(TURNS):
+        for name in RATES:
+            took.setdefault(name, []).append(cost_s(name, FEW, tmp_path / f"{name}{turn}", ColumnRecorder))
+    goals = [at_least(f"{name}, {FEW} workers", 1 / median(took[name]), wanted, "/s") for name, wanted in RATES.items()]
+    report.judge("worker-iterations event by event, rows only", goals)
