@@ -13,7 +13,13 @@ FLAGS = ["-O2", "-ffp-contract=off"]
 
 setup(
     ext_modules=[
-        Extension(".".join(source.with_suffix("").parts), [str(source)], extra_compile_args=FLAGS, optional=True)
+        Extension(
+            ".".join(source.with_suffix("").parts),
+            [str(source)],
+            depends=[str(header) for header in sorted(source.parent.glob("*.h"))],
+            extra_compile_args=FLAGS,
+            optional=True,
+        )
         for source in sorted(Path("runtime").rglob("_*.c"))
     ]
 )

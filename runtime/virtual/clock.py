@@ -58,6 +58,9 @@ class Timeline:
         clock.now = when_s
         action(*args)
 
+    advance = step
+    """A compiled timeline carries out several actions here, as long as none of them is Python."""
+
     def _skip_ended(self) -> None:
         while self._heap and self._heap[0][4].ended:
             heapq.heappop(self._heap)

@@ -14,12 +14,13 @@ import msgspec
 
 from runtime.api import Outcome
 from runtime.errors import is_full
-from runtime.virtual.clock import START, Clock, Timeline
+from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.garbage import rare_collections
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.twins import new_clock, new_timeline
 
 LOOK_EVERY = 256
 """Steps between two checks of the wall clock, for the view."""
@@ -51,10 +52,10 @@ class VirtualLab:
     """
 
     def __init__(self, shared: Sequence[Site] = ()) -> None:
-        self.timeline = Timeline()
+        self.timeline = new_timeline()
         self.interrupted_by = 0
         """The signal that ends all jobs, if one came."""
-        self._shared = ModelledMachines(Clock(self.timeline), {}, others=shared) if shared else None
+        self._shared = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
@@ -66,7 +67,7 @@ class VirtualLab:
         if name in self._names:
             raise ValueError(f"name={name}: another job of this lab is called so")
         self._names.add(name)
-        tenant = _Tenant(name=name, clock=Clock(self.timeline, start_s), make=make)
+        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make)
         self._waiting.append(tenant)
         tenant.clock.at(0.0, START, self._start, tenant)
 
@@ -91,7 +92,7 @@ class VirtualLab:
     def _step(self) -> None:
         """Run the next action, which may end a job."""
         try:
-            self.timeline.step()
+            self.timeline.advance()
         except OSError as error:
             if not is_full(error):
                 raise

@@ -31,7 +31,7 @@ from runtime.virtual.fast_path.regular import hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.machines import machines
-from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.twins import sharing_on
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP
@@ -200,13 +200,13 @@ def test_hosts(tmp_path: Path, report: Report, monkeypatch: pytest.MonkeyPatch) 
     """The model of shared machines next to the tests' reference, which it replaced, in turns."""
     cases = {"asp 8x4": ("asp", 8, 8, 100), "bsp 8x4": ("bsp", 8, 8, 100), "asp 32x4": ("asp", 32, 32, 12)}
     cases |= {"asp 8x4, 100 hosts": ("asp", 8, 100, 100), "asp 8x4, 12 hosts": ("asp", 8, 12, 100)}
-    models = {"now": Sharing, "reference": ReferenceSharing}
+    models = {"now": sharing_on, "reference": ReferenceSharing}
     took: dict[tuple[str, str], list[float]] = {}
     play_hosts("asp", 8, 8, 2, tmp_path / "warm-up")
     for turn in range(ROUNDS):
         for case, about in cases.items():
             for model, sharing in models.items():
-                monkeypatch.setattr(machines, "Sharing", sharing)
+                monkeypatch.setattr(machines, "sharing_on", sharing)
                 seconds = play_hosts(*about, tmp_path / f"{case} {model} {turn}")
                 took.setdefault((case, model), []).append(seconds)
 

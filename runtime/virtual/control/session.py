@@ -32,6 +32,7 @@ from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
+from runtime.virtual.twins import new_clock
 from strategies.protocol import Evaluated, ProtocolError, Timings
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
@@ -96,7 +97,7 @@ class VirtualSession:
         job = experiment.job
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
-        self.clock = clock or Clock()
+        self.clock = clock or new_clock()
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
             self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy

@@ -16,8 +16,8 @@ from runtime.cluster.requests import UNREQUESTED_FRAC
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.quotas import Quota
-from runtime.virtual.machines.sharing import Sharing
 from runtime.virtual.machines.sites import THREAD_CORES, Site
+from runtime.virtual.twins import sharing_on
 
 SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
 """Kinds of disturbance that act on work in progress, so that machines must be modelled."""
@@ -63,9 +63,9 @@ class ModelledMachines:
         """By the task that they are dropped with: what is not done yet of each message."""
         self._cores: dict[str, tuple[str, ...]] = {}
         self._paths: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], float]] = {}
-        self._processors = Sharing(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
+        self._processors = sharing_on(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
-        self._links = Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf))
+        self._links = sharing_on(clock, links | dict.fromkeys(sorted(self._routes), inf))
         self.admit(sites, uses_cores)
         for name in self._named:
             self._set_cores(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from runtime.virtual.clock import Clock
-from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.twins import sharing_on
 
 Key = tuple[str, int]
 """``pull`` or ``push``, and the worker."""
@@ -21,7 +21,7 @@ class Network:
     def __init__(self, clock: Clock, link_bytes_per_s: float, num_workers: int, num_servers: int) -> None:
         self.link_bytes_per_s = link_bytes_per_s
         pool = link_bytes_per_s * num_servers
-        self._links = Sharing(clock, {"pull:servers": pool, "push:servers": pool})
+        self._links = sharing_on(clock, {"pull:servers": pool, "push:servers": pool})
         for worker in range(num_workers):
             self.add(worker)
 

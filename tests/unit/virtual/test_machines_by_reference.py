@@ -170,7 +170,7 @@ class Busy:
 
 def by_reference(seed: int) -> Found:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "Sharing", ReferenceSharing)
+        patch.setattr(module, "sharing_on", ReferenceSharing)
         return Busy(seed).run()
 
 

@@ -1,0 +1,152 @@
+/* The virtual clock, a heap of actions by (time, priority, sequence): the twin of runtime/virtual/clock.py. */
+
+#include <structmember.h>
+
+enum { MACHINE = 0, NETWORK = 1, MESSAGE = 2 };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *timeline;
+    double offset_s, now;
+    char ended;
+} Clock;
+
+typedef struct {
+    double lab_s, rest_s, when_s;
+    int64_t sequence;
+    int priority;
+    Clock *clock;
+    PyObject *action, *args; /* args: a tuple, or NULL */
+} Entry;
+
+typedef struct {
+    PyObject_HEAD
+    double lab_s, rest_s; /* of the current action */
+    PyObject *clock;      /* of the current action's job */
+    Entry *heap;
+    Py_ssize_t count, room;
+    int64_t sequence;
+} Timeline;
+
+static PyTypeObject ClockType, TimelineType;
+
+/* ---- the heap -------------------------------------------------------------------------------------------------- */
+
+static inline int is_before(const Entry *one, const Entry *other) {
+    if (one->lab_s != other->lab_s)
+        return one->lab_s < other->lab_s;
+    if (one->rest_s != other->rest_s)
+        return one->rest_s < other->rest_s;
+    if (one->priority != other->priority)
+        return one->priority < other->priority;
+    return one->sequence < other->sequence;
+}
+
+static void push_entry(Timeline *self, Entry entry) {
+    Py_ssize_t at = self->count++;
+    for (; at && is_before(&entry, &self->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        self->heap[at] = self->heap[(at - 1) / 2];
+    self->heap[at] = entry;
+}
+
+/* Take out the first entry, with its references. */
+static Entry pop_entry(Timeline *self) {
+    Entry first = self->heap[0], last = self->heap[--self->count];
+    Py_ssize_t at = 0;
+    for (Py_ssize_t child; (child = 2 * at + 1) < self->count; at = child) {
+        if (child + 1 < self->count && is_before(&self->heap[child + 1], &self->heap[child]))
+            child++;
+        if (!is_before(&self->heap[child], &last))
+            break;
+        self->heap[at] = self->heap[child];
+    }
+    if (self->count)
+        self->heap[at] = last;
+    return first;
+}
+
+static void drop_entry(Entry *entry) {
+    Py_DECREF(entry->clock);
+    Py_DECREF(entry->action);
+    Py_XDECREF(entry->args);
+}
+
+static void skip_ended(Timeline *self) {
+    while (self->count && self->heap[0].clock->ended) {
+        Entry entry = pop_entry(self);
+        drop_entry(&entry);
+    }
+}
+
+/* ---- scheduling ------------------------------------------------------------------------------------------------ */
+
+/* The rounded sum and what rounding took away (Knuth's TwoSum); infinite sums have no rest. */
+static void exact_sum(double a, double b, double *total, double *rest) {
+    double sum = a + b, second = sum - a;
+    *total = sum;
+    *rest = isinf(sum) ? 0.0 : (a - (sum - second)) + (b - second);
+}
+
+static int add_entry(Timeline *self, Clock *clock, double when_s, int priority, PyObject *action, PyObject *args) {
+    Entry entry = {when_s, 0.0, when_s, ++self->sequence, priority, clock, action, args};
+    if (self->count == self->room) {
+        Entry *wider = PyMem_Realloc(self->heap, (2 * self->room + 64) * sizeof(Entry));
+        if (!wider) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->heap = wider;
+        self->room = 2 * self->room + 64;
+    }
+    if (clock->offset_s)
+        exact_sum(clock->offset_s, when_s, &entry.lab_s, &entry.rest_s);
+    Py_INCREF(clock);
+    Py_INCREF(action);
+    Py_XINCREF(args);
+    push_entry(self, entry);
+    return 0;
+}
+
+/* Act at a time, or now if that has passed. */
+static int act_at(Clock *clock, double when_s, int priority, PyObject *action, PyObject *args) {
+    when_s = clock->now > when_s ? clock->now : when_s;
+    return add_entry((Timeline *)clock->timeline, clock, when_s, priority, action, args);
+}
+
+/* The same with a step that was just made, whose reference this takes. */
+static int step_at(Clock *clock, double when_s, int priority, Step *step) {
+    int failed = !step || act_at(clock, when_s, priority, (PyObject *)step, NULL);
+    Py_XDECREF(step);
+    return failed ? -1 : 0;
+}
+
+static int is_next(Timeline *self, int priority) {
+    Entry now = {self->lab_s, self->rest_s, 0.0, INT64_MAX, priority, NULL, NULL, NULL};
+    return !self->count || is_before(&now, &self->heap[0]); /* what is scheduled now would be the last of its kind */
+}
+
+static int take_step(Timeline *self) {
+    skip_ended(self);
+    if (!self->count) {
+        PyErr_SetString(PyExc_IndexError, "nothing is scheduled");
+        return -1;
+    }
+    Entry entry = pop_entry(self);
+    PyObject *before = self->clock;
+    self->lab_s = entry.lab_s;
+    self->rest_s = entry.rest_s;
+    self->clock = Py_NewRef(entry.clock);
+    Py_XDECREF(before);
+    entry.clock->now = entry.when_s;
+    int failed;
+    if (entry.args) {
+        python_was_called = 1;
+        PyObject *result = PyObject_Call(entry.action, entry.args, NULL);
+        failed = !result;
+        Py_XDECREF(result);
+    } else {
+        failed = go_on(entry.action);
+    }
+    drop_entry(&entry);
+    return failed ? -1 : 0;
+}

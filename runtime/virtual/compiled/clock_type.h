@@ -1,0 +1,203 @@
+/* The Python types of clock.h, with the interface of their twins. */
+
+/* ---- Timeline -------------------------------------------------------------------------------------------------- */
+
+static int timeline_traverse(Timeline *self, visitproc visit, void *arg) {
+    Py_VISIT(self->clock);
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        Py_VISIT(self->heap[i].clock);
+        Py_VISIT(self->heap[i].action);
+        Py_VISIT(self->heap[i].args);
+    }
+    return 0;
+}
+
+static int timeline_clear(Timeline *self) {
+    Py_CLEAR(self->clock);
+    while (self->count) {
+        Entry entry = self->heap[--self->count];
+        drop_entry(&entry);
+    }
+    return 0;
+}
+
+static void timeline_dealloc(Timeline *self) {
+    PyObject_GC_UnTrack(self);
+    timeline_clear(self);
+    PyMem_Free(self->heap);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *timeline_add(Timeline *self, PyObject *args) {
+    PyObject *action, *about;
+    Clock *clock;
+    double when_s;
+    int priority;
+    if (!PyArg_ParseTuple(args, "O!diOO!", &ClockType, &clock, &when_s, &priority, &action, &PyTuple_Type, &about))
+        return NULL;
+    return none_unless(add_entry(self, clock, when_s, priority, action, about));
+}
+
+static PyObject *timeline_is_next(Timeline *self, PyObject *priority) {
+    int number = PyLong_AsLong(priority);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(is_next(self, number));
+}
+
+static PyObject *timeline_step(Timeline *self, PyObject *unused) { return none_unless(take_step(self)); }
+
+static PyObject *timeline_advance(Timeline *self, PyObject *unused) {
+    python_was_called = 0;
+    do
+        if (take_step(self))
+            return NULL;
+    while (!python_was_called && self->count);
+    Py_RETURN_NONE;
+}
+
+static PyObject *timeline_next_s(Timeline *self, void *unused) {
+    skip_ended(self);
+    return PyFloat_FromDouble(self->count ? self->heap[0].lab_s : INFINITY);
+}
+
+static PyObject *timeline_moment(Timeline *self, void *unused) {
+    return Py_BuildValue("(dd)", self->lab_s, self->rest_s);
+}
+
+static PyMethodDef timeline_methods[] = {
+    {"add", (PyCFunction)timeline_add, METH_VARARGS, "Call an action at a time of a clock."},
+    {"is_next", (PyCFunction)timeline_is_next, METH_O, "Whether nothing else comes before a priority at this moment."},
+    {"step", (PyCFunction)timeline_step, METH_NOARGS, "Advance to the next action and carry it out."},
+    {"advance", (PyCFunction)timeline_advance, METH_NOARGS, "Carry out actions until one calls Python."},
+    {NULL}};
+
+static PyGetSetDef timeline_getset[] = {
+    {"next_s", (getter)timeline_next_s, NULL, "Time of the next action."},
+    {"moment", (getter)timeline_moment, NULL, "Time of the current action."},
+    {NULL}};
+
+static PyMemberDef timeline_members[] = {
+    {"clock", T_OBJECT, offsetof(Timeline, clock), 0, "Clock of the current action's job."}, {NULL}};
+
+static PyTypeObject TimelineType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Timeline",
+    .tp_basicsize = sizeof(Timeline),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "The scheduled actions of all jobs of a lab: the twin of runtime.virtual.clock.Timeline.",
+    .tp_new = PyType_GenericNew,
+    .tp_traverse = (traverseproc)timeline_traverse,
+    .tp_clear = (inquiry)timeline_clear,
+    .tp_dealloc = (destructor)timeline_dealloc,
+    .tp_methods = timeline_methods,
+    .tp_getset = timeline_getset,
+    .tp_members = timeline_members,
+};
+
+/* ---- Clock ----------------------------------------------------------------------------------------------------- */
+
+static int clock_traverse(Clock *self, visitproc visit, void *arg) {
+    Py_VISIT(self->timeline);
+    return 0;
+}
+
+static int clock_clear(Clock *self) { return 0; } /* the timeline breaks the cycles: a clock is never without one */
+
+static void clock_dealloc(Clock *self) {
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->timeline);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *clock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *words[] = {"timeline", "offset_s", NULL};
+    PyObject *timeline = Py_None;
+    double offset_s = 0.0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Od", words, &timeline, &offset_s))
+        return NULL;
+    if (timeline != Py_None && !Py_IS_TYPE(timeline, &TimelineType)) {
+        PyErr_SetString(PyExc_TypeError, "a compiled clock needs a compiled timeline");
+        return NULL;
+    }
+    Clock *self = (Clock *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->offset_s = offset_s;
+    self->timeline = timeline == Py_None ? PyObject_CallNoArgs((PyObject *)&TimelineType) : Py_NewRef(timeline);
+    if (!self->timeline)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static PyObject *clock_at(Clock *self, PyObject *const *args, Py_ssize_t count) {
+    if (count < 3) {
+        PyErr_SetString(PyExc_TypeError, "at(when_s, priority, action, *args)");
+        return NULL;
+    }
+    double when_s = PyFloat_AsDouble(args[0]);
+    int priority = PyLong_AsLong(args[1]);
+    PyObject *about = NULL;
+    if (PyErr_Occurred() || (count > 3 && !(about = PyTuple_New(count - 3))))
+        return NULL;
+    for (Py_ssize_t i = 3; i < count; i++)
+        PyTuple_SET_ITEM(about, i - 3, Py_NewRef(args[i]));
+    int failed = act_at(self, when_s, priority, args[2], about);
+    Py_XDECREF(about);
+    return none_unless(failed);
+}
+
+static PyObject *clock_is_next(Clock *self, PyObject *priority) {
+    return timeline_is_next((Timeline *)self->timeline, priority);
+}
+
+static PyObject *clock_step(Clock *self, PyObject *unused) {
+    return none_unless(take_step((Timeline *)self->timeline));
+}
+
+static PyObject *clock_next_s(Clock *self, void *unused) {
+    return timeline_next_s((Timeline *)self->timeline, NULL);
+}
+
+/* The exact sum of three floats, rounded once, is Python's math.fsum: this is rare. */
+static PyObject *clock_catch_up(Clock *self, PyObject *unused) {
+    Timeline *timeline = (Timeline *)self->timeline;
+    PyObject *module = PyImport_ImportModule("math"), *found = NULL;
+    if (module)
+        found = PyObject_CallMethod(module, "fsum", "((ddd))", timeline->lab_s, timeline->rest_s, -self->offset_s);
+    Py_XDECREF(module);
+    if (!found)
+        return NULL;
+    self->now = PyFloat_AsDouble(found);
+    Py_DECREF(found);
+    PyObject *before = timeline->clock;
+    timeline->clock = Py_NewRef(self);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef clock_methods[] = {
+    {"at", (PyCFunction)(void (*)(void))clock_at, METH_FASTCALL, "Call action(*args) at a time, or now if it passed."},
+    {"is_next", (PyCFunction)clock_is_next, METH_O, "Whether an action of this priority for now would be the next."},
+    {"step", (PyCFunction)clock_step, METH_NOARGS, "Carry out the next action."},
+    {"catch_up", (PyCFunction)clock_catch_up, METH_NOARGS, "Advance to the lab's time."},
+    {NULL}};
+
+static PyMemberDef clock_members[] = {{"timeline", T_OBJECT, offsetof(Clock, timeline), READONLY, "Its lab's."},
+                                      {"offset_s", T_DOUBLE, offsetof(Clock, offset_s), 0, "The lab's at its start."},
+                                      {"now", T_DOUBLE, offsetof(Clock, now), 0, "Seconds since the job's start."},
+                                      {"ended", T_BOOL, offsetof(Clock, ended), 0, "Whether the job is over."},
+                                      {NULL}};
+
+static PyGetSetDef clock_getset[] = {{"next_s", (getter)clock_next_s, NULL, "Time of the next action."}, {NULL}};
+
+static PyTypeObject ClockType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Clock",
+    .tp_basicsize = sizeof(Clock),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "One job's time: the twin of runtime.virtual.clock.Clock.",
+    .tp_new = clock_new,
+    .tp_traverse = (traverseproc)clock_traverse,
+    .tp_clear = (inquiry)clock_clear,
+    .tp_dealloc = (destructor)clock_dealloc,
+    .tp_methods = clock_methods,
+    .tp_members = clock_members,
+    .tp_getset = clock_getset,
+};

@@ -1,0 +1,12 @@
+"""The compiled model of shared machines, where it was built, for tests of both twins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.native import native
+
+HOSTS: Any = native("runtime.virtual.compiled._hosts")
+needs_compiled = pytest.mark.skipif(HOSTS is None, reason="the host model is not compiled; python setup.py build_ext")

@@ -1,0 +1,153 @@
+"""The compiled activities are the Python ones to the last bit, and refuse what they refuse; SimGrid agrees with them."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from math import inf, nan
+from random import Random
+from typing import Any
+
+import pytest
+
+from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.machines.quotas import Quota
+from tests.support.compiled import HOSTS, needs_compiled
+from tests.unit.virtual import test_fluid_by_simgrid as by_simgrid
+
+pytestmark = needs_compiled
+
+SCENARIOS = 600
+NAMES = [f"resource {number}" for number in range(8)]
+
+
+def same(make: Callable[[], object]) -> Any:
+    """What a call returns, or how it fails."""
+    try:
+        return make()
+    except ValueError as error:
+        return "refused", str(error).split(":")[0].split("=")[0]
+
+
+def says(seed: int, kind: Any) -> Iterator[object]:
+    """Everything that activities say while chance starts, stops and disturbs them, right and wrong."""
+    random, t, number = Random(seed), 0.0, 0
+    alike = random.random() < 0.5  # many ties
+    value = (lambda: random.choice((0.5, 1.0, 2.0, 4.0))) if alike else (lambda: random.uniform(0.1, 10))
+    capacity: Callable[[], float] = lambda: random.choice((inf, inf, 0.0, value(), value(), value()))  # noqa: E731
+    fluid = kind({name: capacity() for name in NAMES})
+
+    def start() -> object:
+        nonlocal number
+        number += 1
+        uses = tuple(random.sample(NAMES, random.randint(0, 4)))
+        return fluid.start(
+            t, number, random.choice((0.0, value(), value() / 7)), uses, random.choice((inf, value())),
+            random.choice((1.0, 1.0, value())),
+        )  # fmt: skip
+
+    def bad() -> object:
+        wrong = random.choice((-1.0, nan, inf))
+        return random.choice(
+            (
+                lambda: fluid.start(t, number + 1000, wrong, (NAMES[0],)),
+                lambda: fluid.start(t, number + 1000, 1.0, ("nothing",)),
+                lambda: fluid.start(t, number + 1000, 1.0, (NAMES[0], NAMES[0])),
+                lambda: fluid.start(t - 1.0, number + 1000, 1.0, (NAMES[0],)),
+                lambda: fluid.start(t, number + 1000, 1.0, (NAMES[0],), 1.0, 0.0),
+                lambda: fluid.start(t, number, 1.0, (NAMES[0],)),
+                lambda: fluid.stop(t, number + 1000),
+                lambda: fluid.set_capacity(t, NAMES[0], -1.0),
+                lambda: fluid.set_quota(t, "nothing", None),
+                lambda: fluid.remove(["nothing"]),
+            )
+        )()
+
+    def quota() -> object:
+        about = random.choice((None, Quota(value() / 4, t), Quota(value() / 50, t), Quota(0.0, t)))
+        return fluid.set_quota(t, random.choice(NAMES), about)
+
+    def renewed() -> object:
+        name = random.choice(NAMES)
+        fluid.remove([name])
+        return fluid.add({name: capacity()})
+
+    acts: list[Callable[[], object]] = [
+        start, start, start, start,
+        lambda: fluid.stop(t, random.randint(1, number + 1)),
+        lambda: fluid.set_capacity(t, random.choice(NAMES), capacity()),
+        quota,
+        lambda: fluid.completed(t),
+        lambda: fluid.left(t, random.randint(1, number + 1)),
+        lambda: fluid.rate(random.randint(1, number + 1)),
+        lambda: fluid.next_s,
+        bad,
+        renewed,
+    ]  # fmt: skip
+    for _ in range(random.randint(5, 80)):
+        if random.random() < 0.5:
+            t += random.choice((value(), value() / 100, 1e-12))
+        while random.random() < 0.8 and (next_s := fluid.next_s) < t:
+            yield next_s, same(lambda now=t if random.random() < 0.6 else next_s: fluid.completed(now))  # type: ignore[misc]
+        yield same(random.choice(acts))
+        yield fluid.next_s
+    for key in range(1, number + 1):
+        yield same(lambda key=key: (fluid.rate(key), fluid.left(t, key)))  # type: ignore[misc]
+
+
+def test_both_say_the_same_to_the_last_bit() -> None:
+    for seed in range(SCENARIOS):
+        ours, others = says(seed, HOSTS.Fluid), says(seed, Fluid)
+        for step, (one, other) in enumerate(zip(ours, others, strict=True)):
+            assert one == other, (seed, step)
+
+
+def test_another_rate_is_caught() -> None:
+    """Planted: the last activity's share is larger by one rounding."""
+
+    class Wrong(Fluid):
+        def left(self, t: float, key: object) -> float:
+            return super().left(t, key) * (1 + 1e-15)
+
+    assert any([*says(seed, Wrong)] != [*says(seed, HOSTS.Fluid)] for seed in range(20))
+
+
+def test_simgrid_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_simgrid, "Fluid", HOSTS.Fluid)
+    scenarios = json.loads(gzip.decompress(by_simgrid.STORED.read_bytes()))
+    for number, scenario in enumerate(scenarios):
+        assert by_simgrid.Replay(scenario).run() == pytest.approx(scenario["ends"], rel=1e-9, abs=0), number
+
+
+def test_nothing_is_kept() -> None:
+    """Neither keys of ended activities nor those of a model that is dropped, even if they refer to it."""
+
+    class Key:
+        alive = 0
+
+        def __init__(self) -> None:
+            Key.alive += 1
+
+        def __del__(self) -> None:
+            Key.alive -= 1
+
+    fluid = HOSTS.Fluid({"one": 1.0})
+    for number in range(100):
+        fluid.start(float(number), Key(), 0.25 if number % 2 else 0.0, ("one",))
+        fluid.completed(number + 0.5)
+    fluid.stop(100.0, key := _begun(fluid, Key()))
+    del key
+    assert Key.alive == 0
+    last = Key()
+    last.fluid = fluid  # type: ignore[attr-defined]
+    fluid.start(101.0, last, 5.0, ("one",))
+    del fluid, last
+    gc.collect()
+    assert Key.alive == 0
+
+
+def _begun(fluid: Any, key: object) -> object:
+    fluid.start(100.0, key, 5.0, ("one",))
+    return key
