@@ -31,6 +31,7 @@ from runtime.config.compose import to_raw  # noqa: E402
 from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
 from runtime.config.parse import parse  # noqa: E402
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
+from runtime.native import slower  # noqa: E402
 from runtime.run.checks import CheckedJob, check_job  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
 from runtime.run.launch import KILLED, launch  # noqa: E402
@@ -40,6 +41,8 @@ from runtime.run.streams import run_program  # noqa: E402
 
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
+remarks = set[str]()
+"""What has been said and need not be said again."""
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
@@ -60,6 +63,8 @@ def run_job(job: CheckedJob, run_dir: Path) -> int:
     """From the checked job to the figures; returns the exit code, and raises nothing: other jobs of a sweep go on."""
     from runtime.run.experiment import JobFailed, run_experiment
 
+    if job.runtime.num_hosts and not job.runtime.real_time:
+        remark_once(slower())
     try:
         try:
             exit_code = run_experiment(job, run_dir)
@@ -76,6 +81,13 @@ def run_job(job: CheckedJob, run_dir: Path) -> int:
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
         exit_code = unforeseen(error, run_dir)
     return exit_code
+
+
+def remark_once(text: str) -> None:
+    """Say something that is no error, if there is anything to say and it was not said before."""
+    if text and text not in remarks:
+        remarks.add(text)
+        print(text, file=sys.stderr)
 
 
 def draw(run_dir: Path) -> None:

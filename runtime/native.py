@@ -8,6 +8,13 @@ from types import ModuleType
 
 SWITCH = "STRAGGLAB_NATIVE"
 """Environment variable: 0 uses the Python twins, 1 refuses to go on without the compiled ones."""
+OFF = "0"
+HOSTS = "runtime.virtual.compiled._hosts"
+"""The model of shared machines."""
+SLOWER = (
+    "virtual hosts take about four times as long, since their model is not compiled here: install a C compiler and "
+    "Python's headers (Debian: apt-get install gcc python3-dev), then touch setup.py && make setup"
+)
 
 
 def native(module: str) -> ModuleType | None:
@@ -17,7 +24,7 @@ def native(module: str) -> ModuleType | None:
         ImportError: if it was not built and is required.
     """
     wish = os.environ.get(SWITCH, "")
-    if wish == "0":
+    if wish == OFF:
         return None
     try:
         return importlib.import_module(module)
@@ -25,3 +32,8 @@ def native(module: str) -> ModuleType | None:
         if wish == "1":
             raise
         return None
+
+
+def slower() -> str:
+    """One line: virtual hosts are slower than they could be, and the cure. Empty if not, or if that is wanted."""
+    return "" if os.environ.get(SWITCH) == OFF or native(HOSTS) else SLOWER

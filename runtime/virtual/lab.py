@@ -20,7 +20,7 @@ from runtime.virtual.garbage import rare_collections
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.twins import new_clock, new_timeline
+from runtime.virtual.machines.twins import new_clock, new_timeline
 
 LOOK_EVERY = 256
 """Steps between two checks of the wall clock, for the view."""

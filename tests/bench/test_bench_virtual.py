@@ -31,7 +31,7 @@ from runtime.virtual.fast_path.regular import hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.machines import machines
-from runtime.virtual.twins import sharing_on
+from runtime.virtual.machines.twins import sharing_on
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP

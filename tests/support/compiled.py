@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.native import native
+from runtime import native
 
-HOSTS: Any = native("runtime.virtual.compiled._hosts")
+HOSTS: Any = native.native(native.HOSTS)
 needs_compiled = pytest.mark.skipif(HOSTS is None, reason="the host model is not compiled; python setup.py build_ext")

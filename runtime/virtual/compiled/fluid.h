@@ -407,6 +407,31 @@ static double abandon(Fluid *self, double t, Activity *one) {
     return left;
 }
 
+/* Go on with what is left of an activity by another weight, as if it was abandoned and begun again. */
+static int reweigh(Fluid *self, double t, Activity *one, double weight) {
+    if (advance(self, t))
+        return -1;
+    Py_ssize_t count = one->num_uses;
+    one->left = abandon(self, t, one);
+    one->end.number = ++self->numbered;
+    one->weight = weight;
+    one->since_s = t;
+    one->rate = 0.0;
+    if (!one->left) {
+        one->ended_s = t;
+        self->ended[self->num_ended++] = one;
+        return 0;
+    }
+    Resource *set[count + 1]; /* C has no empty arrays */
+    for (Py_ssize_t i = 0; i < count; i++)
+        set[i] = one->uses[i].resource;
+    one->running = 1;
+    use_all(one, set, count);
+    add_fresh(self, one);
+    self->stale = 1;
+    return 0;
+}
+
 /* Put the complete activities in the order of their starts; the caller discards them and sets num_ended to 0. */
 static void sort_ended(Fluid *self) {
     if (self->num_ended > 1)

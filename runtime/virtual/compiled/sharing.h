@@ -70,6 +70,35 @@ static int stop_share(Sharing *self, PyObject *key) {
     return book(self, one, left) || discard(self->fluid, one) || settle_soon(self) ? -1 : 0;
 }
 
+/* Whether what is done of an activity is booked on an account; -1 with an exception. */
+static int is_booked_on(const Activity *one, PyObject *account) { return PySequence_Contains(one->accounts, account); }
+
+static Py_ssize_t count_booked_on(Sharing *self, PyObject *account) {
+    Py_ssize_t count = 0;
+    for (Activity *one = self->fluid->first; one; one = one->after) {
+        int counts = is_booked_on(one, account);
+        if (counts < 0)
+            return -1;
+        count += counts;
+    }
+    return count;
+}
+
+/* All activities of an account in progress have this weight together, each an equal part of it. */
+static int divide(Sharing *self, PyObject *account, double weight) {
+    Py_ssize_t count = count_booked_on(self, account);
+    for (Activity *one = self->fluid->first; count > 0 && one; one = one->after) {
+        int counts = is_booked_on(one, account);
+        if (counts < 0)
+            return -1;
+        if (!counts || weight / count == one->weight)
+            continue;
+        if (reweigh(self->fluid, self->clock->now, one, weight / count) || settle_soon(self))
+            return -1;
+    }
+    return count < 0 ? -1 : 0;
+}
+
 /* Take what happens at the ends of completed activities out of the model, as a tuple; it may start others. */
 static PyObject *close_completed(Sharing *self) {
     Fluid *fluid = self->fluid;
@@ -112,7 +141,7 @@ static int run_complete(Step *step) { return complete((Sharing *)step->owner); }
 static double done_by_now(Sharing *self, PyObject *account) {
     Sum sum = {0.0, 0.0};
     for (Activity *one = self->fluid->first; one; one = one->after) {
-        int counts = PySequence_Contains(one->accounts, account);
+        int counts = is_booked_on(one, account);
         if (counts < 0)
             return -1.0;
         if (counts)

@@ -63,6 +63,16 @@ static PyObject *sharing_start(Sharing *self, PyObject *args, PyObject *kwargs) 
 
 static PyObject *sharing_stop(Sharing *self, PyObject *key) { return none_unless(stop_share(self, key)); }
 
+static PyObject *sharing_divide(Sharing *self, PyObject *args) {
+    PyObject *account;
+    double weight;
+    if (!PyArg_ParseTuple(args, "Od", &account, &weight))
+        return NULL;
+    if (!(weight > 0 && weight < INFINITY))
+        return none_unless(refuse("weight=%S: must be finite and more than 0", weight, 0.0));
+    return none_unless(divide(self, account, weight));
+}
+
 static PyObject *sharing_done(Sharing *self, PyObject *account) {
     double done = done_by_now(self, account);
     return PyErr_Occurred() ? NULL : PyFloat_FromDouble(done);
@@ -88,6 +98,7 @@ static PyMethodDef sharing_methods[] = {
     {"remove", (PyCFunction)sharing_remove, METH_O, "Forget resources that nobody uses any more."},
     {"start", (PyCFunction)(void (*)(void))sharing_start, METH_VARARGS | METH_KEYWORDS, "Begin an activity now."},
     {"stop", (PyCFunction)sharing_stop, METH_O, "End an activity early, if it is in progress."},
+    {"divide", (PyCFunction)sharing_divide, METH_VARARGS, "Give the activities of an account a weight together."},
     {"done", (PyCFunction)sharing_done, METH_O, "The sum of all that was booked on an account."},
     {"set_capacity", (PyCFunction)sharing_set_capacity, METH_VARARGS, "Change a capacity from now on."},
     {"set_quota", (PyCFunction)sharing_set_quota, METH_VARARGS, "Replace a resource's quota from now on."},

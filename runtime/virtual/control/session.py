@@ -27,12 +27,12 @@ from runtime.virtual.control.usage import Usage
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
-from runtime.virtual.twins import new_clock
 from strategies.protocol import Evaluated, ProtocolError, Timings
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]

@@ -17,7 +17,7 @@ from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.quotas import Quota
 from runtime.virtual.machines.sites import THREAD_CORES, Site
-from runtime.virtual.twins import sharing_on
+from runtime.virtual.machines.twins import sharing_on
 
 SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
 """Kinds of disturbance that act on work in progress, so that machines must be modelled."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from runtime.virtual.clock import Clock
-from runtime.virtual.twins import sharing_on
+from runtime.virtual.machines.twins import sharing_on
 
 Key = tuple[str, int]
 """``pull`` or ``push``, and the worker."""

@@ -1,4 +1,4 @@
-"""The compiled activities are the Python ones to the last bit, and refuse what they refuse; SimGrid agrees with them."""
+"""Compiled activities are the Python ones to the last bit, and refuse what they refuse; SimGrid agrees with them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import gzip
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf, nan
 from random import Random
 from typing import Any
@@ -90,7 +91,8 @@ def says(seed: int, kind: Any) -> Iterator[object]:
         if random.random() < 0.5:
             t += random.choice((value(), value() / 100, 1e-12))
         while random.random() < 0.8 and (next_s := fluid.next_s) < t:
-            yield next_s, same(lambda now=t if random.random() < 0.6 else next_s: fluid.completed(now))  # type: ignore[misc]
+            now = t if random.random() < 0.6 else next_s
+            yield next_s, same(partial(fluid.completed, now))
         yield same(random.choice(acts))
         yield fluid.next_s
     for key in range(1, number + 1):

@@ -85,8 +85,8 @@ def test_activities_flow_as_in_the_reference() -> None:
 class Busy:
     """Tasks that work and send to each other, one thing after another, on machines that a plan disturbs."""
 
-    def __init__(self, seed: int) -> None:
-        self.random, self.clock, self.found = Random(seed), Clock(), dict[object, float]()
+    def __init__(self, seed: int, clock: Clock | None = None) -> None:
+        self.random, self.clock, self.found = Random(seed), clock or Clock(), dict[object, float]()
         random = self.random
         hosts = [self.host(f"host:{number}") for number in range(random.randint(1, 6))]
         tasks = [f"worker:{number}" for number in range(random.randint(1, 6))]

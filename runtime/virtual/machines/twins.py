@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.native import native
+from runtime.native import HOSTS, native
 from runtime.virtual.clock import Clock, Timeline
 from runtime.virtual.machines.sharing import Sharing
 
-COMPILED: Any = native("runtime.virtual.compiled._hosts")
+COMPILED: Any = native(HOSTS)
 """The module of the compiled classes; None: there is none."""
 
 
