@@ -113,13 +113,6 @@ static int act_at(Clock *clock, double when_s, int priority, PyObject *action, P
     return add_entry((Timeline *)clock->timeline, clock, when_s, priority, action, args);
 }
 
-/* The same with a step that was just made, whose reference this takes. */
-static int step_at(Clock *clock, double when_s, int priority, Step *step) {
-    int failed = !step || act_at(clock, when_s, priority, (PyObject *)step, NULL);
-    Py_XDECREF(step);
-    return failed ? -1 : 0;
-}
-
 static int is_next(Timeline *self, int priority) {
     Entry now = {self->lab_s, self->rest_s, 0.0, INT64_MAX, priority, NULL, NULL, NULL};
     return !self->count || is_before(&now, &self->heap[0]); /* what is scheduled now would be the last of its kind */

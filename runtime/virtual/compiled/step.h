@@ -72,13 +72,6 @@ static int go_on(PyObject *then) {
     return result ? 0 : -1;
 }
 
-/* Go on with a step that was just made, and drop it. */
-static int go_on_with(Step *step) {
-    int failed = !step || go_on((PyObject *)step);
-    Py_XDECREF(step);
-    return failed ? -1 : 0;
-}
-
 static PyObject *step_call(PyObject *self, PyObject *args, PyObject *kwargs) {
     Py_INCREF(self);
     int failed = go_on(self);
