@@ -103,7 +103,7 @@ def test_a_wrong_clock_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert [check(VirtualRun(draw(4, seed), Sound())) for seed in range(4)] == [[]] * 4
-    monkeypatch.setattr("runtime.virtual.control.session.Clock", cls)
+    monkeypatch.setattr("runtime.virtual.control.session.new_clock", cls)
     assert any(check(VirtualRun(draw(4, seed), Sound())) for seed in range(4))
 
 

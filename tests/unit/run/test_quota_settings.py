@@ -64,7 +64,9 @@ def test_large_nodes_are_pending_longer_and_those_of_low_priority_are_taken_away
     evicted = Counter(f"{role}:{event[role]}" for role, event in losses if event["cause"] == "evicted")
     assert evicted
     assert evicted.keys() <= {note["node"] for note in requested if note["priority"] == "low"}
-    assert set(evicted.values()) == {1}
+    assert {times for node, times in evicted.items() if node.startswith("worker:")} <= {1}, (
+        "who holds parameters returns"
+    )
     assert (record.parameters() == 1).all()
 
 
