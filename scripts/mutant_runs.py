@@ -83,8 +83,9 @@ def _child(root: Path, copy: Path, tests: Sequence[str]) -> None:
         os.environ["PYTHONPATH"] = str(copy)
         own = (root, root / "scripts", ROOT, ROOT / "scripts")
         sys.path[:] = [str(copy), *(one for one in sys.path if one and Path(one).resolve() not in own)]
-        for name in [name for name in sys.modules if name.partition(".")[0] == "scripts"]:
-            del sys.modules[name]  # those of the copy are meant
+        copied = {"scripts", *(path.stem for path in copy.iterdir())}
+        for name in [name for name in sys.modules if name.partition(".")[0] in copied]:
+            del sys.modules[name]  # whatever was imported here, those of the copy are meant
         code = _tested(tests)
     except BaseException:  # noqa: BLE001 (whatever it is, the child ends here)
         traceback.print_exc()

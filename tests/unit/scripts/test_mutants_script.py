@@ -61,6 +61,17 @@ def test_what_is_killed_what_survives_and_what_is_known(project: Path) -> None:
     assert (project / "small.py").read_text() == SOURCE, "the tree itself stays as it is"
 
 
+def test_a_bug_is_found_in_a_package_that_the_script_imports_itself(project: Path) -> None:
+    """What was imported before a bug was planted would not have it."""
+    (project / "runtime").mkdir()
+    (project / "small.py").rename(project / "runtime/native.py")
+    (project / "test_small.py").write_text(TESTS.replace("small", "runtime.native") + "    assert sign(0) == 1\n")
+    (project / "tests/mutants/all.yaml").write_text(LIST.replace("small.py\n", "runtime/native.py\n", 1))
+    code, out, err = mutants(project)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].split() == ["all", "4", "1", "3", "0", "100.0%"]
+
+
 def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
     (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 0\n")
     code, out, err = mutants(project)
