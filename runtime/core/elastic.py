@@ -209,8 +209,7 @@ class Elastic:
         """The cluster takes a node of low priority away, if it is still there."""
         node = NodeId.parse(name)
         layout = self.executor.layout
-        holding = node in layout.holders
-        if holding:
+        if node in layout.holders:
             self._evict_holder(t, node)
         elif node in layout.nodes and layout.workers != (node,):
             self.end(t, node, EVICTED, "evicted")

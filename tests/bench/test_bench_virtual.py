@@ -30,7 +30,7 @@ from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.fast_path.regular import hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
-from runtime.virtual.machines import machines
+from runtime.virtual.machines import machines, twins
 from runtime.virtual.machines.twins import sharing_on
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from strategies.asp import ASP
@@ -197,15 +197,16 @@ def play_hosts(name: str, workers: int, hosts: int, rounds: int, run_dir: Path) 
 
 
 def test_hosts(tmp_path: Path, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model of shared machines next to the tests' reference, which it replaced, in turns."""
+    """The model of shared machines next to its twin in Python and the tests' reference, which it replaced, in turns."""
     cases = {"asp 8x4": ("asp", 8, 8, 100), "bsp 8x4": ("bsp", 8, 8, 100), "asp 32x4": ("asp", 32, 32, 12)}
     cases |= {"asp 8x4, 100 hosts": ("asp", 8, 100, 100), "asp 8x4, 12 hosts": ("asp", 8, 12, 100)}
-    models = {"now": sharing_on, "reference": ReferenceSharing}
+    models = {"now": (twins.COMPILED, sharing_on), "twin": (None, sharing_on), "reference": (None, ReferenceSharing)}
     took: dict[tuple[str, str], list[float]] = {}
     play_hosts("asp", 8, 8, 2, tmp_path / "warm-up")
     for turn in range(ROUNDS):
         for case, about in cases.items():
-            for model, sharing in models.items():
+            for model, (compiled, sharing) in models.items():
+                monkeypatch.setattr(twins, "COMPILED", compiled)
                 monkeypatch.setattr(machines, "sharing_on", sharing)
                 seconds = play_hosts(*about, tmp_path / f"{case} {model} {turn}")
                 took.setdefault((case, model), []).append(seconds)
@@ -213,13 +214,16 @@ def test_hosts(tmp_path: Path, report: Report, monkeypatch: pytest.MonkeyPatch) 
     def ratio(over: tuple[str, str], under: tuple[str, str]) -> float:
         return median(a / b for a, b in zip(took[over], took[under], strict=True))
 
-    faster = {case: ratio((case, "reference"), (case, "now")) for case in cases}
+    faster, twin = [{case: ratio((case, model), (case, "now")) for case in cases} for model in ("reference", "twin")]
     more = ratio(("asp 8x4, 100 hosts", "now"), ("asp 8x4, 12 hosts", "now"))
     verdicts = [
         at_least("asp, 8 workers, 4 servers, 8 hosts: reference / now", faster["asp 8x4"], 2.5, "x"),
         at_most("asp, 8 workers: 100 hosts / 12 hosts, none shared by two tasks", more, 1.1, "x"),
     ]
-    rates = ", ".join(f"{case} {1 / median(took[case, 'now']):,.0f}/s ({faster[case]:.2f}x)" for case in cases)
+    rates = ", ".join(
+        f"{case} {1 / median(took[case, 'now']):,.0f}/s ({faster[case]:.2f}x the reference, {twin[case]:.2f}x its twin)"
+        for case in cases
+    )
     report.judge("worker-iterations on shared hosts", verdicts, extra=rates)
 
 

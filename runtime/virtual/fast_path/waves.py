@@ -13,13 +13,11 @@ from typing import final
 
 import numpy as np
 
-from runtime.native import native
+from runtime.native import WAVES, native
 from runtime.virtual.fast_path.flights import Flights
 from runtime.virtual.fast_path.regular import TICK_EVERY, Floats, RegularRun
 from runtime.virtual.fast_path.updates import Updates
 from runtime.virtual.tasks.jitter import BLOCK
-
-COMPILED = "runtime.virtual.fast_path._waves"
 
 
 @final
@@ -42,7 +40,7 @@ class Waves(RegularRun):
         even = self.experiment.strategy.data == "even"
         self.share = self.total // self.job.num_workers if even else self.total
         """Iterations that a worker may do."""
-        if (compiled := native(COMPILED)) is None:
+        if (compiled := native(WAVES)) is None:
             from runtime.virtual.fast_path.loop import follow
 
             follow(self)

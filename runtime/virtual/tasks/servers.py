@@ -145,11 +145,9 @@ class Servers(ServerGroup):
     def update(self, sent_s: float, num_grads: int) -> None:
         reached, free_s = sent_s + self.costs.control_s, self.free_s
         for place, (busy_s, injected_s) in enumerate(self.durations(sent_s, num_grads)):
-            begun_s, done = free_s[place], self._busy[place]
+            begun_s = free_s[place]
             free_s[place] = (begun_s if begun_s > reached else reached) + busy_s + injected_s
-            done[0] += 1
-            done[1] += busy_s + injected_s
-            done[2] += injected_s
+            self._was_busy(place, busy_s + injected_s, injected_s)
         self.idle_s = max(free_s)
 
     def durations(self, sent_s: float, num_grads: int) -> list[tuple[float, float]]:

@@ -9,14 +9,14 @@ from unittest.mock import patch
 import pytest
 
 import runtime.virtual.fast_path.waves as waves_module
-from runtime.native import native
+from runtime.native import WAVES, native
 from runtime.virtual.fast_path.regular import RegularRun
 from strategies.asp import ASP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from tests.unit.virtual.test_regular import BATCH, COSTS, LOOPS, both, job_of, play
 
-compiled = native(waves_module.COMPILED)
+compiled = native(WAVES)
 built = pytest.mark.skipif(compiled is None, reason="was not compiled here")
 SIZES = {"rows": 8, "workers": 2, "block": 4, "servers": 1, "bound": -1}
 

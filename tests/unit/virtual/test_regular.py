@@ -23,7 +23,7 @@ from runtime.api import Outcome, RunSpec
 from runtime.cluster.device import DeviceProfile
 from runtime.config.parse import parse
 from runtime.core.job import Job
-from runtime.native import native
+from runtime.native import WAVES, native
 from runtime.record.columns import ColumnRecorder
 from runtime.run.checks import check_job
 from runtime.run.experiment import run_experiment
@@ -81,7 +81,7 @@ COSTS = {
     ),
     "overrun": Costs(compute_base_s=0.07, compute_per_sample_s=1e-4, jitter_sigma=0.3, update_base_s=0.02),
 }
-LOOPS = {"python": None} | ({} if (compiled := native(waves_module.COMPILED)) is None else {"compiled": compiled})
+LOOPS = {"python": None} | ({} if (compiled := native(WAVES)) is None else {"compiled": compiled})
 """The loops of asynchronous jobs: None is the one in Python, which is all there is without a compiler."""
 DETAILS = ("EpochStarted", "Held", "Checkpointed")
 """Notes that only the full runtime makes (a checkpoint of a job that needs none costs nothing)."""

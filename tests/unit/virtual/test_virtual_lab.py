@@ -23,6 +23,7 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.garbage import THRESHOLDS
 from runtime.virtual.lab import VirtualLab
+from runtime.virtual.machines import twins
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.runtime import make_learner
@@ -30,6 +31,7 @@ from runtime.virtual.tasks.model_state import NoLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Strategy
+from tests.support.compiled import needs_compiled
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
 from tests.support.turns import by_turns
@@ -39,6 +41,13 @@ from tests.unit.virtual.test_virtual_session import Tape, virtual_job
 Make = Callable[[Clock, Tenancy | None], VirtualSession]
 LATER_S = 17.3
 """No binary fraction: sums with it are rounded."""
+
+
+@pytest.fixture(autouse=True, params=[pytest.param("compiled", marks=needs_compiled), "python"])
+def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labs, clocks and machines of either twin."""
+    if request.param == "python":
+        monkeypatch.setattr(twins, "COMPILED", None)
 
 
 class Recorded:
