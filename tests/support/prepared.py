@@ -1,7 +1,7 @@
 """Programs in forks of an interpreter that has imported the libraries, and nothing else, so that nobody waits for them.
 
-To a program it is a new interpreter: nothing of Hydra or of ours is imported yet, unlike in a fork of the tests' own
-process (:func:`tests.support.cli.run_cli`). Run as a program, this file is that interpreter.
+To a program it is a new interpreter: Hydra has not looked for plugins yet, and nothing of ours is imported, unlike in a
+fork of the tests' own process (:func:`tests.support.cli.run_cli`). Run as a program, this file is that interpreter.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import traceback
 import warnings
 from pathlib import Path
 from typing import NoReturn
 
 LIBRARIES = (
+    "hydra.utils",
     "matplotlib.pyplot",
     "numpy",
     "pandas",
@@ -85,8 +87,17 @@ def become(command: list[str], cwd: str, env: dict[str, str], out: str, err: str
     sys.argv = command
     places = env.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [str(Path(command[0]).parent), *filter(None, places), *sys.path[1:]]
-    runpy.run_path(command[0], run_name="__main__")
-    sys.exit()
+    code = 0
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
+    except BaseException:  # noqa: BLE001 (whatever it is, the fork ends here)
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # PyTorch takes its time to end
 
 
 if __name__ == "__main__":

@@ -213,7 +213,17 @@ def words(line: str, files: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("line", "message"), BAD_LINES, ids=[line for line, _ in BAD_LINES])
-def test_refused(line: str, message: str, files: Path, tmp_path: Path) -> None:
+def test_refused(line: str, message: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        preflight(words(line, files))
+    assert message in " ".join(str(caught.value).split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES[::9], ids=[line for line, _ in BAD_LINES[::9]])
+def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, files: Path, tmp_path: Path) -> None:
+    """Some of the lines through the whole program."""
     finished = run_cli(*words(line, files), cwd=tmp_path)
     assert message in finished.err
     assert finished.err.startswith("run.py: ")
