@@ -17,13 +17,21 @@ from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from tests.support.reference_fluid import Fluid as ReferenceFluid
 from tests.support.reference_sharing import Sharing as ReferenceSharing
+from tests.support.turns import by_turns
 
 NEAR = 1e-12
 END_S = 1e5
 """Later than all ends."""
-SCENARIOS = 400
+SCENARIOS = 100
+"""At a time: the first are for every commit, the next three hundreds have their turns."""
+BLOCKS = by_turns(range(4), always=1)
 
 Found = dict[object, float]
+
+
+def seeds(block: int) -> range:
+    """Of one block of scenarios."""
+    return range(SCENARIOS * block, SCENARIOS * (block + 1))
 
 
 def near(expected: Found) -> Any:
@@ -74,8 +82,9 @@ def capacity(random: Random) -> float:
     return random.choice((inf, 0.0, 1.0, *(random.uniform(0.1, 100) for _ in range(3))))
 
 
-def test_activities_flow_as_in_the_reference() -> None:
-    for seed in range(SCENARIOS):
+@pytest.mark.parametrize("block", BLOCKS)
+def test_activities_flow_as_in_the_reference(block: int) -> None:
+    for seed in seeds(block):
         assert activities(seed, Fluid) == near(activities(seed, ReferenceFluid)), seed
 
 
@@ -174,6 +183,7 @@ def by_reference(seed: int) -> Found:
         return Busy(seed).run()
 
 
-def test_tasks_take_as_long_as_in_the_reference() -> None:
-    for seed in range(SCENARIOS):
+@pytest.mark.parametrize("block", BLOCKS)
+def test_tasks_take_as_long_as_in_the_reference(block: int) -> None:
+    for seed in seeds(block):
         assert Busy(seed).run() == near(by_reference(seed)), seed
