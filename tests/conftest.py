@@ -9,7 +9,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["pytester", "tests.support.collector", "tests.support.groups", "tests.support.turns"]
+pytest_plugins = [
+    "pytester",
+    "tests.support.collector",
+    "tests.support.groups",
+    "tests.support.turns",
+    "tests.support.yaml_once",
+]
 
 settings.register_profile("dev", max_examples=50, derandomize=True, database=None, deadline=None)
 settings.register_profile("ci", max_examples=100, derandomize=True, database=None, deadline=None, print_blob=True)
