@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import Any, cast
 
 from omegaconf import OmegaConf
@@ -23,6 +24,7 @@ def steady_strategies() -> list[str]:
     return [name for name in choices("strategy") if not _launches(name)]
 
 
+@cache
 def _launches(name: str) -> bool:
     spec = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "strategy" / f"{name}.yaml"), resolve=True)
     return Launch in instantiate(cast("dict[str, Any]", spec), "strategy").needs

@@ -15,7 +15,7 @@ import pytest
 from runtime.core.inputs import Operated
 from runtime.core.scheduling import Grant, Request, Scheduler
 from strategies.protocol import Denied, Joined, Lost, NodeId, Restored
-from tests.contract.catalogue import NAMES, fits, hurried, uneven_job
+from tests.contract.catalogue import NAMES, fits, hurried, sample, uneven_job
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import HeapRun
 from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
@@ -84,7 +84,7 @@ def crash(run: HeapRun, t: float) -> None:
 
 
 def on_replicas(name: str) -> bool:
-    return "allreduce" in hurried(name).topologies
+    return "allreduce" in sample(name).topologies
 
 
 JOBS = [(name, servers) for name in NAMES if fits(name, START) for servers in (2, 0) if servers or on_replicas(name)]

@@ -25,7 +25,7 @@ from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
 from scripts.replay import build_strategy
 from strategies.protocol import NodeId, Strategy
-from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make, marked
+from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make, marked, sample
 from tests.support.cli import run_cli
 from tests.support.invariants import problems, replay
 from tests.support.laws import Complaints
@@ -269,7 +269,9 @@ def test_it_faces_the_plan_that_all_face(case: Case) -> None:
         assert otherwise_disturbed(run) == []
 
 
-@pytest.mark.parametrize("case", marked(case for case in CASES if not case.make().validation_samples), scope="module")
+@pytest.mark.parametrize(
+    "case", marked(case for case in CASES if not sample(case.name).validation_samples), scope="module"
+)
 def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None:
     """Scores apart: nothing is decided by them here, and only the ledger has any."""
 
@@ -420,8 +422,8 @@ def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: d
     records = []
     for run_dir in (tmp_path / "one", tmp_path / "other"):
         words = ["runtime=virtual", "draw=false", "view=none"]
-        trains = bool(make(name).validation_samples)
-        words += ["workload.epochs=3"] if trains else ["backend=none", "workload.target=null"]
+        trains = bool(sample(name).validation_samples)
+        words += ["workload.epochs=1"] if trains else ["backend=none", "workload.target=null"]
         done = run_cli(f"strategy={name}", *words, f"hydra.run.dir={run_dir}")
         assert done.exit_code == 0, done.err
         records.append((run_dir / "events.jsonl").read_bytes())
@@ -431,5 +433,5 @@ def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: d
     assert problems(lines) == []
     assert replay(lines, build_strategy(tmp_path / "one")) == []
     assert integrity(load_run(tmp_path / "one")).problems == ()
-    assert lines[-1]["note"]["reason"] == ("3 epochs done" if trains else "16 epochs done")
+    assert lines[-1]["note"]["reason"] == ("1 epochs done" if trains else "16 epochs done")
     assert len(set(plans.values())) == 1, "every strategy faces the same plan"

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, make, marked
+from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, marked, sample
 from tests.contract.test_virtual import Case, cases_of, dead, different, unconserved, unlawful
 from tests.support.invariants import problems, replay
 from tests.support.virtual_runs import Line, VirtualRun, World, draw_replica_world
@@ -20,7 +20,7 @@ CASES = [
     case
     for name in NAMES
     for num_workers in NUM_WORKERS
-    if "allreduce" in make(name).topologies and fits(name, num_workers)
+    if "allreduce" in sample(name).topologies and fits(name, num_workers)
     for case in cases_of(name, num_workers)
 ]
 every_case = pytest.mark.parametrize("case", marked(CASES), scope="module")

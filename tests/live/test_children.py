@@ -57,7 +57,13 @@ class RingRetrace(Retracing):
         return total
 
 
-@pytest.mark.parametrize("strategy", [(*LGC, "strategy.reselect_iters=4"), WAITING], ids=["lgc", "waiting"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param((*LGC, "strategy.reselect_iters=4"), id="lgc"),
+        pytest.param(WAITING, id="waiting", marks=pytest.mark.long),
+    ],
+)
 def test_what_is_learned_is_to_the_bit_what_the_record_says(start: Start, strategy: tuple[str, ...]) -> None:
     """Worker 0 is slow, so that another replica delivers to the evaluator from then on."""
     settings = ("workload.epochs=2", "cluster.device={base_s: 0.01}", "save_parameters=true", "eval_every_s=0.1")

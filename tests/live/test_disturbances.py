@@ -17,6 +17,7 @@ from scripts.replay import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.turns import by_turns
 
 pytestmark = pytest.mark.live
 
@@ -74,7 +75,7 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("by", ["cgroup", "duty", pytest.param("cpulimit", marks=pytest.mark.long)])
+@pytest.mark.parametrize("by", by_turns(["cgroup", "duty", "cpulimit"], always=1))
 def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: Path, by: str) -> None:
     if by != "duty" and (lack := missing({"cgroup": "cgroup_cpu", "cpulimit": "cpulimit"}[by])):
         pytest.skip(f"{lack.reason}; {lack.cure}")

@@ -91,7 +91,7 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, rule: 
 
 
 @GROUPS
-@pytest.mark.parametrize("seamless", [True, False])
+@pytest.mark.parametrize("seamless", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start: Start, seamless: bool) -> None:
     script = ("strategy=resized", f"strategy.seamless={seamless}", "strategy.servers=[[0.3,3],[1.5,1]]")
     run = start("run", *ENDLESS, *script, env=ALLOW)
@@ -142,7 +142,7 @@ def test_evaluations_continue_after_a_switch_that_cuts_one_short(start: Start) -
 # ---- deaths ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("role", "number"), [("worker", 0), ("server", 0)])
+@pytest.mark.parametrize(("role", "number"), [("server", 0), pytest.param("worker", 0, marks=pytest.mark.long)])
 def test_a_death_while_newcomers_start(start: Start, role: str, number: int) -> None:
     """They are pending when it dies, and join afterwards."""
     run = start("run", *ENDLESS, "scheduler.pending_s=0.5", steps("workers 4", *GROW, *SHRINK), env=ALLOW)
@@ -152,7 +152,7 @@ def test_a_death_while_newcomers_start(start: Start, role: str, number: int) -> 
     assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]
 
 
-@pytest.mark.parametrize(("role", "number"), [("worker", 1), ("server", 1)])
+@pytest.mark.parametrize(("role", "number"), [("worker", 1), pytest.param("server", 1, marks=pytest.mark.long)])
 def test_a_death_before_the_checkpoint_of_a_switch(start: Start, role: str, number: int) -> None:
     """A server does not store its part: the switch comes to nothing if the other is lost, and is ordered again."""
     two = ("topology.num_servers=2", LONG_LEASE, "scheduler.pending_s=1")
@@ -168,7 +168,10 @@ def test_a_death_before_the_checkpoint_of_a_switch(start: Start, role: str, numb
     assert len(run.notes("Repartitioning")) == (2 if role == "server" else 1)
 
 
-@pytest.mark.parametrize(("role", "number"), [("worker", 1), ("server", 0), ("server", 1)])
+@pytest.mark.parametrize(
+    ("role", "number"),
+    [("server", 1), *(pytest.param(*one, marks=pytest.mark.long) for one in (("worker", 1), ("server", 0)))],
+)
 def test_a_death_after_the_checkpoint_of_a_switch(start: Start, role: str, number: int) -> None:
     """A new server does not read yet: the others wait for it, and one of them dies."""
     run = start("run", *ENDLESS, LONG_LEASE, steps("servers 4", "wait 20", "divide 4", "wait 5", *SHRINK), env=ALLOW)
@@ -267,7 +270,10 @@ def test_without_control_groups_cores_are_limited_by_duty_cycles(start: Start) -
 
 
 @GROUPS
-@pytest.mark.parametrize(("step", "nodes"), [("workers 3", ["worker:2", "worker:3"]), ("servers 2", ["server:1"])])
+@pytest.mark.parametrize(
+    ("step", "nodes"),
+    [("servers 2", ["server:1"]), pytest.param("workers 3", ["worker:2", "worker:3"], marks=pytest.mark.long)],
+)
 def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Start, step: str, nodes: list[str]) -> None:
     """It does not even get through its start; the strategy asks again each time."""
     run = start("run", *ENDLESS, "strategy.memory_bytes=1000000", steps("wait 3", step), env=ALLOW)

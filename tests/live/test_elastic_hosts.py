@@ -44,7 +44,7 @@ def group(run: Run, worker: int) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("latency_ms", [0, 1])
+@pytest.mark.parametrize("latency_ms", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latency_ms: int) -> None:
     """With latency every newcomer needs a way through the relay, where the kernel has no netem."""
     orders = ("workers 4", *GROW, "workers 3", *SHRINK, "workers 2", "wait 5")
@@ -116,11 +116,13 @@ def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> Non
     ("setting", "step", "reason"),
     [
         ("strategy.cpu_cores=0.5", "workers 3", "cpu_cores=0.5: no host has so many left (the most is 0.4)"),
-        ("strategy.cpu_cores=null", "cores worker:0 0.5", "cpu_cores=0.5: host:0 has only 0.4 left"),
-        (
-            "strategy.not_on=['host:0','host:1','host:2','host:3']",
-            "servers 2",
-            "not_on: excludes every host",
+        pytest.param(
+            *("strategy.cpu_cores=null", "cores worker:0 0.5", "cpu_cores=0.5: host:0 has only 0.4 left"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("strategy.not_on=['host:0','host:1','host:2','host:3']", "servers 2", "not_on: excludes every host"),
+            marks=pytest.mark.long,
         ),
     ],
 )
@@ -183,7 +185,7 @@ def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -
     assert problems(run.lines()) == []
 
 
-@pytest.mark.parametrize("latency_ms", [0, 1])
+@pytest.mark.parametrize("latency_ms", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms: int) -> None:
     words = write_plan(tmp_path / "plan.csv", (0.5, 0.1, "worker:3", "join", 1), (1.0, 0.1, "worker:0", "leave", 1))
     replicas = ("topology=allreduce", "strategy=lb_bsp", f"cluster.hosts.latency_ms={latency_ms}")

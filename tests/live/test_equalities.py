@@ -131,6 +131,7 @@ SPECS = {
 LONG = {
     "1 worker, 1 server",
     "3 workers, epochs apart",
+    "5 servers, shm",
     "worker and server killed, 3 servers, shm",
     "no backup workers",
     "x of all workers",

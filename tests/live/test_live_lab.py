@@ -75,6 +75,7 @@ def test_an_interrupt_ends_both(tmp_path: Path) -> None:
     assert [record.finished["status"] for record in records] == ["interrupted"] * 2
 
 
+@pytest.mark.long(like="test_two_jobs_end_with_the_parameters_of_one_that_is_alone")
 def test_two_jobs_on_the_same_hosts(start: Start, tmp_path: Path) -> None:
     if lack := missing("network") or missing("links") or missing("cgroup_cpu"):
         pytest.skip(f"{lack.reason}; {lack.cure}")

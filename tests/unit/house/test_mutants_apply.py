@@ -5,36 +5,37 @@ from __future__ import annotations
 import ast
 import shlex
 from collections import Counter
+from functools import cache
 
 import pytest
 
 from scripts.mutant_lists import Mutant, planted, read_lists
 from tests.support.runs import ROOT
 
-MUTANTS = read_lists()
+mutants = cache(read_lists)
 AREAS = {"strategies", "core", "virtual", "injectors", "analysis"}
 
 
 def test_there_are_enough_everywhere() -> None:
-    counts = Counter(mutant.area for mutant in MUTANTS)
+    counts = Counter(mutant.area for mutant in mutants())
     assert counts.total() >= 200
     assert all(counts[area] >= 20 for area in AREAS), counts
 
 
 def test_every_mutant_applies_exactly_once_and_is_python() -> None:
-    sources = {file: (ROOT / file).read_text() for file in {mutant.file for mutant in MUTANTS}}
-    for mutant in MUTANTS:
+    sources = {file: (ROOT / file).read_text() for file in {mutant.file for mutant in mutants()}}
+    for mutant in mutants():
         text = planted(sources[mutant.file], mutant)
         assert text != sources[mutant.file], mutant.name
         ast.parse(text)
 
 
 def test_no_two_are_the_same() -> None:
-    assert max(Counter((mutant.file, mutant.find, mutant.put) for mutant in MUTANTS).values()) == 1
+    assert max(Counter((mutant.file, mutant.find, mutant.put) for mutant in mutants()).values()) == 1
 
 
 def test_every_mutant_says_what_it_breaks_and_who_should_notice() -> None:
-    for mutant in MUTANTS:
+    for mutant in mutants():
         assert mutant.breaks.endswith("."), mutant.name
         assert mutant.equivalent == "" or mutant.equivalent.endswith("."), mutant.name
         assert mutant.tests, mutant.name

@@ -61,6 +61,7 @@ def test_what_is_killed_what_survives_and_what_is_known(project: Path) -> None:
     assert (project / "small.py").read_text() == SOURCE, "the tree itself stays as it is"
 
 
+@pytest.mark.long(like="test_what_is_killed_what_survives_and_what_is_known")
 def test_a_bug_is_found_in_a_package_that_the_script_imports_itself(project: Path) -> None:
     """What was imported before a bug was planted would not have it."""
     (project / "runtime").mkdir()
@@ -72,6 +73,7 @@ def test_a_bug_is_found_in_a_package_that_the_script_imports_itself(project: Pat
     assert out.splitlines()[-1].split() == ["all", "4", "1", "3", "0", "100.0%"]
 
 
+@pytest.mark.long(like="test_what_is_killed_what_survives_and_what_is_known")
 def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
     (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 0\n")
     code, out, err = mutants(project)

@@ -15,12 +15,13 @@ from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from tests.support.compiled import HOSTS, needs_compiled
+from tests.support.turns import by_turns
 from tests.support.virtual_runs import VirtualRun, draw_host_world
 from tests.unit.virtual.test_machines_by_reference import BLOCKS, Busy, Found, seeds
 
 pytestmark = needs_compiled
 
-JOBS = range(1, 13)
+JOBS = {"six": range(1, 7), "six more": range(7, 13)}
 
 
 class Requesting(Busy):
@@ -45,13 +46,16 @@ def test_requests_change_something() -> None:
     assert any(Requesting(seed).run() != Busy(seed).run() for seed in range(20))
 
 
+@pytest.mark.parametrize("seeds", by_turns(JOBS, always=1))
 @pytest.mark.parametrize("strategy", [ASP, BSP, SSP])
-def test_records_are_the_same_to_the_byte(strategy: type[Strategy], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_the_same_to_the_byte(
+    strategy: type[Strategy], seeds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Workers and servers that are killed, paused, throttled and cut off, on hosts and without."""
     records: dict[bool, list[bytes]] = {}
     for compiled in (True, False):
         monkeypatch.setattr(twins, "COMPILED", HOSTS if compiled else None)
-        runs = [VirtualRun(draw_host_world(4, seed), strategy()) for seed in JOBS]
+        runs = [VirtualRun(draw_host_world(4, seed), strategy()) for seed in JOBS[seeds]]
         assert {twins.is_compiled(run.session.clock) for run in runs} == {compiled}
         records[compiled] = [run.data for run in runs]
     assert records[True] == records[False]
