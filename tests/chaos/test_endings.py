@@ -63,9 +63,9 @@ def assert_gone(oracle: Oracle, sockets: set[str]) -> None:
 def end_by_kill(run: Run, oracle: Oracle) -> None:
     sockets = sockets_of(run)
     run.process.kill()
-    run.process.wait(10)
+    run.process.wait(60)
     assert_gone(oracle, sockets)
-    _, err = run.process.communicate(timeout=10)
+    _, err = run.process.communicate(timeout=60)
     assert "Traceback" not in err
     assert_record_loads(run.run_dir)
 

@@ -19,7 +19,7 @@ from tests.support.cgroup_trees import V1_FILES, Fake, fill
 
 pytestmark = [pytest.mark.live, pytest.mark.root, pytest.mark.alone]
 SHARES = (0.001, 0.01, 0.013, 0.02, 0.05, 0.0999, 0.1, 0.123, 0.25, 0.333, 0.5, 0.75, 1.0, 1.5, 64.0)
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def group_for(**kinds: bool) -> Iterator[Cgroup]:

@@ -94,7 +94,7 @@ USERS = pytest.mark.parametrize("user", [None, NOBODY], ids=["as we are", "as an
 def test_it_lives_in_a_world_of_its_own(contained: Contained, user: int | None) -> None:
     body = 'print(len([p for p in os.listdir("/proc") if p.isdigit()]), os.listdir("/dev/shm"))'
     process = contained(f'subprocess.run(["ls", "/proc/1"], check=True, stdout=2)\n{body}', user=user)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert out.split()[0] == "2", "init and itself"
     assert "[]" in out

@@ -25,6 +25,7 @@ KEPT_CAPABILITIES = 0b110
 """CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: what lets root read its users' data."""
 HOSTS = ("cluster=hosts", "cluster.hosts.real_cores_per_core=0.05")
 ENDLESS = ("workload.epochs=null", "save_parameters=true", "checkpoint_every_s=0.3")
+BRIEF = ("workload.epochs=null", "max_time_s=1.5")
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +166,7 @@ def test_a_host_has_no_more_memory_than_it_is_given(start: Start) -> None:
 @pytest.mark.alone
 def test_a_worker_beside_its_server_is_not_made_far(start: Start) -> None:
     """With a relay for the others: host 3 holds worker 3 and server 0, host 0 worker 0 alone."""
-    run = start("run", *LEDGER, *HOSTS, "cluster.hosts.latency_ms=20", "topology.num_servers=1", "workload.epochs=1")
+    run = start("run", *LEDGER, *HOSTS, "cluster.hosts.latency_ms=20", "topology.num_servers=1", *BRIEF)
     rows = load_run(run.finish().run_dir).tables.iterations
     send_s = rows.groupby("worker").send_s.median()
     assert send_s[3] < 0.04 < 0.08 <= send_s[0], "40 ms there and 40 back"

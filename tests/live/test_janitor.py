@@ -23,7 +23,7 @@ from runtime.live.machines.janitor_process import start_janitor
 from tests.support.runs import ROOT, alive, kill_quietly, marks
 
 pytestmark = [pytest.mark.live, pytest.mark.root, pytest.mark.alone]
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 MOMENTS = ("started", "announced", "made", "confirmed", "nested", "inhabited", "stopped")
 """In the life of an owner, one after the other."""
 

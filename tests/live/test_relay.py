@@ -297,7 +297,7 @@ def test_routes_are_added_while_it_relays(server: socket.socket, leak_oracle: No
         with pytest.raises(RelayFailed, match=r"cannot listen: .*in use"):
             add_routes(relay, HERE, [Route(port=first, target=server.getsockname(), delays_s={})])
         for port in (first, second):
-            with socket.create_connection((HERE, port), timeout=5) as client:
+            with socket.create_connection((HERE, port), timeout=60) as client:
                 sink = server.accept()[0]
                 client.sendall(b"ping")
                 assert sink.recv(4) == b"ping"

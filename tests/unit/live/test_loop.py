@@ -49,7 +49,7 @@ def test_a_timer_may_set_the_next(loop: Loop) -> None:
             loop.after(0.001, tick)
 
     loop.after(0.0, tick)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(heard) < 3 and time.monotonic() < deadline:
         loop.turn(1.0)
     assert heard == sorted(heard)

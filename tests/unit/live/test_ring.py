@@ -22,7 +22,7 @@ from runtime.live.transport.auth import Greeting, Identity, call
 from runtime.live.transport.messages import Peer
 
 SECRET = bytes(32)
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 # ---- on paper -------------------------------------------------------------------------------------------------------

@@ -323,5 +323,5 @@ def test_ctrl_c_before_the_first_job_is_silent(delay_s: float, tmp_path: Path) -
         time.sleep(0.001)
     time.sleep(delay_s)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "")

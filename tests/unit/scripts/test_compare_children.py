@@ -14,7 +14,7 @@ import pytest
 from scripts import grid as script
 from tests.support.runs import ROOT
 
-GIVE_UP_S = 30.0
+GIVE_UP_S = 60.0
 PARENT = """
 import signal, sys
 from pathlib import Path
