@@ -13,6 +13,7 @@ import pytest
 from runtime.record import meta
 from tests.support.cli import ROOT, run_cli
 from tests.support.prepared import Prepared
+from tests.support.turns import by_turns
 
 JOB = ("runtime=virtual", "workload.epochs=1", "view=plain")
 TIMED = ("backend=none", "workload.target=null", "eval_every_s=null")
@@ -51,22 +52,21 @@ def test_a_virtual_run_gives_the_same_bytes(mac: Mac, tmp_path: Path) -> None:
     assert (tmp_path / "mac" / "figures").is_dir()
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("runtime=virtual", "cluster=hosts", "cluster.costs=hosts_tcp", "straggler=link_transient", *TIMED),
-        ("topology=allreduce", *TIMED),
-        ("record=iterations", *TIMED),
-    ],
-    ids=["hosts", "allreduce", "iterations"],
-)
-def test_virtual_runs_of_other_kinds(more: tuple[str, ...], mac: Mac, tmp_path: Path) -> None:
-    there = mac("run.py", *JOB, *more, "draw=false", "hydra.run.dir=mac", cwd=tmp_path)
+KINDS = {
+    "hosts": ("runtime=virtual", "cluster=hosts", "cluster.costs=hosts_tcp", "straggler=link_transient", *TIMED),
+    "allreduce": ("topology=allreduce", *TIMED),
+    "iterations": ("record=iterations", *TIMED),
+}
+
+
+@pytest.mark.parametrize("kind", by_turns(KINDS, always=1))
+def test_virtual_runs_of_other_kinds(kind: str, mac: Mac, tmp_path: Path) -> None:
+    there = mac("run.py", *JOB, *KINDS[kind], "draw=false", "hydra.run.dir=mac", cwd=tmp_path)
     assert there.returncode == 0, there.stderr
     assert (tmp_path / "mac" / "meta.json").exists()
 
 
-@pytest.mark.parametrize("words", [(), ("-m", "seed=0,1"), ("doctor",)])
+@pytest.mark.parametrize("words", by_turns([(), ("doctor",), ("-m", "seed=0,1")], always=2))
 def test_what_needs_linux_is_refused_in_one_line(words: tuple[str, ...], mac: Mac, tmp_path: Path) -> None:
     done = mac("run.py", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

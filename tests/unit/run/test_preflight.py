@@ -63,13 +63,16 @@ def words(line: str) -> list[str]:
     return line.split(" ") if line else []
 
 
-def lines_and_messages(cases: Iterable[tuple[str, str]]) -> pytest.MarkDecorator:
-    """As parameters, with lines that can be read in the ids."""
-    found = list(cases)
-    return pytest.mark.parametrize(("line", "message"), found, ids=[line[:60] for line, _ in found])
+def lines_and_messages(cases: Iterable[tuple[str, str]], every: int = 1) -> pytest.MarkDecorator:
+    """As parameters, with lines that can be read in the ids; ``every`` so many is for every commit, others in turns."""
+    found = [
+        pytest.param(*case, id=case[0][:60], marks=[pytest.mark.long] if number % every else [])
+        for number, case in enumerate(cases)
+    ]
+    return pytest.mark.parametrize(("line", "message"), found)
 
 
-@lines_and_messages(case for case in BAD_LINES if CLAIMED not in case[1])
+@lines_and_messages([case for case in BAD_LINES if CLAIMED not in case[1]], every=2)
 def test_refused(line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
@@ -78,7 +81,7 @@ def test_refused(line: str, message: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-@lines_and_messages(case for number, case in enumerate(BAD_LINES) if number % 9 == 0 or CLAIMED in case[1])
+@lines_and_messages([case for number, case in enumerate(BAD_LINES) if number % 9 == 0 or CLAIMED in case[1]])
 def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, tmp_path: Path) -> None:
     """Some of the lines, and those of directories, which are claimed after the checks, through the whole program."""
     finished = run_cli(*words(line), cwd=tmp_path)

@@ -10,6 +10,7 @@ import yaml
 
 from scripts import compare as script
 from scripts.lists import steady_strategies
+from tests.support.turns import by_turns
 from tests.unit.scripts.test_compare_script import GRID, Bench, ComparedRunner, bench, whole
 
 __all__ = ["bench", "whole"]
@@ -110,12 +111,12 @@ def test_every_strategy_is_compared() -> None:
         assert any(twice for _, _, twice in one.cases)
 
 
-@pytest.mark.parametrize("grid", list(script.GRIDS))
-@pytest.mark.parametrize("every_case", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("grid", by_turns(sorted(script.GRIDS, key="hosts".__ne__), always=1))
+@pytest.mark.parametrize("every_case", by_turns([False, True], always=1))
 def test_the_settings_of_a_grid_can_be_composed(grid: str, every_case: bool, tmp_path: Path) -> None:
     """A strategy that renames a field would else be refused in the middle of the measurement.
 
-    For every commit each pattern once, and each strategy that has settings of its own once.
+    For every commit each pattern on hosts once, and each strategy that has settings of its own there once.
     """
     asked = script.parse(["--grid", grid, "-o", str(tmp_path), "--seeds", "0", "workload.epochs=1"])
     first_of = {straggler: case for case in reversed(asked.cases) for straggler in case[:1]}
