@@ -1,16 +1,9 @@
-"""What the image models compute in TensorFlow, found out in a process of its own, since other tests fork theirs.
-
-Run as ``python -m tests.unit.backends.tensorflow_images OUT.npz CASE...``.
-"""
+"""Image models, and layers of theirs, and what they compute in a framework."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +13,6 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import micro_batches
 from runtime.core.vectors import aligned_vector
-from tests.support.runs import ROOT
 from workloads.data import Split
 from workloads.images import Images
 from workloads.models import alexnet, googlenet, vgg
@@ -168,41 +160,20 @@ def variances(model: Any) -> list[NDArray[np.float32]]:
     return [norm.moving_variance.numpy() for norm in model.norms.norms]
 
 
-def collect(directory: Path, cases: Iterable[str]) -> tuple[dict[str, Facts], str]:
-    """Of TensorFlow, by case, none if it failed; and what the process wrote on standard error."""
-    out, found = directory / "facts.npz", defaultdict[str, Facts](dict)
-    words = [sys.executable, "-W", "error", "-m", "tests.unit.backends.tensorflow_images", str(out), *cases]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return {}, done.stderr
-    for name, value in np.load(out).items():
-        case, _, fact = name.partition("/")
-        found[case][fact] = value
-    return found, done.stderr
-
-
-def main() -> None:
-    from runtime.backends.tensorflow import TensorflowBackend
-    from runtime.backends.tensorflow_start import import_tensorflow
-
-    import_tensorflow()
+def compute(cases: Iterable[str]) -> dict[str, Facts]:
+    """By TensorFlow, which has been started."""
     import tensorflow as tf
 
+    from runtime.backends.tensorflow import TensorflowBackend
     from workloads.models.tensorflow.images import MAKERS, margins
 
     def mean(kernel: int, stride: int, padding: int) -> Any:
         return lambda x: tf.nn.avg_pool2d(tf.pad(x, margins(padding)), kernel, stride, "VALID")
 
-    tf.get_logger().setLevel("ERROR")  # many models in one process look like one that is made again and again
-    facts: Facts = {}
-    for case in sys.argv[2:]:
+    found = {}
+    for case in cases:
         with pytest.MonkeyPatch.context() as patch:
             if case not in LAYERS:
                 make_comparable(MAKERS, tf.nn.elu, mean, patch)
-            found = facts_of(TensorflowBackend().prepare(task_of(case), SEED))
-        facts |= {f"{case}/{name}": value for name, value in found.items()}
-    np.savez(sys.argv[1], **facts)
-
-
-if __name__ == "__main__":
-    main()
+            found[case] = facts_of(TensorflowBackend().prepare(task_of(case), SEED))
+    return found

@@ -1,15 +1,9 @@
-"""What the models of clicks and language compute in TensorFlow, found out in a process of its own.
-
-Run as ``python -m tests.unit.backends.tensorflow_models OUT.npz``.
-"""
+"""Models of clicks and language, and what they compute in TensorFlow."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +13,6 @@ from numpy.typing import NDArray
 from runtime.backends.base import MicroBatch, micro_batches
 from runtime.core.job import Piece
 from runtime.core.vectors import FloatVector, aligned_vector
-from tests.support.runs import ROOT
 from tests.support.stand_ins import ROWS, TEXT
 from workloads.clicks import Clicks
 from workloads.data import Split
@@ -48,20 +41,6 @@ SPREAD = 3.0
 """Parameters are this many times their initial values, so that nothing is nearly linear."""
 
 Facts = dict[str, Any]
-
-
-def collect(directory: Path) -> Facts:
-    command = [
-        sys.executable,
-        "-W",
-        "error",
-        "-m",
-        "tests.unit.backends.tensorflow_models",
-        str(directory / "facts.npz"),
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return dict(np.load(directory / "facts.npz"))
 
 
 def begun(model: Any, spread: float = SPREAD) -> tuple[FloatVector, FloatVector]:
@@ -146,14 +125,10 @@ def seen_at_once(task: Language) -> list[int]:
     return seen
 
 
-def main() -> None:
+def compute() -> Facts:
+    """By TensorFlow, which has been started."""
     from runtime.backends.tensorflow import TensorflowBackend
-    from runtime.backends.tensorflow_start import start_tensorflow
 
-    start_tensorflow(1)
-    import tensorflow as tf
-
-    tf.get_logger().setLevel("ERROR")  # it warns of many graphs
     backend, facts = TensorflowBackend(eval_batch_samples=EVAL), Facts()
     for name, task in TASKS.items():
         model = backend.prepare(task, SEED)
@@ -177,8 +152,4 @@ def main() -> None:
         facts[f"{name}_dropping_metrics"] = [metrics[metric] for metric in sorted(metrics)]
     facts |= masks_of(backend)
     facts["at_once"] = seen_at_once(TASKS["lstm"])
-    np.savez(sys.argv[1], **facts)
-
-
-if __name__ == "__main__":
-    main()
+    return facts

@@ -8,7 +8,8 @@ import pytest
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from tests.support.tensorflow_facts import needs_tensorflow
-from tests.unit.backends.tensorflow_models import DROPPING, NUM, SEED, TASKS, WEIGHTED, Facts, begun, collect
+from tests.unit.backends.tensorflow_models import DROPPING, NUM, SEED, TASKS, WEIGHTED, Facts, begun
+from tests.unit.backends.tensorflow_process import MODELS, Computed
 
 pytestmark = [needs_tensorflow, pytest.mark.timeout(300)]
 TOLERANCE = 1e-5
@@ -16,8 +17,9 @@ ON_GRADIENT = 1e-4
 
 
 @pytest.fixture(scope="module")
-def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    return collect(tmp_path_factory.mktemp("models"))
+def facts(computed: Computed) -> Facts:
+    assert computed.said == ""
+    return computed.facts[MODELS]
 
 
 def apart(one: np.ndarray, other: np.ndarray) -> float:

@@ -1,0 +1,19 @@
+"""What TensorFlow computes, by one process for all tests of this folder that compare models."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.backends.tensorflow_process import MODELS, Computed, collect
+
+
+@pytest.fixture(scope="session")
+def computed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Computed:
+    """Of the cases that will be asked for."""
+    asked: dict[str, None] = {}
+    for item in request.session.items:
+        if item.path.name == "test_tensorflow_models.py":
+            asked[MODELS] = None
+        elif item.path.name == "test_tensorflow_images.py" and isinstance(item, pytest.Function):
+            asked |= dict.fromkeys(item.callspec.params.values() if hasattr(item, "callspec") else ())
+    return collect(tmp_path_factory.mktemp("tensorflow"), asked)
