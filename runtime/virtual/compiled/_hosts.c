@@ -14,8 +14,11 @@
 #include "clock_type.h"
 #include "sharing.h"
 #include "sharing_type.h"
+#include "task_work.h"
+#include "task_work_type.h"
 
-static PyTypeObject *const TYPES[] = {&FluidType, &StepType, &TimelineType, &ClockType, &SharingType};
+static PyTypeObject *const TYPES[] = {&FluidType,   &StepType, &TimelineType, &ClockType,
+                                      &SharingType, &TaskType, &MessageType,  &TaskWorkType};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hosts", "The model of shared machines, compiled.", -1, NULL, NULL, NULL, NULL, NULL};

@@ -6,18 +6,18 @@ downlink. A plan's windows change all of these at once, also for work in progres
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import final
 
 from injectors.plan import RULES, Kind, target_of
 from runtime.cluster.requests import UNREQUESTED_FRAC
-from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.clock import Clock
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.quotas import Quota
 from runtime.virtual.machines.sites import THREAD_CORES, Site
-from runtime.virtual.machines.twins import sharing_on
+from runtime.virtual.machines.task_work import Path, Way
+from runtime.virtual.machines.twins import sharing_on, task_work_on
 
 SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
 """Kinds of disturbance that act on work in progress, so that machines must be modelled."""
@@ -57,15 +57,10 @@ class ModelledMachines:
         """Cores of the tasks that were given some."""
         self._requested: dict[str, float] = {}
         """Cores that tasks can always have."""
-        self._waiting: dict[str, list[Then]] = {}
-        self._lives: dict[str, int] = {}
-        self._messages: dict[str, dict[tuple[str, str], dict[Hashable, None]]] = {}
-        """By the task that they are dropped with: what is not done yet of each message."""
-        self._cores: dict[str, tuple[str, ...]] = {}
-        self._paths: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], float]] = {}
         self._processors = sharing_on(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
         self._links = sharing_on(clock, links | dict.fromkeys(sorted(self._routes), inf))
+        self.task_work = task_work_on(clock, self._processors, self._links, self._way_of)
         self.admit(sites, uses_cores)
         for name in self._named:
             self._set_cores(name)
@@ -75,10 +70,9 @@ class ModelledMachines:
     def admit(self, sites: Mapping[str, Site], uses_cores: UsesCores = one_thread) -> None:
         """Tasks, each at a site that there is; ``uses_cores(task)``: cores that its computing uses at full speed."""
         self.sites |= sites
-        self._forget_ways()
-        self._lives |= dict.fromkeys(sites, 0)
-        self._messages |= {task: {} for task in sites}
         self._uses |= {task: uses_cores(task) for task in sites}
+        for task in sites:
+            self.task_work.admit(task, self._uses[task], self._cores_of(task))
         gates = dict.fromkeys((f"gate of {task}" for task in sites), inf)
         quotas = {f"quota of {task}": max(THREAD_CORES, self._uses[task]) for task in sites}
         self._processors.add(quotas | gates)
@@ -106,19 +100,19 @@ class ModelledMachines:
         self._requested.pop(task, None)
         if cores is not None:
             self._requested[task] = cores
-        self._processors.divide(task, self._weight(task))
+        self.task_work.weigh(task, self._weight(task))
 
-    def _weight(self, task: str) -> float:
-        """Of a task among those of its site: 1 unless it requests a part, in hundredths of the site."""
+    def _weight(self, task: str) -> float | None:
+        """Of a task that requests a part of its site, in hundredths of that."""
         cores = self._requested.get(task)
-        return 1.0 if cores is None else cores / self.sites[task].cores / UNREQUESTED_FRAC
+        return None if cores is None else cores / self.sites[task].cores / UNREQUESTED_FRAC
 
     def dismiss(self, tasks: Collection[str]) -> None:
         """Tasks that will never do anything again: they have left, or their job is over."""
         for task in tasks:
-            self.forget(task)
+            self.task_work.dismiss(task)
         for task in tasks:
-            del self.sites[task], self._lives[task], self._messages[task], self._uses[task]
+            del self.sites[task], self._uses[task]
             self._allotted.pop(task, None)
             self._requested.pop(task, None)
             self.paused_since_s.pop(task, None)
@@ -133,99 +127,36 @@ class ModelledMachines:
     # ---- work of tasks -----------------------------------------------------------------------------------------------
 
     def awake(self, task: str, then: Then) -> None:
-        """Call ``then()`` now, or when the task is no longer paused."""
-        if task in self.paused_since_s:
-            self._waiting.setdefault(task, []).append(then)
-        else:
-            then()
+        self.task_work.awake(task, then)
 
     def sleep(self, task: str, seconds: float, then: Then) -> None:
-        """Wait without using a processor; a task that is paused at the end wakes up late."""
-        self._later(task, seconds, partial(self.awake, task, then))
+        self.task_work.sleep(task, seconds, then)
 
     def work(self, task: str, core_seconds: float, then: Then) -> None:
-        self._work(task, core_seconds, THREAD_CORES, then)
+        self.task_work.work(task, core_seconds, then)
 
     def compute(self, task: str, seconds: float, then: Then) -> None:
-        self._work(task, seconds * self._uses[task], self._uses[task], then)
+        self.task_work.compute(task, seconds, then)
 
-    def _work(self, task: str, core_seconds: float, cores: float, then: Then) -> None:
-        """Work at up to ``cores``, which matter only where the task's own resource has more."""
-        if core_seconds:
-            limit = cores if cores < max(THREAD_CORES, self._uses[task]) else inf
-            self._use_cores(task, task, core_seconds, partial(self.awake, task, then), limit)
-        else:
-            self.awake(task, then)
-
-    def send(
-        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
-    ) -> None:
-        """Send a message along ``path`` (from, to); it is dropped when ``task``, one of its ends, is forgotten.
-
-        It takes ``carry_s`` core-seconds of work at either end, and has arrived when all of that is done.
-        """
-        ways, accounts, hosts_s = self._ways_of(path)
-        latency_s += hosts_s
-        parts: dict[Hashable, None] = {path: None}
-        if carry_s:
-            parts |= {(path, path[0]): None, (path, path[1]): None}
-        self._messages[task][path] = parts
-
-        def done(part: Hashable) -> None:
-            del parts[part]
-            if not parts:
-                del self._messages[task][path]
-                self._later(task, latency_s, then)
-
-        self._links.start(path, float(num_bytes), ways, partial(done, path), accounts)
-        for end in path if carry_s else ():
-            limit = THREAD_CORES if self._uses[end] > THREAD_CORES else inf
-            self._use_cores(end, (path, end), carry_s, partial(done, (path, end)), limit)
+    def send(self, task: str, path: Path, num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0) -> None:
+        self.task_work.send(task, path, num_bytes, latency_s, then, carry_s)
 
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""
-        self._lives[task] += 1
-        self._waiting.pop(task, None)
-        self._processors.stop(task)
-        for path, parts in self._messages[task].items():
-            self._links.stop(path)
-            for part in parts:
-                self._processors.stop(part)
-        self._messages[task].clear()
-
-    def _use_cores(self, task: str, key: Hashable, core_seconds: float, then: Then, limit: float) -> None:
-        """Use the processor; all that a task with a request does has the weight of that together."""
-        if task not in self._requested:
-            self._processors.start(key, core_seconds, self._cores_of(task), then, (task,), limit=limit)
-            return
-
-        def ended() -> None:
-            then()
-            if task in self.sites:
-                self._processors.divide(task, self._weight(task))
-
-        self._processors.start(key, core_seconds, self._cores_of(task), ended, (task,), limit=limit)
-        self._processors.divide(task, self._weight(task))
+        self.task_work.forget(task)
 
     def _cores_of(self, task: str) -> tuple[str, ...]:
         """The processor resources that a task's work uses."""
-        found = self._cores.get(task)
-        if found is None:
-            found = self._cores[task] = (f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}")
-        return found
+        return f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}"
 
-    def _ways_of(self, path: tuple[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], float]:
-        """The link resources that a message uses, the accounts that it is booked on, and the latency of its hosts."""
-        found = self._paths.get(path)
-        if found is None:
-            source, target = self.sites[path[0]], self.sites[path[1]]
-            apart = source is not target
-            ends = (f"out {source.name}", f"in {target.name}") if apart else ()
-            latency_s = source.latency_s + target.latency_s if apart else 0.0
-            found = self._paths[path] = self._ways(source, target, path), ends, latency_s
-        return found
+    def _way_of(self, path: Path) -> Way:
+        """What a message uses: link resources, the accounts that it is booked on, and the latency of its hosts."""
+        source, target = self.sites[path[0]], self.sites[path[1]]
+        apart = source is not target
+        ends = (f"out {source.name}", f"in {target.name}") if apart else ()
+        return Way(self._links_of(source, target, path), ends, source.latency_s + target.latency_s if apart else 0.0)
 
-    def _ways(self, source: Site, target: Site, path: tuple[str, str]) -> tuple[str, ...]:
+    def _links_of(self, source: Site, target: Site, path: Path) -> tuple[str, ...]:
         """Between tasks of one site a message uses only their own."""
         gates = (f"up of {path[0]}", *(f"gate of {task}" for task in path))
         if source is target:
@@ -235,18 +166,6 @@ class ModelledMachines:
             return ways
         route = f"link:{target_of(source.name).number}>{target_of(target.name).number}"
         return (*ways, route) if route in self._routes else ways
-
-    def _forget_ways(self) -> None:
-        """A task is at another site."""
-        self._cores.clear()
-        self._paths.clear()
-
-    def _later(self, task: str, seconds: float, then: Then) -> None:
-        self.clock.at(self.clock.now + seconds, MACHINE, self._due, task, self._lives[task], then)
-
-    def _due(self, task: str, life: int, then: Then) -> None:
-        if self._lives.get(task) == life:
-            then()
 
     def core_seconds(self, task: str) -> float:
         """Work that a task has done so far, with the part of what it is doing."""
@@ -272,9 +191,8 @@ class ModelledMachines:
 
     def move(self, task: str, name: str) -> None:
         """Move a task's next process to another site."""
-        self.forget(task)
         self.sites[task] = self._named[name]
-        self._forget_ways()
+        self.task_work.move(task, self._cores_of(task), self._weight(task))
         self._set_cores(task)
         self._pause(task)
 
@@ -322,11 +240,12 @@ class ModelledMachines:
             return False
         if pauses:
             self.paused_since_s[task] = self.clock.now
+            self.task_work.pause(task)
         else:
             del self.paused_since_s[task]
             self.resumed_s[task] = self.clock.now
         for resources in (self._processors, self._links):
             resources.set_capacity(f"gate of {task}", 0.0 if pauses else inf)
-        for then in [] if pauses else self._waiting.pop(task, []):
-            then()
+        if not pauses:
+            self.task_work.resume(task)
         return pauses

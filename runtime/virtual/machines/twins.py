@@ -5,12 +5,13 @@ The clock decides: whatever is made for a compiled clock is compiled. Records ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from runtime.native import HOSTS, native
 from runtime.virtual.clock import Clock, Timeline
 from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.machines.task_work import Path, TaskWork, Way
 
 COMPILED: Any = native(HOSTS)
 """The module of the compiled classes; None: there is none."""
@@ -37,4 +38,11 @@ def is_compiled(clock: Clock) -> bool:
 def sharing_on(clock: Clock, capacities: Mapping[str, float]) -> Sharing:
     """Resources with these capacities, whose activities follow a clock."""
     made: Sharing = COMPILED.Sharing(clock, capacities) if is_compiled(clock) else Sharing(clock, capacities)
+    return made
+
+
+def task_work_on(clock: Clock, processors: Sharing, links: Sharing, way_of: Callable[[Path], Way]) -> TaskWork:
+    """What tasks do with these resources."""
+    kind = COMPILED.TaskWork if is_compiled(clock) else TaskWork
+    made: TaskWork = kind(clock, processors, links, way_of)
     return made

@@ -1,0 +1,264 @@
+/* What tasks do on machines, they work, sleep and send messages: the twin of machines/task_work.py. */
+
+#define THREAD_CORES 1.0
+
+typedef struct Message Message;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *name, *accounts, *cores; /* the accounts: a tuple of its name */
+    PyObject *waiting;                 /* a list, or NULL: what it does when it continues */
+    double uses_cores, weight;         /* the weight of all that it does together; less than 0: there is none */
+    int64_t life;
+    char paused, is_here;
+    Message *first, *last; /* that are dropped with it, in the order of their starts */
+} Task;
+
+typedef struct {
+    PyObject_HEAD
+    Clock *clock;
+    Sharing *processors, *links;
+    PyObject *way_of;
+    PyObject *tasks; /* name -> Task */
+    PyObject *ways;  /* path -> a tuple with what follows */
+} TaskWork;
+
+enum { WAY_LINKS, WAY_ACCOUNTS, WAY_LATENCY_S, WAY_PATH, WAY_KEYS }; /* two keys: of the work at either end */
+
+/* A message on its way, as long as its transfer or the work at one of its ends is not done. */
+struct Message {
+    PyObject_HEAD
+    TaskWork *work;
+    Task *task; /* that it is dropped with; NULL: it is no longer on its way */
+    PyObject *way, *then;
+    double latency_s;
+    unsigned open; /* bits: the transfer, the work of the sender and of the receiver */
+    Message *before, *after;
+};
+
+static PyTypeObject TaskType, MessageType, TaskWorkType;
+
+/* ---- who works ------------------------------------------------------------------------------------------------- */
+
+/* A task, borrowed; NULL with a KeyError. */
+static Task *find_task(TaskWork *self, PyObject *name) {
+    PyObject *found = PyDict_GetItemWithError(self->tasks, name);
+    if (!found && !PyErr_Occurred())
+        PyErr_SetObject(PyExc_KeyError, name);
+    return (Task *)found;
+}
+
+static int admit_task(TaskWork *self, PyObject *name, double uses_cores, PyObject *cores) {
+    Task *one = PyObject_GC_New(Task, &TaskType);
+    if (!one)
+        return -1;
+    memset((char *)one + sizeof(PyObject), 0, sizeof(Task) - sizeof(PyObject));
+    one->name = Py_NewRef(name);
+    one->cores = Py_NewRef(cores);
+    one->uses_cores = uses_cores;
+    one->weight = -1.0;
+    one->is_here = 1;
+    PyObject_GC_Track(one);
+    int failed = !(one->accounts = PyTuple_Pack(1, name)) || PyDict_SetItem(self->tasks, name, (PyObject *)one);
+    Py_DECREF(one);
+    PyDict_Clear(self->ways);
+    return failed ? -1 : 0;
+}
+
+static void append_message(Task *task, Message *one) {
+    one->before = task->last;
+    one->after = NULL;
+    *(task->last ? &task->last->after : &task->first) = one;
+    task->last = (Message *)Py_NewRef(one);
+}
+
+/* It is no longer on its way. */
+static void take_off(Message *one) {
+    Task *task = one->task;
+    *(one->before ? &one->before->after : &task->first) = one->after;
+    *(one->after ? &one->after->before : &task->last) = one->before;
+    one->task = NULL;
+    Py_DECREF(task);
+    Py_DECREF(one);
+}
+
+static int drop_message(TaskWork *self, Message *one) {
+    Py_INCREF(one);
+    unsigned open = one->open;
+    take_off(one);
+    int failed = stop_share(self->links, PyTuple_GET_ITEM(one->way, WAY_PATH));
+    for (int end = 0; !failed && end < 2; end++)
+        if (open & 2u << end)
+            failed = stop_share(self->processors, PyTuple_GET_ITEM(one->way, WAY_KEYS + end));
+    Py_DECREF(one);
+    return failed;
+}
+
+static int forget_task(TaskWork *self, Task *task) {
+    task->life++;
+    Py_CLEAR(task->waiting);
+    int failed = stop_share(self->processors, task->name);
+    while (!failed && task->first)
+        failed = drop_message(self, task->first);
+    return failed;
+}
+
+static int weigh_task(TaskWork *self, Task *task, double weight) {
+    task->weight = weight;
+    return divide(self->processors, task->name, weight < 0 ? 1.0 : weight);
+}
+
+static int resume_task(Task *task) {
+    PyObject *waiting = task->waiting;
+    int failed = 0;
+    task->waiting = NULL;
+    task->paused = 0;
+    for (Py_ssize_t i = 0; waiting && !failed && i < PyList_GET_SIZE(waiting); i++)
+        failed = go_on(PyList_GET_ITEM(waiting, i));
+    Py_XDECREF(waiting);
+    return failed;
+}
+
+/* ---- what they do ---------------------------------------------------------------------------------------------- */
+
+/* Go on now, or when the task is no longer paused. */
+static int when_awake(Task *task, PyObject *then) {
+    if (!task->paused || !task->is_here)
+        return go_on(then);
+    if (!task->waiting && !(task->waiting = PyList_New(0)))
+        return -1;
+    return PyList_Append(task->waiting, then);
+}
+
+static int run_when_awake(Step *step) { return when_awake((Task *)step->owner, step->one); }
+
+static int run_due(Step *step) { return ((Task *)step->owner)->life == step->n ? go_on(step->one) : 0; }
+
+static int run_due_awake(Step *step) {
+    Task *task = (Task *)step->owner;
+    return task->life == step->n ? when_awake(task, step->one) : 0;
+}
+
+/* Take a step so many seconds later, unless the task is lost until then. */
+static int later(TaskWork *self, Task *task, double seconds, Run run, PyObject *then) {
+    Step *due = make_step(run, task, then, NULL, 0.0, task->life);
+    int failed = !due || act_at(self->clock, self->clock->now + seconds, MACHINE, (PyObject *)due, NULL);
+    Py_XDECREF(due);
+    return failed ? -1 : 0;
+}
+
+static int sleep_task(TaskWork *self, Task *task, double seconds, PyObject *then) {
+    return later(self, task, seconds, run_due_awake, then);
+}
+
+static int run_ended(Step *step) {
+    TaskWork *self = (TaskWork *)step->owner;
+    Task *task = (Task *)step->other;
+    if (go_on(step->one))
+        return -1;
+    return task->is_here ? divide(self->processors, task->name, task->weight < 0 ? 1.0 : task->weight) : 0;
+}
+
+/* Use the processor; all that a task with a weight does has it together. */
+static int use_cores(TaskWork *self, Task *task, PyObject *key, double core_seconds, PyObject *then, double limit) {
+    if (task->weight < 0)
+        return begin_share(self->processors, key, core_seconds, task->cores, then, task->accounts, limit);
+    PyObject *ended = (PyObject *)make_step(run_ended, self, then, task, 0.0, 0);
+    int failed = !ended || begin_share(self->processors, key, core_seconds, task->cores, ended, task->accounts, limit);
+    Py_XDECREF(ended);
+    return failed ? -1 : divide(self->processors, task->name, task->weight);
+}
+
+/* Work at up to so many cores, which matter only where the task's own resource has more. */
+static int work_at(TaskWork *self, Task *task, double core_seconds, double cores, PyObject *then) {
+    if (!core_seconds)
+        return when_awake(task, then);
+    double own = task->uses_cores > THREAD_CORES ? task->uses_cores : THREAD_CORES;
+    PyObject *awake = (PyObject *)make_step(run_when_awake, task, then, NULL, 0.0, 0);
+    int failed = !awake || use_cores(self, task, task->name, core_seconds, awake, cores < own ? cores : INFINITY);
+    Py_XDECREF(awake);
+    return failed ? -1 : 0;
+}
+
+static int work_task(TaskWork *self, Task *task, double core_seconds, PyObject *then) {
+    return work_at(self, task, core_seconds, THREAD_CORES, then);
+}
+
+static int compute_task(TaskWork *self, Task *task, double seconds, PyObject *then) {
+    return work_at(self, task, seconds * task->uses_cores, task->uses_cores, then);
+}
+
+/* ---- messages -------------------------------------------------------------------------------------------------- */
+
+/* What a message uses on a path, borrowed. */
+static PyObject *find_way(TaskWork *self, PyObject *path) {
+    PyObject *found = PyDict_GetItemWithError(self->ways, path);
+    if (found || PyErr_Occurred())
+        return found;
+    PyObject *about = PyObject_CallOneArg(self->way_of, path), *links, *accounts, *source, *target;
+    double latency_s;
+    if (!about || !PyArg_ParseTuple(about, "O!O!d", &PyTuple_Type, &links, &PyTuple_Type, &accounts, &latency_s) ||
+        !PyArg_ParseTuple(path, "OO", &source, &target)) {
+        Py_XDECREF(about);
+        return NULL;
+    }
+    found = Py_BuildValue("(OOdO(OO)(OO))", links, accounts, latency_s, path, path, source, path, target);
+    Py_DECREF(about);
+    int failed = !found || PyDict_SetItem(self->ways, path, found);
+    Py_XDECREF(found); /* the dict holds it */
+    return failed ? NULL : found;
+}
+
+static int run_part(Step *step) {
+    Message *one = (Message *)step->owner;
+    one->open &= ~(1u << step->n);
+    if (one->open || !one->task)
+        return 0;
+    Task *task = (Task *)Py_NewRef(one->task);
+    take_off(one); /* the step holds it */
+    int failed = later(one->work, task, one->latency_s, run_due, one->then);
+    Py_DECREF(task);
+    return failed;
+}
+
+static int carry_at(TaskWork *self, Message *message, int end, double carry_s) {
+    Task *task = find_task(self, PyTuple_GET_ITEM(PyTuple_GET_ITEM(message->way, WAY_PATH), end));
+    PyObject *done = task ? (PyObject *)make_step(run_part, message, NULL, NULL, 0.0, 1 + end) : NULL;
+    if (!done)
+        return -1;
+    double limit = task->uses_cores > THREAD_CORES ? THREAD_CORES : INFINITY;
+    int failed = use_cores(self, task, PyTuple_GET_ITEM(message->way, WAY_KEYS + end), carry_s, done, limit);
+    Py_DECREF(done);
+    return failed;
+}
+
+static int transfer(TaskWork *self, Message *message, double num_bytes) {
+    PyObject *way = message->way, *done = (PyObject *)make_step(run_part, message, NULL, NULL, 0.0, 0);
+    int failed = !done || begin_share(self->links, PyTuple_GET_ITEM(way, WAY_PATH), num_bytes,
+                                      PyTuple_GET_ITEM(way, WAY_LINKS), done, PyTuple_GET_ITEM(way, WAY_ACCOUNTS),
+                                      INFINITY);
+    Py_XDECREF(done);
+    return failed ? -1 : 0;
+}
+
+/* Send a message along a path; it has arrived when its transfer and the work at either end are done. */
+static int send_message(TaskWork *self, Task *task, PyObject *path, double num_bytes, double latency_s, PyObject *then,
+                        double carry_s) {
+    PyObject *way = find_way(self, path);
+    Message *one = way ? PyObject_GC_New(Message, &MessageType) : NULL;
+    if (!one)
+        return -1;
+    one->work = (TaskWork *)Py_NewRef(self);
+    one->task = (Task *)Py_NewRef(task);
+    one->way = Py_NewRef(way);
+    one->then = Py_NewRef(then);
+    one->latency_s = latency_s + PyFloat_AS_DOUBLE(PyTuple_GET_ITEM(way, WAY_LATENCY_S));
+    one->open = carry_s ? 7 : 1;
+    PyObject_GC_Track(one);
+    append_message(task, one);
+    int failed = transfer(self, one, num_bytes);
+    for (int end = 0; !failed && carry_s && end < 2; end++)
+        failed = carry_at(self, one, end, carry_s);
+    Py_DECREF(one);
+    return failed;
+}

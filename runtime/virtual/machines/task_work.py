@@ -1,0 +1,192 @@
+"""What tasks do on machines: they work, sleep and send messages, unless they are paused.
+
+:mod:`runtime.virtual.machines.machines` says where they are and what disturbs them. This part has a compiled twin
+(``compiled/task_work.h``), which the compiled chain of an iteration calls without Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from math import inf
+from typing import NamedTuple, final
+
+import msgspec
+
+from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.machines.interface import Then
+from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.machines.sites import THREAD_CORES
+
+Path = tuple[str, str]
+"""The tasks that send and receive a message."""
+
+
+class Way(NamedTuple):
+    """What a message uses."""
+
+    links: tuple[str, ...]
+    accounts: tuple[str, ...]
+    """On which its bytes are booked."""
+    latency_s: float
+
+
+class Task(msgspec.Struct, eq=False):
+    """One task, and everything that it does."""
+
+    uses_cores: float
+    cores: tuple[str, ...]
+    """The processor resources that its work uses."""
+    life: int = 0
+    paused: bool = False
+    weight: float | None = None
+    """Of all that it does together; None: 1 for each thing."""
+    waiting: list[Then] = []
+    """What it does when it continues."""
+    messages: dict[Path, dict[Hashable, None]] = {}
+    """That are dropped with it: what is not done yet of each."""
+
+
+@final
+class TaskWork:
+    """Work of a task that is forgotten never ends.
+
+    Args:
+        clock: that the resources follow.
+        processors: cores, quotas and gates of tasks.
+        links: of the machines and of the tasks.
+        way_of: what a message uses on a path.
+    """
+
+    def __init__(self, clock: Clock, processors: Sharing, links: Sharing, way_of: Callable[[Path], Way]) -> None:
+        self.clock = clock
+        self._processors, self._links, self._way_of = processors, links, way_of
+        self._tasks: dict[str, Task] = {}
+        self._ways: dict[Path, Way] = {}
+
+    # ---- who works ---------------------------------------------------------------------------------------------------
+
+    def admit(self, task: str, uses_cores: float, cores: tuple[str, ...]) -> None:
+        """A task whose computing uses so many cores at full speed, and whose work uses these processor resources."""
+        self._tasks[task] = Task(uses_cores, cores)
+        self._ways.clear()
+
+    def move(self, task: str, cores: tuple[str, ...], weight: float | None) -> None:
+        """A task's next process uses other processor resources, and has another weight there."""
+        self.forget(task)
+        self._tasks[task].cores, self._tasks[task].weight = cores, weight
+        self._ways.clear()
+
+    def weigh(self, task: str, weight: float | None) -> None:
+        """Give all that a task does a weight together, from now on; None: every part of it has one of its own."""
+        self._tasks[task].weight = weight
+        self._processors.divide(task, 1.0 if weight is None else weight)
+
+    def dismiss(self, task: str) -> None:
+        """A task that will never do anything again."""
+        self.forget(task)
+        del self._tasks[task]
+
+    def forget(self, task: str) -> None:
+        """Drop the work of a task whose process is gone."""
+        one = self._tasks[task]
+        one.life += 1
+        one.waiting = []
+        self._processors.stop(task)
+        for path, parts in one.messages.items():
+            self._links.stop(path)
+            for part in parts:
+                self._processors.stop(part)
+        one.messages.clear()
+
+    def pause(self, task: str) -> None:
+        """It does nothing from now on; what it has begun is stopped by its gates, which are the caller's."""
+        self._tasks[task].paused = True
+
+    def resume(self, task: str) -> None:
+        """It continues with whatever waits for that."""
+        one = self._tasks[task]
+        one.paused, waiting, one.waiting = False, one.waiting, []
+        for then in waiting:
+            then()
+
+    # ---- what they do ------------------------------------------------------------------------------------------------
+
+    def awake(self, task: str, then: Then) -> None:
+        """Call ``then()`` now, or when the task is no longer paused."""
+        one = self._tasks.get(task)
+        if one is not None and one.paused:
+            one.waiting.append(then)
+        else:
+            then()
+
+    def sleep(self, task: str, seconds: float, then: Then) -> None:
+        """Wait without using a processor; a task that is paused at the end wakes up late."""
+        self._later(task, seconds, partial(self.awake, task, then))
+
+    def work(self, task: str, core_seconds: float, then: Then) -> None:
+        """Work of one thread; one thing at a time."""
+        self._work(task, core_seconds, THREAD_CORES, then)
+
+    def compute(self, task: str, seconds: float, then: Then) -> None:
+        """Work that takes so many seconds on as many cores as the task can use; one thing at a time."""
+        uses_cores = self._tasks[task].uses_cores
+        self._work(task, seconds * uses_cores, uses_cores, then)
+
+    def _work(self, task: str, core_seconds: float, cores: float, then: Then) -> None:
+        """Work at up to ``cores``, which matter only where the task's own resource has more."""
+        if core_seconds:
+            limit = cores if cores < max(THREAD_CORES, self._tasks[task].uses_cores) else inf
+            self._use_cores(task, task, core_seconds, partial(self.awake, task, then), limit)
+        else:
+            self.awake(task, then)
+
+    def send(self, task: str, path: Path, num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0) -> None:
+        """Send a message along ``path`` (from, to); it is dropped when ``task``, one of its ends, is forgotten.
+
+        It takes ``carry_s`` core-seconds of work at either end, and has arrived when all of that is done.
+        """
+        way = self._ways.get(path)
+        if way is None:
+            way = self._ways[path] = self._way_of(path)
+        latency_s += way.latency_s
+        parts: dict[Hashable, None] = {path: None}
+        if carry_s:
+            parts |= {(path, path[0]): None, (path, path[1]): None}
+        messages = self._tasks[task].messages
+        messages[path] = parts
+
+        def done(part: Hashable) -> None:
+            del parts[part]
+            if not parts:
+                del messages[path]
+                self._later(task, latency_s, then)
+
+        self._links.start(path, float(num_bytes), way.links, partial(done, path), way.accounts)
+        for end in path if carry_s else ():
+            limit = THREAD_CORES if self._tasks[end].uses_cores > THREAD_CORES else inf
+            self._use_cores(end, (path, end), carry_s, partial(done, (path, end)), limit)
+
+    def _use_cores(self, task: str, key: Hashable, core_seconds: float, then: Then, limit: float) -> None:
+        """Use the processor; all that a task with a weight does has it together."""
+        one = self._tasks[task]
+        if one.weight is None:
+            self._processors.start(key, core_seconds, one.cores, then, (task,), limit=limit)
+            return
+
+        def ended() -> None:
+            then()
+            if task in self._tasks:
+                self._processors.divide(task, 1.0 if one.weight is None else one.weight)
+
+        self._processors.start(key, core_seconds, one.cores, ended, (task,), limit=limit)
+        self._processors.divide(task, one.weight)
+
+    def _later(self, task: str, seconds: float, then: Then) -> None:
+        one = self._tasks[task]
+        self.clock.at(self.clock.now + seconds, MACHINE, self._due, one, one.life, then)
+
+    @staticmethod
+    def _due(task: Task, life: int, then: Then) -> None:
+        if task.life == life:
+            then()
