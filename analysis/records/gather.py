@@ -56,19 +56,23 @@ LAST_LINES = 50
 
 
 class Columns:
-    """Columns that grow block by block."""
+    """Columns that grow in place: nothing is copied at the end, and blocks leave no holes in memory."""
 
     def __init__(self) -> None:
-        self._blocks: dict[str, list[NDArray[Any]]] = {}
+        self._columns: dict[str, array[Any]] = {}
 
     def add(self, block: Mapping[str, NDArray[Any]]) -> None:
         """Append some rows."""
         for name, values in block.items():
-            self._blocks.setdefault(name, []).append(values)
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = array(values.dtype.char)
+            column.frombytes(values.tobytes())
 
     def take(self, name: str, kind: type = np.float64) -> NDArray[Any]:
         """A whole column, which is no longer held here; without any rows an empty one of this kind."""
-        return np.concatenate(self._blocks.pop(name, None) or [np.empty(0, kind)])
+        found = self._columns.pop(name, None)
+        return np.empty(0, kind) if found is None else np.frombuffer(found, found.typecode)
 
 
 class Gathered:

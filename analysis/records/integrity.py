@@ -5,7 +5,7 @@ Every check has a broken record in ``tests/unit/analysis/test_analysis_integrity
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,14 +59,23 @@ def integrity(run: Run) -> Integrity:
     if run.contents.integrity is not None:
         return run.contents.integrity
     if run.by_rows:
-        problems = [*_problems(run, _Order()), *problems_of(run.path / ROWS, run.tables.iterations, run.finished)]
+        problems = [*_line_problems(run), *problems_of(run.path / ROWS, run.tables.iterations, run.finished)]
         unchecked = ["life of every Compute: the record has rows instead of events"]
     else:
         conserved, unchecked = _conservation(run)
-        problems = [*_problems(run, _Order(), _Lives(), _Members()), *conserved]
+        problems = [*_line_problems(run), *conserved]
     more = len(problems) - LIMIT
     shown = problems[:LIMIT] + ([f"and {more} more"] if more > 0 else [])
     return Integrity(tuple(shown), tuple(unchecked))
+
+
+def _line_problems(run: Run) -> Sequence[str]:
+    if run.contents.problems is not None:
+        return run.contents.problems
+    laws = Laws(run.by_rows)
+    for lines, _ in Log(run.path / LOG).blocks():
+        laws.take(lines)
+    return laws.problems
 
 
 class _Check(Protocol):
@@ -74,14 +83,23 @@ class _Check(Protocol):
         """Problems of the next line."""
 
 
-def _problems(run: Run, *checks: _Check) -> list[str]:
-    """Problems of all lines, in one pass over them: first those that the first check finds."""
-    found: list[list[str]] = [[] for _ in checks]
-    for lines, _ in Log(run.path / LOG).blocks():
-        for line in lines:
-            for check, problems in zip(checks, found, strict=True):
+class Laws:
+    """Checks what single lines say, in their order. Without events (``by_rows``), only their order can be checked."""
+
+    def __init__(self, by_rows: bool) -> None:
+        checks: tuple[_Check, ...] = (_Order(),) if by_rows else (_Order(), _Lives(), _Members())
+        self._found: list[tuple[_Check, list[str]]] = [(check, []) for check in checks]
+
+    def take(self, lines: Sequence[Line]) -> None:
+        """Check the next lines."""
+        for check, problems in self._found:
+            for line in lines:
                 problems += check.take(line)
-    return [problem for problems in found for problem in problems]
+
+    @property
+    def problems(self) -> list[str]:
+        """All problems so far, first those of the order."""
+        return [problem for _, problems in self._found for problem in problems]
 
 
 @dataclass

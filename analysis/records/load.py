@@ -45,8 +45,10 @@ class Contents:
     given_up: Sequence[tuple[float, int]]
     make_tables: Callable[[], Tables]
     """May be called once."""
+    problems: Sequence[str] | None = None
+    """What laws its lines break; None: nobody has looked."""
     integrity: Integrity | None = None
-    """As found by an earlier pass."""
+    """As stored by an earlier analysis."""
     modified_ns: int = 0
     """When the log was last modified before it was read."""
 
@@ -121,11 +123,15 @@ class Run:
         return [line for lines, _ in Log(self.path / LOG).blocks() for line in lines]
 
 
-def load_run(path: str | os.PathLike[str]) -> Run:
+def load_run(path: str | os.PathLike[str], *, check: bool = False) -> Run:
     """Read a run's directory; a torn line at the end of the events is accepted (the run was killed).
 
     What an earlier analysis has stored of the log is used if the log is still the same
     (:mod:`analysis.records.stored`); otherwise it is read, in one pass.
+
+    Args:
+        path: the run's directory.
+        check: look in the same pass at what :attr:`Run.integrity` needs, which takes another one otherwise.
 
     Raises:
         RecordError: a file is missing or malformed.
@@ -135,19 +141,23 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     root = Path(path)
     meta = _load_meta(root / "meta.json")
     plan = _load_plan(root / "plan.json")
-    return Run(path=root, meta=meta, plan=plan, contents=read_contents(root) or gather_contents(root))
+    return Run(path=root, meta=meta, plan=plan, contents=read_contents(root) or gather_contents(root, check))
 
 
-def gather_contents(root: Path) -> Contents:
+def gather_contents(root: Path, check: bool = False) -> Contents:
     """Read the log of a run's directory; raises :class:`RecordError`."""
     from analysis.records.gather import Gathered
+    from analysis.records.integrity import Laws
     from analysis.records.tables import make_tables
 
     log, gathered = Log(root / LOG), Gathered()
     modified_ns = log.modified_ns()
+    rows_path = root / ROWS if (root / ROWS).exists() else None
+    laws = Laws(rows_path is not None) if check else None
     for lines, places in log.blocks():
         gathered.add(lines, places)
-    rows_path = root / ROWS if (root / ROWS).exists() else None
+        if laws is not None:
+            laws.take(lines)
     waiting = [gathered]  # until its columns are in tables
     return Contents(
         end_s=gathered.end_s,
@@ -157,6 +167,7 @@ def gather_contents(root: Path) -> Contents:
         held=gathered.history.arrivals.held,
         given_up=gathered.history.given_up,
         make_tables=lambda: make_tables(waiting.pop(), rows_path),
+        problems=None if laws is None else laws.problems,
         modified_ns=modified_ns,
     )
 

@@ -97,12 +97,12 @@ def _iterations(gathered: Gathered) -> pd.DataFrame:
     columns["iter_s"] = columns["data_s"] + columns["compute_s"] + columns["send_s"]
     columns["bpt_s"] = columns["data_s"] + columns["compute_s"]
     columns["start_s"] = columns["t"] - sum(columns[name] for name in DURATIONS)
-    columns["issued_s"] = np.array(fates.issued_s)
+    columns["issued_s"] = np.frombuffer(fates.issued_s)
     columns["loss"] = take("loss")
-    columns["fate"] = _names(FATES, np.array(fates.fate, np.int8))
-    version = np.array(fates.applied_version)
+    columns["fate"] = _names(FATES, np.frombuffer(fates.fate, np.int8))
+    version = np.frombuffer(fates.applied_version, np.int64)
     columns["applied_version"] = pd.arrays.IntegerArray(version, version == NEVER)
-    columns["applied_t"] = np.array(fates.applied_t)
+    columns["applied_t"] = np.frombuffer(fates.applied_t)
     columns["staleness"] = pd.arrays.IntegerArray(version - 1 - columns["version_read"], version == NEVER)
     return pd.DataFrame(columns, copy=False)
 

@@ -44,7 +44,7 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
     Raises:
         RecordError: the record cannot be read.
     """
-    run = load_run(path)
+    run = load_run(path, check=True)
     summary = summarise(run)
     _write_json(run.path / "summary.json", summary)
     store_contents(run)
@@ -123,7 +123,7 @@ def _digest(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[_Digest], lis
     skipped: list[str] = []
     for path in paths:
         try:
-            run = load_run(path)
+            run = load_run(path, check=True)
         except RecordError as error:
             skipped.append(str(error))
             continue
