@@ -72,7 +72,7 @@ class History:
 
     def take(self, line: Line) -> None:
         """Process one line of the record."""
-        if type(line.event) is Arrived:  # nearly all
+        if isinstance(line.event, Arrived):  # nearly all
             self._arrived(line.t, line.event)
         else:
             self._other(line)
@@ -132,14 +132,13 @@ class History:
 
     def _carry_out(self, line: Line) -> None:
         for command in line.commands:
-            kind = type(command)  # not `match`, which takes twice as long
-            if kind is Compute:
+            if isinstance(command, Compute):  # not `match`, which takes twice as long
                 self._issued[command.worker] = line.t
-            elif kind is Apply:
+            elif isinstance(command, Apply):
                 if self.version >= line.version:
                     return  # the job had ended
                 self._applied(line.t, command)
-            elif kind is Drop:
+            elif isinstance(command, Drop):
                 self._dropped(line.t, command)
             elif halts(command, going_back=self._going_back):
                 self._halt()

@@ -25,7 +25,7 @@ from .test_bench_virtual import at_least, at_most, play
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
-WORKERS, ROUNDS, TURNS = 16, 2_000, 3
+WORKERS, ROUNDS, TURNS = 16, 6_250, 3
 LOAD_US, LOAD_BYTES = 1.5, 200
 """Per iteration, at most; issue 18, 5."""
 HEAD = """
