@@ -62,7 +62,7 @@ class Columns:
         self._columns: dict[str, array[Any]] = {}
 
     def add(self, block: Mapping[str, NDArray[Any]]) -> None:
-        """Append some rows."""
+        """Append rows: one array per column, all of the same length and always of the same kind."""
         for name, values in block.items():
             column = self._columns.get(name)
             if column is None:

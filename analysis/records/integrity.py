@@ -109,7 +109,7 @@ class _Order:
     latest: float = 0.0
 
     def take(self, line: Line) -> Iterator[str]:
-        """Process one line."""
+        """What the next line breaks."""
         if line.t < self.latest:
             yield f"seq {line.seq}: t = {line.t} after {self.latest}"
         self.latest = max(self.latest, line.t)
@@ -127,7 +127,7 @@ class _Members:
     ever: set[Node] = field(default_factory=set)
 
     def take(self, line: Line) -> Iterator[str]:
-        """Process one line."""
+        """What the next line breaks."""
         if isinstance(line.note, LayoutChanged):
             if line.note.version != self.version + 1:
                 yield f"seq {line.seq}: layout {line.note.version} follows layout {self.version}"
@@ -172,7 +172,7 @@ class _Lives:
     """Versions of updates whose norm is still to come."""
 
     def take(self, line: Line) -> Iterator[str]:
-        """Process one line."""
+        """What the next line breaks."""
         self.going_back |= isinstance(line.note, RollingBack)
         if line.event is not None:
             yield from (f"seq {line.seq}: {problem}" for problem in self._take(line))
