@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ class Contents:
     held: Sequence[int]
     given_up: Sequence[tuple[float, int]]
     make_tables: Callable[[], Tables]
-    """May be called once."""
+    """The same frames whenever it is called: columns become them, and two runs may share contents."""
     problems: Sequence[str] | None = None
     """What laws its lines break; None: nobody has looked."""
     integrity: Integrity | None = None
@@ -166,7 +166,7 @@ def gather_contents(root: Path, check: bool = False) -> Contents:
         places=gathered.places,
         held=gathered.history.arrivals.held,
         given_up=gathered.history.given_up,
-        make_tables=lambda: make_tables(waiting.pop(), rows_path),
+        make_tables=cache(lambda: make_tables(waiting.pop(), rows_path)),
         problems=None if laws is None else laws.problems,
         modified_ns=modified_ns,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Callable
@@ -85,6 +86,11 @@ def test_so_is_one_that_was_killed(keep: int, tmp_path: Path) -> None:
 def test_arrivals_that_were_held_are_known(tmp_path: Path) -> None:
     run = load_run(held_story().write(tmp_path / "run"))
     assert (list(run.contents.held), run.contents.given_up) == ([0, 1], [(0.3, 8)])
+
+
+def test_runs_with_the_same_contents_share_their_tables(tmp_path: Path) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    assert dataclasses.replace(run, meta={}).tables is run.tables
 
 
 def test_notable_lines_are_all_but_arrivals_and_reports_of_servers(record: Path) -> None:
