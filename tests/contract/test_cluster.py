@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import pkgutil
 import random
 from collections.abc import Sequence
 from dataclasses import fields
@@ -14,6 +16,7 @@ import msgspec
 import pytest
 from omegaconf import OmegaConf
 
+import strategies.cluster
 from runtime.config.instantiate import instantiate
 from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
@@ -230,6 +233,15 @@ def test_the_yaml_shows_every_setting_and_is_accepted(group: str, name: str) -> 
     made = instantiate(spec(group, name), group)
     assert set(spec(group, name)) - {"_target_"} == {one.name for one in fields(made)}
     assert isinstance(made, Policy if group == "policy" else Placement)
+
+
+def test_every_policy_and_placement_has_a_file_in_conf_and_the_other_way_round() -> None:
+    for module in pkgutil.walk_packages(strategies.cluster.__path__, "strategies.cluster."):
+        importlib.import_module(module.name)
+    for group, base in (("policy", Policy), ("placement", Placement)):
+        own = {f"{cls.__module__}.{cls.__name__}" for cls in base.__subclasses__()}
+        made = {name for name in own if name.startswith("strategies.")}
+        assert made == {spec(group, name)["_target_"] for one, name in ALL if one == group}
 
 
 @every_placement

@@ -137,7 +137,7 @@ def by_hand(
 
 
 def greedy(value: Callable[[_Job], float]) -> Choice:
-    """Preemptive: by value, who holds GPUs first among equals, then the older; each is given its GPUs if they are left."""
+    """Preemptive: by value, who holds GPUs first among equals; each gets its GPUs if so many are left."""
 
     def choose(t: float, inside: list[_Job], total: int) -> list[_Job]:
         chosen = []

@@ -116,7 +116,7 @@ class Las(Policy):
         return state is None or state.phase != "running" or state.since_s != since_s
 
     def _rate(self, state: JobState) -> int:
-        """Service per second."""
+        """Service that a running job has in a second."""
         return state.request.gpus if self.by_gpus else 1
 
     def _service(self, state: JobState) -> float:

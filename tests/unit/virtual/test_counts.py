@@ -70,7 +70,7 @@ def test_where_gangs_are_changes_nothing_for_counts(kind: str, placement: Any) -
 
 
 def test_the_simulations_differ_so_that_a_wrong_policy_would_be_found() -> None:
-    """Negative control."""
+    """Negative control: no two of them agree on these jobs."""
     jobs = random_jobs(0, 150, (1, 1, 2, 3, 4, 8), every_s=20.0)
     ends = {kind: by_hand(jobs, 8, choose, THRESHOLDS if kind == "las" else ()) for kind, (_, choose) in KINDS.items()}
     assert len({tuple(round(end, 3) for end in found) for found in ends.values()}) == len(KINDS)
