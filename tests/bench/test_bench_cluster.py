@@ -56,7 +56,7 @@ def jobs(count: int, load: float = 0.9) -> Iterator[JobRequest]:
 
 
 def ignore(t: float, kind: str, /, **fields: Any) -> None:
-    """No record."""
+    """No record is written."""
 
 
 def play(name: str, count: int) -> float:
