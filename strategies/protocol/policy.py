@@ -23,6 +23,10 @@ class Placement(Protocol):
         """
         ...
 
+    def validate(self, machines: Sequence[Machine]) -> None:
+        """Raise ``ValueError`` naming the field when the hyper-parameters do not fit the machines."""
+        return None
+
 
 @runtime_checkable
 class Policy(Protocol):

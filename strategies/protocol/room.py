@@ -16,7 +16,7 @@ class Tenant(NamedTuple):
     job: str
     role: str
     """``worker`` or ``server``."""
-    count: int
+    tasks: int
     demand: TaskDemand
 
 
@@ -78,15 +78,15 @@ class Room:
 
     def servers_on(self, machine: int) -> int:
         """Number of parameter servers there."""
-        return sum(one.count for one in self.tenants[machine] if one.role == "server")
+        return sum(one.tasks for one in self.tenants[machine] if one.role == "server")
 
     def planned_cores(self, machine: int) -> float:
         """Processor cores that its tasks are expected to use together."""
-        return sum(one.count * one.demand.cpu_cores for one in self.tenants[machine])
+        return sum(one.tasks * one.demand.cpu_cores for one in self.tenants[machine])
 
     def planned_bytes_per_s(self, machine: int) -> float:
         """Bandwidth that its tasks are expected to use together, in the busier direction of each."""
-        return sum(one.count * one.demand.link_bytes_per_s for one in self.tenants[machine])
+        return sum(one.tasks * one.demand.link_bytes_per_s for one in self.tenants[machine])
 
     def _problem(self, request: JobRequest, places: Places, workers: Counter[int]) -> str:
         if request.job in self.held:

@@ -91,18 +91,21 @@ class ClusterCoordinator:
         self._busy = True
         try:
             while self._inbox:
+                changed = False
                 while self._inbox:
                     t, given = self._inbox.popleft()
                     self.t = max(self.t, t)
-                    self._book(given)
-                self._decide()
+                    changed |= self._book(given)
+                if changed:
+                    self._decide()
         finally:
             self._busy = False
         self._ask_to_wake()
 
     # ---- reports -----------------------------------------------------------------------------------------------------
 
-    def _book(self, given: AnyInput) -> None:
+    def _book(self, given: AnyInput) -> bool:
+        """Book a report; returns whether there may be something to decide."""
         match given:
             case JobSubmitted():
                 self._submitted(given.request)
@@ -116,10 +119,12 @@ class ClusterCoordinator:
             case JobGone():
                 self._gone(self._expect(given.job, given, "leaving"), given.attained_s)
             case Woke():
-                if self.t >= self._wake_s:
-                    self._wake_s = math.inf
+                if self.t < self._wake_s:  # a request that another one has replaced
+                    return False
+                self._wake_s = math.inf
             case _:
                 assert_never(given)
+        return True
 
     def _submitted(self, request: JobRequest) -> None:
         if problem := self.problem_of(request):

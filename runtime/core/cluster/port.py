@@ -11,7 +11,7 @@ class ClusterPort(Protocol):
     """Carries out what is decided. Each method may report at once, by ``ClusterCoordinator.receive``."""
 
     def start(self, job: JobState, places: Places) -> None:
-        """Start the job's tasks there, or go on with it (``job.starts`` > 0); report ``JobStarted``, later ``JobEnded``.
+        """Start the job there, or continue it (``job.starts`` > 0); report ``JobStarted``, later ``JobEnded``.
 
         What a restart costs is the runtime's own: seconds between this call and ``JobStarted``.
         """
@@ -22,7 +22,10 @@ class ClusterPort(Protocol):
         ...
 
     def wake(self, at_s: float) -> None:
-        """Report ``Woke`` at ``at_s`` instead of any earlier request; infinity: not at all. Early reports are ignored."""
+        """Report ``Woke`` at ``at_s``, which replaces any earlier request; infinity: not at all.
+
+        A report that comes too early is ignored.
+        """
         ...
 
 
