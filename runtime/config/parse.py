@@ -32,6 +32,8 @@ CORE: dict[str, Any] = {
 FRACTIONS = ("accuracy", "auc")
 """Endings of the names of metrics that are fractions."""
 NEARBY = "0.95 for 95 %"
+NO_JOBS: Spec = {"_target_": "injectors.arrivals.none.NoArrivals"}
+"""The source of a run that is one job."""
 MAX_JOB_S = 7 * 24 * 3600.0
 """Longest job: a week. Plans are written before the job starts, so they need an end."""
 
@@ -111,7 +113,7 @@ class Replay(_Strict, frozen=True):
 
     detail: Literal["iterations", "gpus_only"]
     use_every_s: Positive
-    time_scale: Positive
+    duration_scale: Positive
     max_iterations: Annotated[int, Meta(ge=2)] | None
     max_slowdown: Annotated[float, Meta(gt=1)]
     restart_s: Annotated[float, Meta(ge=0)]
@@ -144,10 +146,15 @@ class Config(_Strict, frozen=True):
     draw: bool
     view: Literal["auto", "live", "plain", "none"]
     jobs: Spec
-    """The source of a set of jobs; empty: this is one job."""
+    """The source of a set of jobs; ``NO_JOBS``: this is one job."""
     policy: Spec
     placement: Spec
     replay: Replay
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it describes a set of jobs."""
+        return self.jobs != NO_JOBS
 
     @property
     def num_workers(self) -> int:

@@ -16,7 +16,7 @@ Checked = CheckedJob | CheckedSet
 def check(raw: Mapping[str, Any], start: Path, again: Again) -> Checked:
     """Check a composed configuration, relative paths of which are below ``start``; raises :class:`ConfigError`."""
     written = parse(raw)
-    return check_set(raw, written, start, again) if written.jobs else check_job(written, start)
+    return check_set(raw, written, start, again) if written.is_set else check_job(written, start)
 
 
 def run_checked(checked: Checked, run_dir: Path) -> int:

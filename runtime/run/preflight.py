@@ -25,6 +25,7 @@ from runtime.config.compose import ComposedJob, Composer, announce, composing
 from runtime.config.hydra_errors import REFUSALS, explain
 from runtime.config.hydra_internal import BASIC_LAUNCHER, BASIC_SWEEPER
 from runtime.config.instantiate import TARGET, is_allowed
+from runtime.config.parse import NO_JOBS
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
 from runtime.run.checking import Checked, check
@@ -140,7 +141,7 @@ def recomposed(composer: Composer, composed: ComposedJob, settings: tuple[str, .
 
 def refuse_without_jobs(composer: Composer, composed: ComposedJob) -> None:
     """Settings of sets of jobs would have no effect on one job."""
-    if composed.raw.get("jobs"):
+    if composed.raw.get("jobs") != NO_JOBS:
         return
     for override in composer.overrides:
         if override.key_or_group.partition(".")[0] in OF_SETS:

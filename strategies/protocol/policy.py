@@ -54,7 +54,7 @@ class Policy(Protocol):
         ...
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        """Commands at ``t`` seconds of the cluster's clock, asked after every change while a job waits.
+        """Commands at ``t`` seconds of the cluster's clock, asked while a job waits, after every change but ``starting`` to ``running``.
 
         ``room`` is a copy, in which the answer may be tried out.
         """

@@ -114,6 +114,7 @@ class ClusterCoordinator:
                 if state.phase == "starting":  # else the order to leave was on its way
                     self._become(state, replace(state, phase="running", since_s=self.t))
                     self.note(self.t, "Started", job=given.job)
+                return False
             case JobEnded():
                 self._ended(self._expect(given.job, given, "starting", "running", "leaving"), given.status)
             case JobGone():

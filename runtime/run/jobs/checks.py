@@ -28,7 +28,7 @@ from runtime.run.jobs.models import Models
 from runtime.run.jobs.shaping import iterations_of, refuse_shared, seed_of, sized, with_epochs, with_length
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
 from runtime.virtual.costs import CostModel, load_costs
-from strategies.protocol import JobRequest, Machine, Placement, Policy, Room
+from strategies.protocol import JobRequest, Machine, Placement, Policy, Room, TaskDemand
 
 STAYING = ("Launch", "Retire", "Restart")
 """Commands for which a job would need other places than the cluster gave it."""
@@ -204,8 +204,8 @@ class _Shaper:
             duration_s=iterations * alone.iteration_s,
             user=submission.user,
             model=submission.model,
-            worker=alone.worker,
-            server=alone.server,
+            worker=_estimated(alone.worker, submission.worker_cpu_cores, submission.worker_bytes_per_s),
+            server=_estimated(alone.server, submission.server_cpu_cores, submission.server_bytes_per_s),
         )
         return SetJob(submission=submission, request=request, iterations=iterations, checked=checked)
 
@@ -234,6 +234,15 @@ class _Shaper:
         if not alone.iteration_s > 0:
             raise ConfigError(f"cluster.costs={cluster.costs}: an iteration would take no time; give a device or other costs")
         return alone
+
+
+def _estimated(demand: TaskDemand, cpu_cores: float | None, link_bytes_per_s: float | None) -> TaskDemand:
+    """What the source says of a task's use is what placements hear."""
+    return msgspec.structs.replace(
+        demand,
+        cpu_cores=demand.cpu_cores if cpu_cores is None else cpu_cores,
+        link_bytes_per_s=demand.link_bytes_per_s if link_bytes_per_s is None else link_bytes_per_s,
+    )
 
 
 def _refuse_other_places(checked: CheckedJob) -> None:

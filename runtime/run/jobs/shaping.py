@@ -12,7 +12,7 @@ from typing import Any
 
 from injectors.arrivals.base import Submission
 from runtime.config.instantiate import TARGET
-from runtime.config.parse import MAX_JOB_S, MAX_SEED, Replay
+from runtime.config.parse import MAX_JOB_S, MAX_SEED, NO_JOBS, Replay
 from runtime.errors import ConfigError
 from runtime.run.jobs.models import Model
 from runtime.virtual.cluster.undisturbed import Undisturbed
@@ -52,7 +52,7 @@ def sized(raw: Mapping[str, Any], submission: Submission, model: Model | None, *
     if submission.servers is not None:
         topology["num_servers"] = submission.servers
     workload["global_batch_samples"] = each * submission.gpus
-    alone = {"jobs": {}, "view": "none", "draw": False, "seed": seed}
+    alone = {"jobs": NO_JOBS, "view": "none", "draw": False, "seed": seed}
     return {**raw, **alone, "cluster": cluster, "workload": workload, "topology": topology}
 
 
@@ -64,7 +64,7 @@ def iterations_of(submission: Submission, alone: Undisturbed, replay: Replay, de
     if submission.iterations is not None:
         wanted = submission.iterations
     elif submission.duration_s is not None:
-        wanted = round(min(submission.duration_s * replay.time_scale / alone.iteration_s, 1e15))
+        wanted = round(min(submission.duration_s * replay.duration_scale / alone.iteration_s, 1e15))
     elif default is not None:
         wanted = default
     else:
