@@ -221,8 +221,10 @@ def to_raw(config: DictConfig) -> dict[str, Any]:
 def composed_again(settings: Sequence[str]) -> dict[str, Any]:
     """The configuration of the job that Hydra has started here, with more settings; raises :class:`ConfigError`."""
     hydra = HydraConfig.get()
-    config = GlobalHydra.instance().config_loader().load_configuration(
-        hydra.job.config_name, [*hydra.overrides.task, *settings], RunMode.RUN
+    config = (
+        GlobalHydra.instance()
+        .config_loader()
+        .load_configuration(hydra.job.config_name, [*hydra.overrides.task, *settings], RunMode.RUN)
     )
     announced = HydraConfig.instance().cfg
     announce(config)

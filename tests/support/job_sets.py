@@ -21,7 +21,14 @@ from runtime.run.jobs.checks import CheckedSet, check_set
 from runtime.run.jobs.replay import run_set
 from strategies.protocol import Apply, Command, Event, Started, Strategy
 
-WORDS = ("runtime=virtual", "cluster=star_servers", "backend=none", "straggler=none", "view=none", "replay.use_every_s=5")
+WORDS = (
+    "runtime=virtual",
+    "cluster=star_servers",
+    "backend=none",
+    "straggler=none",
+    "view=none",
+    "replay.use_every_s=5",
+)
 """Of most sets here."""
 
 Row = Mapping[str, Any]
@@ -105,5 +112,3 @@ def row(job: str, submit_s: float = 0.0, gpus: int = 2, iterations: int = 5, **m
     """A small job of ResNet-20."""
     size = {"gpus": gpus, "servers": 1, "iterations": iterations, "model": "resnet20"}
     return {"job": job, "submit_s": submit_s, **size, **more}
-
-

@@ -5,7 +5,7 @@ A job is refused with one line that names it. Where it will be is not known yet,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,9 +154,7 @@ def _refuse_size(submission: Submission, empty: Room) -> None:
     if submission.gpus < 1:
         raise ConfigError(f"gpus={submission.gpus}: must be 1 or more")
     if submission.gpus > empty.total_gpus:
-        raise ConfigError(
-            f"gpus={submission.gpus}: the cluster has {empty.total_gpus} GPUs; use more or larger hosts"
-        )
+        raise ConfigError(f"gpus={submission.gpus}: the cluster has {empty.total_gpus} GPUs; use more or larger hosts")
 
 
 class _Shaper:
@@ -232,7 +230,9 @@ class _Shaper:
             batch_samples=-(-batch // workers),
         )
         if not alone.iteration_s > 0:
-            raise ConfigError(f"cluster.costs={cluster.costs}: an iteration would take no time; give a device or other costs")
+            raise ConfigError(
+                f"cluster.costs={cluster.costs}: an iteration would take no time; give a device or other costs"
+            )
         return alone
 
 

@@ -12,7 +12,6 @@ from runtime.run.jobs.shaping import seed_of
 from tests.support.job_sets import checked_set, row
 from tests.support.turns import by_turns
 
-
 BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "gang": ([row("a"), row("b", gpus=41)], (), r"^jobs=given: job b: gpus=41: the cluster has 40 GPUs; "),
     "no worker": ([row("a", gpus=0)], (), r"^jobs=given: job a: gpus=0: must be 1 or more"),
@@ -47,7 +46,11 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "preempts": ([row("a")], ("policy=srtf",), r"^policy=srtf: preempts, and with replay.detail=iterations"),
     "no job": ([], (), r"^jobs=given: gives no job"),
     "table": ([row("a")], ("replay.models=nowhere",), r"^replay.models=nowhere: cannot be read"),
-    "setting of all": ([row("a", settings=["cluster=local"])], (), r"^jobs=given: job a: settings=cluster=local: is the same"),
+    "setting of all": (
+        [row("a", settings=["cluster=local"])],
+        (),
+        r"^jobs=given: job a: settings=cluster=local: is the same",
+    ),
 }
 
 

@@ -219,7 +219,12 @@ def test_an_interrupt_ends_all_in_good_order(tmp_path: Path, monkeypatch: pytest
     table = table_of(tmp_path / "run")
     assert set(table.status) == {"interrupted", "waiting", "unsubmitted"}
     assert table.loc["late"].status == "unsubmitted"
-    assert notes_of(tmp_path / "run")[-1] | {"t": 0} == {"t": 0, "type": "Finished", "status": "interrupted", "reason": ""}
+    assert notes_of(tmp_path / "run")[-1] | {"t": 0} == {
+        "t": 0,
+        "type": "Finished",
+        "status": "interrupted",
+        "reason": "",
+    }
     for job in table.index[table.status == "interrupted"]:
         run = load_run(tmp_path / "run" / "jobs" / job)
         assert run.status == "interrupted"
@@ -257,7 +262,10 @@ def test_records_are_open_only_while_their_jobs_run(tmp_path: Path, monkeypatch:
 
 def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path) -> None:
     """Two of 40 GPUs and 100 s, submitted at 0 and 30 s: the second waits 70 s."""
-    rows = [row("a", gpus=40, iterations=None, duration_s=100.0), row("b", 30.0, gpus=40, iterations=None, duration_s=50.0)]
+    rows = [
+        row("a", gpus=40, iterations=None, duration_s=100.0),
+        row("b", 30.0, gpus=40, iterations=None, duration_s=50.0),
+    ]
     words = ("replay.detail=gpus_only", "replay.max_iterations=null")
     table = run_rows(tmp_path / "run", rows, *words)
     assert table.start_s.tolist() == pytest.approx([0.0, 100.0], rel=0.01)
@@ -270,7 +278,10 @@ def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path)
 def test_a_policy_may_preempt_without_detail(tmp_path: Path) -> None:
     """The long job gives way to a short one after 10 s, and goes on 30 s after it has its GPUs back: it ends at
     100 + 20 + 30 s."""
-    rows = [row("long", gpus=40, iterations=None, duration_s=100.0), row("short", 10.0, gpus=40, iterations=None, duration_s=20.0)]
+    rows = [
+        row("long", gpus=40, iterations=None, duration_s=100.0),
+        row("short", 10.0, gpus=40, iterations=None, duration_s=20.0),
+    ]
     words = ("replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf", "replay.restart_s=30")
     table = run_rows(tmp_path / "run", rows, *words)
     assert table.end_s.to_dict() == pytest.approx({"long": 150.0, "short": 30.0}, rel=0.03)
