@@ -25,8 +25,8 @@ TABLE = {
     "lstm": (205, 475, 143, 53.2, 510, 45.3),
     "transformer": (170, 480, 164, 56.9, 495, 44.6),
 }
-"""STAR's public code: ps_active, wrk_active, gpu_active (ms), use of the server's processor (%), length of a step (ms), MiB per
-worker and direction; 8 workers and 1 parameter server."""
+"""STAR's public code: ps_active, wrk_active, gpu_active (ms), use of the server's processor (%), length of a step
+(ms), MiB per worker and direction; 8 workers and 1 parameter server."""
 
 
 def test_the_cluster_is_that_of_the_experiment_settings() -> None:
@@ -38,7 +38,7 @@ def test_the_cluster_is_that_of_the_experiment_settings() -> None:
 
 @pytest.mark.parametrize("model", TABLE)
 def test_a_cost_model_adds_up_to_the_active_times(model: str) -> None:
-    """STAR's public code, packing table: a worker is active for wrk_active, the server for ps_active, transfers included."""
+    """STAR's public code, packing table: a worker is active for wrk_active, the server for ps_active with transfers."""
     ps_ms, worker_ms, gpu_ms, use_percent, step_ms, mib = TABLE[model]
     entry = Models("star").find(model)
     assert entry is not None

@@ -1,4 +1,4 @@
-"""Sets of jobs on shared hosts of the virtual clock: each as it is alone where nobody disturbs it, slower where somebody does."""
+"""Sets of jobs on shared hosts of the virtual clock: each as alone where nobody disturbs it, slower where somebody does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_dir
 
 
-# ---- a job by itself ---------------------------------------------------------------------------------------------------
+# ---- a job by itself ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("record", ["events", "iterations"])
@@ -98,7 +98,7 @@ def test_jobs_on_one_host_slow_each_other_as_the_closed_form_says(tmp_path: Path
     assert table.end_s.tolist() == pytest.approx([20 * rounds_s] * jobs, abs=0.05)
 
 
-# ---- laws --------------------------------------------------------------------------------------------------------------
+# ---- laws -----------------------------------------------------------------------------------------------------------
 
 
 def gpu_violations(notes: Iterable[dict[str, Any]], gpus: list[int]) -> list[str]:
@@ -201,7 +201,7 @@ def test_names_of_jobs_change_nothing_but_names(tmp_path: Path, mixed: Path) -> 
         assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-# ---- ends --------------------------------------------------------------------------------------------------------------
+# ---- ends -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_interrupt_ends_all_in_good_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_records_are_open_only_while_their_jobs_run(tmp_path: Path, monkeypatch:
     assert most == [1]
 
 
-# ---- without detail ------------------------------------------------------------------------------------------------------
+# ---- without detail -------------------------------------------------------------------------------------------------
 
 
 def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path) -> None:

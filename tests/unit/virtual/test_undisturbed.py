@@ -1,4 +1,4 @@
-"""The closed form of an undisturbed iteration, against the model of hosts itself and against what STAR's code measured."""
+"""The closed form of an undisturbed iteration, against the model of hosts and what STAR's code measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def test_a_step_is_about_as_long_as_it_was_measured(model: str) -> None:
 
 
 def test_what_tasks_use_on_average_is_what_an_iteration_needs() -> None:
-    """VGG16, 8 workers and 2 servers: 128 samples of 1.898 ms on 12 cores; 56.5 MiB each way, of which every server has half."""
+    """VGG16, 8 workers and 2 servers: 128 samples of 1.898 ms on 12 cores; 56.5 MiB each way, half of
+    them of each server."""
     request = checked_set([row("a", gpus=8, servers=2, model="vgg16", iterations=2)]).jobs[0].request
     assert request.duration_s is not None
     round_s = request.duration_s / 2
