@@ -1,4 +1,4 @@
-"""Sets of jobs on shared hosts of the virtual clock: each as alone where nobody disturbs it, slower where somebody does."""
+"""Sets of jobs on shared hosts of the virtual clock: each as alone, or slower where neighbours share something."""
 
 from __future__ import annotations
 
