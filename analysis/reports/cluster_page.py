@@ -55,8 +55,8 @@ def _case(case: str, rows: pd.DataFrame) -> str:
     ]
     note = (
         "JCT: job completion time, from submission to end; infinite for a job that did not complete. Numbers are "
-        "medians over the runs, in brackets 95 % bootstrap intervals. Stragglers: share of iterations in which a worker needed "
-        "more than 20 % longer than the fastest. Delay: by how much that lengthens them compared with the mean."
+        "medians over the runs, in brackets 95 % bootstrap intervals. Stragglers: share of iterations in which a worker "
+        "needed more than 20 % longer than the fastest. Delay: by how much that lengthens them compared with the mean."
     )
     head = f"<h2>{case}</h2>" if case else ""
     return f'{head}{table_html(heads, lines)}<p class="note">{note}</p>'

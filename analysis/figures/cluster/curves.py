@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from analysis.figures.style import FAINT, STRATEGY_COLOURS, Look, level_looks
+from analysis.figures.style import FAINT, LINES, STRATEGY_COLOURS, Look, level_looks, looks
 
 ONE = Look("#0072B2")
 """The look of a run that is compared with nothing."""
 
 
 def looks_of(labels: Iterable[str]) -> dict[str, Look]:
-    """Looks of the labels: strategies by their names, others in the order of the colours; one alone has ``ONE``."""
+    """Looks of the labels: strategies by their names, others in the order of the colours; one alone has ``ONE``.
+
+    Lines differ, too, since curves of policies often cover each other.
+    """
     names = list(dict.fromkeys(labels))
-    known = any(name.split(" ", 1)[0] in STRATEGY_COLOURS for name in names)
-    return {names[0]: ONE} if len(names) == 1 and not known else level_looks(names)
+    if any(name.split(" ", 1)[0] in STRATEGY_COLOURS for name in names):
+        return looks(names)
+    if len(names) == 1:
+        return {names[0]: ONE}
+    found = enumerate(level_looks(names).items())
+    return {name: replace(look, line=LINES[place % len(LINES)]) for place, (name, look) in found}
 
 
 def distribution(values: pd.Series) -> pd.DataFrame:
@@ -69,15 +78,23 @@ def log_axis(axes: Axes, curves: Iterable[pd.DataFrame]) -> float | None:
         axes.set_xlim(left=0.0, right=float(values.max()) * 1.05 if values.max(initial=0.0) > 0 else 1.0)
         return None
     lowest = max(float(above.min()), float(above.max()) * 1e-5)
-    axes.set_xscale("log")
+    plain_log(axes)
     floor = lowest / 1.5 if len(above) < len(values) or above.min() < lowest else lowest
     axes.set_xlim(floor / 1.1, float(above.max()) * 1.2)
     return floor
 
 
-def keys_of(looks: Mapping[str, Look]) -> list[Artist]:
+def plain_log(axes: Axes) -> None:
+    """Make the horizontal axis logarithmic, with plain numbers at its powers of ten."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(10.0, numticks=6))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,g}" if x < 1e5 else f"{x:.0e}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def keys_of(shown: Mapping[str, Look]) -> list[Artist]:
     """Legend keys of the labels."""
-    return [Line2D([], [], color=look.colour, ls=look.line, label=label) for label, look in looks.items()]
+    return [Line2D([], [], color=look.colour, ls=look.line, label=label) for label, look in shown.items()]
 
 
 def mark(axes: Axes, x: float, text: str) -> None:

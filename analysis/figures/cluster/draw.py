@@ -20,7 +20,10 @@ from analysis.measures.cluster.straggling import Straggling
 from analysis.records.cluster import Cluster
 from analysis.records.provenance import cluster_caption
 
-EPISODES = "an episode: consecutive iterations in which a worker needs more than 20 % longer than the fastest"
+EPISODES = (
+    "deviation: (T \N{MINUS SIGN} min T) / min T, T without the wait at the barrier; a straggler: more than 0.2; "
+    "an episode: consecutive iterations of one straggler"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 
 from analysis.figures.page import new_page, save
-from analysis.figures.style import FAINT, INK
+from analysis.figures.style import INK
 from analysis.measures.cluster.gpu_lanes import drawn_hosts, gpu_lanes
 from analysis.records.cluster import Cluster
 
@@ -44,7 +44,7 @@ def draw_gantt(path: Path, cluster: Cluster, about: str) -> Path | None:
     axes = page.subplots()
     colours = {job: COLOURS[place % len(COLOURS)] for place, job in enumerate(dict.fromkeys(lanes["job"]))}
     _draw_lanes(axes, shown, colours)
-    _name_jobs(axes, shown, cluster.end_s)
+    _name_jobs(axes, shown, colours, cluster.end_s)
     _draw_preemptions(axes, shown)
     _frame(axes, base, gpus, height, cluster.end_s)
     if (shown["ended"] == "preempted").any():
@@ -55,20 +55,22 @@ def draw_gantt(path: Path, cluster: Cluster, about: str) -> Path | None:
 
 def _draw_lanes(axes: Axes, lanes: pd.DataFrame, colours: dict[str, str]) -> None:
     corners = [
-        [(s, y + 0.04), (s, y + 0.96), (e, y + 0.96), (e, y + 0.04)]
+        [(s, y + 0.03), (s, y + 0.97), (e, y + 0.97), (e, y + 0.03)]
         for s, e, y in zip(lanes["start_s"], lanes["end_s"], lanes["lane"], strict=True)
     ]
     faces = [colours[job] for job in lanes["job"]]
     axes.add_collection(PolyCollection(corners, facecolors=faces, edgecolors="white", linewidths=0.25), autolim=False)
 
 
-def _name_jobs(axes: Axes, lanes: pd.DataFrame, end_s: float) -> None:
+def _name_jobs(axes: Axes, lanes: pd.DataFrame, colours: dict[str, str], end_s: float) -> None:
     """A job's name in the middle of its block on a host, where it fits."""
     for (job, start_s, stop_s, _), rows in lanes.groupby(["job", "start_s", "end_s", "host"], sort=False):
         if (stop_s - start_s) / end_s * LETTERS < len(job) + 1 or not _adjacent(rows["lane"].tolist()):
             continue
         middle = (rows["lane"].min() + rows["lane"].max() + 1) / 2
-        axes.text((start_s + stop_s) / 2, middle, job, ha="center", va="center", fontsize=5.5, color="white")
+        box = {"facecolor": colours[job], "linewidth": 0, "pad": 0.4}
+        x = (start_s + stop_s) / 2
+        axes.text(x, middle, job, ha="center", va="center", fontsize=5.5, color="white", bbox=box)
 
 
 def _adjacent(lanes: Sequence[float]) -> bool:
@@ -77,7 +79,7 @@ def _adjacent(lanes: Sequence[float]) -> bool:
 
 def _draw_preemptions(axes: Axes, lanes: pd.DataFrame) -> None:
     cut = lanes[lanes["ended"] == "preempted"]
-    axes.vlines(cut["end_s"], cut["lane"], cut["lane"] + 1.0, color=INK, linewidth=1.6)
+    axes.vlines(cut["end_s"], cut["lane"], cut["lane"] + 1.0, color=INK, linewidth=1.3)
 
 
 def _frame(axes: Axes, base: dict[int, float], gpus: dict[int, int], height: float, end_s: float) -> None:
@@ -88,4 +90,4 @@ def _frame(axes: Axes, base: dict[int, float], gpus: dict[int, int], height: flo
     axes.set_xlim(0.0, end_s)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("time since the start of the cluster (s)", color=FAINT)
+    axes.set_xlabel("time since the start of the cluster (s)")

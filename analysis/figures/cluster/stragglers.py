@@ -18,6 +18,7 @@ from analysis.figures.cluster.curves import (
     log_axis,
     looks_of,
     mark,
+    plain_log,
 )
 from analysis.figures.page import new_page, save
 from analysis.figures.style import FAINT, INK, Look
@@ -62,10 +63,10 @@ def draw_stragglers(path: Path, found: Mapping[str, Straggling], about: str) -> 
     share.set_xlim(0.0, 100.0)
     mark(share, 50.0, "half")
     frame_distribution(share, "iterations of a job with a straggler (%)", "jobs")
-    deviation.set_xscale("log")
+    plain_log(deviation)
     deviation.set_xlim(LEAST, MOST)
     mark(deviation, STRAGGLER_FRAC, "straggler")
-    frame_distribution(deviation, "deviation of the slowest worker, (max T \N{MINUS SIGN} min T) / min T", "iterations")
+    frame_distribution(deviation, "deviation of the slowest worker", "iterations")
     frame_distribution(length, "length of an episode (iterations)", "episodes")
     frame_distribution(seconds, "length of an episode (s)", "episodes")
     if len(looks) > 1:
@@ -107,14 +108,14 @@ def draw_causes(path: Path, found: Mapping[str, Straggling], about: str) -> Path
 
 
 def cause_shares(episodes: pd.DataFrame, label: str) -> list[dict[str, object]]:
-    """Rows ``label``, ``of`` (which episodes, or their seconds lost), ``episodes`` and a share per cause."""
+    """Rows ``label``, ``of`` (which episodes, or their seconds lost), ``episodes`` and a share per cause.
+
+    Without a label, as a run alone, also of the episodes with and without neighbours.
+    """
     near = (episodes["neighbours"] != "") | (episodes["server_neighbours"] != "")
-    groups = {
-        "seconds lost": (episodes, episodes["lost_s"]),
-        "episodes": (episodes, None),
-        "with neighbours": (episodes[near], None),
-        "without neighbours": (episodes[~near], None),
-    }
+    groups = {"seconds lost": (episodes, episodes["lost_s"]), "episodes": (episodes, None)}
+    if not label:
+        groups |= {"with neighbours": (episodes[near], None), "without neighbours": (episodes[~near], None)}
     found: list[dict[str, object]] = []
     for name, (rows, weight) in groups.items():
         weights = pd.Series(1.0, rows.index) if weight is None else weight
@@ -171,9 +172,9 @@ def _draw_by_servers(axes: Axes, curves: Mapping[int, pd.DataFrame]) -> None:
     for number, curve in curves.items():
         draw_distribution(axes, curve, Look(SHADES[number]), LEAST)
         axes.plot([], [], color=SHADES[number], label=f"{number}{' or more' if number == MOST_SERVERS else ''}")
-    axes.set_xscale("log")
+    plain_log(axes)
     axes.set_xlim(LEAST, MOST)
     mark(axes, STRAGGLER_FRAC, "straggler")
-    frame_distribution(axes, "deviation of a worker, (T \N{MINUS SIGN} min T) / min T", "iterations of workers")
+    frame_distribution(axes, "deviation of a worker", "iterations of workers")
     legend = axes.legend(loc="lower right", title="parameter servers\non the worker's host", title_fontsize=7.5)
     legend.get_title().set_color(FAINT)

@@ -20,7 +20,7 @@ from analysis.figures.page import new_page, save
 PANELS = {
     "jct_s": "job completion time (s)",
     "queue_s": "time without GPUs (s)",
-    "slowdown": "completion time / duration alone",
+    "slowdown": "slowdown (JCT / duration)",
 }
 
 

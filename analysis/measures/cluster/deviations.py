@@ -7,8 +7,10 @@ same iteration, and it straggles if d_i > 20 %. An iteration is compared where a
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.measures.work import STRAGGLER_FRAC
@@ -33,24 +35,37 @@ def compared(rows: pd.DataFrame) -> pd.DataFrame:
     full = rows[(rows["samples"] > 0) & (rows["samples"] == rows["assigned_samples"])]
     full = full.sort_values(["iteration", "worker", "t"], kind="stable")
     full = full[~full.duplicated(["iteration", "worker"], keep="last")]
-    workers = full.groupby("iteration")["worker"].transform("size")
-    full = full[workers > 1].reset_index(drop=True)
+    starts, sizes = _iterations(full)
+    full = full[np.repeat(sizes > 1, sizes)].reset_index(drop=True)
     recv_s = full["recv_s"].fillna(full["pull_s"]).clip(upper=full["pull_s"])
-    parts = pd.DataFrame(
-        {
-            "processor_s": full["data_s"] + full["compute_s"] - full["injected_s"],
-            "injected_s": full["injected_s"],
-            "link_s": recv_s + full["send_s"],
-            "servers_s": full["pull_s"] - recv_s,
-        }
-    )
     time_s = full["data_s"] + full["pull_s"] + full["compute_s"] + full["send_s"]
-    fastest_s = time_s.groupby(full["iteration"]).transform("min")
-    durations = [name for names in STEPS.values() for name in names]
-    frame = full[["worker", "iteration", "t", *durations]].assign(
-        time_s=time_s, **parts, fastest_s=fastest_s, deviation_frac=time_s / fastest_s - 1.0
-    )
-    return frame[frame["fastest_s"] > 0.0].reset_index(drop=True)
+    starts, sizes = _iterations(full)
+    fastest_s = np.repeat(np.minimum.reduceat(time_s, starts) if len(starts) else np.empty(0), sizes)
+    keep = fastest_s > 0.0
+    columns = {
+        **{name: full[name] for name in ("worker", "iteration", "t")},
+        **{name: full[name] for names in STEPS.values() for name in names},
+        "time_s": time_s,
+        "processor_s": full["data_s"] + full["compute_s"] - full["injected_s"],
+        "injected_s": full["injected_s"],
+        "link_s": recv_s + full["send_s"],
+        "servers_s": full["pull_s"] - recv_s,
+        "fastest_s": fastest_s,
+        "deviation_frac": time_s / np.where(keep, fastest_s, 1.0) - 1.0,
+    }
+    return pd.DataFrame(columns)[keep].reset_index(drop=True)
+
+
+def _iterations(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Position of the first row of each iteration, and its number of rows; rows are in the order of iterations."""
+    iteration = rows["iteration"].to_numpy()
+    starts = np.flatnonzero(np.diff(iteration, prepend=iteration[:1] - 1))
+    return starts, np.diff(starts, append=len(iteration))
+
+
+def slowest_of(rows: pd.DataFrame) -> np.ndarray:
+    """The deviation of the slowest worker in every iteration, in their order."""
+    return np.asarray(np.maximum.reduceat(rows["deviation_frac"].to_numpy(), _iterations(rows)[0]))
 
 
 def is_slow(rows: pd.DataFrame) -> pd.Series:
@@ -75,10 +90,11 @@ def job_stragglers(rows: pd.DataFrame) -> dict[str, Any]:
         ``communication_frac``: share of T; ``rise_frac`` and ``fall_frac``: share of consecutive iterations of a
         worker in which T rose, or fell, by more than 20 %.
     """
-    groups = rows.groupby("iteration")
-    slowest, times = groups["deviation_frac"].max(), groups["time_s"]
-    mean_s, slowest_s = float(times.mean().sum()), float(times.max().sum())
-    changes = rows.sort_values(["worker", "iteration"], kind="stable").groupby("worker")["time_s"].pct_change().dropna()
+    starts, sizes = _iterations(rows)
+    slowest, time_s = slowest_of(rows), rows["time_s"].to_numpy()
+    mean_s = float((np.add.reduceat(time_s, starts) / sizes).sum())
+    slowest_s = float(np.maximum.reduceat(time_s, starts).sum())
+    changes = _changes(rows)
     communication_s = rows["pull_s"] + rows["send_s"]
     return {
         "workers": int(rows["worker"].nunique()),
@@ -86,20 +102,29 @@ def job_stragglers(rows: pd.DataFrame) -> dict[str, Any]:
         "straggler_frac": float((slowest > STRAGGLER_FRAC).mean()),
         **{f"{name}_straggler_frac": _step_frac(rows, name) for name in STEPS},
         "worker_straggler_frac": float(is_slow(rows).mean()),
-        "deviation_median_frac": float(slowest.median()),
-        "deviation_p99_frac": float(slowest.quantile(0.99)),
+        "deviation_median_frac": float(np.median(slowest)),
+        "deviation_p99_frac": float(np.quantile(slowest, 0.99)),
         "mean_s": mean_s,
         "slowest_s": slowest_s,
         "delay_frac": slowest_s / mean_s - 1.0,
         "waste_frac": 1.0 - mean_s / slowest_s,
         "communication_frac": float(communication_s.sum() / rows["time_s"].sum()),
-        "rise_frac": float((changes > STRAGGLER_FRAC).mean()),
-        "fall_frac": float((changes < -STRAGGLER_FRAC).mean()),
+        "rise_frac": float((changes > STRAGGLER_FRAC).mean()) if len(changes) else nan,
+        "fall_frac": float((changes < -STRAGGLER_FRAC).mean()) if len(changes) else nan,
     }
+
+
+def _changes(rows: pd.DataFrame) -> np.ndarray:
+    """T over that of the same worker's iteration before, minus 1."""
+    order = np.lexsort((rows["iteration"].to_numpy(), rows["worker"].to_numpy()))
+    time_s, worker = rows["time_s"].to_numpy()[order], rows["worker"].to_numpy()[order]
+    return np.asarray((time_s[1:] / time_s[:-1] - 1.0)[worker[1:] == worker[:-1]])
 
 
 def _step_frac(rows: pd.DataFrame, name: str) -> float:
     """Share of iterations with a straggler by one step's durations."""
-    groups = rows[list(STEPS[name])].sum(axis="columns").groupby(rows["iteration"])
-    fastest, slowest = groups.min(), groups.max()
-    return float((slowest / fastest - 1.0)[fastest > 0.0].gt(STRAGGLER_FRAC).mean())
+    seconds = sum(rows[column].to_numpy() for column in STEPS[name])
+    starts, _ = _iterations(rows)
+    fastest, slowest = np.minimum.reduceat(seconds, starts), np.maximum.reduceat(seconds, starts)
+    there = fastest > 0.0
+    return float((slowest[there] / fastest[there] - 1.0 > STRAGGLER_FRAC).mean()) if there.any() else nan

@@ -71,7 +71,7 @@ def episodes(rows: pd.DataFrame, offset_s: float, spans: pd.DataFrame) -> pd.Dat
             **{f"excess_{part}": means[:, place] for place, part in enumerate(PARTS)},
             "reference": np.where(own[slow][starts], "own", "job"),
             "cause": np.where(explained, np.array(CAUSES)[chosen], "peers"),
-            "host": [_host(spans, at, number) for at, number in zip(piece, numbers, strict=True)],
+            "host": _hosts(spans, piece, numbers),
             "span": piece,
         }
     ).astype(COLUMNS)
@@ -88,9 +88,11 @@ def _excess(rows: pd.DataFrame, slow: np.ndarray) -> tuple[np.ndarray, np.ndarra
     ), has_own
 
 
-def _host(spans: pd.DataFrame, at: int, worker: int) -> int:
-    places = spans["workers"].iloc[at] if at < len(spans) else ()
-    return int(places[worker]) if worker < len(places) else NOWHERE
+def _hosts(spans: pd.DataFrame, piece: np.ndarray, workers: np.ndarray) -> list[int]:
+    """The host of each of ``workers`` in the span ``piece``."""
+    places = list(spans["workers"])
+    pairs = zip(piece.tolist(), workers.tolist(), strict=True)
+    return [places[at][worker] if worker < len(places[at]) else NOWHERE for at, worker in pairs]
 
 
 def with_neighbours(found: pd.DataFrame, job: str, spans: pd.DataFrame, occupancy: Occupancy) -> pd.DataFrame:
@@ -103,15 +105,16 @@ def with_neighbours(found: pd.DataFrame, job: str, spans: pd.DataFrame, occupanc
     texts: dict[frozenset[str], str] = {}
 
     def names(jobs: frozenset[str]) -> str:
-        return texts.setdefault(jobs, listed(jobs - {job}))
+        if jobs not in texts:
+            texts[jobs] = listed(jobs - {job})
+        return texts[jobs]
 
     near, far = [], []
     servers = [frozenset(places) for places in spans["servers"]]
     for row in found.itertuples():
         host, span, start_s, end_s = row.host, row.span, row.start_s, row.end_s
         near.append(names(occupancy.between(host, start_s, end_s)))
-        there = servers[span] if span < len(servers) else frozenset[str]()
-        far.append(names(frozenset[str]().union(*(occupancy.between(each, start_s, end_s) for each in there))))
+        far.append(names(frozenset[str]().union(*(occupancy.between(each, start_s, end_s) for each in servers[span]))))
     counts = pd.Series(0, index=found.index, dtype="int64")
     for host, rows in found.groupby("host"):
         counts[rows.index] = occupancy.servers_at(int(host), rows["start_s"])

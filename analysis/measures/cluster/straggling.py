@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.measures.cluster.deviations import STEPS, compared, job_stragglers
+from analysis.measures.cluster.deviations import STEPS, compared, job_stragglers, slowest_of
 from analysis.measures.cluster.episodes import COLUMNS, episodes, with_neighbours
 from analysis.measures.cluster.histogram import counts, tabulate
 from analysis.measures.cluster.occupancy import Occupancy
@@ -97,7 +97,7 @@ def _histograms(
     rows: pd.DataFrame, offset_s: float, spans: pd.DataFrame, occupancy: Occupancy
 ) -> dict[str, np.ndarray]:
     deviation = rows["deviation_frac"].to_numpy()
-    slowest = rows.groupby("iteration")["deviation_frac"].max().to_numpy()
+    slowest = slowest_of(rows)
     totals = {"iteration": counts(slowest), "worker": counts(deviation)}
     begun = offset_s + (rows["t"] - rows["time_s"]).to_numpy()
     span = np.maximum(0, np.searchsorted(spans["start_s"].to_numpy(), begun, side="right") - 1)
