@@ -84,7 +84,11 @@ def cluster_frame(meta: dict[str, Any], summary: dict[str, Any]) -> pd.DataFrame
 
 
 def compare_clusters(
-    paths: Iterable[str | os.PathLike[str]], out_dir: str | os.PathLike[str], baseline: str | None = None
+    paths: Iterable[str | os.PathLike[str]],
+    out_dir: str | os.PathLike[str],
+    baseline: str | None = None,
+    *,
+    draw: bool = True,
 ) -> pd.DataFrame:
     """Compare cluster runs; write ``clusters.csv``, ``clusters.json``, ``job_ratios.csv``, figures and ``report.html``.
 
@@ -92,6 +96,7 @@ def compare_clusters(
         paths: directories of cluster runs.
         out_dir: created if missing; files of an earlier comparison are replaced.
         baseline: label that ratios are relative to; None means ``fifo`` or ``bsp`` if present, otherwise the first.
+        draw: False leaves figures and report out.
 
     Returns:
         One row per case and label (:func:`analysis.measures.cluster.comparing.compare_clusters_table`). Its ``attrs``
@@ -115,7 +120,7 @@ def compare_clusters(
     base = _baseline(runs, baseline)
     pairs = paired_jobs(times, runs, base)
     table = compare_clusters_table(runs, pairs)
-    figures = draw_clusters(out / "figures", runs, drawn, table, pairs, base)
+    figures = draw_clusters(out / "figures", runs, drawn, table, pairs, base) if draw else []
     table.attrs |= {
         "baseline": base,
         "warnings": cluster_warnings(runs, times),
@@ -129,7 +134,8 @@ def compare_clusters(
     rows = {"labels": table.to_dict("records"), "runs": runs.to_dict("records")}
     write_json(out / "clusters.json", {"schema": 1, **facts, **rows})
     notes = [*table.attrs["warnings"], *(f"left out: {reason}" for reason in skipped)]
-    write_file(out / "report.html", cluster_page(table, metas, figures, notes))
+    if draw:
+        write_file(out / "report.html", cluster_page(table, metas, figures, notes))
     return table
 
 

@@ -55,7 +55,7 @@ def _case(case: str, rows: pd.DataFrame) -> str:
     ]
     note = (
         "JCT: job completion time, from submission to end; infinite for a job that did not complete. Numbers are "
-        "medians over the runs, in brackets 95 % bootstrap intervals. Stragglers: share of iterations in which a worker "
+        "medians over the runs, in brackets 95 % bootstrap intervals. Stragglers: share of iterations where a worker "
         "needed more than 20 % longer than the fastest. Delay: by how much that lengthens them compared with the mean."
     )
     head = f"<h2>{case}</h2>" if case else ""

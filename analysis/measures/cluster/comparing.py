@@ -52,8 +52,7 @@ def _reached(summary: dict[str, Any], times: str, statistic: str) -> float:
     value = summary[times][statistic]
     if value is not None:
         return float(value)
-    measured = summary["jobs"] and (times != "slowdown" or "duration_s" not in summary.get("unknown", ()))
-    return inf if measured else nan
+    return inf if summary["jobs_with_duration" if times == "slowdown" else "jobs"] else nan
 
 
 def paired_jobs(times: Sequence[pd.DataFrame], runs: pd.DataFrame, baseline: str, name: str = "jct_s") -> pd.DataFrame:

@@ -40,7 +40,7 @@ def compared(rows: pd.DataFrame) -> pd.DataFrame:
     recv_s = full["recv_s"].fillna(full["pull_s"]).clip(upper=full["pull_s"])
     time_s = full["data_s"] + full["pull_s"] + full["compute_s"] + full["send_s"]
     starts, sizes = _iterations(full)
-    fastest_s = np.repeat(np.minimum.reduceat(time_s, starts) if len(starts) else np.empty(0), sizes)
+    fastest_s = np.repeat(np.minimum.reduceat(time_s.to_numpy(), starts) if len(starts) else np.empty(0), sizes)
     keep = fastest_s > 0.0
     columns = {
         **{name: full[name] for name in ("worker", "iteration", "t")},

@@ -44,6 +44,7 @@ def summarise_cluster(cluster: Cluster, times: pd.DataFrame, found: Straggling |
         "jobs": len(times),
         "jobs_completed": int(times["completed"].sum()),
         "jobs_never_started": int(np.isinf(times["queue_s"]).sum()),
+        "jobs_with_duration": int(times["duration_s"].notna().sum()),
         "jobs_by_status": {str(status): int(number) for status, number in times["status"].value_counts().items()},
         "preemptions": int(times["preemptions"].sum()),
         "makespan_s": makespan_s(times),
