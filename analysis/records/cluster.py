@@ -19,7 +19,10 @@ from analysis.records import cluster_notes as notes
 from analysis.records.load import CLUSTER_EVENTS, RecordError, load_object
 from analysis.records.rows import has_end
 
-HOST_COLUMNS = ("t_s", "host", "gpus_used", "cpu_cores", "in_bytes_per_s", "out_bytes_per_s")
+GPUS_ONLY = "gpus_only"
+"""The value of ``replay.detail`` with which jobs hold GPUs and do nothing else."""
+USED = ("cpu_cores", "in_bytes_per_s", "out_bytes_per_s")
+HOST_COLUMNS = ("t_s", "host", "gpus_used", *USED)
 JOB_TYPES = {
     **dict.fromkeys(("job", "user", "model", "status", "reason"), "str"),
     **dict.fromkeys(("submit_s", "start_s", "zero_s", "end_s", "duration_s"), "float64"),
@@ -95,7 +98,7 @@ def load_cluster(path: str | os.PathLike[str]) -> Cluster:
         meta=meta,
         jobs=pd.DataFrame([life.row() for life in lives.values()], columns=list(JOB_TYPES)).astype(JOB_TYPES),
         spans=pd.DataFrame(spans, columns=list(SPAN_COLUMNS)).astype({"start_s": "float64", "end_s": "float64"}),
-        hosts=_hosts(root / "hosts.parquet"),
+        hosts=_hosts(root / "hosts.parquet", meta),
         stored=_table(root / "jobs.parquet"),
         end_s=end_s,
         status=status or ("done" if lives and all(life.status for life in lives.values()) else "killed"),
@@ -123,7 +126,7 @@ class _Life:
             case notes.Placed() if not self.status and (self.placed is None or self.leaves):
                 self._leave(t, "preempted")
                 self.placed = (t, note)
-            case notes.Started() if self.placed is not None and not self.leaves:
+            case notes.Began() if self.placed is not None and not self.leaves:
                 self.zero_s = t if isnan(self.zero_s) else self.zero_s
             case notes.Preempted() if self.placed is not None and not self.leaves:
                 self.leaves = True
@@ -177,7 +180,7 @@ def _lives(path: Path, entries: list[notes.Entry]) -> tuple[dict[str, _Life], st
                 lives[note.job].note(entry.t, note) if note.job in lives else f"job {note.job} was never submitted"
             )
         if problem:
-            raise RecordError(f"{path}:{number}: {type(note).__name__}, but {problem}. The record is damaged")
+            raise RecordError(f"{path}:{number}: {note.__struct_config__.tag}, but {problem}. The record is damaged")
     return lives, status
 
 
@@ -193,9 +196,13 @@ def _load_meta(path: Path) -> dict[str, Any]:
     return meta
 
 
-def _hosts(path: Path) -> pd.DataFrame:
+def _hosts(path: Path, meta: dict[str, Any]) -> pd.DataFrame:
+    """The samples; processors and links, which are 0 where only GPUs were modelled, are unknown (NaN) then."""
     table = _table(path)
-    return pd.DataFrame(columns=list(HOST_COLUMNS), dtype="float64") if table is None else table
+    if table is None:
+        return pd.DataFrame(columns=list(HOST_COLUMNS), dtype="float64")
+    replay = (meta.get("cluster") or {}).get("replay") or {}
+    return table.assign(**dict.fromkeys(USED, nan)) if replay.get("detail") == GPUS_ONLY else table
 
 
 def _table(path: Path) -> pd.DataFrame | None:

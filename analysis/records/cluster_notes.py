@@ -12,7 +12,7 @@ from analysis.records.load import RecordError
 
 
 class _OfJob(msgspec.Struct, frozen=True, tag_field="type", tag=True):
-    """A note on one job; its ``type`` is the class name."""
+    """A note on one job; its ``type`` is the class name, if no other tag is given."""
 
     job: str
 
@@ -38,7 +38,7 @@ class Placed(_OfJob, frozen=True, tag=True):
     servers: tuple[int, ...] = ()
 
 
-class Started(_OfJob, frozen=True, tag=True):
+class Began(_OfJob, frozen=True, tag="Started"):
     """The job runs; time 0 of its own record is at its first start."""
 
 
@@ -60,7 +60,7 @@ class Finished(msgspec.Struct, frozen=True, tag_field="type", tag=True):
     reason: str = ""
 
 
-OfJob = Submitted | Queued | Placed | Started | Preempted | Ended
+OfJob = Submitted | Queued | Placed | Began | Preempted | Ended
 Note = OfJob | Finished
 
 

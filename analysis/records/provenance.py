@@ -21,9 +21,14 @@ def cluster_caption(metas: Sequence[dict[str, Any]]) -> str:
     names = (("jobs", "jobs"), ("policy", "policy"), ("placement", "placement"), ("strategy", "strategy"))
     said = [f"{name}: {_all(set_up, key)}" for key, name in names if _all(set_up, key)]
     straggler = _all(set_up, "straggler")
+    said += [f"models: {models}" for models in [_all([{"job": _replay(meta)} for meta in metas], "models")] if models]
     said += [f"stragglers: {straggler}"] if straggler not in ("", "none") else []
     parts = (_runtime(metas), ", ".join(said), _hosts(metas), _seeds(metas), _machine(metas), _version(metas))
     return " \N{MIDDLE DOT} ".join(part for part in parts if part)
+
+
+def _replay(meta: dict[str, Any]) -> dict[str, Any]:
+    return (meta.get("cluster") or {}).get("replay") or {}
 
 
 def _hosts(metas: Sequence[dict[str, Any]]) -> str:

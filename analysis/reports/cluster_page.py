@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _case(case: str, rows: pd.DataFrame) -> str:
         "medians over the runs, in brackets 95 % bootstrap intervals. Stragglers: share of iterations where a worker "
         "needed more than 20 % longer than the fastest. Delay: by how much that lengthens them compared with the mean."
     )
-    head = f"<h2>{case}</h2>" if case else ""
+    head = f"<h2>{escape(case)}</h2>" if case else ""
     return f'{head}{table_html(heads, lines)}<p class="note">{note}</p>'
 
 

@@ -39,7 +39,7 @@ def meta(gpus: Sequence[int] = (4, 4), seed: int = 0, **cluster: Any) -> dict[st
 
 @dataclass
 class ClusterStory:
-    """Notes in the order of time, told one after another."""
+    """What happened in a cluster, note by note."""
 
     gpus: Sequence[int] = (4, 4)
     seed: int = 0

@@ -38,7 +38,8 @@ def draw_gantt(path: Path, cluster: Cluster, about: str) -> Path | None:
         height += number + GAP
     shown = lanes[lanes["host"].isin(hosts)]
     shown = shown.assign(lane=shown["host"].map(base) + shown["gpu"])
-    parts = [f"{len(hosts)} of {len(cluster.machines)} hosts" if len(hosts) < len(cluster.machines) else ""]
+    with_gpus = int((cluster.machines["gpus"] > 0).sum())
+    parts = [f"{len(hosts)} of {with_gpus} hosts with GPUs" if len(hosts) < with_gpus else ""]
     parts += ["a lane per GPU; records do not say which GPU of its host a worker has", about]
     page = new_page(min(9.0, 0.75 + 0.11 * height), " \N{MIDDLE DOT} ".join(part for part in parts if part))
     axes = page.subplots()

@@ -86,7 +86,7 @@ def compare_clusters_table(runs: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFr
     ``runs``, ``seeds``, ``jobs`` and ``jobs_completed`` (of all runs); for every number of a run its median over the
     runs, with ``_low`` and ``_high`` (bootstrap interval over the runs; NaN for one); ``jct_ratio``, the median of the
     paired ratios (``pairs``), with ``_low`` and ``_high`` and ``ratio_over``: with several seeds the medians of each
-    are resampled (``seeds``), with one the jobs (``jobs``), which says nothing of other workloads.
+    are resampled (``seeds``), with one the jobs (``jobs``), which does not cover other workloads.
     """
     rows = []
     for (case, label), group in runs.groupby(["case", "label"], sort=False):

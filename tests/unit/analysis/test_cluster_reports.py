@@ -136,6 +136,17 @@ def test_runs_that_came_to_little_are_finished(tell: Any, tmp_path: Path) -> Non
     assert (path / "report.html").exists()
 
 
+def test_what_was_not_modelled_is_not_drawn_as_zero(tmp_path: Path) -> None:
+    story = two_jobs()
+    story.samples = [(2.0, host, gpus, 0.0, 0.0, 0.0) for host, gpus in enumerate((2.0, 0.0))]
+    story.cluster = {"replay": {"detail": "gpus_only"}}
+    path = story.write(tmp_path / "run")
+    assert finish_cluster(path, draw=False)["integrity"] == {"ok": True, "problems": [], "unchecked": []}
+    use = pd.read_parquet(path / "tables" / "host_use.parquet")
+    assert use[["cpu_frac", "link_frac"]].isna().all(axis=None)
+    assert use["gpu_use_frac"].gt(0.0).all()
+
+
 def test_without_figures(tmp_path: Path) -> None:
     path = two_jobs().write(tmp_path / "run")
     finish_cluster(path, draw=False)
@@ -320,6 +331,7 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
         assert part in said
     assert "seeds 0\N{EN DASH}1" in said
     assert "stragglers: none, transient" in said
+    assert "models: star" in cluster_caption([meta(replay={"models": "star"})])
 
 
 def test_distributions_count_infinite_values() -> None:
