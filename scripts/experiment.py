@@ -39,7 +39,9 @@ from analysis.experiments.page import HEADS, compose, front, row, section, secti
 from analysis.experiments.results import Results, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.files import write_file
-from analysis.records.load import RecordError, Run, load_run
+from analysis.records.cluster import Cluster
+from analysis.records.either import Record, load_record
+from analysis.records.load import RecordError
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.hydra_errors import own_part
@@ -170,29 +172,29 @@ def plain(config: Any) -> dict[str, Any]:
     return {str(key): value for key, value in content.items() if key not in APART}
 
 
-def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | None = None) -> Run | None:
+def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | None = None) -> Record | None:
     """The record, if it exists with these settings, the current cost model, and ``commit`` if that matters.
 
     ``composed`` returns the settings; it takes a tenth of a second, so it is called last.
     """
     if not (path / "meta.json").exists():
         return None
-    run = load_run(path)
+    run = load_record(path)
     if commit is not None and run.meta["versions"].get("commit") != commit:
         return None
     said, config = yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()), composed()
     if plain(said) != config:
         return None
-    if run.meta["runtime"] != "virtual":
+    if run.meta["runtime"] != "virtual" or isinstance(run, Cluster):  # each job of a cluster has its own cost model
         return run
     model = load_costs(config["cluster"]["costs"])
     return run if str(run.meta.get("calibration")).startswith(f"{model.name} {model.sha256[:8]}") else None
 
 
-def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Run]]:
+def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
     """The existing records, even if some are missing."""
     found = [(cell, record_of(out, cell.name)) for cell in cells(spec)]
-    runs = [(cell, load_run(path)) for cell, path in found if path.exists()]
+    runs = [(cell, load_record(path)) for cell, path in found if path.exists()]
     if not runs:
         raise RecordError(f"{out}: no record of {spec.name} here; run it without --redraw first")
     return runs

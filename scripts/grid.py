@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from analysis.measures.metrics import jct_s
+from analysis.records.either import load_record
 from analysis.records.load import Run, load_run
 from runtime.containment.process import die_with
 from runtime.errors import NO_SPACE, REFUSED, ConfigError
@@ -44,15 +45,16 @@ def record_of(out: Path, name: str) -> Path:
 
 def fill(
     wanted: Mapping[str, Sequence[str]],
-    found: Mapping[str, Run | None],
+    found: Mapping[str, Any],
     out: Path,
     console: Console,
     runner: Runner,
     *,
     live: bool,
     forks: int = 0,
-) -> dict[str, Run]:
-    """The ``found`` records and the missing ones, which are made in the order of ``wanted``.
+) -> dict[str, Any]:
+    """The ``found`` records and the missing ones, which are made in the order of ``wanted``: each a ``Run``,
+    or a ``Cluster`` where a run is a set of jobs.
 
     ``wanted`` holds the settings of every run by name; ``live``: some are timed on this machine. With ``forks`` the
     runner is called in forks of this process, this many at a time; otherwise here, one run after another. A failure
@@ -80,7 +82,7 @@ def fill(
             for number, (name, code) in enumerate(ended, start=1):
                 try:
                     there[name] = run = settle(name, out, code)
-                    outcome = f"JCT {jct_s(run):.1f} s"
+                    outcome = f"{'JCT' if isinstance(run, Run) else 'all jobs'} {run.end_s:.1f} s"
                 except JobFailed as error:
                     failed.append(name)
                     outcome = f"failed: {error}"
@@ -140,7 +142,7 @@ def clear(out: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def settle(name: str, out: Path, code: int) -> Run:
+def settle(name: str, out: Path, code: int) -> Any:
     """Move the record of a run that ended with ``code`` to its final place; raises as described at :func:`fill`."""
     new, place, log = unfinished(out, name), record_of(out, name), log_of(out, name)
     if code != 0:
@@ -152,7 +154,7 @@ def settle(name: str, out: Path, code: int) -> Run:
     shutil.rmtree(place, ignore_errors=True)
     new.rename(place)
     log.unlink(missing_ok=True)
-    return load_run(place)
+    return load_record(place)
 
 
 def run_child(words: Sequence[str], log: Path) -> int:
