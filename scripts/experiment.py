@@ -36,12 +36,12 @@ from rich.console import Console
 from analysis.claims.ledger import LedgerError, chosen, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.experiments.page import HEADS, compose, front, row, section, sections
-from analysis.experiments.results import Results, measure_runs, verdict_frame
+from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.files import write_file
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
-from analysis.records.load import RecordError
+from analysis.records.load import RecordError, Run
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.hydra_errors import own_part
@@ -200,16 +200,18 @@ def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
     return runs
 
 
-def collect(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> Results:
+def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
     """Measures of all runs; the records of the first seed are kept in memory."""
     ledger = load_ledger(spec.paper)
+    single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
+    sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
     return Results(
         spec=spec,
-        runs=measure_runs(spec, runs, rates_of(spec)),
+        runs=measure_clusters(spec, sets) if sets else measure_runs(spec, single, rates_of(spec)),
         metas=[run.meta for _, run in runs],
         claims=chosen(ledger, spec.name),
-        records={cell.name: (cell, run) for cell, run in runs if cell.seed == spec.seeds[0]},
-        evaluations=[(cell, run.tables.evaluations) for cell, run in runs],
+        records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
+        evaluations=[(cell, run.tables.evaluations) for cell, run in single],
     )
 
 

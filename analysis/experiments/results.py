@@ -14,11 +14,13 @@ from analysis.claims.answers import UNITS, Answer, answer, by_seed
 from analysis.claims.intervals import interval
 from analysis.claims.judge import judge, judge_magnitude
 from analysis.claims.ledger import Claim
+from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
-from analysis.experiments.spec import PREDICTOR, Cell, Spec
+from analysis.experiments.spec import PAIRED, PREDICTOR, Cell, Spec
 from analysis.measures import targets
 from analysis.measures.metrics import completed
 from analysis.measures.stats import median
+from analysis.records.cluster import Cluster
 from analysis.records.load import Run
 
 Rates = Callable[[Run], Mapping[str, Mapping[str, float]]]
@@ -50,7 +52,7 @@ class Results:
 
 
 def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | None = None) -> pd.DataFrame:
-    """The frame of :class:`Results`. A job that was cut off has its measures and ``completed=False``.
+    """The frame of :class:`Results` for single jobs. One that was cut off has its measures and ``completed=False``.
 
     Repetitions along an axis get seeds of their own. ``rates`` scores the predictors of ``spec``: a run has a row for
     each of them.
@@ -70,6 +72,28 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | No
     for name, reference in spec.excess.items():
         frame[name] = frame["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
     return frame if rates is None else with_rates(frame, [rates(run) for _, run in runs])
+
+
+def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.DataFrame:
+    """The frame of :class:`Results` for runs that are sets of jobs; ``completed``: whether all jobs did.
+
+    ``paired`` compares jobs of a run with the same jobs of the reference with the same seed.
+    """
+    rows, times = [], dict[str, pd.DataFrame]()
+    for cell, cluster in runs:
+        run = digest(cluster)
+        times[cell.name] = run.times
+        about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.completed}
+        found = {name: CLUSTER_MEASURES[name](run) for name in spec.measures}
+        rows.append({**cell.levels, "seed": cell.seed, **about, **found})
+    frame = pd.DataFrame(rows)
+    if spec.paired:
+        bases = [times.get(Cell({**cell.levels, **spec.paired}, cell.seed).name) for cell, _ in runs]
+        frame[PAIRED] = [
+            nan if base is None else paired_ratio(times[cell.name], base)
+            for (cell, _), base in zip(runs, bases, strict=True)
+        ]
+    return frame
 
 
 def with_rates(frame: pd.DataFrame, found: Sequence[Mapping[str, Mapping[str, float]]]) -> pd.DataFrame:

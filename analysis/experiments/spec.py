@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.files import natural
 from analysis.measures.prediction import RATES
 
@@ -19,6 +20,10 @@ LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(_[A-Za-z0-9.+-]+)*")
 """Names of experiments and levels become parts of paths."""
 PREDICTOR = "predictor"
 """The axis that ``predictors`` add."""
+PAIRED = "jct_ratio"
+"""The measure that ``paired`` adds."""
+CLUSTER_KINDS = ("bars", "groups", "lines", "against")
+"""Figures of measures alone, which runs of sets of jobs have, too."""
 
 
 class SpecError(ValueError):
@@ -103,6 +108,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     target: dict[str, str] = {}
     """Adds the measure ``tta_s``: seconds until the metric reaches what this cell's converges to, with the other levels
     and the seed as in the run (STAR, section III: ASGD)."""
+    paired: dict[str, str] = {}
+    """Adds the measure ``jct_ratio`` of a set of jobs: the median over its jobs of the completion time over that of the
+    same job in this cell, with the other levels and the seed as in the run."""
     gain: Gain | None = None
     """Adds the measure ``gain``."""
     predictors: dict[str, Prediction] = {}
@@ -133,7 +141,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def measured(self) -> list[str]:
         """The columns that results have."""
-        more = {"tta_s": self.target, "gain": self.gain}
+        more = {"tta_s": self.target, "gain": self.gain, PAIRED: self.paired}
         rates = RATES if self.predictors else ()
         return [*self.measures, *self.excess, *(name for name, wanted in more.items() if wanted), *rates]
 
@@ -141,6 +149,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def paper(self) -> str:
         """Name of the ledger: the first word of the experiment's name."""
         return self.name.partition("_")[0]
+
+    @property
+    def clusters(self) -> bool:
+        """Whether its runs are sets of jobs."""
+        return self.table is None and any(_has_jobs(self, cell) for cell in cells(self))
 
     @property
     def live(self) -> bool:
@@ -225,6 +238,7 @@ def _problem(spec: Spec) -> str | None:
         or _more_problem(spec)
         or _cells_problem(spec)
         or _settings_problem(spec)
+        or _clusters_problem(spec)
     )
 
 
@@ -302,6 +316,40 @@ def _cells_problem(spec: Spec) -> str | None:
         return f"seeds={list(spec.seeds)}: each once, and at least one"
     names = [cell.name for cell in cells(spec)]
     return "axes: two cells have the same name; rename a level" if len(set(names)) < len(names) else None
+
+
+def _has_jobs(spec: Spec, cell: Cell) -> bool:
+    return any(line.startswith("jobs=") and line != "jobs=none" for line in settings_of(spec, cell))
+
+
+def _clusters_problem(spec: Spec) -> str | None:
+    """Problems of runs that are sets of jobs; of others, what only such runs have."""
+    if not spec.clusters:
+        one = [name for name in spec.measures if name in CLUSTER_MEASURES]
+        if spec.paired or one:
+            return f"{'paired' if spec.paired else f'measures: {one[0]}'}: is of sets of jobs; give every run jobs=NAME"
+        return None
+    if single := next((cell.name for cell in cells(spec) if not _has_jobs(spec, cell)), None):
+        return f"jobs: {single} is one job and others are sets of jobs; make two experiments of them"
+    for name in ("repeats", "excess", "target", "gain", "predictors"):
+        if getattr(spec, name):
+            return f"{name}: is of single jobs; leave it out, as runs are sets of jobs"
+    for name in spec.measures:
+        if name not in CLUSTER_MEASURES:
+            return f"measures: {name} is not of a set of jobs; there are {', '.join(CLUSTER_MEASURES)}"
+    return _paired_problem(spec)
+
+
+def _paired_problem(spec: Spec) -> str | None:
+    """Problems of the reference and of the figure of sets of jobs."""
+    for axis, level in spec.paired.items():
+        if level not in spec.axes.get(axis, {}):
+            return f"paired: {axis}={level} is no level"
+    if spec.figure.kind not in CLUSTER_KINDS:
+        return f"figure: kind={spec.figure.kind} shows a single job; there are {', '.join(CLUSTER_KINDS)}"
+    if spec.figure.value not in spec.measured:
+        return f"figure: value: {spec.figure.value} is not measured ({', '.join(spec.measured)})"
+    return None
 
 
 def _settings_problem(spec: Spec) -> str | None:

@@ -11,6 +11,8 @@ def caption(metas: Sequence[dict[str, Any]]) -> str:
     """Runtime and calibration, job, disturbance, seeds and machine of the runs behind a figure."""
     if not metas:
         return "by arithmetic: nothing was run"
+    if metas[0].get("kind") == "cluster":
+        return cluster_caption(metas)
     parts = (_runtime(metas), _job(metas), _size(metas), _seeds(metas), _machine(metas), _version(metas))
     return " \N{MIDDLE DOT} ".join(part for part in parts if part)
 

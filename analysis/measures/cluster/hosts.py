@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analysis.measures.cluster.occupancy import Occupancy
 from analysis.measures.cluster.steps import counted
 from analysis.records.cluster import Cluster
 
@@ -45,6 +46,27 @@ def host_use(cluster: Cluster, start_s: float, end_s: float) -> pd.DataFrame:
         row = {"host": host, "gpus": int(machine["gpus"]), "gpus_used": used, "gpu_use_frac": share, "servers": servers}
         rows.append(row | _sampled(inside[inside["host"] == host], machine))
     return pd.DataFrame(rows)
+
+
+def busy_shares(cluster: Cluster, resource: str, limit_frac: float, servers: tuple[int, int | None]) -> float:
+    """Share of the samples of hosts with so many parameter servers in which a resource is used above a limit.
+
+    ``resource``: ``cpu``, or ``link`` in its busier direction; ``servers``: at least, and at most (None: no limit), at
+    the time of the sample. NaN without such samples.
+    """
+    samples, least, most = cluster.hosts, servers[0], servers[1]
+    machines = cluster.machines.reindex(samples["host"])
+    if resource == "cpu":
+        used = samples["cpu_cores"].to_numpy() / machines["cores"].to_numpy()
+    else:
+        busier = samples[["in_bytes_per_s", "out_bytes_per_s"]].max(axis="columns")
+        used = busier.to_numpy() / machines["link_bytes_per_s"].to_numpy()
+    occupancy, there = Occupancy(cluster.spans), np.zeros(len(samples), dtype="int64")
+    for host in samples["host"].unique():
+        mine = (samples["host"] == host).to_numpy()
+        there[mine] = occupancy.servers_at(int(host), samples.loc[mine, "t_s"])
+    chosen = (there >= least) & (there <= (np.inf if most is None else most)) & ~np.isnan(used)
+    return float((used[chosen] > limit_frac).mean()) if chosen.any() else np.nan
 
 
 def _mean(tasks: pd.DataFrame | None, start_s: float, end_s: float) -> float:
