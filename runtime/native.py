@@ -13,6 +13,8 @@ HOSTS = "runtime.virtual.compiled._hosts"
 """The clock and the model of shared machines."""
 WAVES = "runtime.virtual.fast_path._waves"
 """The order of events of regular asynchronous jobs."""
+EVENTS = "runtime.virtual.event_loop._events"
+"""The event path of jobs whose members do not change."""
 SLOWER = (
     "virtual hosts take about four times as long, since their model is not compiled here: install a C compiler and "
     "Python's headers (Debian: apt-get install gcc python3-dev), then touch setup.py && make setup"

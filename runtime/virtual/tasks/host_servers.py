@@ -77,7 +77,7 @@ class HostServers(ServerGroup):
     def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
         def compared(begun_s: float, done: Then) -> None:
             now = self.machines.clock.now
-            self._busy[server][1] += now - begun_s
+            self.reported[server][1] += now - begun_s
             then(now)
             done()
 
