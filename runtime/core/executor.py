@@ -141,7 +141,7 @@ class Executor:
             begun = self.parts.open(command.num_samples, command.num_parts)
         except ValueError as error:
             raise ProtocolError(f"{command}: {error}") from None
-        self.moved(t, newest)
+        self._epochs_moved(t, newest)
         self.record.note(t, "Partitioned", round=begun.number, samples=begun.samples, parts=command.num_parts)
 
     def apply(self, t: float, command: Apply) -> None:
@@ -175,7 +175,7 @@ class Executor:
         else:
             completed = self._round_applied(number, command)
         if completed:
-            self.moved(t, newest)
+            self._epochs_moved(t, newest)
             if not shards.finished:
                 self.feed_held(t)  # with overlapping epochs, the one after the next may open now
 
@@ -193,7 +193,7 @@ class Executor:
                 self.shards.returned(grad.id, to_holder=False)
             else:
                 self.shards.forget(grad.id)
-        self.moved(t, newest)
+        self._epochs_moved(t, newest)
         self.feed_held(t)
 
     def _round_applied(self, number: int, command: Apply) -> int:
@@ -209,13 +209,15 @@ class Executor:
         grad = self.ledger.check_score(command, self.scoring.asked)
         self.scoring.ask(grad, refresh=command.refresh)
 
-    def moved(self, t: float, opened_before: int) -> bool:
-        """Samples were applied: note a new epoch, or end the job; returns whether it has ended."""
+    def done(self, t: float) -> None:
+        """The last epoch is done."""
+        self.finish(t, f"{self.job.epochs} epochs done")
+
+    def _epochs_moved(self, t: float, opened_before: int) -> None:
         if self.shards.finished:
-            self.finish(t, f"{self.job.epochs} epochs done")
+            self.done(t)
         elif self.shards.epochs_opened > opened_before:
             self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
-        return self.shards.finished
 
     def progressed(self) -> None:
         """A Compute was begun: the strategy is not stuck."""

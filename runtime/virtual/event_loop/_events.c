@@ -14,6 +14,7 @@
 #include "state.h"
 #include "machines.h"
 #include "protocol.h"
+#include "data.h"
 #include "decisions.h"
 #include "loop_type.h"
 

@@ -11,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from injectors.schedule import Schedule
+from runtime.core.permutation import permute
+from runtime.core.shards import Epoch
 from runtime.record.columns import FLOATS, INTEGERS, ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import NodeId
 
 WHOLE = frozenset({
-    "drawn", "iterations", "incarnations", "profiles", "server_updates", "row_integers"
+    "drawn", "iterations", "incarnations", "profiles", "server_updates", "shuffled", "row_integers"
 })  # fmt: skip
 """The arrays that hold int64; the others hold float64."""
+POLICIES = "dynamic", "shared", "even"
 ROWS = tuple(name for name in FLOATS if name != "cpu_s")
 """The columns of ``row_floats``."""
 
@@ -80,33 +83,40 @@ def connect(arrays: Arrays, workers: Workers, record: ColumnRecorder) -> None:
     arrays.server_bytes[:] = session.servers.num_bytes
     distinct = list(dict.fromkeys(workers.profiles.values()))
     arrays.profiles[:] = [distinct.index(workers.profiles[worker]) for worker in range(job.num_workers)]
-    loop.handle, loop.shards, loop.grads = core.strategy.handle, shards, ledger.grads
+    loop.handle, loop.grads = core.strategy.handle, ledger.grads
     loop.remember, loop.histories = ledger.remember, ledger.histories(job.num_workers)
-    loop.applied, loop.returned = shards.applied, lambda work: shards.returned(work, to_holder=False)
-    loop.take = taker(arrays)
     loop.pace = pacer(workers)
     loop.write_rows = lambda: write_rows(arrays, record)
     loop.write_line = lambda t, event, version: record.lines.event(t, event, (), version, 0.0, None)
     loop.note_held = lambda t, worker: record.note(t, "Held", worker=worker)
-    loop.note_applied = lambda t, opened: executor.moved(t, opened)
+    loop.note_epoch = lambda t, epoch: record.note(t, "EpochStarted", epoch=epoch)
+    loop.finish = executor.done
+    loop.shuffle = shuffler(arrays)
+    loop.new_epoch = lambda: books_of(Epoch(shards.cut))
+    cut = shards.cut
+    loop.num_samples, loop.num_shards = cut.num_samples, cut.num_shards
+    loop.shard_samples = -1 if cut.shard_samples is None else cut.shard_samples
+    loop.policy, loop.overlap = POLICIES.index(shards.policy), shards.overlap
+    loop.epochs = -1 if shards.epochs is None else shards.epochs
     loop.draw = drawer(arrays, workers)
     loop.learn = learner(arrays)
     loop.learns = session.learner.progress is not None  # type: ignore[attr-defined]
 
 
-def taker(arrays: Arrays) -> Callable[[int, int, int], int]:
-    """Takes samples from the data service as ``Executor`` does; returns how many."""
-    shards, record, loop = arrays.session.coordinator.shards, arrays.session.record, arrays.loop
+def books_of(epoch: Epoch) -> tuple[Epoch, dict[int, int], bytearray]:
+    """An epoch and its books, in which the loop writes."""
+    return epoch, epoch.partial, epoch.done
 
-    def take(grad_id: int, worker: int, num_samples: int) -> int:
-        opened, samples = shards.epochs_opened, 0
-        for work in shards.take(grad_id, worker, num_samples):
-            samples += work.stop - work.start
-        if samples and shards.epochs_opened > opened:
-            record.note(loop.t, "EpochStarted", epoch=shards.newest_epoch)
-        return samples
 
-    return take
+def shuffler(arrays: Arrays) -> Callable[[int, int], None]:
+    """Computes the order of some shards of an epoch."""
+    shards, order = arrays.session.coordinator.shards, arrays.shuffled
+
+    def shuffle(epoch: int, block: int) -> None:
+        places = np.arange(block * len(order), min(shards.cut.num_shards, (block + 1) * len(order)))
+        order[: len(places)] = permute(places, shards.cut.num_shards, (shards.seed, epoch))
+
+    return shuffle
 
 
 def pacer(workers: Workers) -> Callable[[int, int, int], tuple[float, float, float]]:
@@ -129,14 +139,14 @@ def drawer(arrays: Arrays, workers: Workers) -> Callable[[int], None]:
     return draw
 
 
-def learner(arrays: Arrays) -> Callable[[int, float], None]:
+def learner(arrays: Arrays) -> Callable[[int, float, int], None]:
     """Tells the progress model of an update, as ``Executor.apply`` and the port do."""
     session = arrays.session
     job, shards = session.experiment.job, session.coordinator.shards
     progress = session.learner.progress  # type: ignore[attr-defined]
 
-    def learn(samples: int, lr_scale: float) -> None:
-        rate = job.lr * job.lr_at(shards.samples_passed) * lr_scale
+    def learn(samples: int, lr_scale: float, samples_applied: int) -> None:
+        rate = job.lr * job.lr_at(samples_applied + shards.samples_given_up) * lr_scale
         progress.update(samples, rate / progress.model.lr)
 
     return learn

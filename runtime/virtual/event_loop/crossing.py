@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterable
 from typing import Any, final
 
 import msgspec
@@ -10,9 +12,10 @@ import msgspec
 from runtime.core import inputs
 from runtime.core.job import ComputeOrder
 from runtime.core.ledger import Order
+from runtime.core.shards import Range, Returned
 from runtime.record.columns import ColumnRecorder
-from runtime.virtual.clock import MACHINE, MESSAGE, TIMER, Entry
-from runtime.virtual.event_loop.arrays import Arrays, Delays, write_rows
+from runtime.virtual.clock import MACHINE, MESSAGE, Entry
+from runtime.virtual.event_loop.arrays import Arrays, Delays, books_of, write_rows
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.servers import Servers
@@ -40,6 +43,8 @@ class Crossing:
         executor, course, members = core.executor, core.course, core.members.members
         if session.over or course.halted or executor.reserved or executor.parts.used or executor.scoring.asked:
             return False
+        if core.shards.departed or max(core.shards.local, default=0) >= len(members):
+            return False
         if executor.attachments.parents or core.elastic.awaited or not session.port.idle:
             return False
         if self.workers.cores or self.servers.cores or len(members) != len(self.arrays.iterations):
@@ -58,6 +63,7 @@ class Crossing:
         loop.timers, loop.sequence, loop.over = core.promised.timers, timeline.sequence, False
         self._enter_workers()
         self._enter_servers()
+        self._enter_data()
         self.coming = {order.grad_id: order for order in core.ledger.busy.values()}
         self.works: dict[int, int] = {}
         foreign = [entry for entry in timeline.lift() if not self._enter_entry(entry)]
@@ -178,8 +184,18 @@ class Crossing:
             0.0 if iteration is None else iteration.since_s,
             t,
             event,
-        ))  # fmt: skip
+        ), [(*_ends(work), -1) for work in self.session.coordinator.shards.out[about.grad_id][1]])  # fmt: skip
         return place
+
+    def _enter_data(self) -> None:
+        shards, loop = self.session.coordinator.shards, self.loop
+        loop.epochs_opened, loop.epochs_done = shards.epochs_opened, shards.epochs_done
+        loop.samples_applied, loop.shards_done = shards.samples_applied, shards.shards_done
+        for worker, queue in shards.local.items():
+            loop.add_samples(worker, [(*_ends(work), -1) for work in queue])
+        loop.add_samples(-1, [(*_ends(work), worker) for work, worker in shards.requeued])
+        for number, epoch in shards.open.items():
+            loop.add_epoch(number, epoch.next_shard, epoch.num_done, books_of(epoch))
 
     # ---- and back ----------------------------------------------------------------------------------------------------
 
@@ -218,6 +234,7 @@ class Crossing:
         self._leave_workers()
         self.servers.free_s[:], self.servers.idle_s = self.arrays.server_free_s.tolist(), loop.idle_s
         orders = {place: _Work(*work) for place, work in works.items()}
+        self._leave_data(orders.values())
         ledger.busy.clear()
         for work in sorted(orders.values(), key=lambda work: work.id):
             if work.event is None:
@@ -232,6 +249,24 @@ class Crossing:
         session.inbox.clear()
         for kind, about, given in waiting:
             session.inbox.append((core.receive, (self._input(kind, about, given, orders),)))
+
+    def _leave_data(self, works: Iterable[_Work]) -> None:
+        shards, loop = self.session.coordinator.shards, self.loop
+        local, requeued, epochs = loop.leave_data()
+        shards.epochs_opened, shards.epochs_done = loop.epochs_opened, loop.epochs_done
+        shards.samples_applied, shards.shards_done = loop.samples_applied, loop.shards_done
+        for worker, ranges in enumerate(local):
+            if ranges or worker in shards.local:
+                shards.local[worker] = deque(Range(*work[:4]) for work in ranges)
+        shards.requeued = deque(Returned(Range(*work[:4]), work[4]) for work in requeued)
+        shards.open = {}
+        for number, next_shard, num_done, epoch in epochs:
+            epoch.next_shard, epoch.num_done = next_shard, num_done
+            shards.open[number] = epoch
+        shards.out = {
+            work.id: (work.worker, tuple(Range(*one[:4]) for one in work.ranges))
+            for work in sorted(works, key=lambda work: work.id)
+        }
 
     def _leave_workers(self) -> None:
         arrays, workers, few = self.arrays, self.workers, self.module.FEW
@@ -314,6 +349,7 @@ class _Work(msgspec.Struct, eq=False):
     since_s: float
     t: float
     event: Arrived | None
+    ranges: list[tuple[int, ...]]
 
     def order(self) -> Order:
         """As the ledger has it."""
@@ -338,6 +374,10 @@ class _Work(msgspec.Struct, eq=False):
             overrun_s=self.overrun_s,
             recv_s=self.recv_s,
         )
+
+
+def _ends(work: Range) -> tuple[int, int, int, int]:
+    return work.epoch, work.shard, work.start, work.stop
 
 
 def _of_grad(grad: Any) -> dict[str, int]:

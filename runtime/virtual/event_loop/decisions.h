@@ -89,37 +89,34 @@ static int is_lawful(Loop *l, PyObject *const *commands, Py_ssize_t count) {
 
 /* ---- carry it out ------------------------------------------------------------------------------------------------ */
 
-static long long epochs_opened(Loop *l) {
-    PyObject *found = PyObject_GetAttrString(l->shards, "epochs_opened");
-    long long number = found ? PyLong_AsLongLong(found) : -1;
-    Py_XDECREF(found);
-    return number;
+static int note_epoch(Loop *l) {
+    PyObject *noted = PyObject_CallFunction(l->note_epoch, "dL", l->t, l->epochs_opened - 1);
+    Py_XDECREF(noted);
+    return noted ? 0 : -1;
 }
 
 /* Executor._begin: 1 if there was data, 0 if not. */
 static int begin_compute(Loop *l, PyObject *command) {
-    int64_t worker, assigned, accum, samples = 0;
+    int64_t worker = 0, assigned = 0, accum = 0, place = new_work(l);
+    long long opened = l->epochs_opened;
+    if (place < 0)
+        return -1;
     is_whole(field(command, compute_worker), &worker);
     is_whole(field(command, compute_samples), &assigned);
     is_whole(field(command, compute_accum), &accum);
-    PyObject *id = PyLong_FromLongLong(l->next_grad);
-    PyObject *about[] = {id, l->numbers[worker], field(command, compute_samples)};
-    PyObject *found = id ? PyObject_Vectorcall(l->take, about, 3, NULL) : NULL;
-    Py_XDECREF(id);
-    if (!found)
+    int64_t samples = take_samples(l, worker, assigned, &l->works[place].ranges);
+    if (samples <= 0) {
+        free_work(l, place);
+        return samples < 0 ? -1 : 0;
+    }
+    if (l->epochs_opened > opened && note_epoch(l))
         return -1;
-    samples = PyLong_AsLongLong(found);
-    Py_DECREF(found);
-    if (samples <= 0)
-        return PyErr_Occurred() ? -1 : 0;
     if (l->t >= l->look_s) {
-        if (!(found = PyObject_CallFunction(l->look_up, "d", l->t)))
+        PyObject *found = PyObject_CallFunction(l->look_up, "d", l->t);
+        if (!found)
             return -1;
         Py_DECREF(found);
     }
-    int64_t place = new_work(l);
-    if (place < 0)
-        return -1;
     Work *work = &l->works[place];
     work->id = l->next_grad++;
     work->worker = worker;
@@ -140,7 +137,7 @@ static int compute(Loop *l, PyObject *command) {
     int begun = begin_compute(l, command);
     if (begun)
         return begun < 0 ? -1 : 0;
-    int64_t worker;
+    int64_t worker = 0;
     is_whole(field(command, compute_worker), &worker);
     l->held[worker] = Py_NewRef(command);
     l->num_held++;
@@ -194,13 +191,17 @@ static int use(Loop *l, PyObject *id) {
     return remembered ? PyDict_DelItem(l->grads, id) : -1;
 }
 
+/* Executor._epochs_moved, and what may begin then. */
 static int epochs_moved(Loop *l, long long opened) {
-    PyObject *over = PyObject_CallFunction(l->note_applied, "dL", l->t, opened);
-    if (!over)
+    if (is_finished(l)) {
+        PyObject *ended = PyObject_CallFunction(l->finish, "d", l->t);
+        Py_XDECREF(ended);
+        l->over = 1;
+        return ended ? 0 : -1;
+    }
+    if (l->epochs_opened > opened && note_epoch(l))
         return -1;
-    l->over = over == Py_True;
-    Py_DECREF(over);
-    return l->over ? 0 : feed_held(l);
+    return feed_held(l);
 }
 
 static int apply(Loop *l, PyObject *command, const int64_t *places) {
@@ -212,24 +213,22 @@ static int apply(Loop *l, PyObject *command, const int64_t *places) {
         if (use(l, PyTuple_GET_ITEM(ids, i)))
             return -1;
     }
-    long long opened = epochs_opened(l);
+    long long opened = l->epochs_opened;
     l->version++;
     if (l->learns) {
-        PyObject *learnt = PyObject_CallFunction(l->learn, "LO", (long long)samples, field(command, apply_scale));
+        PyObject *learnt = PyObject_CallFunction(l->learn, "LOL", (long long)samples, field(command, apply_scale),
+                                                 l->samples_applied);
         if (!learnt)
             return -1;
         Py_DECREF(learnt);
     }
-    if (opened < 0 || update(l, l->busy_until_s, count))
+    if (update(l, l->busy_until_s, count))
         return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *found = PyObject_CallOneArg(l->applied, PyTuple_GET_ITEM(ids, i));
-        if (!found)
+        int more = apply_samples(l, &l->works[places[i]].ranges);
+        if (more < 0 || decide(l, places[i], l->version, l->t))
             return -1;
-        completed += PyLong_AsLongLong(found);
-        Py_DECREF(found);
-        if (decide(l, places[i], l->version, l->t))
-            return -1;
+        completed += more;
     }
     return completed ? epochs_moved(l, opened) : 0;
 }
@@ -241,11 +240,8 @@ static int drop(Loop *l, PyObject *command, const int64_t *places) {
         if (use(l, PyTuple_GET_ITEM(ids, i)))
             return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *found = PyObject_CallOneArg(l->returned, PyTuple_GET_ITEM(ids, i));
-        if (!found)
-            return -1;
-        Py_DECREF(found);
-        if (decide(l, places[i], 0, NAN))
+        Work *work = &l->works[places[i]];
+        if (return_samples(l, &work->ranges, work->worker) || decide(l, places[i], 0, NAN))
             return -1;
     }
     return feed_held(l);

@@ -1,15 +1,104 @@
 /* The Python type: what enters the loop, and all of it again when Python goes on. */
 
+/* All of a kind as a list; a value that could not be made leaves none. */
+static int append(PyObject *list, PyObject *value) {
+    int failed = !value || PyList_Append(list, value);
+    Py_XDECREF(value);
+    return failed;
+}
+
+static void forget_data(Loop *l) {
+    l->requeued.count = l->requeued.first = 0;
+    for (int64_t worker = 0; worker < l->workers; worker++)
+        l->local[worker].count = l->local[worker].first = 0;
+    while (l->num_open)
+        forget_epoch(l, l->num_open - 1);
+}
+
+/* ---- samples ------------------------------------------------------------------------------------------------------ */
+
+static int read_range(PyObject *from, Range *range) {
+    long long epoch, shard, start, stop, worker;
+    if (!PyArg_ParseTuple(from, "LLLLL", &epoch, &shard, &start, &stop, &worker))
+        return -1;
+    *range = (Range){epoch, shard, start, stop, worker};
+    return 0;
+}
+
+/* Ranges are tuples, see Range; appended to a queue. */
+static int read_ranges(PyObject *list, Queue *queue) {
+    Range range;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++)
+        if (read_range(PyList_GET_ITEM(list, i), &range) || push_back(queue, range))
+            return -1;
+    return 0;
+}
+
+static PyObject *shown_ranges(const Queue *queue) {
+    PyObject *list = PyList_New(0);
+    for (int64_t i = 0; list && i < queue->count; i++) {
+        const Range *one = range_at(queue, i);
+        if (append(list, Py_BuildValue("LLLLL", (long long)one->epoch, (long long)one->shard, (long long)one->start,
+                                       (long long)one->stop, (long long)one->worker)))
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* The samples of a worker's own queue; -1: of those that came back. */
+static PyObject *loop_add_samples(Loop *l, PyObject *args) {
+    long long worker;
+    PyObject *ranges;
+    if (!PyArg_ParseTuple(args, "LO!", &worker, &PyList_Type, &ranges))
+        return NULL;
+    if (worker < -1 || worker >= l->workers) {
+        PyErr_SetString(PyExc_ValueError, "samples of nobody");
+        return NULL;
+    }
+    if (read_ranges(ranges, worker < 0 ? &l->requeued : &l->local[worker]))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *loop_add_epoch(Loop *l, PyObject *args) {
+    long long number, next_shard, num_done;
+    PyObject *books;
+    if (!PyArg_ParseTuple(args, "LLLO!", &number, &next_shard, &num_done, &PyTuple_Type, &books) ||
+        add_epoch(l, number, next_shard, num_done, books))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* (workers' own queues, what came back, open epochs); nothing of it is here any more. */
+static PyObject *loop_leave_data(Loop *l, PyObject *unused) {
+    PyObject *local = PyList_New(0), *requeued = shown_ranges(&l->requeued), *epochs = PyList_New(0);
+    int failed = !local || !requeued || !epochs;
+    for (int64_t worker = 0; !failed && worker < l->workers; worker++)
+        failed = append(local, shown_ranges(&l->local[worker]));
+    for (int i = 0; !failed && i < l->num_open; i++)
+        failed = append(epochs, Py_BuildValue("LLLO", (long long)l->open[i].number, (long long)l->open[i].next_shard,
+                                              (long long)l->open[i].num_done, l->open[i].epoch));
+    PyObject *all = failed ? NULL : PyTuple_Pack(3, local, requeued, epochs);
+    Py_XDECREF(local);
+    Py_XDECREF(requeued);
+    Py_XDECREF(epochs);
+    if (all)
+        forget_data(l);
+    return all;
+}
+
+/* ---- work --------------------------------------------------------------------------------------------------------- */
+
 #define WORK_FORMAT "LLLLLLLddddddddddddd"
 
 static PyObject *loop_add_work(Loop *l, PyObject *args) {
     Work work = {0};
-    PyObject *event;
+    PyObject *event, *ranges;
     long long id, worker, iteration, version, samples, assigned, accum;
-    if (!PyArg_ParseTuple(args, "(" WORK_FORMAT "O)", &id, &worker, &iteration, &version, &samples, &assigned, &accum,
+    if (!PyArg_ParseTuple(args, "(" WORK_FORMAT "O)O!", &id, &worker, &iteration, &version, &samples, &assigned, &accum,
                           &work.delay_s, &work.slowdown_frac, &work.wait_s, &work.data_s, &work.pull_s,
                           &work.compute_s, &work.send_s, &work.injected_s, &work.overrun_s, &work.recv_s,
-                          &work.loaded_s, &work.since_s, &work.t, &event))
+                          &work.loaded_s, &work.since_s, &work.t, &event, &PyList_Type, &ranges))
         return NULL;
     if (worker < 0 || worker >= l->workers || (event == Py_None && l->busy[worker] >= 0)) {
         PyErr_SetString(PyExc_ValueError, "work of nobody, or of somebody who is busy");
@@ -26,7 +115,12 @@ static PyObject *loop_add_work(Loop *l, PyObject *args) {
     work.assigned = assigned;
     work.accum = accum;
     work.next = -1;
+    work.ranges = l->works[place].ranges;
     l->works[place] = work;
+    if (read_ranges(ranges, &l->works[place].ranges)) {
+        free_work(l, place);
+        return NULL;
+    }
     if (event == Py_None) {
         l->busy[worker] = place;
         l->num_busy++;
@@ -101,19 +195,12 @@ static PyObject *loop_advance(Loop *l, PyObject *stop) {
     return why == RAISED || why == BROKEN ? NULL : PyLong_FromLong(why);
 }
 
-/* All of a kind as a list; a value that could not be made leaves none. */
-static int append(PyObject *list, PyObject *value) {
-    int failed = !value || PyList_Append(list, value);
-    Py_XDECREF(value);
-    return failed;
-}
-
 static PyObject *shown_work(const Work *w) {
-    return Py_BuildValue(WORK_FORMAT "O", (long long)w->id, (long long)w->worker, (long long)w->iteration,
+    return Py_BuildValue(WORK_FORMAT "ON", (long long)w->id, (long long)w->worker, (long long)w->iteration,
                          (long long)w->version, (long long)w->samples, (long long)w->assigned, (long long)w->accum,
                          w->delay_s, w->slowdown_frac, w->wait_s, w->data_s, w->pull_s, w->compute_s, w->send_s,
                          w->injected_s, w->overrun_s, w->recv_s, w->loaded_s, w->since_s, w->t,
-                         w->event ? w->event : Py_None);
+                         w->event ? w->event : Py_None, shown_ranges(&w->ranges));
 }
 
 static void forget(Loop *l) {
@@ -186,7 +273,8 @@ static int allocate(Loop *l) {
     l->busy = PyMem_Calloc((size_t)workers, sizeof *l->busy);
     l->unused = PyMem_Calloc((size_t)workers, sizeof *l->unused);
     l->worker_mark = PyMem_Calloc((size_t)workers, sizeof *l->worker_mark);
-    if (!l->numbers || !l->held || !l->busy || !l->unused || !l->worker_mark) {
+    l->local = PyMem_Calloc((size_t)workers, sizeof *l->local);
+    if (!l->numbers || !l->held || !l->busy || !l->unused || !l->worker_mark || !l->local) {
         PyErr_NoMemory();
         return -1;
     }
@@ -212,7 +300,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
         return NULL;
     l->workers = workers;
     l->servers = servers;
-    l->free_work = -1;
+    l->free_work = l->shuffled_epoch = -1;
     l->foreign_s = INFINITY;
     if (allocate(l))
         Py_CLEAR(l);
@@ -237,15 +325,23 @@ static int loop_clear(Loop *l) {
 
 static void loop_dealloc(Loop *l) {
     PyObject_GC_UnTrack(l);
-    if (l->worker_mark)
+    if (l->local) {
         forget(l);
+        forget_data(l);
+        for (int64_t place = 0; place < l->num_works; place++)
+            PyMem_Free(l->works[place].ranges.items);
+        for (long long worker = 0; worker < l->workers; worker++)
+            PyMem_Free(l->local[worker].items);
+        PyMem_Free(l->requeued.items);
+    }
     loop_clear(l);
 #define RELEASE(type, name, length) Py_XDECREF(l->name##_bytes);
     ARRAYS(RELEASE)
 #undef RELEASE
     for (long long worker = 0; l->numbers && worker < l->workers; worker++)
         Py_XDECREF(l->numbers[worker]);
-    void *arrays[] = {l->numbers, l->held, l->busy, l->unused, l->worker_mark, l->heap, l->works, l->inbox, l->named};
+    void *arrays[] = {l->numbers, l->held, l->busy, l->unused, l->worker_mark, l->heap, l->works, l->inbox, l->named,
+                      l->local};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         PyMem_Free(arrays[i]);
     Py_TYPE(l)->tp_free(l);
@@ -263,6 +359,8 @@ static PyMemberDef loop_members[] = {
     SECONDS(decision_s), SECONDS(control_s), SECONDS(overshoot_s), SECONDS(transfer_s), SECONDS(update_base_s),
     SECONDS(update_per_byte_s), SECONDS(foreign_s), NUMBER(version), NUMBER(next_grad), NUMBER(sequence),
     NUMBER(foreign_priority), NUMBER(foreign_sequence), NUMBER(rows), NUMBER(timers), NUMBER(events),
+    NUMBER(policy), NUMBER(epochs), NUMBER(epochs_opened), NUMBER(epochs_done), NUMBER(samples_applied),
+    NUMBER(shards_done), NUMBER(num_shards), NUMBER(shard_samples), NUMBER(num_samples), FLAG(overlap),
     FLAG(shares_memory), FLAG(jitters), FLAG(learns), FLAG(declares_stuck), FLAG(serving), FLAG(over), FLAG(serves),
     FLAG(begun), {NULL}};
 
@@ -270,6 +368,9 @@ static PyMethodDef loop_methods[] = {
     {"add_work", (PyCFunction)loop_add_work, METH_VARARGS, "A Compute in progress, or a gradient with its event."},
     {"add_entry", (PyCFunction)loop_add_entry, METH_VARARGS, "Something that happens."},
     {"add_waiting", (PyCFunction)loop_add_waiting, METH_VARARGS, "Something that waits for the coordinator."},
+    {"add_samples", (PyCFunction)loop_add_samples, METH_VARARGS, "Samples of a queue."},
+    {"add_epoch", (PyCFunction)loop_add_epoch, METH_VARARGS, "An open epoch."},
+    {"leave_data", (PyCFunction)loop_leave_data, METH_NOARGS, "The data service, as it is now."},
     {"hold", (PyCFunction)loop_hold, METH_VARARGS, "A Compute that waits for data."},
     {"advance", (PyCFunction)loop_advance, METH_O, "Go on for so many decisions, or until Python has to do something."},
     {"leave", (PyCFunction)loop_leave, METH_NOARGS, "All that has entered, as it is now."},

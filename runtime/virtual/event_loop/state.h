@@ -7,6 +7,23 @@ enum { UNUSED_ID = -1 };
 #define ROOM 4096 /* rows that are collected */
 #define FEW 64    /* factors of jitter drawn at a time for one worker: runtime/virtual/tasks/jitter.py */
 #define PACES 1024
+#define SHUFFLED 1024 /* shards whose order is computed at once: BLOCK of runtime/core/permutation.py */
+#define MOST_OPEN 64  /* epochs at a time */
+
+/* Samples of a shard; of those that came back, the worker that had them (-1: unknown). */
+typedef struct {
+    int64_t epoch, shard, start, stop, worker;
+} Range;
+
+typedef struct {
+    Range *items; /* a ring */
+    int64_t room, first, count;
+} Queue;
+
+typedef struct {
+    int64_t number, next_shard, num_done;
+    PyObject *epoch, *partial, *done; /* the Epoch, and its books */
+} Epoch;
 
 typedef struct {
     double when_s;
@@ -23,6 +40,7 @@ typedef struct {
     double delay_s, slowdown_frac;
     double wait_s, data_s, pull_s, compute_s, send_s, injected_s, overrun_s, recv_s, loaded_s, since_s;
     double t;        /* when the coordinator received it */
+    Queue ranges;    /* its samples */
     PyObject *event; /* Arrived, as soon as it was */
 } Work;
 
@@ -54,13 +72,14 @@ typedef struct {
     X(double, server_injected_s, servers) \
     X(double, server_delay_s, servers)   \
     X(double, server_slowdown, servers)  \
+    X(int64_t, shuffled, SHUFFLED)       \
     X(int64_t, row_integers, 7 * ROOM)   \
     X(double, row_floats, 10 * ROOM)
 
 /* Python objects, set before the first event: functions, types, and the books that Python sees, too. */
 #define NEEDED(X)                                                                                                \
-    X(handle) X(take) X(applied) X(returned) X(shards) X(grads) X(remember) X(histories) X(draw) X(look_up)      \
-    X(look_up_servers) X(pace) X(write_rows) X(write_line) X(note_held) X(note_applied) X(learn)
+    X(handle) X(new_epoch) X(shuffle) X(finish) X(grads) X(remember) X(histories) X(draw) X(look_up)      \
+    X(look_up_servers) X(pace) X(write_rows) X(write_line) X(note_held) X(note_epoch) X(learn)
 /* The event and the answer that Python goes on with. */
 #define OBJECTS(X) NEEDED(X) X(event) X(answer)
 
@@ -83,12 +102,17 @@ typedef struct {
     int64_t *named; /* the gradients of an answer, in order */
     int64_t named_room, num_named;
     Pace paces[PACES];
+    Queue *local, requeued;
+    Epoch open[MOST_OPEN];
+    int num_open;
+    long long policy, epochs, epochs_opened, epochs_done, samples_applied, shards_done, num_shards, shard_samples;
+    long long num_samples, shuffled_epoch, shuffled_block;
     double now, t, busy_until_s, idle_s, look_s, look_servers_s;
     double decision_s, control_s, overshoot_s, transfer_s, update_base_s, update_per_byte_s;
     double foreign_s;
     long long workers, servers, version, next_grad, sequence, foreign_priority, foreign_sequence, rows, timers;
     long long num_busy, num_held, events, stop, stamp;
-    char shares_memory, jitters, learns, declares_stuck, serving, over, serves, begun;
+    char overlap, shares_memory, jitters, learns, declares_stuck, serving, over, serves, begun;
 } Loop;
 
 /* ---- what happens next ------------------------------------------------------------------------------------------ */
@@ -166,7 +190,10 @@ static int64_t new_work(Loop *l) {
     }
     int64_t place = l->free_work;
     l->free_work = l->works[place].next;
+    Queue ranges = l->works[place].ranges;
+    ranges.count = ranges.first = 0;
     memset(&l->works[place], 0, sizeof(Work));
+    l->works[place].ranges = ranges;
     l->works[place].next = -1;
     return place;
 }
