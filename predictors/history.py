@@ -87,11 +87,17 @@ class History:
         return min(max(speed, float(speeds.min()) / 2), float(speeds.max()) * 2)
 
 
+def mean_of(values: Floats) -> Floats:
+    """The mean over rows: ``values.mean(axis=0)`` without what that looks at first, which takes longer than the sum."""
+    found: Floats = np.add.reduce(values, axis=0) / len(values)
+    return found
+
+
 def standardised(values: Floats) -> tuple[Floats, Floats, Floats]:
     """(z-scores, mean, scale) of each column; a constant column has scale 1 and z-scores 0."""
-    mean = values.mean(axis=0)
+    mean = mean_of(values)
     centred = values - mean
-    scale = np.sqrt((centred * centred).mean(axis=0))  # which is what std does, mean included
+    scale = np.sqrt(mean_of(centred * centred))  # which is what std does, mean included
     constant = scale <= 1e-9 * np.abs(mean)
     scale = np.where(constant, 1.0, scale)
     return np.where(constant, 0.0, centred / scale), mean, scale

@@ -13,6 +13,8 @@ HOSTS = "runtime.virtual.compiled._hosts"
 """The clock and the model of shared machines."""
 WAVES = "runtime.virtual.fast_path._waves"
 """The order of events of regular asynchronous jobs."""
+JITTER = "runtime.virtual.tasks._jitter"
+"""The memory of jitter."""
 EVENTS = "runtime.virtual.event_loop._events"
 """The event path of jobs whose members do not change."""
 SLOWER = (
