@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -45,13 +46,13 @@ class Dialogue:
         if len(self._queue) == 1:
             self._exchange()
 
-    def go_on(self, event: AnyEvent, answer: object, error: BaseException | None = None) -> None:
+    def go_on(self, event: AnyEvent, answer: Callable[[], object]) -> None:
         """What follows on an event that somebody else has noted and passed to the strategy.
 
-        It has answered so, or failed with ``error``, which is raised again.
+        ``answer`` returns what it has answered, or raises what it has raised.
         """
         self._queue.append(event)
-        self._answered(event, answer, error, 0.0)
+        self._answer(event, answer)
         self._queue.popleft()
         self.settle()
 
@@ -74,30 +75,25 @@ class Dialogue:
                 queue.append(Arrived(t=course.t, grad=grad, timings=Timings()))
 
     def _ask(self, event: AnyEvent) -> None:
-        course, stopwatch = self.course, self.stopwatch
+        course = self.course
         if event.t < course.t:
             event = msgspec.structs.replace(event, t=course.t)
         course.t = event.t
         worker = event.grad.worker if isinstance(event, ABOUT_GRADIENTS) else getattr(event, "worker", None)
         if worker is not None:
             self.executor.ledger.note_event(worker, event)
-        begun, answer, failed = stopwatch(), None, None
-        try:
-            answer = self.strategy.handle(event)
-        except Exception as error:
-            failed = error
-        self._answered(event, answer, failed, begun)
+        self._answer(event, partial(self.strategy.handle, event))
 
-    def _answered(self, event: AnyEvent, answer: object, failed: BaseException | None, begun: float) -> None:
-        course = self.course
+    def _answer(self, event: AnyEvent, answer: Callable[[], object]) -> None:
+        course, stopwatch = self.course, self.stopwatch
+        begun = stopwatch()
         try:
-            if failed is not None:
-                raise failed
-            commands = checked(self.strategy, event, answer)
+            commands = checked(self.strategy, event, answer())
         except Exception:  # the event on which it failed must be in the record; its state is unreliable
-            self.record.event(course.t, event, (), self.executor.version, (self.stopwatch() - begun) * 1e6, None)
+            self.record.event(course.t, event, (), self.executor.version, (stopwatch() - begun) * 1e6, None)
+            self.state = {}
             raise
-        decide_us = (self.stopwatch() - begun) * 1e6
+        decide_us = (stopwatch() - begun) * 1e6
         try:
             for command in commands:
                 if course.status is None and not course.halted:

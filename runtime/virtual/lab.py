@@ -116,6 +116,7 @@ class VirtualLab:
         alone = len(self._running) == 1 and not self._waiting
         for tenant in self._running:
             if tenant.loop is not None and alone:
+                self.timeline.clock = tenant.clock
                 return tenant.loop.advance()
             if tenant.loop is not None:
                 tenant.loop.leave()

@@ -95,7 +95,9 @@ class Crossing:
         arrays.server_free_s[:] = servers.free_s
         loop.idle_s = servers.idle_s
         self.share_reports()
-        self._follow(Delays(self.session.schedule, "server", arrays.server_delay_s, arrays.server_slowdown), "look_servers")
+        self._follow(
+            Delays(self.session.schedule, "server", arrays.server_delay_s, arrays.server_slowdown), "look_servers"
+        )
 
     def _follow(self, delays: Delays, what: str) -> None:
         loop = self.loop

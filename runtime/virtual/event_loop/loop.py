@@ -12,11 +12,13 @@ from runtime.virtual.event_loop.crossing import Crossing
 from runtime.virtual.tasks.model_state import NoLearner
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Partition, Score
+from strategies.protocol import Command, Partition, Score
 
 CHUNK = 1 << 10
 """Decisions until a lab looks at views and signals."""
-PATIENCE = 16, 4096
+UNKNOWN = frozenset[type[Command]]({Partition, Score})
+"""Commands of which a strategy that needs them gives too many for the loop."""
+PATIENCE = 2, 4096
 """Actions that Python carries out before it tries again, at first and at most."""
 
 
@@ -29,7 +31,7 @@ def loop_of(session: VirtualSession) -> EventLoop | None:
     if not isinstance(workers, Workers) or not isinstance(servers, Servers) or workers.network is not None:
         return None
     strategy = session.coordinator.strategy
-    if strategy.needs & {Partition, Score} or strategy.measures or strategy.attaches:
+    if strategy.needs & UNKNOWN or strategy.measures or strategy.attaches:
         return None
     if session.stopwatch is not None or session.observes or session.clock.offset_s:
         return None
@@ -61,11 +63,10 @@ class EventLoop:
         while True:
             try:
                 why = loop.advance(CHUNK)
-            except OSError:  # the disk is full
-                self._leave(full=True)
-                raise
             except Exception as error:
-                if loop.event is None:
+                self._decided += loop.events
+                if loop.event is None:  # no decision of the strategy: the disk is full, say
+                    self._leave(full=True)
                     raise
                 self._decide(error)
                 return 1
@@ -107,9 +108,9 @@ class EventLoop:
 
     def _leave(self, *, full: bool = False) -> None:
         self.crossing.leave(full=full)
-        dialogue, core = self.session.coordinator.dialogue, self.session.coordinator
-        if self._decided:
-            dialogue.state = core.strategy.log_state()
+        core = self.session.coordinator
+        if self._decided and self.loop.event is None:  # else that follows
+            core.dialogue.state = core.strategy.log_state()
         self._inside = False
         enough = self._decided >= len(core.members.members)
         self._patience = PATIENCE[0] if enough else min(2 * self._patience, PATIENCE[1])
@@ -130,16 +131,22 @@ class EventLoop:
         entry = self.session.clock.timeline.peek()
         return entry is not None and self.session.only_notes(entry[3])
 
-    def _decide(self, error: BaseException | None = None) -> None:
+    def _decide(self, error: Exception | None = None) -> None:
         """Python ends a decision: the strategy has failed, or its answer is not known to the loop, or nobody works."""
         session, loop = self.session, self.loop
         event, answer, serves = loop.event, loop.answer, loop.serves
         self._leave()
         loop.event = loop.answer = None
         dialogue = session.coordinator.dialogue
+
+        def answered() -> object:
+            if error is not None:
+                raise error
+            return answer
+
         if event is None:
             session.decide(lambda t: dialogue.settle())
         else:
-            session.decide(lambda t: dialogue.go_on(event, answer, error))
+            session.decide(lambda t: dialogue.go_on(event, answered))
         if serves:
             session.serve_on()

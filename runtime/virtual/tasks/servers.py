@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple, final
 
+import numpy as np
+
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder
 from runtime.core.layout import Layout
@@ -169,11 +171,8 @@ class Servers(ServerGroup):
             before = (*self.reported[place], busy_s, injected_s)
             if before not in sums:
                 done, total_s, total_injected_s = self.reported[place]
-                one_s = busy_s + injected_s
-                for _ in range(updates):  # one after another, since sums are rounded
-                    total_s += one_s
-                for _ in range(updates if injected_s else 0):
-                    total_injected_s += injected_s
+                total_s = _added(total_s, busy_s + injected_s, updates)
+                total_injected_s = _added(total_injected_s, injected_s, updates if injected_s else 0)
                 sums[before] = [done + updates, total_s, total_injected_s]
             self.reported[place] = sums[before].copy()
 
@@ -204,3 +203,10 @@ class Servers(ServerGroup):
     def begin_again(self, at_s: float) -> None:
         self.free_s = [at_s] * len(self.num_bytes)
         self.idle_s = at_s
+
+
+def _added(total: float, each: float, count: int) -> float:
+    """``count`` values added to ``total`` one after another, since sums are rounded."""
+    terms = np.full(count + 1, each)
+    terms[0] = total
+    return float(np.add.accumulate(terms)[-1])
