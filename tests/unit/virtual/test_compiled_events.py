@@ -24,7 +24,7 @@ from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.job import Job
 from runtime.native import EVENTS, native
-from runtime.record.columns import ColumnRecorder, IterationWriter
+from runtime.record.columns import PENDING_ROWS, ColumnRecorder, IterationWriter
 from runtime.training.progress import Progress, load_progress
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
@@ -306,7 +306,7 @@ def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
             job = msgspec.structs.replace(JOB, num_samples=8 * WORKERS * 1100)
             ends.append(play(tmp_path / name, job, hurried("asp"), ABOUT))
     assert ends[0].status == ends[1].status == "disk_full"
-    assert ends[0].version == ends[1].version
+    assert abs(ends[0].version - ends[1].version) <= PENDING_ROWS, "as many rows may wait, and others than in Python"
 
 
 @built
@@ -346,7 +346,8 @@ def test_jobs_side_by_side_are_driven_by_python_as_long_as_there_are_two(tmp_pat
     lab.add("first", make("first"))
     with patch.object(loop_module, "CHUNK", 16):
         lab._step()
-        assert (loop := lab._running[0].loop) is not None
+        loop = lab._running[0].loop
+        assert loop is not None
         while not loop._inside:
             lab._step()
         lab.add("second", make("second"), start_s=lab._running[0].clock.now + 0.1)
