@@ -34,6 +34,12 @@ class Crossing:
         self.arrays, self.loop, self.module = arrays, arrays.loop, module
         self.session = arrays.session
         self.workers, self.servers, self.record = workers, servers, record
+        schedule, loop = self.session.schedule, self.loop
+        of_workers = Delays(schedule, "worker", arrays.delay_s, arrays.slowdown_frac)
+        of_servers = Delays(schedule, "server", arrays.server_delay_s, arrays.server_slowdown)
+        self._delays = of_workers, of_servers
+        loop.look_up = lambda t: setattr(loop, "look_s", of_workers.follow(t))
+        loop.look_up_servers = lambda t: setattr(loop, "look_servers_s", of_servers.follow(t))
 
     # ---- into the loop -----------------------------------------------------------------------------------------------
 
@@ -63,6 +69,7 @@ class Crossing:
         loop.timers, loop.sequence, loop.over = core.promised.timers, timeline.sequence, False
         self._enter_workers()
         self._enter_servers()
+        self._enter_plan()
         self._enter_data()
         self.coming = {order.grad_id: order for order in core.ledger.busy.values()}
         self.works: dict[int, int] = {}
@@ -88,26 +95,17 @@ class Crossing:
             arrays.drawn[worker] = used if factors else few
             if factors:
                 arrays.factors[worker * few : (worker + 1) * few] = factors
-        self._follow(Delays(self.session.schedule, "worker", arrays.delay_s, arrays.slowdown_frac), "look")
 
     def _enter_servers(self) -> None:
         arrays, servers, loop = self.arrays, self.servers, self.loop
         arrays.server_free_s[:] = servers.free_s
         loop.idle_s = servers.idle_s
         self.share_reports()
-        self._follow(
-            Delays(self.session.schedule, "server", arrays.server_delay_s, arrays.server_slowdown), "look_servers"
-        )
 
-    def _follow(self, delays: Delays, what: str) -> None:
-        loop = self.loop
-
-        def look_up(t: float) -> None:
-            setattr(loop, f"{what}_s", delays.follow(t))
-
-        loop.look_up = look_up if what == "look" else loop.look_up
-        loop.look_up_servers = look_up if what == "look_servers" else loop.look_up_servers
-        setattr(loop, f"{what}_s", -math.inf)
+    def _enter_plan(self) -> None:
+        for delays in self._delays:
+            delays.begin()
+        self.loop.look_s = self.loop.look_servers_s = -math.inf
 
     def _known(self, call: Any, args: tuple[Any, ...]) -> bool:
         """Whether the loop can carry this out: what is told to the coordinator of gradients that are awaited."""
