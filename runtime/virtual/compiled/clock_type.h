@@ -62,7 +62,7 @@ static PyObject *shown_entry(const Entry *entry) {
 
 static PyObject *timeline_lift(Timeline *self, PyObject *unused) {
     PyObject *all = PyList_New(0);
-    while (all && self->count) {
+    for (skip_ended(self); all && self->count; skip_ended(self)) {
         Entry entry = pop_entry(self);
         PyObject *shown = shown_entry(&entry);
         if (!shown || PyList_Append(all, shown))

@@ -88,7 +88,6 @@ def connect(arrays: Arrays, workers: Workers, record: ColumnRecorder) -> None:
     loop.transfer_s = 0.0 if workers.shares_memory else costs.transfer_s(workers.model_bytes)
     loop.shares_memory, loop.jitters = workers.shares_memory, bool(costs.jitter_sigma)
     loop.declares_stuck = job.stuck_after_s is not None
-    arrays.server_bytes[:] = session.servers.num_bytes
     distinct = list(dict.fromkeys(workers.profiles.values()))
     arrays.profiles[:] = [distinct.index(workers.profiles[worker]) for worker in range(job.num_workers)]
     loop.handle, loop.grads = core.strategy.handle, ledger.grads

@@ -47,13 +47,17 @@ class Crossing:
         """Whether all members are here, and nothing is in progress that the loop does not know."""
         session, core = self.session, self.session.coordinator
         executor, course, members = core.executor, core.course, core.members.members
-        if session.over or course.halted or executor.reserved or executor.parts.used or executor.scoring.asked:
+        if len(members) != len(self.arrays.iterations) or self.servers.numbers != list(
+            range(len(self.arrays.server_bytes))
+        ):
             return False
-        if core.shards.departed or max(core.shards.local, default=0) >= len(members):
+        if session.over or course.halted or executor.reserved or executor.parts.used or executor.scoring.asked:
             return False
         if executor.attachments.parents or core.elastic.awaited or not session.port.idle:
             return False
-        if self.workers.cores or self.servers.cores or len(members) != len(self.arrays.iterations):
+        if self.workers.cores or self.servers.cores or core.shards.departed:
+            return False
+        if max(core.shards.local, default=0) >= len(members):
             return False
         if any(member.state != "here" for member in members.values()) or list(members) != list(range(len(members))):
             return False
@@ -72,7 +76,6 @@ class Crossing:
         self._enter_plan()
         self._enter_data()
         self.coming = {order.grad_id: order for order in core.ledger.busy.values()}
-        self.works: dict[int, int] = {}
         foreign = [entry for entry in timeline.lift() if not self._enter_entry(entry)]
         timeline.lay(session.clock, foreign)
         for _, args in session.inbox:
@@ -98,7 +101,7 @@ class Crossing:
 
     def _enter_servers(self) -> None:
         arrays, servers, loop = self.arrays, self.servers, self.loop
-        arrays.server_free_s[:] = servers.free_s
+        arrays.server_free_s[:], arrays.server_bytes[:] = servers.free_s, servers.num_bytes
         loop.idle_s = servers.idle_s
         self.share_reports()
 
@@ -245,7 +248,7 @@ class Crossing:
         ledger.held.update(held)
         timeline = session.clock.timeline
         timeline.lay(session.clock, [self._laid(entry, orders) for entry in entries])
-        timeline.sequence = loop.sequence
+        timeline.sequence = max(timeline.sequence, loop.sequence)
         session.inbox.clear()
         for kind, about, given in waiting:
             session.inbox.append((core.receive, (self._input(kind, about, given, orders),)))

@@ -331,21 +331,24 @@ def test_a_signal_ends_the_job(tmp_path: Path) -> None:
 
 @built
 def test_jobs_side_by_side_are_driven_by_python_as_long_as_there_are_two(tmp_path: Path) -> None:
-    """The second begins while the loop drives the first."""
+    """The second begins while the loop drives the first, beside which a third has begun and ended."""
     play(tmp_path / "alone", JOB, hurried("asp"), ABOUT)
     lab, records = VirtualLab(), []
 
-    def make(name: str) -> Any:
+    def make(name: str, job: Job = JOB) -> Any:
         (tmp_path / name).mkdir()
         records.append(record := ColumnRecorder(tmp_path / name))
-        spec = make_run_spec(JOB, hurried("asp"), record, tmp_path / name)
+        spec = make_run_spec(job, hurried("asp"), record, tmp_path / name)
         schedule = Schedule(build_plan("test", 0, 1000.0, []))
         about = spec, schedule, NoLearner(5000, None), ABOUT["costs"], ABOUT["profile"]
         return lambda clock, tenancy: VirtualSession(*about, clock=clock)
 
     lab.add("first", make("first"))
+    lab.add("third", make("third", msgspec.structs.replace(JOB, max_time_s=0.7)))
     with patch.object(loop_module, "CHUNK", 16):
         lab._step()
+        while lab._waiting or len(lab._running) > 1:
+            lab._step()
         loop = lab._running[0].loop
         assert loop is not None
         while not loop._inside:
