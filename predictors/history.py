@@ -99,7 +99,7 @@ def tables(histories: Sequence[History]) -> tuple[Floats, Floats]:
 
 
 def mean_of(values: Floats) -> Floats:
-    """The mean over rows: ``values.mean(axis=-2)`` without what that looks at first, which takes longer than the sum."""
+    """The mean over rows: ``values.mean(axis=-2)`` without its checks, which take longer than the sum."""
     found: Floats = np.add.reduce(values, axis=-2) / values.shape[-2]
     return found
 

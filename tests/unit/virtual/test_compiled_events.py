@@ -362,6 +362,12 @@ def test_jobs_side_by_side_are_driven_by_python_as_long_as_there_are_two(tmp_pat
             assert (tmp_path / name / file).read_bytes() == (tmp_path / "alone" / file).read_bytes()
 
 
+def test_a_loop_that_was_built_knows_the_vocabulary() -> None:
+    """It refuses to be imported if a command has more fields than it knows, and everything would be slow in silence."""
+    was_built = any(Path(loop_module.__file__).parent.glob("_events.*.so"))
+    assert was_built == (native(EVENTS) is not None)
+
+
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 
