@@ -60,7 +60,7 @@ class Delays:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew, at any time."""
+        """Forget the time: the next one may be any."""
         if self._revision != self.schedule.revision:
             self._revision = self.schedule.revision
             changes = self.schedule.changes(("delay", "slowdown"))

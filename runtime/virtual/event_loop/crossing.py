@@ -20,7 +20,7 @@ from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Arrived, Timings
+from strategies.protocol import Timings
 
 OURS = "strategy:"
 """Of the tags of timers that a strategy has set."""
@@ -111,7 +111,7 @@ class Crossing:
         self.loop.look_s = self.loop.look_servers_s = -math.inf
 
     def _known(self, call: Any, args: tuple[Any, ...]) -> bool:
-        """Whether the loop can carry this out: what is told to the coordinator of gradients that are awaited."""
+        """Whether the loop can carry this out: reports of gradients that are awaited, and timers."""
         if call != self.session.coordinator.receive or len(args) != 1:
             return False
         given = args[0]
@@ -162,7 +162,7 @@ class Crossing:
         order: ComputeOrder | None = None,
         iteration: Iteration | None = None,
         t: float = 0.0,
-        event: Arrived | None = None,
+        event: Any = None,
     ) -> int:
         """Enter a Compute in progress, or a gradient that may be used."""
         place: int = self.loop.add_work((
@@ -351,7 +351,7 @@ class _Work(msgspec.Struct, eq=False):
     loaded_s: float
     since_s: float
     t: float
-    event: Arrived | None
+    event: Any
     ranges: list[tuple[int, ...]]
 
     def order(self) -> Order:

@@ -91,7 +91,7 @@ class EventLoop:
         return 1
 
     def leave(self) -> None:
-        """Python goes on."""
+        """Let Python drive the job again."""
         if self._inside:
             self._leave()
 
