@@ -66,7 +66,8 @@ class Dialogue:
         while queue:
             self._ask(queue[0])
             queue.popleft()
-            self._release()
+            if self._held:
+                self._release()
 
     def _release(self) -> None:
         queue, course = self._queue, self.course

@@ -139,6 +139,7 @@ def test_worker_iterations_event_by_event(tmp_path: Path, report: Report) -> Non
     report.judge("worker-iterations event by event, rows only", goals, extra=f"times as fast as in Python: {each}")
 
 
+@pytest.mark.timeout(900)
 def test_flat_with_rows(tmp_path: Path, report: Report) -> None:
     """As many workers as a large trace has, without the log."""
     took: dict[tuple[str, int], list[float]] = {}
