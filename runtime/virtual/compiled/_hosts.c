@@ -16,9 +16,13 @@
 #include "sharing_type.h"
 #include "task_work.h"
 #include "task_work_type.h"
+#include "orders.h"
+#include "orders_type.h"
+#include "chain.h"
+#include "chain_type.h"
 
-static PyTypeObject *const TYPES[] = {&FluidType,   &StepType, &TimelineType, &ClockType,
-                                      &SharingType, &TaskType, &MessageType,  &TaskWorkType};
+static PyTypeObject *const TYPES[] = {&FluidType,   &StepType,    &TimelineType, &ClockType, &SharingType,   &TaskType,
+                                      &MessageType, &TaskWorkType, &QueueType,    &ChainType, &IterationType};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hosts", "The model of shared machines, compiled.", -1, NULL, NULL, NULL, NULL, NULL};

@@ -156,22 +156,7 @@ static PyObject *clock_next_s(Clock *self, void *unused) {
     return timeline_next_s((Timeline *)self->timeline, NULL);
 }
 
-/* The exact sum of three floats, rounded once, is Python's math.fsum: this is rare. */
-static PyObject *clock_catch_up(Clock *self, PyObject *unused) {
-    Timeline *timeline = (Timeline *)self->timeline;
-    PyObject *module = PyImport_ImportModule("math"), *found = NULL;
-    if (module)
-        found = PyObject_CallMethod(module, "fsum", "((ddd))", timeline->lab_s, timeline->rest_s, -self->offset_s);
-    Py_XDECREF(module);
-    if (!found)
-        return NULL;
-    self->now = PyFloat_AsDouble(found);
-    Py_DECREF(found);
-    PyObject *before = timeline->clock;
-    timeline->clock = Py_NewRef(self);
-    Py_XDECREF(before);
-    Py_RETURN_NONE;
-}
+static PyObject *clock_catch_up(Clock *self, PyObject *unused) { return none_unless(catch_up(self)); }
 
 static PyMethodDef clock_methods[] = {
     {"at", (PyCFunction)(void (*)(void))clock_at, METH_FASTCALL, "Call action(*args) at a time, or now if it passed."},

@@ -1,0 +1,178 @@
+/* The Python types of chain.h. */
+
+/* ---- Iteration, which Python reads at its end and may void ------------------------------------------------------- */
+
+static int iteration_traverse(Iteration *self, visitproc visit, void *arg) {
+    Py_VISIT(self->chain);
+    Py_VISIT(self->order);
+    Py_VISIT(self->result);
+    Py_VISIT(self->worker);
+    Py_VISIT(self->name);
+    Py_VISIT(self->task);
+    return 0;
+}
+
+static void iteration_dealloc(Iteration *self) { /* what refers to it breaks cycles: steps, queues, the clock */
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->chain);
+    Py_CLEAR(self->order);
+    Py_CLEAR(self->result);
+    Py_CLEAR(self->worker);
+    Py_CLEAR(self->name);
+    Py_CLEAR(self->task);
+    PyObject_GC_Del(self);
+}
+
+static PyMemberDef iteration_members[] = {
+    {"order", T_OBJECT, offsetof(Iteration, order), READONLY, "The coordinator's."},
+    {"result", T_OBJECT, offsetof(Iteration, result), READONLY, "The model's report."},
+    {"void", T_BOOL, offsetof(Iteration, gone), 0, "Whether its worker is lost."},
+    {"wait_s", T_DOUBLE, offsetof(Iteration, wait_s), READONLY, "As in Timings."},
+    {"data_s", T_DOUBLE, offsetof(Iteration, data_s), READONLY, "As in Timings."},
+    {"pull_s", T_DOUBLE, offsetof(Iteration, pull_s), READONLY, "As in Timings."},
+    {"compute_s", T_DOUBLE, offsetof(Iteration, compute_s), READONLY, "As in Timings."},
+    {"injected_s", T_DOUBLE, offsetof(Iteration, injected_s), READONLY, "As in Timings."},
+    {"overrun_s", T_DOUBLE, offsetof(Iteration, overrun_s), READONLY, "As in Timings."},
+    {"since_s", T_DOUBLE, offsetof(Iteration, since_s), READONLY, "When its gradient was computed."},
+    {"recv_s", T_DOUBLE, offsetof(Iteration, recv_s), READONLY, "As in Timings."},
+    {"cpu_s", T_DOUBLE, offsetof(Iteration, cpu_s), READONLY, "As in Timings."},
+    {NULL}};
+
+static PyTypeObject IterationType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Iteration",
+    .tp_basicsize = sizeof(Iteration),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "One Compute in progress: the twin of runtime.virtual.tasks.iteration.Iteration.",
+    .tp_traverse = (traverseproc)iteration_traverse,
+    .tp_dealloc = (destructor)iteration_dealloc,
+    .tp_members = iteration_members,
+};
+
+/* Takes the references to worker and name. */
+static Iteration *make_iteration(Chain *chain, PyObject *order, PyObject *result, PyObject *worker, PyObject *name,
+                                 Task *task) {
+    Iteration *one = PyObject_GC_New(Iteration, &IterationType);
+    if (!one)
+        return NULL;
+    memset((char *)one + sizeof(PyObject), 0, sizeof(Iteration) - sizeof(PyObject));
+    one->chain = (Chain *)Py_NewRef(chain);
+    one->order = Py_NewRef(order);
+    one->result = Py_NewRef(result);
+    one->worker = Py_NewRef(worker);
+    one->name = Py_NewRef(name);
+    one->task = (Task *)Py_NewRef(task);
+    PyObject_GC_Track(one);
+    return one;
+}
+
+/* ---- Chain ----------------------------------------------------------------------------------------------------- */
+
+static int chain_traverse(Chain *self, visitproc visit, void *arg) {
+    Py_VISIT(self->work);
+    Py_VISIT(self->clock);
+    Py_VISIT(self->queues);
+    Py_VISIT(self->names);
+    Py_VISIT(self->jitter);
+    Py_VISIT(self->profiles);
+    Py_VISIT(self->cores);
+    Py_VISIT(self->idle_since_s);
+    Py_VISIT(self->under_way);
+    Py_VISIT(self->ended);
+    return 0;
+}
+
+static int chain_clear(Chain *self) {
+    Py_CLEAR(self->ended);
+    return 0;
+}
+
+static void chain_dealloc(Chain *self) {
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->work);
+    Py_CLEAR(self->clock);
+    Py_CLEAR(self->queues);
+    Py_CLEAR(self->names);
+    Py_CLEAR(self->jitter);
+    Py_CLEAR(self->profiles);
+    Py_CLEAR(self->cores);
+    Py_CLEAR(self->idle_since_s);
+    Py_CLEAR(self->under_way);
+    Py_CLEAR(self->ended);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *chain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *words[] = {"work",     "clock",      "costs",        "queues",    "names",   "jitter",
+                            "profiles", "cores",      "idle_since_s", "under_way", "ended",   "model_bytes",
+                            "copy_s",   "uses_cores", "shares_memory", NULL};
+    PyObject *work, *clock, *costs, *queues, *names, *jitter, *profiles, *cores, *idle_since_s, *under_way, *ended;
+    double model_bytes, copy_s, uses_cores;
+    int shares_memory;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OO!O!O!O!O!O!O!Odddp", words, &TaskWorkType, &work, &ClockType,
+                                     &clock, &costs, &PyList_Type, &queues, &PyDict_Type, &names, &PyDict_Type, &jitter,
+                                     &PyDict_Type, &profiles, &PyDict_Type, &cores, &PyDict_Type, &idle_since_s,
+                                     &PyDict_Type, &under_way, &ended, &model_bytes, &copy_s, &uses_cores,
+                                     &shares_memory))
+        return NULL;
+    Chain *self = (Chain *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->work = (TaskWork *)Py_NewRef(work);
+    self->clock = (Clock *)Py_NewRef(clock);
+    self->queues = Py_NewRef(queues);
+    self->names = Py_NewRef(names);
+    self->jitter = Py_NewRef(jitter);
+    self->profiles = Py_NewRef(profiles);
+    self->cores = Py_NewRef(cores);
+    self->idle_since_s = Py_NewRef(idle_since_s);
+    self->under_way = Py_NewRef(under_way);
+    self->ended = Py_NewRef(ended);
+    self->copy_s = copy_s;
+    self->uses_cores = uses_cores;
+    self->shares_memory = shares_memory;
+    if (read_prices(costs, &self->prices))
+        Py_CLEAR(self);
+    else
+        self->send_s = shares_memory ? 0.0 : copy_s + self->prices.carry_per_byte_s * model_bytes;
+    return (PyObject *)self;
+}
+
+/* Begin an iteration: its order leaves the coordinator at a time, after those to the servers. */
+static PyObject *chain_begin(Chain *self, PyObject *args) {
+    PyObject *order, *result, *worker;
+    Py_ssize_t samples, accum;
+    double delay_s, slowdown_frac, sent_s;
+    if (!PyArg_ParseTuple(args, "OOOnnddd", &order, &result, &worker, &samples, &accum, &delay_s, &slowdown_frac,
+                          &sent_s))
+        return NULL;
+    PyObject *name = PyDict_GetItemWithError(self->names, worker);
+    if (!name && !PyErr_Occurred())
+        PyErr_SetObject(PyExc_KeyError, worker);
+    Task *task = name ? find_task(self->work, name) : NULL;
+    Iteration *one = task ? make_iteration(self, order, result, worker, name, task) : NULL;
+    if (!one)
+        return NULL;
+    one->samples = samples;
+    one->accum = accum;
+    one->delay_s = delay_s;
+    one->slowdown_frac = slowdown_frac;
+    int failed = begin_iteration(one, sent_s);
+    Py_DECREF(one);
+    return none_unless(failed);
+}
+
+static PyMethodDef chain_methods[] = {
+    {"begin", (PyCFunction)chain_begin, METH_VARARGS, "Begin an iteration: its order leaves the coordinator."},
+    {NULL}};
+
+static PyTypeObject ChainType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Chain",
+    .tp_basicsize = sizeof(Chain),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Iterations on hosts: the twin of what runtime.virtual.tasks.host_workers does with servers.",
+    .tp_new = chain_new,
+    .tp_traverse = (traverseproc)chain_traverse,
+    .tp_clear = (inquiry)chain_clear,
+    .tp_dealloc = (destructor)chain_dealloc,
+    .tp_methods = chain_methods,
+};
