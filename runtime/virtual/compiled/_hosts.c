@@ -22,7 +22,7 @@
 #include "chain_type.h"
 
 static PyTypeObject *const TYPES[] = {&FluidType,   &StepType,    &TimelineType, &ClockType, &SharingType,   &TaskType,
-                                      &MessageType, &TaskWorkType, &QueueType,    &ChainType, &IterationType};
+                                      &WayType,     &MessageType,  &TaskWorkType, &QueueType,    &ChainType, &IterationType};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hosts", "The model of shared machines, compiled.", -1, NULL, NULL, NULL, NULL, NULL};
