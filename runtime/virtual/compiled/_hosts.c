@@ -21,11 +21,15 @@
 #include "chain.h"
 #include "chain_type.h"
 
-static PyTypeObject *const TYPES[] = {&FluidType,   &StepType,    &TimelineType, &ClockType, &SharingType,   &TaskType,
-                                      &WayType,     &MessageType,  &TaskWorkType, &QueueType,    &ChainType, &IterationType};
+static PyTypeObject *const TYPES[] = {&FluidType, &StepType,    &TimelineType, &ClockType, &SharingType, &TaskType,  &WayType,
+                                      &MessageType, &TaskWorkType, &QueueType, &ChainType,   &WorkerType, &IterationType};
+
+static PyMethodDef functions[] = {{"order_updates", (PyCFunction)(void (*)(void))order_updates, METH_FASTCALL,
+                                   "Order an update from every server, which reaches them at a time."},
+                                  {NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_hosts", "The model of shared machines, compiled.", -1, NULL, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_hosts", "The model of shared machines, compiled.", -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__hosts(void) {
     PyObject *module = PyModule_Create(&definition);

@@ -7,24 +7,39 @@ typedef struct {
     PyObject *queues; /* of the servers that hold parameters, by place: a list */
     PyObject *names;  /* worker -> its name on the machines */
     PyObject *jitter, *profiles, *cores, *idle_since_s, *under_way; /* by worker, as in WorkerModel */
+    PyObject *workers;                                              /* worker -> Worker */
     PyObject *ended;                                                /* called at the end, with the time */
+    PyObject *timings, *arrived; /* the classes of an iteration's times and of the coordinator's input */
+    PyObject *tell;              /* that takes the input; NULL: ended is called */
     Prices prices;
     double copy_s, send_s, uses_cores;
     char shares_memory;
 } Chain;
 
+/* What does not change from one iteration of a worker to the next. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *number, *name;
+    Task *task;
+    Way **ways; /* from and to the server at every place, or NULL */
+    Py_ssize_t num_ways;
+} Worker;
+
 typedef struct {
     PyObject_HEAD
     Chain *chain;
-    PyObject *order, *result, *worker, *name;
-    Task *task;
+    Worker *worker;
+    PyObject *order, *result;
     char gone; /* the twin's void */
     double wait_s, data_s, pull_s, compute_s, injected_s, overrun_s, loaded_s, since_s, recv_s, receiving_since_s;
     double cpu_s, delay_s, slowdown_frac;
     Py_ssize_t samples, accum, missing, receiving;
 } Iteration;
 
-static PyTypeObject ChainType, IterationType;
+static PyTypeObject ChainType, WorkerType, IterationType;
+
+#define NUM_TIMES 9
+static PyObject *names_of_times, *name_grad_id, *name_factor; /* made once, with the types */
 
 static inline double positive(double seconds) { return seconds > 0.0 ? seconds : 0.0; }
 
@@ -38,15 +53,23 @@ static Step *then(Run run, Iteration *one) { return make_step(run, one, NULL, NU
 /* Let its worker do something for so many seconds or core-seconds; takes the reference to what follows. */
 static int let_worker(Iteration *one, int (*acts)(TaskWork *, Task *, double, PyObject *), double amount, Step *next) {
     Chain *self = one->chain;
-    int failed = !next || go_there(self) || acts(self->work, one->task, amount, (PyObject *)next);
+    int failed = !next || go_there(self) || acts(self->work, one->worker->task, amount, (PyObject *)next);
     Py_XDECREF(next);
     return failed ? -1 : 0;
 }
 
 static int when_worker_is_awake(Iteration *one, Step *next) {
-    int failed = !next || when_awake(one->task, (PyObject *)next);
+    int failed = !next || when_awake(one->worker->task, (PyObject *)next);
     Py_XDECREF(next);
     return failed ? -1 : 0;
+}
+
+/* What a dict holds for a key, borrowed; NULL with a KeyError. */
+static PyObject *item_of(PyObject *dict, PyObject *key) {
+    PyObject *found = PyDict_GetItemWithError(dict, key);
+    if (!found && !PyErr_Occurred())
+        PyErr_SetObject(PyExc_KeyError, key);
+    return found;
 }
 
 /* The queue of a server, borrowed; NULL with an exception. */
@@ -59,27 +82,100 @@ static Queue *queue_at(Chain *self, Py_ssize_t place) {
     return (Queue *)found;
 }
 
-/* A message between its worker and a server, either way; takes the reference to what follows. */
-static int send_between(Iteration *one, Queue *server, int to_server, Step *next) {
-    Chain *self = one->chain;
-    PyObject *path = !server     ? NULL
-                     : to_server ? PyTuple_Pack(2, one->name, server->there)
-                                 : PyTuple_Pack(2, server->there, one->name);
-    int failed = !next || !path || go_there(self) ||
-                 send_message(self->work, one->task, path, server->num_bytes, self->prices.latency_s, (PyObject *)next,
-                              self->prices.carry_per_byte_s * server->num_bytes);
+/* The way between a worker and the server at a place, either way, borrowed. */
+static Way *way_between(Chain *self, Worker *worker, Py_ssize_t place, int to_server) {
+    Queue *server = queue_at(self, place);
+    Py_ssize_t at = 2 * place + to_server;
+    if (!server)
+        return NULL;
+    if (at >= worker->num_ways) {
+        Py_ssize_t count = 2 * PyList_GET_SIZE(self->queues);
+        if (widen(&worker->ways, count))
+            return NULL;
+        while (worker->num_ways < count)
+            worker->ways[worker->num_ways++] = NULL;
+    }
+    Way *way = worker->ways[at];
+    if (way && way->generation == self->work->generation && PyTuple_GET_ITEM(way->path, to_server) == server->there)
+        return way;
+    PyObject *path = to_server ? PyTuple_Pack(2, worker->name, server->there)
+                               : PyTuple_Pack(2, server->there, worker->name);
+    way = path ? find_way(self->work, path) : NULL;
     Py_XDECREF(path);
+    if (way)
+        Py_XSETREF(worker->ways[at], (Way *)Py_NewRef(way));
+    return way;
+}
+
+/* A message between its worker and the server at a place, either way; takes the reference to what follows. */
+static int send_between(Iteration *one, Py_ssize_t place, int to_server, Step *next) {
+    Chain *self = one->chain;
+    Way *way = next ? way_between(self, one->worker, place, to_server) : NULL;
+    int failed = !way || go_there(self);
+    if (!failed) {
+        double num_bytes = queue_at(self, place)->num_bytes;
+        failed = send_on(self->work, one->worker->task, way, num_bytes, self->prices.latency_s, (PyObject *)next,
+                         self->prices.carry_per_byte_s * num_bytes);
+    }
     Py_XDECREF(next);
     return failed ? -1 : 0;
 }
 
 /* ---- the gradient ---------------------------------------------------------------------------------------------- */
 
+/* Timings, with the names in chain_type.h; NULL with an exception. */
+static PyObject *timings_of(Iteration *one, double taken_s) {
+    double all[] = {one->wait_s,     one->data_s,    one->pull_s, one->compute_s, taken_s - one->since_s,
+                    one->injected_s, one->overrun_s, one->recv_s, one->cpu_s};
+    PyObject *given[NUM_TIMES], *made = NULL;
+    int count = 0;
+    while (count < NUM_TIMES && (given[count] = PyFloat_FromDouble(all[count])))
+        count++;
+    if (count == NUM_TIMES)
+        made = PyObject_Vectorcall(one->chain->timings, given, 0, names_of_times);
+    while (count--)
+        Py_DECREF(given[count]);
+    return made;
+}
+
+/* What the coordinator is told: GradientArrived(grad_id, worker, timings, loss, sqr_norm, finite). */
+static PyObject *input_of(Iteration *one, double taken_s) {
+    PyObject *grad_id = PyObject_GetAttr(one->order, name_grad_id), *timings = timings_of(one, taken_s), *made = NULL;
+    if (grad_id && timings) {
+        PyObject *given[] = {grad_id,
+                             one->worker->number,
+                             timings,
+                             PyTuple_GET_ITEM(one->result, 0),
+                             PyTuple_GET_ITEM(one->result, 1),
+                             PyTuple_GET_ITEM(one->result, 2)};
+        made = PyObject_Vectorcall(one->chain->arrived, given, 6, NULL);
+    }
+    Py_XDECREF(grad_id);
+    Py_XDECREF(timings);
+    return made;
+}
+
+/* Tell the coordinator, as WorkerModel._end and VirtualSession._arrived do. */
+static int tell_arrival(Iteration *one, double taken_s) {
+    Chain *self = one->chain;
+    PyObject *idle = PyFloat_FromDouble(taken_s);
+    int failed = !idle || PyDict_SetItem(self->idle_since_s, one->worker->number, idle) ||
+                 PyDict_DelItem(self->under_way, one->worker->number);
+    Py_XDECREF(idle);
+    PyObject *given = failed ? NULL : input_of(one, taken_s), *args = given ? PyTuple_Pack(1, given) : NULL;
+    failed = !args || act_at(self->clock, taken_s + self->prices.control_s, MESSAGE, self->tell, args);
+    Py_XDECREF(given);
+    Py_XDECREF(args);
+    return failed ? -1 : 0;
+}
+
 static int end_iteration(Iteration *one, double taken_s) {
     Chain *self = one->chain;
+    if (self->tell)
+        return tell_arrival(one, taken_s);
     PyObject *when = PyFloat_FromDouble(taken_s), *result = NULL;
     python_was_called = 1;
-    if (when)
+    if (when && self->ended)
         result = PyObject_CallFunctionObjArgs(self->ended, (PyObject *)one, when, NULL);
     Py_XDECREF(when);
     Py_XDECREF(result);
@@ -114,7 +210,7 @@ static int run_push_parts(Step *step) {
     int failed = come_back(self);
     one->missing = PyList_GET_SIZE(self->queues);
     for (Py_ssize_t i = 0; !failed && i < one->missing; i++)
-        failed = send_between(one, queue_at(self, i), 1, make_step(run_hand_over, one, NULL, NULL, 0.0, i));
+        failed = send_between(one, i, 1, make_step(run_hand_over, one, NULL, NULL, 0.0, i));
     return failed;
 }
 
@@ -161,9 +257,7 @@ static double paced_seconds(Iteration *one, PyObject *profile) {
 static int run_worked(Step *step) {
     Iteration *one = (Iteration *)step->owner;
     Chain *self = one->chain;
-    PyObject *profile = PyDict_GetItemWithError(self->profiles, one->worker);
-    if (!profile && !PyErr_Occurred())
-        PyErr_SetObject(PyExc_KeyError, one->worker);
+    PyObject *profile = item_of(self->profiles, one->worker->number);
     if (!profile || come_back(self))
         return -1;
     double spent_s = self->clock->now - one->since_s, paced_s = 0.0;
@@ -180,10 +274,8 @@ static int run_worked(Step *step) {
 }
 
 static double next_factor(Chain *self, PyObject *worker) {
-    PyObject *jitter = PyDict_GetItemWithError(self->jitter, worker);
-    if (!jitter && !PyErr_Occurred())
-        PyErr_SetObject(PyExc_KeyError, worker);
-    PyObject *found = jitter ? PyObject_CallMethod(jitter, "factor", NULL) : NULL;
+    PyObject *jitter = item_of(self->jitter, worker);
+    PyObject *found = jitter ? PyObject_CallMethodNoArgs(jitter, name_factor) : NULL;
     double factor = found ? PyFloat_AsDouble(found) : -1.0;
     Py_XDECREF(found);
     return factor;
@@ -193,8 +285,8 @@ static int begin_computing(Iteration *one) {
     Chain *self = one->chain;
     one->pull_s = self->clock->now - one->loaded_s;
     one->since_s = self->clock->now;
-    double factor = next_factor(self, one->worker);
-    double longer = PyErr_Occurred() ? -1.0 : stretch_of(self->prices.worker_cores, self->cores, one->worker);
+    double factor = next_factor(self, one->worker->number);
+    double longer = PyErr_Occurred() ? -1.0 : stretch_of(self->prices.worker_cores, self->cores, one->worker->number);
     double real_s = (self->prices.compute_base_s * one->accum + self->prices.compute_per_sample_s * one->samples) *
                     factor;
     if (longer < 0)
@@ -233,7 +325,7 @@ static int run_came(Step *step) {
     return received(one);
 }
 
-static int deliver(Iteration *one, Queue *server) {
+static int deliver(Iteration *one, Py_ssize_t place) {
     Chain *self = one->chain;
     if (one->gone)
         return 0;
@@ -241,12 +333,11 @@ static int deliver(Iteration *one, Queue *server) {
         return received(one);
     if (!one->receiving++)
         one->receiving_since_s = self->clock->now;
-    return send_between(one, server, 0, then(run_came, one));
+    return send_between(one, place, 0, then(run_came, one));
 }
 
-static int run_deliver(Step *step) { /* an order of a server (other) */
-    Queue *server = (Queue *)step->other;
-    return deliver((Iteration *)step->owner, server) ? -1 : order_done(server);
+static int run_deliver(Step *step) { /* an order of a server (other) at a place (n) */
+    return deliver((Iteration *)step->owner, step->n) ? -1 : order_done((Queue *)step->other);
 }
 
 static int run_loaded(Step *step) { /* s: when it began to load */
@@ -265,10 +356,8 @@ static double batch_s(Iteration *one) {
 static int run_load(Step *step) {
     Iteration *one = (Iteration *)step->owner;
     Chain *self = one->chain;
-    PyObject *idle = PyDict_GetItemWithError(self->idle_since_s, one->worker);
-    if (!idle && !PyErr_Occurred())
-        PyErr_SetObject(PyExc_KeyError, one->worker);
-    double longer = idle ? stretch_of(self->prices.worker_cores, self->cores, one->worker) : -1.0;
+    PyObject *idle = item_of(self->idle_since_s, one->worker->number);
+    double longer = idle ? stretch_of(self->prices.worker_cores, self->cores, one->worker->number) : -1.0;
     if (longer < 0 || come_back(self))
         return -1;
     double now = self->clock->now;
@@ -287,10 +376,10 @@ static int begin_iteration(Iteration *one, double sent_s) {
     one->cpu_s = batch_s(one) * self->uses_cores + self->send_s;
     one->loaded_s = INFINITY;
     one->missing = PyList_GET_SIZE(self->queues) + 1; /* and the batch */
-    int failed = PyDict_SetItem(self->under_way, one->worker, (PyObject *)one);
+    int failed = PyDict_SetItem(self->under_way, one->worker->number, (PyObject *)one);
     for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(self->queues); i++) {
         Queue *server = queue_at(self, i);
-        failed = !server || put_at(server, reached_s, make_step(run_deliver, one, NULL, server, 0.0, 0));
+        failed = !server || put_at(server, reached_s, make_step(run_deliver, one, NULL, server, 0.0, i));
     }
     Step *reached = failed ? NULL : then(run_reached, one);
     failed = !reached || act_at(self->clock, reached_s, MACHINE, (PyObject *)reached, NULL);

@@ -1,25 +1,77 @@
 /* The Python types of chain.h. */
 
+/* ---- Worker ---------------------------------------------------------------------------------------------------- */
+
+static int worker_traverse(Worker *self, visitproc visit, void *arg) {
+    Py_VISIT(self->number);
+    Py_VISIT(self->name);
+    Py_VISIT(self->task);
+    for (Py_ssize_t i = 0; i < self->num_ways; i++)
+        Py_VISIT(self->ways[i]);
+    return 0;
+}
+
+static void worker_dealloc(Worker *self) {
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->number);
+    Py_CLEAR(self->name);
+    Py_CLEAR(self->task);
+    while (self->num_ways)
+        Py_XDECREF(self->ways[--self->num_ways]);
+    PyMem_Free(self->ways);
+    PyObject_GC_Del(self);
+}
+
+static PyTypeObject WorkerType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Worker",
+    .tp_basicsize = sizeof(Worker),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_traverse = (traverseproc)worker_traverse,
+    .tp_dealloc = (destructor)worker_dealloc,
+};
+
+static Worker *make_worker(Chain *chain, PyObject *number) {
+    PyObject *name = item_of(chain->names, number);
+    Task *task = name ? find_task(chain->work, name) : NULL;
+    Worker *one = task ? PyObject_GC_New(Worker, &WorkerType) : NULL;
+    if (!one)
+        return NULL;
+    one->number = Py_NewRef(number);
+    one->name = Py_NewRef(name);
+    one->task = (Task *)Py_NewRef(task);
+    one->ways = NULL;
+    one->num_ways = 0;
+    PyObject_GC_Track(one);
+    return one;
+}
+
+/* A worker, borrowed; NULL with an exception. */
+static Worker *find_worker(Chain *chain, PyObject *number) {
+    Worker *one = (Worker *)PyDict_GetItemWithError(chain->workers, number);
+    if (PyErr_Occurred() || (one && one->task->is_here))
+        return one;
+    one = make_worker(chain, number);
+    int failed = !one || PyDict_SetItem(chain->workers, number, (PyObject *)one);
+    Py_XDECREF(one); /* the dict holds it */
+    return failed ? NULL : one;
+}
+
 /* ---- Iteration, which Python reads at its end and may void ------------------------------------------------------- */
 
 static int iteration_traverse(Iteration *self, visitproc visit, void *arg) {
     Py_VISIT(self->chain);
+    Py_VISIT(self->worker);
     Py_VISIT(self->order);
     Py_VISIT(self->result);
-    Py_VISIT(self->worker);
-    Py_VISIT(self->name);
-    Py_VISIT(self->task);
     return 0;
 }
 
 static void iteration_dealloc(Iteration *self) { /* what refers to it breaks cycles: steps, queues, the clock */
     PyObject_GC_UnTrack(self);
     Py_CLEAR(self->chain);
+    Py_CLEAR(self->worker);
     Py_CLEAR(self->order);
     Py_CLEAR(self->result);
-    Py_CLEAR(self->worker);
-    Py_CLEAR(self->name);
-    Py_CLEAR(self->task);
     PyObject_GC_Del(self);
 }
 
@@ -48,19 +100,15 @@ static PyTypeObject IterationType = {
     .tp_members = iteration_members,
 };
 
-/* Takes the references to worker and name. */
-static Iteration *make_iteration(Chain *chain, PyObject *order, PyObject *result, PyObject *worker, PyObject *name,
-                                 Task *task) {
+static Iteration *make_iteration(Chain *chain, Worker *worker, PyObject *order, PyObject *result) {
     Iteration *one = PyObject_GC_New(Iteration, &IterationType);
     if (!one)
         return NULL;
     memset((char *)one + sizeof(PyObject), 0, sizeof(Iteration) - sizeof(PyObject));
     one->chain = (Chain *)Py_NewRef(chain);
+    one->worker = (Worker *)Py_NewRef(worker);
     one->order = Py_NewRef(order);
     one->result = Py_NewRef(result);
-    one->worker = Py_NewRef(worker);
-    one->name = Py_NewRef(name);
-    one->task = (Task *)Py_NewRef(task);
     PyObject_GC_Track(one);
     return one;
 }
@@ -77,12 +125,17 @@ static int chain_traverse(Chain *self, visitproc visit, void *arg) {
     Py_VISIT(self->cores);
     Py_VISIT(self->idle_since_s);
     Py_VISIT(self->under_way);
+    Py_VISIT(self->workers);
     Py_VISIT(self->ended);
+    Py_VISIT(self->timings);
+    Py_VISIT(self->arrived);
+    Py_VISIT(self->tell);
     return 0;
 }
 
 static int chain_clear(Chain *self) {
     Py_CLEAR(self->ended);
+    Py_CLEAR(self->tell);
     return 0;
 }
 
@@ -97,22 +150,38 @@ static void chain_dealloc(Chain *self) {
     Py_CLEAR(self->cores);
     Py_CLEAR(self->idle_since_s);
     Py_CLEAR(self->under_way);
+    Py_CLEAR(self->workers);
     Py_CLEAR(self->ended);
+    Py_CLEAR(self->timings);
+    Py_CLEAR(self->arrived);
+    Py_CLEAR(self->tell);
     Py_TYPE(self)->tp_free(self);
 }
 
+static int make_names(void) {
+    if (!names_of_times)
+        names_of_times = Py_BuildValue("(sssssssss)", "wait_s", "data_s", "pull_s", "compute_s", "send_s", "injected_s",
+                                       "overrun_s", "recv_s", "cpu_s");
+    if (!name_grad_id)
+        name_grad_id = PyUnicode_InternFromString("grad_id");
+    if (!name_factor)
+        name_factor = PyUnicode_InternFromString("factor");
+    return names_of_times && name_grad_id && name_factor ? 0 : -1;
+}
+
 static PyObject *chain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *words[] = {"work",     "clock",      "costs",        "queues",    "names",   "jitter",
-                            "profiles", "cores",      "idle_since_s", "under_way", "ended",   "model_bytes",
-                            "copy_s",   "uses_cores", "shares_memory", NULL};
+    static char *words[] = {"work",         "clock",     "costs", "queues",  "names",   "jitter",      "profiles", "cores",
+                            "idle_since_s", "under_way", "ended", "timings", "arrived", "model_bytes", "copy_s",
+                            "uses_cores",   "shares_memory", NULL};
     PyObject *work, *clock, *costs, *queues, *names, *jitter, *profiles, *cores, *idle_since_s, *under_way, *ended;
+    PyObject *timings, *arrived;
     double model_bytes, copy_s, uses_cores;
     int shares_memory;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OO!O!O!O!O!O!O!Odddp", words, &TaskWorkType, &work, &ClockType,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OO!O!O!O!O!O!O!OOOdddp", words, &TaskWorkType, &work, &ClockType,
                                      &clock, &costs, &PyList_Type, &queues, &PyDict_Type, &names, &PyDict_Type, &jitter,
                                      &PyDict_Type, &profiles, &PyDict_Type, &cores, &PyDict_Type, &idle_since_s,
-                                     &PyDict_Type, &under_way, &ended, &model_bytes, &copy_s, &uses_cores,
-                                     &shares_memory))
+                                     &PyDict_Type, &under_way, &ended, &timings, &arrived, &model_bytes, &copy_s,
+                                     &uses_cores, &shares_memory))
         return NULL;
     Chain *self = (Chain *)type->tp_alloc(type, 0);
     if (!self)
@@ -127,42 +196,45 @@ static PyObject *chain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->idle_since_s = Py_NewRef(idle_since_s);
     self->under_way = Py_NewRef(under_way);
     self->ended = Py_NewRef(ended);
+    self->timings = Py_NewRef(timings);
+    self->arrived = Py_NewRef(arrived);
+    self->workers = PyDict_New();
     self->copy_s = copy_s;
     self->uses_cores = uses_cores;
     self->shares_memory = shares_memory;
-    if (read_prices(costs, &self->prices))
+    if (!self->workers || read_prices(costs, &self->prices) || make_names())
         Py_CLEAR(self);
     else
         self->send_s = shares_memory ? 0.0 : copy_s + self->prices.carry_per_byte_s * model_bytes;
     return (PyObject *)self;
 }
 
-/* Begin an iteration: its order leaves the coordinator at a time, after those to the servers. */
-static PyObject *chain_begin(Chain *self, PyObject *args) {
-    PyObject *order, *result, *worker;
-    Py_ssize_t samples, accum;
-    double delay_s, slowdown_frac, sent_s;
-    if (!PyArg_ParseTuple(args, "OOOnnddd", &order, &result, &worker, &samples, &accum, &delay_s, &slowdown_frac,
-                          &sent_s))
+/* begin(order, result, worker, samples, accum, delay_s, slowdown_frac, sent_s): its order leaves the coordinator. */
+static PyObject *chain_begin(Chain *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 8 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) != 3) {
+        PyErr_SetString(PyExc_TypeError, "begin(order, result, worker, samples, accum, delay_s, slowdown_frac, sent_s)");
         return NULL;
-    PyObject *name = PyDict_GetItemWithError(self->names, worker);
-    if (!name && !PyErr_Occurred())
-        PyErr_SetObject(PyExc_KeyError, worker);
-    Task *task = name ? find_task(self->work, name) : NULL;
-    Iteration *one = task ? make_iteration(self, order, result, worker, name, task) : NULL;
+    }
+    Worker *worker = find_worker(self, args[2]);
+    Iteration *one = worker ? make_iteration(self, worker, args[0], args[1]) : NULL;
     if (!one)
         return NULL;
-    one->samples = samples;
-    one->accum = accum;
-    one->delay_s = delay_s;
-    one->slowdown_frac = slowdown_frac;
-    int failed = begin_iteration(one, sent_s);
+    one->samples = PyLong_AsSsize_t(args[3]);
+    one->accum = PyLong_AsSsize_t(args[4]);
+    one->delay_s = PyFloat_AsDouble(args[5]);
+    one->slowdown_frac = PyFloat_AsDouble(args[6]);
+    double sent_s = PyFloat_AsDouble(args[7]);
+    int failed = PyErr_Occurred() || begin_iteration(one, sent_s);
     Py_DECREF(one);
     return none_unless(failed);
 }
 
 static PyMethodDef chain_methods[] = {
-    {"begin", (PyCFunction)chain_begin, METH_VARARGS, "Begin an iteration: its order leaves the coordinator."},
+    {"begin", (PyCFunction)(void (*)(void))chain_begin, METH_FASTCALL, "Begin an iteration: its order leaves the coordinator."},
+    {NULL}};
+
+static PyMemberDef chain_members[] = {
+    {"tell", T_OBJECT, offsetof(Chain, tell), 0, "Takes the input of an arrival; None: ended is called instead."},
     {NULL}};
 
 static PyTypeObject ChainType = {
@@ -175,4 +247,5 @@ static PyTypeObject ChainType = {
     .tp_clear = (inquiry)chain_clear,
     .tp_dealloc = (destructor)chain_dealloc,
     .tp_methods = chain_methods,
+    .tp_members = chain_members,
 };

@@ -12,7 +12,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Machines, Then
 from runtime.virtual.tasks.server_queue import Queue, Work
 from runtime.virtual.tasks.servers import ServerGroup
-from runtime.virtual.tasks.twins import queue_on
+from runtime.virtual.tasks.twins import order_updates, queue_on
 
 
 @final
@@ -35,9 +35,7 @@ class HostServers(ServerGroup):
         ]
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        reached_s = sent_s + self.costs.control_s
-        for queue, name in zip(self.queues, self.names, strict=True):
-            queue.update(reached_s, num_grads, self.disturb(name, sent_s))
+        order_updates(self.queues, sent_s + self.costs.control_s, num_grads, self.disturb, sent_s)
 
     def deliver(self, sent_s: float, deliver: Callable[[int], object]) -> None:
         """Each server calls ``deliver(server)`` when it reaches this order."""

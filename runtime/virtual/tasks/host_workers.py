@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, final
 
 from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder
 from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE
@@ -76,6 +77,10 @@ class HostWorkers(WorkerModel):
         node = NodeId.parse(task)
         if node.role == "worker":
             self.profiles[node.number] = self.default if device is None else device
+
+    def tell_arrivals(self, tell: Callable[[GradientArrived], None]) -> None:
+        if self._chain is not None:
+            self._chain.tell = tell
 
     # ---- batch and parameters ----------------------------------------------------------------------------------------
 

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from runtime.core.executor import Disturb
+from runtime.core.inputs import GradientArrived
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines import twins
 from runtime.virtual.machines.interface import Machines
 from runtime.virtual.tasks.iteration import Iteration, WorkerModel
 from runtime.virtual.tasks.server_queue import Queue
+from strategies.protocol import Timings
 
 
 def queue_on(
@@ -25,6 +28,15 @@ def queue_on(
         machines.task_work, machines.clock, task, there, costs, num_bytes, cores, busy, place
     )
     return made
+
+
+def order_updates(queues: list[Queue], at_s: float, num_grads: int, disturb: Disturb, sent_s: float) -> None:
+    """An update on every server, which reaches it at ``at_s``; ``disturb(task, sent_s)``: what is injected into it."""
+    if queues and not isinstance(queues[0], Queue):
+        twins.COMPILED.order_updates(queues, at_s, num_grads, disturb, sent_s)
+        return
+    for queue in queues:
+        queue.update(at_s, num_grads, disturb(queue.task, sent_s))
 
 
 def chain_on(
@@ -46,6 +58,8 @@ def chain_on(
         idle_since_s=workers.idle_since_s,
         under_way=workers.under_way,
         ended=ended,
+        timings=Timings,
+        arrived=GradientArrived,
         model_bytes=workers.model_bytes,
         copy_s=copy_s,
         uses_cores=uses_cores,
