@@ -100,6 +100,10 @@ static int add_entry(Timeline *self, Clock *clock, double when_s, int priority, 
     }
     if (clock->offset_s)
         exact_sum(clock->offset_s, when_s, &entry.lab_s, &entry.rest_s);
+    if (entry.lab_s < self->lab_s || (entry.lab_s == self->lab_s && entry.rest_s < self->rest_s)) {
+        entry.lab_s = self->lab_s; /* a job's rounded time may lie an instant before the action that it follows */
+        entry.rest_s = self->rest_s;
+    }
     Py_INCREF(clock);
     Py_INCREF(action);
     Py_XINCREF(args);
