@@ -32,7 +32,7 @@ def queue_on(
 
 def order_updates(queues: list[Queue], at_s: float, num_grads: int, disturb: Disturb, sent_s: float) -> None:
     """An update on every server, which reaches it at ``at_s``; ``disturb(task, sent_s)``: what is injected into it."""
-    if queues and not isinstance(queues[0], Queue):
+    if twins.COMPILED is not None and queues and isinstance(queues[0], twins.COMPILED.Queue):
         twins.COMPILED.order_updates(queues, at_s, num_grads, disturb, sent_s)
         return
     for queue in queues:
