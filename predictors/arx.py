@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from predictors.base import SpeedRecord
-from predictors.history import REGRESSORS, Floats, History, standardised
+from predictors.history import REGRESSORS, Floats, History, mean_of, standardised
 
 MIN_ROWS = len(REGRESSORS) + 2
 """Minimum table rows for a fit, more than there are unknowns; with fewer rows the last value is returned instead."""
@@ -27,8 +27,8 @@ class Arx:
     """
 
     def __init__(self, window: int = 200, ridge: float = 1e-6, refit_every: int = 5) -> None:
-        self.ridge, self.refit_every = ridge, refit_every
-        self._history = History(window)
+        self.refit_every = refit_every
+        self._history, self._penalty = History(window), ridge * np.eye(len(REGRESSORS))
         self._fitted_at: int | None = None
         self._coefficients: Floats = np.zeros(len(REGRESSORS))
         self._intercept = 0.0
@@ -61,7 +61,8 @@ class Arx:
     def _fit(self) -> None:
         rows, speeds = self._history.table()
         inputs, mean, scale = standardised(rows)
-        normal = inputs.T @ inputs + self.ridge * np.eye(len(REGRESSORS))
-        self._coefficients = np.linalg.solve(normal, inputs.T @ (speeds - speeds.mean())) / scale
-        self._intercept = float(speeds.mean() - mean @ self._coefficients)
+        middle = mean_of(speeds)
+        normal = inputs.T @ inputs + self._penalty
+        self._coefficients = np.linalg.solve(normal, inputs.T @ (speeds - middle)) / scale
+        self._intercept = float(middle - mean @ self._coefficients)
         self._fitted_at = self.records

@@ -16,6 +16,7 @@ from runtime.api import Outcome
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.event_loop.loop import EventLoop, loop_of
 from runtime.virtual.garbage import rare_collections
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
@@ -37,6 +38,8 @@ class _Tenant(msgspec.Struct, kw_only=True, eq=False):
     clock: Clock
     make: Make
     session: VirtualSession | None = None
+    loop: EventLoop | None = None
+    """Its compiled loop, where there is one."""
     outcome: Outcome | None = None
 
 
@@ -76,9 +79,9 @@ class VirtualLab:
         steps = 0
         with interruptible(self), rare_collections():
             while self._waiting or self._running:
-                self._step()
-                steps += 1
-                if steps % LOOK_EVERY == 0:
+                steps += self._step()
+                if steps >= LOOK_EVERY:
+                    steps = 0
                     self._look()
         return {tenant.name: tenant.outcome for tenant in self._ended if tenant.outcome is not None}
 
@@ -88,11 +91,15 @@ class VirtualLab:
         tenant.session = tenant.make(tenant.clock, tenancy)
         self._running.append(tenant)
         tenant.session.begin()
+        tenant.loop = loop_of(tenant.session)
 
-    def _step(self) -> None:
-        """Run the next action, which may end a job."""
+    def _step(self) -> int:
+        """Run the next actions, which may end a job; returns about how many."""
+        steps = 0
         try:
-            self.timeline.advance()
+            steps = self._loop()
+            if not steps:
+                self.timeline.advance()
         except OSError as error:
             if not is_full(error):
                 raise
@@ -101,7 +108,19 @@ class VirtualLab:
         for tenant in self._running:
             if tenant.session is not None and tenant.session.over:
                 self._end_all()
-                return
+                break
+        return steps or 1
+
+    def _loop(self) -> int:
+        """Many decisions of a job that is alone, where it has a compiled loop; 0: none."""
+        alone = len(self._running) == 1 and not self._waiting
+        for tenant in self._running:
+            if tenant.loop is not None and alone:
+                self.timeline.clock = tenant.clock
+                return tenant.loop.advance()
+            if tenant.loop is not None:
+                tenant.loop.leave()
+        return 0
 
     def _end_all(self) -> None:
         """End all jobs that are over."""
@@ -111,6 +130,8 @@ class VirtualLab:
     def _end(self, tenant: _Tenant, error: OSError | None = None) -> None:
         session = tenant.session
         assert session is not None
+        if tenant.loop is not None:
+            tenant.loop.leave()
         session.experiment.interrupted_by = self.interrupted_by
         try:
             tenant.outcome = session.end() if error is None else session.out_of_space(error)

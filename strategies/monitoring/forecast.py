@@ -13,6 +13,9 @@ from strategies.checks import check_choice, check_number, check_whole
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 
+NO_USE = (1.0, 1.0)
+"""Processor and memory without telemetry."""
+
 
 @final
 @dataclass
@@ -97,7 +100,7 @@ class Forecast:
         return self._predictor(worker).records
 
     def _use(self, worker: int) -> tuple[float, float]:
-        return self._uses.get(str(NodeId.worker(worker)), (1.0, 1.0))
+        return NO_USE if not self._uses else self._uses.get(str(NodeId.worker(worker)), NO_USE)
 
     def _predictor(self, worker: int) -> SpeedPredictor:
         if worker not in self._of:

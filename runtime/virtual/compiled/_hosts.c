@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "joint.h"
 #include "fair_rates.h"
 #include "ends.h"
 #include "fluid.h"
@@ -19,6 +20,7 @@
 #include "orders.h"
 #include "orders_type.h"
 #include "chain.h"
+#include "joined.h"
 #include "chain_type.h"
 
 static PyTypeObject *const TYPES[] = {&FluidType, &StepType,    &TimelineType, &ClockType, &SharingType, &TaskType,  &WayType,

@@ -11,6 +11,8 @@ typedef struct {
     PyObject *ended;                                                /* called at the end, with the time */
     PyObject *timings, *arrived; /* the classes of an iteration's times and of the coordinator's input */
     PyObject *tell;              /* that takes the input; NULL: ended is called */
+    PyObject *loop, *result;     /* a capsule of the loop that decides, and what its gradients say; or None */
+    Hosts hosts;
     Prices prices;
     double copy_s, send_s, uses_cores;
     char shares_memory;
@@ -31,6 +33,7 @@ typedef struct {
     Worker *worker;
     PyObject *order, *result;
     char gone; /* the twin's void */
+    long long place, grad_id; /* the first in a loop that decides; the second where it has given the order */
     double wait_s, data_s, pull_s, compute_s, injected_s, overrun_s, loaded_s, since_s, recv_s, receiving_since_s;
     double cpu_s, delay_s, slowdown_frac;
     Py_ssize_t samples, accum, missing, receiving;
@@ -123,10 +126,16 @@ static int send_between(Iteration *one, Py_ssize_t place, int to_server, Step *n
 
 /* ---- the gradient ---------------------------------------------------------------------------------------------- */
 
-/* Timings, with the names in chain_type.h; NULL with an exception. */
+/* The fields of Timings, in the order of names_of_times. */
+static void times_of(const Iteration *one, double taken_s, double *all) {
+    double found[NUM_TIMES] = {one->wait_s,     one->data_s,    one->pull_s, one->compute_s, taken_s - one->since_s,
+                               one->injected_s, one->overrun_s, one->recv_s, one->cpu_s};
+    memcpy(all, found, sizeof found);
+}
+
 static PyObject *timings_of(Iteration *one, double taken_s) {
-    double all[] = {one->wait_s,     one->data_s,    one->pull_s, one->compute_s, taken_s - one->since_s,
-                    one->injected_s, one->overrun_s, one->recv_s, one->cpu_s};
+    double all[NUM_TIMES];
+    times_of(one, taken_s, all);
     PyObject *given[NUM_TIMES], *made = NULL;
     int count = 0;
     while (count < NUM_TIMES && (given[count] = PyFloat_FromDouble(all[count])))
@@ -140,7 +149,9 @@ static PyObject *timings_of(Iteration *one, double taken_s) {
 
 /* What the coordinator is told: GradientArrived(grad_id, worker, timings, loss, sqr_norm, finite). */
 static PyObject *input_of(Iteration *one, double taken_s) {
-    PyObject *grad_id = PyObject_GetAttr(one->order, name_grad_id), *timings = timings_of(one, taken_s), *made = NULL;
+    PyObject *grad_id = one->order == Py_None ? PyLong_FromLongLong(one->grad_id)
+                                              : PyObject_GetAttr(one->order, name_grad_id);
+    PyObject *timings = timings_of(one, taken_s), *made = NULL;
     if (grad_id && timings) {
         PyObject *given[] = {grad_id,
                              one->worker->number,
@@ -155,6 +166,16 @@ static PyObject *input_of(Iteration *one, double taken_s) {
     return made;
 }
 
+/* Tell the loop that decides. */
+static int tell_loop(Iteration *one, double taken_s) {
+    Chain *self = one->chain;
+    Decisions *decisions = PyCapsule_GetPointer(self->loop, DECISIONS_CAPSULE);
+    double times[NUM_TIMES];
+    times_of(one, taken_s, times);
+    ((Timeline *)self->clock->timeline)->told = 1;
+    return decisions ? decisions->arrive(decisions->loop, one->place, taken_s + self->prices.control_s, times) : -1;
+}
+
 /* Tell the coordinator, as WorkerModel._end and VirtualSession._arrived do. */
 static int tell_arrival(Iteration *one, double taken_s) {
     Chain *self = one->chain;
@@ -162,6 +183,8 @@ static int tell_arrival(Iteration *one, double taken_s) {
     int failed = !idle || PyDict_SetItem(self->idle_since_s, one->worker->number, idle) ||
                  PyDict_DelItem(self->under_way, one->worker->number);
     Py_XDECREF(idle);
+    if (!failed && self->loop && self->loop != Py_None)
+        return tell_loop(one, taken_s);
     PyObject *given = failed ? NULL : input_of(one, taken_s), *args = given ? PyTuple_Pack(1, given) : NULL;
     failed = !args || act_at(self->clock, taken_s + self->prices.control_s, MESSAGE, self->tell, args);
     Py_XDECREF(given);

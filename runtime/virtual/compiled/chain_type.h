@@ -76,6 +76,7 @@ static void iteration_dealloc(Iteration *self) { /* what refers to it breaks cyc
 }
 
 static PyMemberDef iteration_members[] = {
+    {"place", T_LONGLONG, offsetof(Iteration, place), 0, "Of its work in the loop that decides."},
     {"order", T_OBJECT, offsetof(Iteration, order), READONLY, "The coordinator's."},
     {"result", T_OBJECT, offsetof(Iteration, result), READONLY, "The model's report."},
     {"void", T_BOOL, offsetof(Iteration, gone), 0, "Whether its worker is lost."},
@@ -130,6 +131,8 @@ static int chain_traverse(Chain *self, visitproc visit, void *arg) {
     Py_VISIT(self->timings);
     Py_VISIT(self->arrived);
     Py_VISIT(self->tell);
+    Py_VISIT(self->loop);
+    Py_VISIT(self->result);
     return 0;
 }
 
@@ -155,6 +158,8 @@ static void chain_dealloc(Chain *self) {
     Py_CLEAR(self->timings);
     Py_CLEAR(self->arrived);
     Py_CLEAR(self->tell);
+    Py_CLEAR(self->loop);
+    Py_CLEAR(self->result);
     Py_TYPE(self)->tp_free(self);
 }
 
@@ -230,10 +235,12 @@ static PyObject *chain_begin(Chain *self, PyObject *const *args, Py_ssize_t coun
 }
 
 static PyMethodDef chain_methods[] = {
+    {"join", (PyCFunction)join, METH_O, "A capsule for the loop that decides; its gradients have this result."},
     {"begin", (PyCFunction)(void (*)(void))chain_begin, METH_FASTCALL, "Begin an iteration: its order leaves the coordinator."},
     {NULL}};
 
 static PyMemberDef chain_members[] = {
+    {"loop", T_OBJECT, offsetof(Chain, loop), 0, "A capsule of the loop that decides; None: Python does."},
     {"tell", T_OBJECT, offsetof(Chain, tell), 0, "Takes the input of an arrival; None: ended is called instead."},
     {NULL}};
 

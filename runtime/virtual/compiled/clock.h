@@ -26,6 +26,7 @@ typedef struct {
     Entry *heap;
     Py_ssize_t count, room;
     int64_t sequence;
+    char told; /* whether a loop over decisions was told something */
 } Timeline;
 
 static PyTypeObject ClockType, TimelineType;
@@ -64,6 +65,9 @@ static Entry pop_entry(Timeline *self) {
         self->heap[at] = last;
     return first;
 }
+
+/* Whether it calls nothing in Python by itself. */
+static inline int is_step(const Entry *entry) { return Py_IS_TYPE(entry->action, &StepType); }
 
 static void drop_entry(Entry *entry) {
     Py_DECREF(entry->clock);

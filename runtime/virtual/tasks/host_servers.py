@@ -30,7 +30,7 @@ class HostServers(ServerGroup):
 
     def _begin_queues(self) -> None:
         self.queues[:] = [
-            queue_on(self.machines, name, self.costs, num_bytes, self.cores, self._busy, place, self._was_busy)
+            queue_on(self.machines, name, self.costs, num_bytes, self.cores, self.reported, place, self._was_busy)
             for place, (name, num_bytes) in enumerate(zip(self.names, self.num_bytes, strict=True))
         ]
 
@@ -52,7 +52,7 @@ class HostServers(ServerGroup):
     def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
         def compared(begun_s: float, done: Then) -> None:
             now = self.machines.clock.now
-            self._busy[server][1] += now - begun_s
+            self.reported[server][1] += now - begun_s
             then(now)
             done()
 

@@ -63,10 +63,10 @@ class HostWorkers(WorkerModel):
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
         self._there = {number: machines.name_of(name) for number, name in self.names.items()}
-        self._chain: Any | None = None
+        self.chain: Any | None = None
         """The compiled twin of the chain that begins with :meth:`begin`; None: there is none."""
         if isinstance(servers, HostServers):
-            self._chain = chain_on(self, machines, servers.queues, self._there, self._copy_s, uses_cores, self._end)
+            self.chain = chain_on(self, machines, servers.queues, self._there, self._copy_s, uses_cores, self._end)
 
     def add(self, worker: int, at_s: float) -> None:
         self._enter(worker, at_s)
@@ -79,15 +79,15 @@ class HostWorkers(WorkerModel):
             self.profiles[node.number] = self.default if device is None else device
 
     def tell_arrivals(self, tell: Callable[[GradientArrived], None]) -> None:
-        if self._chain is not None:
-            self._chain.tell = tell
+        if self.chain is not None:
+            self.chain.tell = tell
 
     # ---- batch and parameters ----------------------------------------------------------------------------------------
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        if self._chain is not None:
+        if self.chain is not None:
             samples, worker = samples_of(order.ranges), order.worker
-            self._chain.begin(order, result, worker, samples, order.accum, order.delay_s, order.slowdown_frac, sent_s)
+            self.chain.begin(order, result, worker, samples, order.accum, order.delay_s, order.slowdown_frac, sent_s)
             return
         iteration = Iteration(order, result)
         send_s = 0.0 if self.shares_memory else self._copy_s + self.costs.carry_per_byte_s * self.model_bytes

@@ -241,7 +241,7 @@ def test_there_is_everything_in_it() -> None:
         kind: sum(about[0] == kind for about in said) for kind in ("arrived", "stored", "scored", "taken", "report")
     }
     assert all(count >= 30 for count in kinds.values()), kinds
-    assert all(run.workers._chain is not None for run in runs)
+    assert all(run.workers.chain is not None for run in runs)
     assert {isinstance(run.machines, Tenancy) for run in runs} == {True, False}
     assert any(about[0] == "arrived" and about[1][5] for about in said)  # type: ignore[index]  # injected
 
@@ -285,7 +285,7 @@ def test_nothing_is_kept() -> None:
 
 def test_wrong_orders_are_refused() -> None:
     chains = compiled(1)
-    chain: Any = chains.workers._chain
+    chain: Any = chains.workers.chain
     with pytest.raises(TypeError, match="begin"):
         chain.begin()
     with pytest.raises(KeyError):
