@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 
 import numpy as np
@@ -63,10 +64,8 @@ class History:
 
     def table(self) -> tuple[Floats, Floats]:
         """(regressors, rows x 6; the speed that followed, rows)."""
-        speed, cpu, memory = self._records.T
-        self._learnt = float(speed.min()), float(speed.max())
-        columns = (speed[1:-1], speed[:-2], cpu[2:], cpu[1:-1], memory[2:], memory[1:-1])
-        return np.column_stack(columns), speed[2:]
+        rows, speeds = tables([self])
+        return rows[0], speeds[0]
 
     def row(self, cpu: float, memory: float) -> Floats:
         """Regressors of the next iteration, float [6]."""
@@ -87,17 +86,29 @@ class History:
         return min(max(speed, float(speeds.min()) / 2), float(speeds.max()) * 2)
 
 
+def tables(histories: Sequence[History]) -> tuple[Floats, Floats]:
+    """The tables of histories of the same length: [histories, rows, 6] and [histories, rows]."""
+    records = np.stack([history._records for history in histories])
+    speed, cpu, memory = records[..., 0], records[..., 1], records[..., 2]
+    for history, slowest, fastest in zip(
+        histories, speed.min(axis=1).tolist(), speed.max(axis=1).tolist(), strict=True
+    ):
+        history._learnt = slowest, fastest
+    columns = (speed[:, 1:-1], speed[:, :-2], cpu[:, 2:], cpu[:, 1:-1], memory[:, 2:], memory[:, 1:-1])
+    return np.stack(columns, axis=2), speed[:, 2:]
+
+
 def mean_of(values: Floats) -> Floats:
-    """The mean over rows: ``values.mean(axis=0)`` without what that looks at first, which takes longer than the sum."""
-    found: Floats = np.add.reduce(values, axis=0) / len(values)
+    """The mean over rows: ``values.mean(axis=-2)`` without its checks, which take longer than the sum."""
+    found: Floats = np.add.reduce(values, axis=-2) / values.shape[-2]
     return found
 
 
 def standardised(values: Floats) -> tuple[Floats, Floats, Floats]:
-    """(z-scores, mean, scale) of each column; a constant column has scale 1 and z-scores 0."""
+    """(z-scores, mean, scale) of each column of [..., rows, columns]; a constant one has scale 1 and z-scores 0."""
     mean = mean_of(values)
-    centred = values - mean
+    centred = values - mean[..., None, :]
     scale = np.sqrt(mean_of(centred * centred))  # which is what std does, mean included
     constant = scale <= 1e-9 * np.abs(mean)
     scale = np.where(constant, 1.0, scale)
-    return np.where(constant, 0.0, centred / scale), mean, scale
+    return np.where(constant[..., None, :], 0.0, centred / scale[..., None, :]), mean, scale

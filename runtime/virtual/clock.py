@@ -49,9 +49,13 @@ class Timeline:
         heapq.heappush(self._heap, (*moment, priority, self.sequence, clock, when_s, action, args))
 
     def lift(self) -> list[Entry]:
-        """Take out all scheduled actions, of a timeline with one clock that starts at 0."""
+        """Take out all scheduled actions, of a timeline with one clock left, which starts at 0."""
         heap, self._heap = self._heap, []
-        return [(when_s, priority, number, action, args) for _, _, priority, number, _, when_s, action, args in heap]
+        return [
+            (when_s, priority, number, action, args)
+            for _, _, priority, number, clock, when_s, action, args in heap
+            if not clock.ended
+        ]
 
     def lay(self, clock: Clock, entries: Iterable[Entry]) -> None:
         """Schedule actions as they were before :meth:`lift`."""

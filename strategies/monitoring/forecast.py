@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import final
 
-from predictors import SPEED_PREDICTORS, SpeedPredictor, SpeedRecord, speed_predictor
+from predictors import SPEED_PREDICTORS, SpeedPredictor, SpeedRecord, prepare, speed_predictor
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
@@ -88,7 +88,9 @@ class Forecast:
 
         A worker with too few records gets the median of the others; all get 1 if none has enough.
         """
-        known = {worker: self._speed(worker) for worker in workers if self._records(worker) >= self.min_records}
+        enough = [worker for worker in workers if self._records(worker) >= self.min_records]
+        prepare([self._of[worker] for worker in enough])
+        known = {worker: self._speed(worker) for worker in enough}
         middle = median(known.values()) if known else 1.0
         return [known.get(worker, middle) for worker in workers]
 

@@ -62,7 +62,10 @@ static PyObject *shown_entry(const Entry *entry) {
 
 static PyObject *timeline_lift(Timeline *self, PyObject *unused) {
     PyObject *all = PyList_New(0);
-    Py_ssize_t count = self->count, kept = 0;
+    Py_ssize_t kept = 0;
+    while (all && self->count && self->heap[0].clock->ended)
+        skip_ended(self);
+    Py_ssize_t count = self->count;
     for (Py_ssize_t i = 0; i < count; i++) /* compiled steps stay */
         if (is_step(&self->heap[i])) {
             Entry step = self->heap[i];

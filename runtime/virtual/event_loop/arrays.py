@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, final
@@ -50,26 +51,33 @@ class Arrays:
 
 @final
 class Delays:
-    """What the plan asks of ``targets``, in two arrays that follow the time; :meth:`follow` says until when."""
+    """What the plan asks of all nodes of a ``role``, in two arrays that follow the time."""
 
     def __init__(
         self, schedule: Schedule, role: str, delay_s: NDArray[np.float64], slowdown_frac: NDArray[np.float64]
     ) -> None:
         self.schedule, self._delay_s, self._slowdown_frac = schedule, delay_s, slowdown_frac
-        places = {str(NodeId(role, number)): number for number in range(len(delay_s))}
-        self._changes = [one for one in schedule.changes(("delay", "slowdown")) if one.target in places]
-        self._places, self._next = places, 0
-        delay_s[:] = slowdown_frac[:] = 0.0
+        self._places = {str(NodeId(role, number)): number for number in range(len(delay_s))}
+        self._revision = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the time: the next one may be any."""
+        if self._revision != self.schedule.revision:
+            self._revision = self.schedule.revision
+            changes = self.schedule.changes(("delay", "slowdown"))
+            self._changes = [(one.t, one.target) for one in changes if one.target in self._places]
+            self._times = [t for t, _ in self._changes]
+        self._next = 0
+        self._delay_s[:] = self._slowdown_frac[:] = 0.0
 
     def follow(self, t: float) -> float:
         """Look up what is asked at ``t``, which never decreases; returns when that changes."""
-        changes = self._changes
-        while self._next < len(changes) and changes[self._next].t <= t:
-            target = changes[self._next].target
+        begun, self._next = self._next, bisect_right(self._times, t)
+        for target in {target for _, target in self._changes[begun : self._next]}:
             place = self._places[target]
             self._delay_s[place], self._slowdown_frac[place] = self.schedule.delay_for(target, t)
-            self._next += 1
-        return changes[self._next].t if self._next < len(changes) else math.inf
+        return self._times[self._next] if self._next < len(self._times) else math.inf
 
 
 def connect(arrays: Arrays, workers: Workers | HostWorkers, record: ColumnRecorder) -> None:
@@ -82,7 +90,6 @@ def connect(arrays: Arrays, workers: Workers | HostWorkers, record: ColumnRecord
     loop.transfer_s = 0.0 if workers.shares_memory else costs.transfer_s(workers.model_bytes)
     loop.shares_memory, loop.jitters = workers.shares_memory, bool(costs.jitter_sigma) and isinstance(workers, Workers)
     loop.declares_stuck = job.stuck_after_s is not None
-    arrays.server_bytes[:] = session.servers.num_bytes
     distinct = list(dict.fromkeys(workers.profiles.values()))
     arrays.profiles[:] = [distinct.index(workers.profiles[worker]) for worker in range(job.num_workers)]
     loop.handle, loop.grads = core.strategy.handle, ledger.grads

@@ -22,7 +22,7 @@ from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Arrived, Timings
+from strategies.protocol import Timings
 
 OURS = "strategy:"
 """Of the tags of timers that a strategy has set."""
@@ -48,6 +48,12 @@ class Crossing:
         if isinstance(workers, HostWorkers):
             self.chain = workers.chain
             self._capsule = self.loop.join(self.chain.join(NOTHING))
+        schedule, loop = self.session.schedule, self.loop
+        of_workers = Delays(schedule, "worker", arrays.delay_s, arrays.slowdown_frac)
+        of_servers = Delays(schedule, "server", arrays.server_delay_s, arrays.server_slowdown)
+        self._delays = of_workers, of_servers
+        loop.look_up = lambda t: setattr(loop, "look_s", of_workers.follow(t))
+        loop.look_up_servers = lambda t: setattr(loop, "look_servers_s", of_servers.follow(t))
 
     # ---- into the loop -----------------------------------------------------------------------------------------------
 
@@ -55,13 +61,17 @@ class Crossing:
         """Whether all members are here, and nothing is in progress that the loop does not know."""
         session, core = self.session, self.session.coordinator
         executor, course, members = core.executor, core.course, core.members.members
-        if session.over or course.halted or executor.reserved or executor.parts.used or executor.scoring.asked:
+        if len(members) != len(self.arrays.iterations) or self.servers.numbers != list(
+            range(len(self.arrays.server_bytes))
+        ):
             return False
-        if core.shards.departed or max(core.shards.local, default=0) >= len(members):
+        if session.over or course.halted or executor.reserved or executor.parts.used or executor.scoring.asked:
             return False
         if executor.attachments.parents or core.elastic.awaited or not session.port.idle:
             return False
-        if self.workers.cores or self.servers.cores or len(members) != len(self.arrays.iterations):
+        if self.workers.cores or self.servers.cores or core.shards.departed:
+            return False
+        if max(core.shards.local, default=0) >= len(members):
             return False
         if any(member.state != "here" for member in members.values()) or list(members) != list(range(len(members))):
             return False
@@ -79,9 +89,9 @@ class Crossing:
         loop.timers, loop.sequence, loop.over = core.promised.timers, timeline.sequence, False
         self._enter_workers()
         self._enter_servers()
+        self._enter_plan()
         self._enter_data()
         self.coming = {order.grad_id: order for order in core.ledger.busy.values()}
-        self.works: dict[int, int] = {}
         foreign = [entry for entry in timeline.lift() if not self._enter_entry(entry)]
         timeline.lay(session.clock, foreign)
         for _, args in session.inbox:
@@ -108,30 +118,22 @@ class Crossing:
             arrays.drawn[worker] = used if factors else few
             if factors:
                 arrays.factors[worker * few : (worker + 1) * few] = factors
-        self._follow(Delays(self.session.schedule, "worker", arrays.delay_s, arrays.slowdown_frac), "look")
 
     def _enter_servers(self) -> None:
         arrays, servers, loop = self.arrays, self.servers, self.loop
         if isinstance(servers, Servers):
             arrays.server_free_s[:] = servers.free_s
             loop.idle_s = servers.idle_s
+        arrays.server_bytes[:] = servers.num_bytes
         self.share_reports()
-        self._follow(
-            Delays(self.session.schedule, "server", arrays.server_delay_s, arrays.server_slowdown), "look_servers"
-        )
 
-    def _follow(self, delays: Delays, what: str) -> None:
-        loop = self.loop
-
-        def look_up(t: float) -> None:
-            setattr(loop, f"{what}_s", delays.follow(t))
-
-        loop.look_up = look_up if what == "look" else loop.look_up
-        loop.look_up_servers = look_up if what == "look_servers" else loop.look_up_servers
-        setattr(loop, f"{what}_s", -math.inf)
+    def _enter_plan(self) -> None:
+        for delays in self._delays:
+            delays.begin()
+        self.loop.look_s = self.loop.look_servers_s = -math.inf
 
     def _known(self, call: Any, args: tuple[Any, ...]) -> bool:
-        """Whether the loop can carry this out: what is told to the coordinator of gradients that are awaited."""
+        """Whether the loop can carry this out: reports of gradients that are awaited, and timers."""
         if call != self.session.coordinator.receive or len(args) != 1:
             return False
         given = args[0]
@@ -182,7 +184,7 @@ class Crossing:
         order: ComputeOrder | None = None,
         iteration: Iteration | None = None,
         t: float = 0.0,
-        event: Arrived | None = None,
+        event: Any = None,
     ) -> int:
         """Enter a Compute in progress, or a gradient that may be used."""
         place: int = self.loop.add_work((
@@ -276,7 +278,7 @@ class Crossing:
         ledger.held.update(held)
         timeline = session.clock.timeline
         timeline.lay(session.clock, [self._laid(entry, orders) for entry in entries])
-        timeline.sequence = loop.sequence
+        timeline.sequence = max(timeline.sequence, loop.sequence)
         session.inbox.clear()
         for kind, about, given in waiting:
             session.inbox.append((core.receive, (self._input(kind, about, given, orders),)))
@@ -381,7 +383,7 @@ class _Work(msgspec.Struct, eq=False):
     since_s: float
     cpu_s: float
     t: float
-    event: Arrived | None
+    event: Any
     ranges: list[tuple[int, ...]]
 
     def order(self) -> Order:

@@ -19,7 +19,7 @@ from strategies.protocol import Command, Partition, Score
 
 CHUNK = 1 << 10
 """Decisions until a lab looks at views and signals."""
-UNKNOWN = frozenset[type[Command]]({Partition, Score})
+UNKNOWN: frozenset[type[Command]] = frozenset((Partition, Score))
 """Commands of which a strategy that needs them gives too many for the loop."""
 PATIENCE = 2, 4096
 """Actions that Python carries out before it tries again, at first and at most."""
@@ -82,7 +82,7 @@ class EventLoop:
                 self._decide(error)
                 return 1
             self._decided += loop.events
-            session.clock.now = loop.now
+            session.clock.now, session.clock.timeline.sequence = loop.now, loop.sequence
             if why == module.FOREIGN and self._is_report():
                 self.crossing.show()
                 session.clock.timeline.step()
@@ -102,7 +102,7 @@ class EventLoop:
         return 1
 
     def leave(self) -> None:
-        """Python goes on."""
+        """Let Python drive the job again."""
         if self._inside:
             self._leave()
 
@@ -130,7 +130,6 @@ class EventLoop:
     def _see(self) -> None:
         """Tell the loop when something is due that it does not know."""
         timeline, loop = self.session.clock.timeline, self.loop
-        timeline.sequence = max(timeline.sequence, loop.sequence)
         entry = timeline.peek()
         assert entry is not None, "a session reports forever"
         loop.sequence = timeline.sequence
@@ -138,7 +137,6 @@ class EventLoop:
 
     def _is_report(self) -> bool:
         """Whether what is due only looks at the job, and tells the strategy nothing."""
-        self.session.clock.timeline.sequence = self.loop.sequence
         entry = self.session.clock.timeline.peek()
         return entry is not None and self.session.only_notes(entry[3])
 

@@ -23,6 +23,16 @@ static int find_field(PyObject *type, const char *name, Py_ssize_t *offset) {
     return good ? 0 : -1;
 }
 
+/* Fails if a type has other fields than this loop was written for: without it Python does all, and nothing is lost. */
+static int has_fields(PyObject *type, Py_ssize_t count) {
+    PyObject *fields = PyObject_GetAttrString(type, "__struct_fields__");
+    Py_ssize_t found = fields ? PyObject_Length(fields) : -1;
+    Py_XDECREF(fields);
+    if (found >= 0 && found != count)
+        PyErr_Format(PyExc_ImportError, "%R has %zd fields, and the event loop knows %zd", type, found, count);
+    return found == count;
+}
+
 static PyObject *names_of(const char *const *names, Py_ssize_t count) {
     PyObject *found = PyTuple_New(count);
     for (Py_ssize_t i = 0; found && i < count; i++) {
@@ -41,11 +51,12 @@ static int learn_vocabulary(void) {
     PyObject *module = PyImport_ImportModule("strategies.protocol");
     if (!module)
         return -1;
-    struct { const char *name; PyObject **type; } types[] = {
-        {"Grad", &Grad_}, {"Timings", &Timings_}, {"Arrived", &Arrived_}, {"Woke", &Woke_},
-        {"Compute", &Compute_}, {"Apply", &Apply_}, {"Drop", &Drop_}, {"Wake", &Wake_}};
+    struct { const char *name; PyObject **type; Py_ssize_t fields; } types[] = {
+        {"Grad", &Grad_, 9},       {"Timings", &Timings_, 9}, {"Arrived", &Arrived_, 5}, {"Woke", &Woke_, 2},
+        {"Compute", &Compute_, 4}, {"Apply", &Apply_, 5},     {"Drop", &Drop_, 2},       {"Wake", &Wake_, 2}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!(*types[i].type = PyObject_GetAttrString(module, types[i].name)))
+        if (!(*types[i].type = PyObject_GetAttrString(module, types[i].name)) ||
+            !has_fields(*types[i].type, types[i].fields))
             return -1;
     Py_DECREF(module);
     struct { PyObject *type; const char *name; Py_ssize_t *offset; } fields[] = {

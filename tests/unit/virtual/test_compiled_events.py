@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,8 +24,8 @@ from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.job import Job
-from runtime.native import EVENTS, native
-from runtime.record.columns import ColumnRecorder, IterationWriter
+from runtime.native import EVENTS, OFF, SWITCH, native
+from runtime.record.columns import PENDING_ROWS, ColumnRecorder, IterationWriter
 from runtime.training.progress import Progress, load_progress
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
@@ -306,7 +307,7 @@ def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
             job = msgspec.structs.replace(JOB, num_samples=8 * WORKERS * 1100)
             ends.append(play(tmp_path / name, job, hurried("asp"), ABOUT))
     assert ends[0].status == ends[1].status == "disk_full"
-    assert ends[0].version == ends[1].version
+    assert abs(ends[0].version - ends[1].version) <= PENDING_ROWS, "as many rows may wait, and others than in Python"
 
 
 @built
@@ -331,22 +332,26 @@ def test_a_signal_ends_the_job(tmp_path: Path) -> None:
 
 @built
 def test_jobs_side_by_side_are_driven_by_python_as_long_as_there_are_two(tmp_path: Path) -> None:
-    """The second begins while the loop drives the first."""
+    """The second begins while the loop drives the first, after a third has begun and ended next to it."""
     play(tmp_path / "alone", JOB, hurried("asp"), ABOUT)
     lab, records = VirtualLab(), []
 
-    def make(name: str) -> Any:
+    def make(name: str, job: Job = JOB) -> Any:
         (tmp_path / name).mkdir()
         records.append(record := ColumnRecorder(tmp_path / name))
-        spec = make_run_spec(JOB, hurried("asp"), record, tmp_path / name)
+        spec = make_run_spec(job, hurried("asp"), record, tmp_path / name)
         schedule = Schedule(build_plan("test", 0, 1000.0, []))
         about = spec, schedule, NoLearner(5000, None), ABOUT["costs"], ABOUT["profile"]
         return lambda clock, tenancy: VirtualSession(*about, clock=clock)
 
     lab.add("first", make("first"))
+    lab.add("third", make("third", msgspec.structs.replace(JOB, max_time_s=0.7)))
     with patch.object(loop_module, "CHUNK", 16):
         lab._step()
-        assert (loop := lab._running[0].loop) is not None
+        while lab._waiting or len(lab._running) > 1:
+            lab._step()
+        loop = lab._running[0].loop
+        assert loop is not None
         while not loop._inside:
             lab._step()
         lab.add("second", make("second"), start_s=lab._running[0].clock.now + 0.1)
@@ -356,6 +361,13 @@ def test_jobs_side_by_side_are_driven_by_python_as_long_as_there_are_two(tmp_pat
     for name in ("first", "second"):
         for file in FILES:
             assert (tmp_path / name / file).read_bytes() == (tmp_path / "alone" / file).read_bytes()
+
+
+@pytest.mark.skipif(os.environ.get(SWITCH) == OFF, reason="is switched off")
+def test_a_loop_that_was_built_knows_the_vocabulary() -> None:
+    """It refuses to be imported if a command has more fields than it knows, and everything would be slow in silence."""
+    was_built = any(Path(loop_module.__file__).parent.glob("_events.*.so"))
+    assert was_built == (native(EVENTS) is not None)
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
