@@ -176,7 +176,7 @@ static void begin_filling(Room *room) {
     }
     for (Py_ssize_t i = 0; i < room->num_found; i++) {
         Activity *one = room->found[i];
-        one->stops_at = one->most / one->weight;
+        one->stops_at = one->weight == 1.0 ? one->most : one->most / one->weight;
         if (one->most < INFINITY)
             room->limited[room->num_limited++] = one;
     }

@@ -10,6 +10,7 @@ typedef struct {
     TaskWork *work; /* on the machines, which have a clock of their own if jobs share them */
     Clock *clock;   /* the job's */
     PyObject *task, *there; /* its name in the job and on the machines */
+    Task *known;            /* the latter's task, once it was looked for */
     PyObject *cores;        /* task -> its cores, if some were allocated */
     PyObject *busy;         /* [updates, seconds, injected seconds], by place */
     Py_ssize_t place;
@@ -28,13 +29,23 @@ static inline int change_side(Clock *from, Clock *to) { return from == to ? 0 : 
 
 /* By how much work takes longer on so many cores, as Costs.stretch; -1 with an exception. */
 static double stretch_of(double uses_cores, PyObject *cores, PyObject *key) {
-    PyObject *found = PyDict_GetItemWithError(cores, key);
+    PyObject *found = PyDict_GET_SIZE(cores) ? PyDict_GetItemWithError(cores, key) : NULL;
     if (!found)
         return PyErr_Occurred() ? -1.0 : 1.0;
     double has = PyFloat_AsDouble(found);
     if (PyErr_Occurred())
         return -1.0;
     return uses_cores / has > 1.0 ? uses_cores / has : 1.0;
+}
+
+/* The server's task, borrowed; NULL without an exception if it has left. */
+static Task *task_of(Queue *self) {
+    if (self->known && self->known->is_here)
+        return self->known;
+    Task *found = (Task *)PyDict_GetItemWithError(self->work->tasks, self->there);
+    if (found)
+        Py_XSETREF(self->known, (Task *)Py_NewRef(found));
+    return found;
 }
 
 /* ---- the queue ------------------------------------------------------------------------------------------------- */
@@ -92,7 +103,7 @@ static int run_begin_order(Step *step) {
 }
 
 static int begin_when_awake(Queue *self, PyObject *order) {
-    Task *task = (Task *)PyDict_GetItemWithError(self->work->tasks, self->there);
+    Task *task = task_of(self);
     if (!task || !task->paused)
         return PyErr_Occurred() ? -1 : begin_order(self, order);
     PyObject *awake = (PyObject *)make_step(run_begin_order, self, order, NULL, 0.0, 0);
@@ -134,6 +145,13 @@ static int put_at(Queue *self, double at_s, Step *order) {
     return failed ? -1 : 0;
 }
 
+static Task *needed_task_of(Queue *self) {
+    Task *found = task_of(self);
+    if (!found && !PyErr_Occurred())
+        PyErr_SetObject(PyExc_KeyError, self->there);
+    return found;
+}
+
 /* ---- an update ------------------------------------------------------------------------------------------------- */
 
 static int add_to_item(PyObject *list, Py_ssize_t i, double more) {
@@ -170,7 +188,7 @@ static int run_updated(Step *step) {
     double asked_s = step->s + step->r * (self->updated_s - self->begun_s);
     if (!(asked_s > 0))
         return end_update(self);
-    Task *task = find_task(self->work, self->there);
+    Task *task = needed_task_of(self);
     PyObject *end = task ? (PyObject *)make_step(run_end_update, self, NULL, NULL, 0.0, 0) : NULL;
     int failed = !end || change_side(self->clock, self->work->clock) ||
                  sleep_task(self->work, task, asked_s + self->prices.overshoot_s, end);
@@ -183,7 +201,7 @@ static int run_update(Step *step) { /* n: gradients */
     const Prices *prices = &self->prices;
     double longer = stretch_of(prices->server_cores, self->cores, self->task);
     double seconds = (prices->update_base_s + prices->update_per_byte_s * self->num_bytes * step->n) * longer;
-    Task *task = longer < 0 ? NULL : find_task(self->work, self->there);
+    Task *task = longer < 0 ? NULL : needed_task_of(self);
     Step *updated = task ? make_step(run_updated, self, NULL, NULL, step->s, 0) : NULL;
     if (!updated)
         return -1;

@@ -22,6 +22,7 @@ static int queue_traverse(Queue *self, visitproc visit, void *arg) {
     Py_VISIT(self->clock);
     Py_VISIT(self->task);
     Py_VISIT(self->there);
+    Py_VISIT(self->known);
     Py_VISIT(self->cores);
     Py_VISIT(self->busy);
     for (Py_ssize_t i = 0; i < self->count; i++)
@@ -45,6 +46,7 @@ static void queue_dealloc(Queue *self) {
     Py_CLEAR(self->clock);
     Py_CLEAR(self->task);
     Py_CLEAR(self->there);
+    Py_CLEAR(self->known);
     Py_CLEAR(self->cores);
     Py_CLEAR(self->busy);
     Py_TYPE(self)->tp_free(self);

@@ -138,23 +138,41 @@ static int divide(Sharing *self, const Account *account, double weight) {
     return 0;
 }
 
-/* Take what happens at the ends of completed activities out of the model, as a tuple; it may start others. */
-static PyObject *close_completed(Sharing *self) {
+/* Take what happens at the ends of completed activities out of the model, into an array of references; it may start
+ * others. */
+static int close_completed(Sharing *self, PyObject **all) {
     Fluid *fluid = self->fluid;
-    sort_ended(fluid);
     Py_ssize_t count = fluid->num_ended;
-    PyObject *all = PyTuple_New(count);
+    int failed = 0;
+    sort_ended(fluid);
     fluid->num_ended = 0;
-    for (Py_ssize_t i = 0; all && i < count; i++) {
-        PyTuple_SET_ITEM(all, i, Py_NewRef(fluid->ended[i]->then));
+    for (Py_ssize_t i = 0; i < count; i++) {
+        all[i] = Py_NewRef(fluid->ended[i]->then);
         book(fluid->ended[i], 0.0);
-        if (discard(fluid, fluid->ended[i]))
-            Py_CLEAR(all);
+        failed |= discard(fluid, fluid->ended[i]);
     }
-    return all;
+    return failed ? -1 : 0;
 }
 
-/* Call back completed activities; after a change of rates there may be none. */
+/* Call back completed activities. */
+static int follow_completed(Sharing *self) {
+    Py_ssize_t count = self->fluid->num_ended;
+    PyObject *few[16], **all = count > 16 ? PyMem_Malloc(count * sizeof *all) : few;
+    if (!all) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int failed = close_completed(self, all);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        failed = failed || go_on(all[i]);
+        Py_DECREF(all[i]);
+    }
+    if (all != few)
+        PyMem_Free(all);
+    return failed ? -1 : 0;
+}
+
+/* An end is due; after a change of rates there may be none. */
 static int complete(Sharing *self) {
     if (self->clock->now < self->due_s)
         return 0;
@@ -163,13 +181,10 @@ static int complete(Sharing *self) {
     self->due_s = INFINITY;
     int settles = !self->settling;
     self->settling = 1;
-    PyObject *all = close_completed(self);
-    int failed = !all;
-    for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(all); i++)
-        failed = go_on(PyTuple_GET_ITEM(all, i));
-    Py_XDECREF(all);
-    if (failed || !settles)
-        return failed ? -1 : 0;
+    if (follow_completed(self))
+        return -1;
+    if (!settles)
+        return 0;
     return is_next((Timeline *)self->clock->timeline, NETWORK) ? settle(self) : act_now(self, NETWORK, self->settle);
 }
 

@@ -138,7 +138,7 @@ def pacer(workers: Workers) -> Callable[[int, int, int], tuple[float, float, flo
     return pace
 
 
-def drawer(arrays: Arrays, workers: Workers) -> Callable[[int], None]:
+def drawer(arrays: Arrays, workers: Workers | HostWorkers) -> Callable[[int], None]:
     """Draws the next factors of a worker's jitter."""
     factors = arrays.factors.reshape(len(workers.profiles), -1)
 

@@ -318,7 +318,7 @@ class Crossing:
     def _laid(self, entry: tuple[Any, ...], works: dict[int, _Work]) -> Entry:
         when_s, priority, number, kind, about, given = entry
         session, module = self.session, self.module
-        if kind == module.PUSHED:
+        if kind == module.PUSHED and isinstance(self.workers, Workers):
             return when_s, MACHINE, number, self.workers.pushed, (self._iteration(works[about]),)
         if kind == module.SERVE:
             return when_s, MESSAGE, number, session.serve, ()

@@ -112,7 +112,7 @@ class WorkerModel(ABC):
         """A task has moved to another host, with this device; None: the cluster's device."""
 
     def tell_arrivals(self, tell: Callable[[GradientArrived], None]) -> None:  # noqa: B027  (only a compiled chain does)
-        """Arrivals may be told directly, ``control_s`` after a gradient is taken, instead of calling ``arrived``."""
+        """Let arrivals go straight to ``tell``, ``control_s`` after a gradient is taken, instead of to ``arrived``."""
 
     @abstractmethod
     def _abandon(self, worker: int) -> None:
