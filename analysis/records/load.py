@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 JOB_KEYS = ("strategy", "num_workers", "num_samples", "metric", "higher_is_better")
+CLUSTER_EVENTS = "cluster.jsonl"
+"""The file that the directory of a cluster has and that of a single run has not."""
 PLAN_COLUMNS = ("start_s", "end_s", "target", "kind", "magnitude")
 LOG = "events.jsonl"
 
@@ -172,14 +174,32 @@ def gather_contents(root: Path, check: bool = False) -> Contents:
     )
 
 
-def find_runs(root: str | os.PathLike[str]) -> list[Path]:
-    """Every directory at or below ``root`` that holds ``meta.json`` and ``events.jsonl``, in natural order."""
-    found = [Path(folder) for folder, _, files in os.walk(root) if {"meta.json", "events.jsonl"} <= set(files)]
+def find_runs(root: str | os.PathLike[str], *, of_clusters: bool = True) -> list[Path]:
+    """Every directory at or below ``root`` that holds ``meta.json`` and ``events.jsonl``, in natural order.
+
+    ``of_clusters``: False leaves out the jobs of clusters (:func:`find_clusters`).
+    """
+    skipped = frozenset() if of_clusters else frozenset({CLUSTER_EVENTS})
+    return _holding(root, {"meta.json", "events.jsonl"}, skipped)
+
+
+def find_clusters(root: str | os.PathLike[str]) -> list[Path]:
+    """Every directory at or below ``root`` that holds the record of a cluster, in natural order."""
+    return _holding(root, {"meta.json", CLUSTER_EVENTS}, frozenset())
+
+
+def _holding(root: str | os.PathLike[str], names: set[str], skipped: frozenset[str]) -> list[Path]:
+    found = []
+    for folder, below, files in os.walk(root):
+        if skipped & set(files):
+            below.clear()
+        elif names <= set(files):
+            found.append(Path(folder))
     return sorted(found, key=lambda path: natural(str(path)))
 
 
 def _load_meta(path: Path) -> dict[str, Any]:
-    meta = _load_object(path)
+    meta = load_object(path)
     missing = [key for key in ("runtime", "seed", "job") if key not in meta]
     job = meta.get("job")
     missing += [f"job.{key}" for key in JOB_KEYS if not isinstance(job, dict) or key not in job]
@@ -191,7 +211,7 @@ def _load_meta(path: Path) -> dict[str, Any]:
 def _load_plan(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    rows = _load_object(path).get("disturbances")
+    rows = load_object(path).get("disturbances")
     if not isinstance(rows, list):
         raise RecordError(f"{path}: `disturbances` must be a list. Compare it with docs/record.md")
     for number, row in enumerate(rows):
@@ -201,7 +221,8 @@ def _load_plan(path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(PLAN_COLUMNS))
 
 
-def _load_object(path: Path) -> dict[str, Any]:
+def load_object(path: Path) -> dict[str, Any]:
+    """The JSON object of this schema in a file; raises :class:`RecordError` saying what is wrong with the file."""
     try:
         content = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:

@@ -46,7 +46,7 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
     """
     run = load_run(path, check=True)
     summary = summarise(run)
-    _write_json(run.path / "summary.json", summary)
+    write_json(run.path / "summary.json", summary)
     store_contents(run)
     for name, frame in run.tables.items():
         buffer = BytesIO()
@@ -104,7 +104,7 @@ def compare(
         "report": str(out / "report.html"),
     }
     write_file(out / "comparison.csv", table.to_csv(index=False))
-    _write_json(out / "comparison.json", _comparison(table, runs))
+    write_json(out / "comparison.json", _comparison(table, runs))
     write_file(out / "report.html", page(table, runs, metas))
     return table
 
@@ -157,8 +157,8 @@ def _comparison(table: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
     write_file(path, msgspec.json.format(msgspec.json.encode(_finite(content)), indent=1) + b"\n")
 
 

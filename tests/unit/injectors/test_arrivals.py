@@ -36,7 +36,8 @@ HEADER = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
 def spec(name: str, **changes: Any) -> dict[str, Any]:
     loaded = OmegaConf.to_container(OmegaConf.load(ROOT / f"conf/jobs/{name}.yaml"))
-    return {**{str(key): value for key, value in dict(loaded).items()}, **changes}  # type: ignore[call-overload]
+    fields = {str(key): value for key, value in dict(loaded).items() if key != "defaults"}  # type: ignore[call-overload]
+    return {**fields, **changes}
 
 
 def source(name: str, **changes: Any) -> Arrivals:
