@@ -38,10 +38,15 @@ class Timeline:
     def add(
         self, clock: Clock, when_s: float, priority: int, action: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
-        """Call ``action(*args)`` at ``when_s`` of ``clock``."""
+        """Call ``action(*args)`` at ``when_s`` of ``clock``, but not before the current action.
+
+        To a job that caught up with an action of another clock ``now`` is rounded, and may lie an instant before it.
+        """
         self.sequence += 1
-        lab_s, rest_s = exact_sum(clock.offset_s, when_s) if clock.offset_s else (when_s, 0.0)
-        heapq.heappush(self._heap, (lab_s, rest_s, priority, self.sequence, clock, when_s, action, args))
+        moment = exact_sum(clock.offset_s, when_s) if clock.offset_s else (when_s, 0.0)
+        if moment < self.moment:
+            moment = self.moment
+        heapq.heappush(self._heap, (*moment, priority, self.sequence, clock, when_s, action, args))
 
     def lift(self) -> list[Entry]:
         """Take out all scheduled actions, of a timeline with one clock left, which starts at 0."""

@@ -137,7 +137,7 @@ class VirtualLab:
 
     def _loop(self) -> int:
         """Many decisions of a job that is alone, where it has a compiled loop; 0: none."""
-        alone = len(self._running) == 1 and not self._waiting
+        alone = len(self._running) == 1 and not self._waiting and self.keeper is None
         for tenant in self._running:
             if tenant.loop is not None and alone:
                 self.timeline.clock = tenant.clock

@@ -62,14 +62,27 @@ static PyObject *shown_entry(const Entry *entry) {
 
 static PyObject *timeline_lift(Timeline *self, PyObject *unused) {
     PyObject *all = PyList_New(0);
-    for (skip_ended(self); all && self->count; skip_ended(self)) {
-        Entry entry = pop_entry(self);
+    Py_ssize_t kept = 0;
+    while (all && self->count && self->heap[0].clock->ended)
+        skip_ended(self);
+    Py_ssize_t count = self->count;
+    for (Py_ssize_t i = 0; i < count; i++) /* compiled steps stay */
+        if (is_step(&self->heap[i])) {
+            Entry step = self->heap[i];
+            self->heap[i] = self->heap[kept];
+            self->heap[kept++] = step;
+        }
+    for (Py_ssize_t i = kept; all && i < count; i++) {
+        Entry entry = self->heap[i];
         PyObject *shown = shown_entry(&entry);
         if (!shown || PyList_Append(all, shown))
             Py_CLEAR(all);
         Py_XDECREF(shown);
         drop_entry(&entry);
     }
+    self->count = 0;
+    while (self->count < kept)
+        push_entry(self, self->heap[self->count]);
     return all;
 }
 
@@ -215,22 +228,7 @@ static PyObject *clock_next_s(Clock *self, void *unused) {
     return timeline_next_s((Timeline *)self->timeline, NULL);
 }
 
-/* The exact sum of three floats, rounded once, is Python's math.fsum: this is rare. */
-static PyObject *clock_catch_up(Clock *self, PyObject *unused) {
-    Timeline *timeline = (Timeline *)self->timeline;
-    PyObject *module = PyImport_ImportModule("math"), *found = NULL;
-    if (module)
-        found = PyObject_CallMethod(module, "fsum", "((ddd))", timeline->lab_s, timeline->rest_s, -self->offset_s);
-    Py_XDECREF(module);
-    if (!found)
-        return NULL;
-    self->now = PyFloat_AsDouble(found);
-    Py_DECREF(found);
-    PyObject *before = timeline->clock;
-    timeline->clock = Py_NewRef(self);
-    Py_XDECREF(before);
-    Py_RETURN_NONE;
-}
+static PyObject *clock_catch_up(Clock *self, PyObject *unused) { return none_unless(catch_up(self)); }
 
 static PyMethodDef clock_methods[] = {
     {"at", (PyCFunction)(void (*)(void))clock_at, METH_FASTCALL, "Call action(*args) at a time, or now if it passed."},

@@ -105,6 +105,8 @@ class VirtualSession:
         self.servers, self.workers, self.machines = modelled
         placement = None if hosts is None else Placement(hosts)
         requests = experiment.strategy.cores_as == "request"
+        if self.machines is not None:
+            self.workers.tell_arrivals(self.tell)
         self.places = Places(placement, self.machines, self.servers, self.workers, costs, requests=requests)
         self.port = VirtualPort(
             self.clock,
@@ -292,7 +294,7 @@ class VirtualSession:
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result
-        if self._telemetry_every_s is not None:
+        if self._telemetry_every_s is not None and self.machines is None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
         self.clock.at(taken_s + self.costs.control_s, MESSAGE, self.tell, arrived)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../compiled/joint.h"
 #include "state.h"
 #include "machines.h"
 #include "protocol.h"

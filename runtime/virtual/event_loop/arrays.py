@@ -16,6 +16,7 @@ from runtime.core.permutation import permute
 from runtime.core.shards import Epoch
 from runtime.record.columns import FLOATS, INTEGERS, ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import NodeId
 
@@ -37,6 +38,7 @@ class Arrays:
         self.session = session
         self.loop: Any = module.Loop(job.num_workers, job.num_servers)
         self.room = module.ROOM
+        self.on_hosts = isinstance(session.workers, HostWorkers)
         self._views: dict[str, NDArray[Any]] = {}
 
     def __getattr__(self, name: str) -> NDArray[Any]:
@@ -78,7 +80,7 @@ class Delays:
         return self._times[self._next] if self._next < len(self._times) else math.inf
 
 
-def connect(arrays: Arrays, workers: Workers, record: ColumnRecorder) -> None:
+def connect(arrays: Arrays, workers: Workers | HostWorkers, record: ColumnRecorder) -> None:
     """Give the loop all that it calls, and the numbers that do not change."""
     session, loop = arrays.session, arrays.loop
     core, costs, job = session.coordinator, session.costs, session.experiment.job
@@ -86,13 +88,13 @@ def connect(arrays: Arrays, workers: Workers, record: ColumnRecorder) -> None:
     loop.decision_s, loop.control_s, loop.overshoot_s = costs.decision_s, costs.control_s, costs.sleep_overshoot_s
     loop.update_base_s, loop.update_per_byte_s = costs.update_base_s, costs.update_per_byte_s
     loop.transfer_s = 0.0 if workers.shares_memory else costs.transfer_s(workers.model_bytes)
-    loop.shares_memory, loop.jitters = workers.shares_memory, bool(costs.jitter_sigma)
+    loop.shares_memory, loop.jitters = workers.shares_memory, bool(costs.jitter_sigma) and isinstance(workers, Workers)
     loop.declares_stuck = job.stuck_after_s is not None
     distinct = list(dict.fromkeys(workers.profiles.values()))
     arrays.profiles[:] = [distinct.index(workers.profiles[worker]) for worker in range(job.num_workers)]
     loop.handle, loop.grads = core.strategy.handle, ledger.grads
     loop.remember, loop.histories = ledger.remember, ledger.histories(job.num_workers)
-    loop.pace = pacer(workers)
+    loop.pace = pacer(workers) if isinstance(workers, Workers) else None
     loop.write_rows = lambda: write_rows(arrays, record)
     loop.write_line = lambda t, event, version: record.lines.event(t, event, (), version, 0.0, None)
     loop.note_held = lambda t, worker: record.note(t, "Held", worker=worker)
@@ -136,7 +138,7 @@ def pacer(workers: Workers) -> Callable[[int, int, int], tuple[float, float, flo
     return pace
 
 
-def drawer(arrays: Arrays, workers: Workers) -> Callable[[int], None]:
+def drawer(arrays: Arrays, workers: Workers | HostWorkers) -> Callable[[int], None]:
     """Draws the next factors of a worker's jitter."""
     factors = arrays.factors.reshape(len(workers.profiles), -1)
 
@@ -166,5 +168,8 @@ def write_rows(arrays: Arrays, record: ColumnRecorder) -> None:
     if not rows:
         return
     whole, floats = arrays.row_integers.reshape(-1, room), arrays.row_floats.reshape(-1, room)
-    columns = dict(zip(INTEGERS, whole[:, :rows], strict=True)) | dict(zip(ROWS, floats[:, :rows], strict=True))
+    columns = dict(zip(INTEGERS, whole[:, :rows], strict=True))
+    columns |= dict(zip(ROWS, floats[: len(ROWS), :rows], strict=True))
+    if arrays.on_hosts:
+        columns["cpu_s"] = floats[len(ROWS), :rows]
     record.rows.block(columns)

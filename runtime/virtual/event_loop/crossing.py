@@ -16,6 +16,8 @@ from runtime.core.shards import Range, Returned
 from runtime.record.columns import ColumnRecorder
 from runtime.virtual.clock import MACHINE, MESSAGE, Entry
 from runtime.virtual.event_loop.arrays import Arrays, Delays, books_of, write_rows
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.servers import Servers
@@ -30,10 +32,22 @@ OURS = "strategy:"
 class Crossing:
     """``loop``: of ``arrays``, which is empty as long as Python drives the job."""
 
-    def __init__(self, arrays: Arrays, module: Any, workers: Workers, servers: Servers, record: ColumnRecorder) -> None:
+    def __init__(
+        self,
+        arrays: Arrays,
+        module: Any,
+        workers: Workers | HostWorkers,
+        servers: Servers | HostServers,
+        record: ColumnRecorder,
+    ) -> None:
         self.arrays, self.loop, self.module = arrays, arrays.loop, module
         self.session = arrays.session
         self.workers, self.servers, self.record = workers, servers, record
+        self.chain: Any = None
+        """Of workers on hosts, which then goes on by itself."""
+        if isinstance(workers, HostWorkers):
+            self.chain = workers.chain
+            self._capsule = self.loop.join(self.chain.join(NOTHING))
         schedule, loop = self.session.schedule, self.loop
         of_workers = Delays(schedule, "worker", arrays.delay_s, arrays.slowdown_frac)
         of_servers = Delays(schedule, "server", arrays.server_delay_s, arrays.server_slowdown)
@@ -61,6 +75,8 @@ class Crossing:
             return False
         if any(member.state != "here" for member in members.values()) or list(members) != list(range(len(members))):
             return False
+        if self.chain is not None and self.servers.numbers != list(range(len(self.arrays.server_bytes))):
+            return False
         return all(self._known(call, args) for call, args in session.inbox)
 
     def enter(self) -> None:
@@ -81,6 +97,10 @@ class Crossing:
         for _, args in session.inbox:
             kind, about, given = self._entry_of(args[0])
             loop.add_waiting(kind, about, given)
+        if self.chain is not None:
+            for worker, iteration in self.workers.under_way.items():
+                iteration.place = self._add_work(core.ledger.busy[worker], Timings())  # type: ignore[attr-defined]
+            self.chain.loop = self._capsule
         for grad in core.ledger.grads.values():
             t, event = self.record.open_rows.pop(grad.id)
             self._add_work(Order(**_of_grad(grad)), event.timings, t=t, event=event)
@@ -101,8 +121,10 @@ class Crossing:
 
     def _enter_servers(self) -> None:
         arrays, servers, loop = self.arrays, self.servers, self.loop
-        arrays.server_free_s[:], arrays.server_bytes[:] = servers.free_s, servers.num_bytes
-        loop.idle_s = servers.idle_s
+        if isinstance(servers, Servers):
+            arrays.server_free_s[:] = servers.free_s
+            loop.idle_s = servers.idle_s
+        arrays.server_bytes[:] = servers.num_bytes
         self.share_reports()
 
     def _enter_plan(self) -> None:
@@ -125,7 +147,7 @@ class Crossing:
         when_s, priority, number, action, args = entry
         session, module = self.session, self.module
         kind, about, given = module.SERVE, 0, None
-        if action == self.workers.pushed and not args[0].void:
+        if isinstance(self.workers, Workers) and action == self.workers.pushed and not args[0].void:
             kind, about = module.PUSHED, self._add_iteration(args[0])
         elif action == session.tell and self._known(session.coordinator.receive, args):
             kind, about, given = self._entry_of(args[0])
@@ -185,6 +207,7 @@ class Crossing:
             timings.recv_s,
             0.0 if iteration is None else iteration.loaded_s,
             0.0 if iteration is None else iteration.since_s,
+            timings.cpu_s or 0.0,
             t,
             event,
         ), [(*_ends(work), -1) for work in self.session.coordinator.shards.out[about.grad_id][1]])  # fmt: skip
@@ -205,6 +228,8 @@ class Crossing:
     def share_reports(self) -> None:
         """Give the loop what the servers have done since their last report."""
         arrays = self.arrays
+        if self.chain is not None:
+            return
         for place, (updates, busy_s, injected_s) in enumerate(self.servers.reported):
             arrays.server_updates[place] = updates
             arrays.server_busy_s[place], arrays.server_injected_s[place] = busy_s, injected_s
@@ -213,6 +238,8 @@ class Crossing:
         """What a report needs: version and the servers' work."""
         arrays = self.arrays
         self.session.coordinator.executor.version = self.loop.version
+        if self.chain is not None:
+            return
         of_servers = zip(
             arrays.server_updates.tolist(),
             arrays.server_busy_s.tolist(),
@@ -228,6 +255,8 @@ class Crossing:
         if not full:
             write_rows(self.arrays, self.record)
         works, entries, waiting, held = loop.leave()
+        if self.chain is not None:
+            self.chain.loop = None
         self.show()
         session.clock.now, core.course.t = loop.now, loop.t
         session.busy_until_s, session.serving = loop.busy_until_s, loop.serving
@@ -235,7 +264,8 @@ class Crossing:
         if loop.begun:
             executor.progressed()
         self._leave_workers()
-        self.servers.free_s[:], self.servers.idle_s = self.arrays.server_free_s.tolist(), loop.idle_s
+        if isinstance(self.servers, Servers):
+            self.servers.free_s[:], self.servers.idle_s = self.arrays.server_free_s.tolist(), loop.idle_s
         orders = {place: _Work(*work) for place, work in works.items()}
         self._leave_data(orders.values())
         ledger.busy.clear()
@@ -278,7 +308,8 @@ class Crossing:
         for worker, (idle_since_s, done) in enumerate(
             zip(arrays.idle_since_s.tolist(), arrays.iterations.tolist(), strict=True)
         ):
-            workers.idle_since_s[worker] = idle_since_s
+            if self.chain is None:
+                workers.idle_since_s[worker] = idle_since_s
             if done:
                 iterations[worker] = done
             if self.loop.jitters:
@@ -287,7 +318,7 @@ class Crossing:
     def _laid(self, entry: tuple[Any, ...], works: dict[int, _Work]) -> Entry:
         when_s, priority, number, kind, about, given = entry
         session, module = self.session, self.module
-        if kind == module.PUSHED:
+        if kind == module.PUSHED and isinstance(self.workers, Workers):
             return when_s, MACHINE, number, self.workers.pushed, (self._iteration(works[about]),)
         if kind == module.SERVE:
             return when_s, MESSAGE, number, session.serve, ()
@@ -297,7 +328,7 @@ class Crossing:
         if kind == self.module.WOKE:
             return inputs.TimerFired(f"{OURS}{given}")
         work = works[about]
-        return inputs.GradientArrived(work.id, work.worker, work.timings(), *NOTHING)
+        return inputs.GradientArrived(work.id, work.worker, work.timings(self.chain is not None), *NOTHING)
 
     def _iteration(self, work: _Work) -> Iteration:
         core = self.session.coordinator
@@ -350,6 +381,7 @@ class _Work(msgspec.Struct, eq=False):
     recv_s: float
     loaded_s: float
     since_s: float
+    cpu_s: float
     t: float
     event: Any
     ranges: list[tuple[int, ...]]
@@ -365,7 +397,7 @@ class _Work(msgspec.Struct, eq=False):
             samples=self.samples,
         )
 
-    def timings(self) -> Timings:
+    def timings(self, with_cpu: bool) -> Timings:
         """As the worker reports them."""
         return Timings(
             wait_s=self.wait_s,
@@ -376,6 +408,7 @@ class _Work(msgspec.Struct, eq=False):
             injected_s=self.injected_s,
             overrun_s=self.overrun_s,
             recv_s=self.recv_s,
+            cpu_s=self.cpu_s if with_cpu else None,
         )
 
 

@@ -168,10 +168,10 @@ static int decide(Loop *l, int64_t place, int64_t version, double applied_s) {
     long long row = l->rows++;
     int64_t integers[] = {work->worker, work->iteration, work->id, work->version, work->samples, work->assigned, version};
     double floats[] = {work->t,      work->wait_s,     work->data_s,    work->pull_s, work->compute_s,
-                       work->send_s, work->injected_s, work->overrun_s, work->recv_s, applied_s};
+                       work->send_s, work->injected_s, work->overrun_s, work->recv_s, applied_s, work->cpu_s};
     for (int i = 0; i < 7; i++)
         l->row_integers[i * ROOM + row] = integers[i];
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 11; i++)
         l->row_floats[i * ROOM + row] = floats[i];
     take_unused(l, place);
     free_work(l, place);
@@ -323,7 +323,7 @@ static int receive_gradient(Loop *l, int64_t place) {
     PyObject *grad = make_grad(l, work), *id = PyLong_FromLongLong(work->id);
     int failed = !grad || !id || PyDict_SetItem(l->grads, id, grad);
     Py_XDECREF(id);
-    PyObject *values[] = {PyFloat_FromDouble(l->t), grad, make_timings(work)};
+    PyObject *values[] = {PyFloat_FromDouble(l->t), grad, make_timings(l, work)};
     work->event = make(Arrived_, values, ARRIVED_NAMES);
     if (failed || !work->event)
         return BROKEN;
@@ -379,7 +379,17 @@ static int advance(Loop *l) {
         if (l->events >= l->stop)
             return PAUSE;
         Entry *first = l->heap;
-        if (!l->count || is_before(l->foreign_s, l->foreign_priority, l->foreign_sequence, first))
+        if (l->hosts) {
+            double before_s = l->count ? first->when_s : INFINITY;
+            int found = l->hosts->run(l->hosts->chain, before_s, l->count ? first->priority : 0,
+                                      l->count ? first->sequence : 0);
+            if (found != NOTHING_BEFORE || !l->count) {
+                if (found == TOLD)
+                    continue;
+                return found < 0 ? BROKEN : FOREIGN;
+            }
+            l->hosts->act(l->hosts->chain, first->when_s);
+        } else if (!l->count || is_before(l->foreign_s, l->foreign_priority, l->foreign_sequence, first))
             return FOREIGN;
         Entry entry = pop_entry(l);
         l->now = entry.when_s;

@@ -9,6 +9,9 @@ from runtime.record.columns import ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop.arrays import Arrays, connect
 from runtime.virtual.event_loop.crossing import Crossing
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.model_state import NoLearner
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
@@ -28,7 +31,10 @@ def loop_of(session: VirtualSession) -> EventLoop | None:
     workers, servers, record = session.workers, session.servers, session.record
     if module is None or not isinstance(record, ColumnRecorder) or not isinstance(session.learner, NoLearner):
         return None
-    if not isinstance(workers, Workers) or not isinstance(servers, Servers) or workers.network is not None:
+    if isinstance(workers, HostWorkers) and isinstance(servers, HostServers):
+        if workers.chain is None or not isinstance(session.machines, ModelledMachines):
+            return None
+    elif not isinstance(workers, Workers) or not isinstance(servers, Servers) or workers.network is not None:
         return None
     strategy = session.coordinator.strategy
     if strategy.needs & UNKNOWN or strategy.measures or strategy.attaches:
@@ -43,7 +49,12 @@ class EventLoop:
     """One job, which is alone in its lab as long as :meth:`advance` is called."""
 
     def __init__(
-        self, session: VirtualSession, module: Any, workers: Workers, servers: Servers, record: ColumnRecorder
+        self,
+        session: VirtualSession,
+        module: Any,
+        workers: Workers | HostWorkers,
+        servers: Servers | HostServers,
+        record: ColumnRecorder,
     ) -> None:
         self.session, self.module = session, module
         arrays = Arrays(session, module)

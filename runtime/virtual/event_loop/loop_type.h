@@ -89,7 +89,7 @@ static PyObject *loop_leave_data(Loop *l, PyObject *unused) {
 
 /* ---- work --------------------------------------------------------------------------------------------------------- */
 
-#define WORK_FORMAT "LLLLLLLddddddddddddd"
+#define WORK_FORMAT "LLLLLLLdddddddddddddd"
 
 static PyObject *loop_add_work(Loop *l, PyObject *args) {
     Work work = {0};
@@ -98,7 +98,7 @@ static PyObject *loop_add_work(Loop *l, PyObject *args) {
     if (!PyArg_ParseTuple(args, "(" WORK_FORMAT "O)O!", &id, &worker, &iteration, &version, &samples, &assigned, &accum,
                           &work.delay_s, &work.slowdown_frac, &work.wait_s, &work.data_s, &work.pull_s,
                           &work.compute_s, &work.send_s, &work.injected_s, &work.overrun_s, &work.recv_s,
-                          &work.loaded_s, &work.since_s, &work.t, &event, &PyList_Type, &ranges))
+                          &work.loaded_s, &work.since_s, &work.cpu_s, &work.t, &event, &PyList_Type, &ranges))
         return NULL;
     if (worker < 0 || worker >= l->workers || (event == Py_None && l->busy[worker] >= 0)) {
         PyErr_SetString(PyExc_ValueError, "work of nobody, or of somebody who is busy");
@@ -192,6 +192,10 @@ static PyObject *loop_advance(Loop *l, PyObject *stop) {
         return NULL;
     l->events = 0;
     int why = advance(l);
+    if (l->hosts) {
+        l->sequence = *l->counter;
+        l->now = *l->hosts->now;
+    }
     return why == RAISED || why == BROKEN ? NULL : PyLong_FromLong(why);
 }
 
@@ -199,7 +203,7 @@ static PyObject *shown_work(const Work *w) {
     return Py_BuildValue(WORK_FORMAT "ON", (long long)w->id, (long long)w->worker, (long long)w->iteration,
                          (long long)w->version, (long long)w->samples, (long long)w->assigned, (long long)w->accum,
                          w->delay_s, w->slowdown_frac, w->wait_s, w->data_s, w->pull_s, w->compute_s, w->send_s,
-                         w->injected_s, w->overrun_s, w->recv_s, w->loaded_s, w->since_s, w->t,
+                         w->injected_s, w->overrun_s, w->recv_s, w->loaded_s, w->since_s, w->cpu_s, w->t,
                          w->event ? w->event : Py_None, shown_ranges(&w->ranges));
 }
 
@@ -302,6 +306,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     l->servers = servers;
     l->free_work = l->shuffled_epoch = -1;
     l->foreign_s = INFINITY;
+    l->counter = &l->sequence;
     if (allocate(l))
         Py_CLEAR(l);
     return (PyObject *)l;
@@ -335,6 +340,7 @@ static void loop_dealloc(Loop *l) {
         PyMem_Free(l->requeued.items);
     }
     loop_clear(l);
+    Py_CLEAR(l->hosts_held);
 #define RELEASE(type, name, length) Py_XDECREF(l->name##_bytes);
     ARRAYS(RELEASE)
 #undef RELEASE
@@ -364,7 +370,20 @@ static PyMemberDef loop_members[] = {
     FLAG(shares_memory), FLAG(jitters), FLAG(learns), FLAG(declares_stuck), FLAG(serving), FLAG(over), FLAG(serves),
     FLAG(begun), {NULL}};
 
+/* Work is done on machines from now on; returns the capsule by which they tell what has arrived. */
+static PyObject *loop_join(Loop *l, PyObject *capsule) {
+    Hosts *hosts = PyCapsule_GetPointer(capsule, HOSTS_CAPSULE);
+    if (!hosts)
+        return NULL;
+    Py_XSETREF(l->hosts_held, Py_NewRef(capsule));
+    l->hosts = hosts;
+    l->counter = hosts->sequence;
+    l->decisions = (Decisions){l, arrive};
+    return PyCapsule_New(&l->decisions, DECISIONS_CAPSULE, NULL);
+}
+
 static PyMethodDef loop_methods[] = {
+    {"join", (PyCFunction)loop_join, METH_O, "Work is done on machines, whose capsule is given."},
     {"add_work", (PyCFunction)loop_add_work, METH_VARARGS, "A Compute in progress, or a gradient with its event."},
     {"add_entry", (PyCFunction)loop_add_entry, METH_VARARGS, "Something that happens."},
     {"add_waiting", (PyCFunction)loop_add_waiting, METH_VARARGS, "Something that waits for the coordinator."},

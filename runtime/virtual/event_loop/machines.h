@@ -8,6 +8,8 @@ static int update(Loop *l, double sent_s, int64_t num_grads) {
             return -1;
         Py_DECREF(found);
     }
+    if (l->hosts)
+        return l->hosts->update(l->hosts->chain, sent_s, num_grads, l->server_delay_s, l->server_slowdown);
     double reached_s = sent_s + l->control_s, last_s = -INFINITY;
     for (int64_t server = 0; server < l->servers; server++) {
         double busy_s = l->update_base_s + l->update_per_byte_s * l->server_bytes[server] * (double)num_grads;
@@ -61,6 +63,9 @@ static int draw_factor(Loop *l, int64_t worker, double *factor) {
 /* An iteration whose order leaves the coordinator at `sent_s`: Workers.begin to Workers._pulled. */
 static int begin_work(Loop *l, int64_t place, double sent_s) {
     Work *work = &l->works[place];
+    if (l->hosts)
+        return l->hosts->begin(l->hosts->chain, place, work->id, l->numbers[work->worker], work->samples, work->accum,
+                               work->delay_s, work->slowdown_frac, sent_s);
     const Pace *pace = pace_of(l, work->worker, work->samples, work->accum);
     double factor;
     if (!pace || draw_factor(l, work->worker, &factor))
@@ -100,4 +105,25 @@ static int push(Loop *l, int64_t place) {
     l->idle_since_s[work->worker] = taken_s;
     work->send_s = taken_s - work->since_s;
     return happen_at(l, taken_s + l->control_s, MESSAGE, ARRIVED, place, NULL);
+}
+
+/* Machines have a gradient: HostWorkers._end to VirtualSession._arrived. */
+static int arrive(void *loop, int64_t place, double when_s, const double *times) {
+    Loop *l = loop;
+    if (place < 0 || place >= l->num_works || l->works[place].id < 0) {
+        PyErr_SetString(PyExc_ValueError, "a gradient of no work");
+        return -1;
+    }
+    Work *work = &l->works[place];
+    work->wait_s = times[0];
+    work->data_s = times[1];
+    work->pull_s = times[2];
+    work->compute_s = times[3];
+    work->send_s = times[4];
+    work->injected_s = times[5];
+    work->overrun_s = times[6];
+    work->recv_s = times[7];
+    work->cpu_s = times[8];
+    l->now = *l->hosts->now;
+    return happen_at(l, when_s, MESSAGE, ARRIVED, place, NULL);
 }

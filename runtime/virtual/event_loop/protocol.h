@@ -1,7 +1,7 @@
 /* The strategies' vocabulary: events are made, commands are read, without a call of Python code. */
 
 static PyObject *Grad_, *Timings_, *Arrived_, *Woke_, *Compute_, *Apply_, *Drop_, *Wake_;
-static PyObject *GRAD_NAMES, *TIMINGS_NAMES, *ARRIVED_NAMES, *WOKE_NAMES, *EMPTY_TUPLE, *ZERO;
+static PyObject *GRAD_NAMES, *TIMINGS_NAMES, *HOST_TIMINGS_NAMES, *ARRIVED_NAMES, *WOKE_NAMES, *EMPTY_TUPLE, *ZERO;
 
 /* Where fields lie in commands; found once, from the descriptors of their slots. */
 static Py_ssize_t compute_worker, compute_samples, compute_accum, compute_parts;
@@ -72,11 +72,13 @@ static int learn_vocabulary(void) {
             return -1;
     GRAD_NAMES = NAMES("id", "worker", "incarnation", "iteration", "version", "samples", "assigned_samples");
     TIMINGS_NAMES = NAMES("wait_s", "data_s", "pull_s", "compute_s", "send_s", "injected_s", "overrun_s", "recv_s");
+    HOST_TIMINGS_NAMES = NAMES("wait_s", "data_s", "pull_s", "compute_s", "send_s", "injected_s", "overrun_s", "recv_s",
+                               "cpu_s");
     ARRIVED_NAMES = NAMES("t", "grad", "timings");
     WOKE_NAMES = NAMES("t", "tag");
     EMPTY_TUPLE = PyTuple_New(0);
     ZERO = PyFloat_FromDouble(0.0);
-    return GRAD_NAMES && TIMINGS_NAMES && ARRIVED_NAMES && WOKE_NAMES && EMPTY_TUPLE && ZERO ? 0 : -1;
+    return GRAD_NAMES && TIMINGS_NAMES && HOST_TIMINGS_NAMES && ARRIVED_NAMES && WOKE_NAMES && EMPTY_TUPLE && ZERO ? 0 : -1;
 }
 
 /* An object of a type of the vocabulary; takes over the references to its values, any of which may have failed. */
@@ -106,9 +108,11 @@ static PyObject *make_grad(const Loop *l, const Work *work) {
     return make(Grad_, values, GRAD_NAMES);
 }
 
-static PyObject *make_timings(const Work *work) {
-    PyObject *values[] = {seconds(work->wait_s),     seconds(work->data_s),     seconds(work->pull_s),
+static PyObject *make_timings(const Loop *l, const Work *work) {
+    PyObject *values[9] = {seconds(work->wait_s),     seconds(work->data_s),     seconds(work->pull_s),
                           seconds(work->compute_s),  seconds(work->send_s),     seconds(work->injected_s),
                           seconds(work->overrun_s),  seconds(work->recv_s)};
-    return make(Timings_, values, TIMINGS_NAMES);
+    if (l->hosts)
+        values[8] = seconds(work->cpu_s);
+    return make(Timings_, values, l->hosts ? HOST_TIMINGS_NAMES : TIMINGS_NAMES);
 }

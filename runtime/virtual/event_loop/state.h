@@ -39,6 +39,7 @@ typedef struct {
     int64_t mark;  /* the last answer in which it was named */
     double delay_s, slowdown_frac;
     double wait_s, data_s, pull_s, compute_s, send_s, injected_s, overrun_s, recv_s, loaded_s, since_s;
+    double cpu_s;    /* where processors are modelled */
     double t;        /* when the coordinator received it */
     Queue ranges;    /* its samples */
     PyObject *event; /* Arrived, as soon as it was */
@@ -74,7 +75,7 @@ typedef struct {
     X(double, server_slowdown, servers)  \
     X(int64_t, shuffled, SHUFFLED)       \
     X(int64_t, row_integers, 7 * ROOM)   \
-    X(double, row_floats, 10 * ROOM)
+    X(double, row_floats, 11 * ROOM)
 
 /* Python objects, set before the first event: functions, types, and the books that Python sees, too. */
 #define NEEDED(X)                                                                                                \
@@ -91,6 +92,10 @@ typedef struct {
 #define FIELD(name) PyObject *name;
     OBJECTS(FIELD)
 #undef FIELD
+    PyObject *hosts_held; /* the capsule of the machines; NULL: there are none */
+    Hosts *hosts;
+    Decisions decisions;
+    int64_t *counter; /* of what was ever scheduled */
     PyObject **numbers, **held; /* of workers: as Python integers; Computes that wait for data */
     int64_t *busy, *unused, *worker_mark;
     Entry *heap;
@@ -110,7 +115,8 @@ typedef struct {
     double now, t, busy_until_s, idle_s, look_s, look_servers_s;
     double decision_s, control_s, overshoot_s, transfer_s, update_base_s, update_per_byte_s;
     double foreign_s;
-    long long workers, servers, version, next_grad, sequence, foreign_priority, foreign_sequence, rows, timers;
+    int64_t sequence;
+    long long workers, servers, version, next_grad, foreign_priority, foreign_sequence, rows, timers;
     long long num_busy, num_held, events, stop, stamp;
     char overlap, shares_memory, jitters, learns, declares_stuck, serving, over, serves, begun;
 } Loop;
@@ -167,7 +173,7 @@ static Entry pop_entry(Loop *l) {
 
 /* As Clock.at: now if that has passed; takes over the reference to `given`. */
 static int happen_at(Loop *l, double when_s, int priority, int kind, int64_t about, PyObject *given) {
-    Entry entry = {when_s > l->now ? when_s : l->now, ++l->sequence, about, priority, kind, given};
+    Entry entry = {when_s > l->now ? when_s : l->now, ++*l->counter, about, priority, kind, given};
     return put_entry(l, entry);
 }
 

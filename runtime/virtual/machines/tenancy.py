@@ -11,6 +11,7 @@ from runtime.virtual.clock import Clock
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import THREAD_CORES
+from runtime.virtual.machines.task_work import TaskWork
 
 
 @final
@@ -42,6 +43,13 @@ class Tenancy:
         sites = {self._tasks[task]: self._machines.site(name) for task, name in homes.items()}
         uses = {self._tasks[task]: uses_cores(task) for task in homes}
         self._machines.admit(sites, uses.__getitem__)
+
+    @property
+    def task_work(self) -> TaskWork:
+        return self._machines.task_work
+
+    def name_of(self, task: str) -> str:
+        return self._tasks[task]
 
     def leave(self) -> None:
         """The job is over."""
