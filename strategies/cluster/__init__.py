@@ -1,0 +1,1 @@
+"""What decides for all jobs of a cluster together."""
