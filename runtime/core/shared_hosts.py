@@ -48,7 +48,9 @@ class SharedHosts:
         for host, resource, total, capacity in self.totals():
             if total > capacity * (1 + ROUNDING):
                 self._reservations = before
-                raise ProtocolError(f"{host}: {resource} of {total:g} granted, and it has {capacity:g}")
+                raise ProtocolError(
+                    f"the policy of prevention grants {total:g} {resource} of {host}, which has {capacity:g}"
+                )
 
     def release(self, job: str) -> None:
         """A job gives back what it was granted.

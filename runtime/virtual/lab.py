@@ -15,12 +15,14 @@ import msgspec
 from runtime.api import Outcome
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
+from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.garbage import rare_collections
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock, new_timeline
+from strategies.protocol import Prevention
 
 LOOK_EVERY = 256
 """Steps between two checks of the wall clock, for the view."""
@@ -36,6 +38,7 @@ class _Tenant(msgspec.Struct, kw_only=True, eq=False):
     name: str
     clock: Clock
     make: Make
+    model: str = ""
     session: VirtualSession | None = None
     outcome: Outcome | None = None
 
@@ -49,25 +52,33 @@ class VirtualLab:
 
     Args:
         shared: the machines that all jobs live on; empty: each job has its own.
+        prevention: decides what jobs on shared machines reserve; None: all is granted, and nobody is limited.
+        note: writes what was reserved, in the lab's time.
     """
 
-    def __init__(self, shared: Sequence[Site] = ()) -> None:
+    def __init__(self, shared: Sequence[Site] = (), prevention: Prevention | None = None, note: Note = silent) -> None:
         self.timeline = new_timeline()
         self.interrupted_by = 0
         """The signal that ends all jobs, if one came."""
         self._shared = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
+        self.sharing = None
+        if prevention is not None and self._shared is not None:
+            self.sharing = HostSharing(self._shared, shared, prevention, note)
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
         self._ended: list[_Tenant] = []
         self._seen_s = -math.inf
 
-    def add(self, name: str, make: Make, start_s: float = 0.0) -> None:
-        """A job that starts at ``start_s`` of the lab's time; raises ``ValueError`` for a name that is in use."""
+    def add(self, name: str, make: Make, start_s: float = 0.0, model: str = "") -> None:
+        """A job that starts at ``start_s`` of the lab's time; raises ``ValueError`` for a name that is in use.
+
+        ``model``: name of what it trains, by which a policy of prevention may know what it needs.
+        """
         if name in self._names:
             raise ValueError(f"name={name}: another job of this lab is called so")
         self._names.add(name)
-        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make)
+        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make, model=model)
         self._waiting.append(tenant)
         tenant.clock.at(0.0, START, self._start, tenant)
 
@@ -84,8 +95,14 @@ class VirtualLab:
 
     def _start(self, tenant: _Tenant) -> None:
         self._waiting.remove(tenant)
-        tenancy = None if self._shared is None else Tenancy(tenant.name, tenant.clock, self._shared)
+        tenancy, sharing = None, self.sharing
+        if self._shared is not None:
+            desk = None if sharing is None else Desk(sharing, tenant.name, tenant.clock)
+            tenancy = Tenancy(tenant.name, tenant.clock, self._shared, desk)
         tenant.session = tenant.make(tenant.clock, tenancy)
+        if sharing is not None and tenancy is not None:
+            sharing.enter(tenant.session, tenancy, tenant.model)
+            tenant.clock.catch_up()
         self._running.append(tenant)
         tenant.session.begin()
 
@@ -119,6 +136,8 @@ class VirtualLab:
                 raise
             tenant.outcome = session.out_of_space(full)
         tenant.clock.ended = True
+        if self.sharing is not None:
+            self.sharing.leave(tenant.name)
         session.leave()
         self._running.remove(tenant)
         self._ended.append(tenant)

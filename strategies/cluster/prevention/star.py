@@ -134,7 +134,7 @@ class _Books:
             if load.iter_s is None or not work or not rate:
                 continue
             slack_s = waited_for_s(job, self.changed)[load.node]
-            enough = work / (work / rate + slack_s)
+            enough = rate / (1.0 + slack_s * rate / work)
             spare[key] = max(0.0, self.held[resource][key] - max(enough, self.floor(key, resource)))
         total = sum(spare.values())
         part = min(1.0, lacking / total) if total > 0 else 0.0
