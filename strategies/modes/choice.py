@@ -138,7 +138,7 @@ class Choice:
         """The mode to take, and why it is not the best if it is not."""
         present = costed_as(present, count)
         best = next(iter(mode_s))
-        if best == present or mode_s[best] < (1 - self.min_gain_frac) * mode_s[present]:
+        if best == present or self.better(mode_s, present, count):
             return best, ""
         return present, f" and stays: {best} gains less than {self.min_gain_frac:.0%}"
 

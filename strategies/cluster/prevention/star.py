@@ -70,7 +70,7 @@ class StarPrevention:
         return Grant(ok=True, shares=books.changed_shares(), added_s=added_s)
 
     def _weights(self, asked: Asked, resource: Resource) -> dict[str, float]:
-        """By job."""
+        """1 / (S A) by job, or the same of all."""
         if self.reduce_by == "equal":
             return dict.fromkeys((job.job for job in asked.jobs), 1.0)
         return {
