@@ -61,6 +61,11 @@ class Timeline:
     advance = step
     """A compiled timeline carries out several actions here, as long as none of them is Python."""
 
+    def drop_ended(self) -> None:
+        """Forget what jobs that are over had scheduled, and so the jobs."""
+        self._heap = [entry for entry in self._heap if not entry[4].ended]
+        heapq.heapify(self._heap)
+
     def _skip_ended(self) -> None:
         while self._heap and self._heap[0][4].ended:
             heapq.heappop(self._heap)

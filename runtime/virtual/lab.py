@@ -30,6 +30,20 @@ VIEW_EVERY_S = 0.25
 
 Make = Callable[[Clock, Tenancy | None], VirtualSession]
 """Makes the session of a job when it starts."""
+Ended = Callable[[Outcome], None]
+
+
+class Keeper(Protocol):
+    """Who adds jobs while the lab runs."""
+
+    @property
+    def to_come(self) -> bool:
+        """Whether something is scheduled that may add one."""
+        ...
+
+    def look(self, interrupted_by: int) -> None:
+        """Called a few times per second, and when a signal (else 0) ends the lab: it adds no more jobs then."""
+        ...
 
 
 class _Tenant(msgspec.Struct, kw_only=True, eq=False):
@@ -38,9 +52,9 @@ class _Tenant(msgspec.Struct, kw_only=True, eq=False):
     name: str
     clock: Clock
     make: Make
-    model: str = ""
+    ended: Ended | None
+    model: str
     session: VirtualSession | None = None
-    outcome: Outcome | None = None
 
 
 @final
@@ -48,37 +62,47 @@ class VirtualLab:
     """Runs jobs that start at different times.
 
     A job on machines of its own records the same bytes whenever it starts and whatever runs next to it. Jobs that share
-    the lab's machines slow each other down, as their tasks share processors and links.
+    the lab's machines slow each other down, as their tasks share processors and links. A job that is over is let go,
+    with all that it had scheduled.
 
     Args:
         shared: the machines that all jobs live on; empty: each job has its own.
+        keeper: adds jobs while others run; None: all are added before.
         prevention: decides what jobs on shared machines reserve; None: all is granted, and nobody is limited.
         note: writes what was reserved, in the lab's time.
     """
 
-    def __init__(self, shared: Sequence[Site] = (), prevention: Prevention | None = None, note: Note = silent) -> None:
+    def __init__(
+        self,
+        shared: Sequence[Site] = (),
+        keeper: Keeper | None = None,
+        prevention: Prevention | None = None,
+        note: Note = silent,
+    ) -> None:
         self.timeline = new_timeline()
         self.interrupted_by = 0
         """The signal that ends all jobs, if one came."""
-        self._shared = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
-        self.sharing = None
-        if prevention is not None and self._shared is not None:
-            self.sharing = HostSharing(self._shared, shared, prevention, note)
+        self.machines = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
+        """Those that all jobs share."""
+        self.keeper, self.sharing = keeper, None
+        if prevention is not None and self.machines is not None:
+            self.sharing = HostSharing(self.machines, shared, prevention, note)
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
-        self._ended: list[_Tenant] = []
+        self._outcomes: dict[str, Outcome] = {}
         self._seen_s = -math.inf
 
-    def add(self, name: str, make: Make, start_s: float = 0.0, model: str = "") -> None:
+    def add(self, name: str, make: Make, start_s: float = 0.0, ended: Ended | None = None, *, model: str = "") -> None:
         """A job that starts at ``start_s`` of the lab's time; raises ``ValueError`` for a name that is in use.
 
-        ``model``: name of what it trains, by which a policy of prevention may know what it needs.
+        ``ended(outcome)`` is called when it is over, while its tasks are still there. ``model``: what it trains, by
+        which a policy of prevention may know how sensitive it is.
         """
         if name in self._names:
             raise ValueError(f"name={name}: another job of this lab is called so")
         self._names.add(name)
-        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make, model=model)
+        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make, ended=ended, model=model)
         self._waiting.append(tenant)
         tenant.clock.at(0.0, START, self._start, tenant)
 
@@ -86,19 +110,19 @@ class VirtualLab:
         """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         steps = 0
         with interruptible(self), rare_collections():
-            while self._waiting or self._running:
+            while self._waiting or self._running or (self.keeper is not None and self.keeper.to_come):
                 self._step()
                 steps += 1
                 if steps % LOOK_EVERY == 0:
                     self._look()
-        return {tenant.name: tenant.outcome for tenant in self._ended if tenant.outcome is not None}
+        return self._outcomes
 
     def _start(self, tenant: _Tenant) -> None:
         self._waiting.remove(tenant)
         tenancy, sharing = None, self.sharing
-        if self._shared is not None:
+        if self.machines is not None:
             desk = None if sharing is None else Desk(sharing, tenant.name, tenant.clock)
-            tenancy = Tenancy(tenant.name, tenant.clock, self._shared, desk)
+            tenancy = Tenancy(tenant.name, tenant.clock, self.machines, desk)
         tenant.session = tenant.make(tenant.clock, tenancy)
         if sharing is not None and tenancy is not None:
             sharing.enter(tenant.session, tenancy, tenant.model)
@@ -113,7 +137,9 @@ class VirtualLab:
         except OSError as error:
             if not is_full(error):
                 raise
-            full = next(tenant for tenant in self._running if tenant.clock is self.timeline.clock)
+            full = next((tenant for tenant in self._running if tenant.clock is self.timeline.clock), None)
+            if full is None:  # not a job's record, but that of the cluster
+                raise
             self._end(full, error)
         for tenant in self._running:
             if tenant.session is not None and tenant.session.over:
@@ -130,17 +156,20 @@ class VirtualLab:
         assert session is not None
         session.experiment.interrupted_by = self.interrupted_by
         try:
-            tenant.outcome = session.end() if error is None else session.out_of_space(error)
+            outcome = session.end() if error is None else session.out_of_space(error)
         except OSError as full:
             if not is_full(full):
                 raise
-            tenant.outcome = session.out_of_space(full)
+            outcome = session.out_of_space(full)
+        self._outcomes[tenant.name] = outcome
+        if tenant.ended is not None:
+            tenant.ended(outcome)
         tenant.clock.ended = True
         if self.sharing is not None:
             self.sharing.leave(tenant.name)
         session.leave()
         self._running.remove(tenant)
-        self._ended.append(tenant)
+        self.timeline.drop_ended()
 
     def _look(self) -> None:
         """Show the views and obey an interrupt, periodically."""
@@ -156,6 +185,8 @@ class VirtualLab:
                 tenant.session.interrupt(self.interrupted_by)
             if shows:
                 tenant.session.experiment.tick(tenant.session.clock.now)
+        if self.keeper is not None and (shows or self.interrupted_by):
+            self.keeper.look(self.interrupted_by)
         if shows:
             self._seen_s = now_s
 

@@ -22,6 +22,7 @@ Laws
 
 from strategies.protocol.cluster import (
     ClusterCommand,
+    JobPhase,
     JobRequest,
     JobState,
     Machine,
@@ -73,6 +74,8 @@ from strategies.protocol.events import (
     Woke,
 )
 from strategies.protocol.nodes import NodeId
+from strategies.protocol.policy import Placement, Policy
+from strategies.protocol.room import Room, Tenant
 from strategies.protocol.sharing import (
     RESOURCES,
     Asked,
@@ -115,6 +118,7 @@ __all__ = [
     "Grant",
     "HostRoom",
     "JobLoad",
+    "JobPhase",
     "JobRequest",
     "JobState",
     "Joined",
@@ -128,7 +132,9 @@ __all__ = [
     "Observed",
     "Part",
     "Partition",
+    "Placement",
     "Places",
+    "Policy",
     "PreemptJob",
     "Prevention",
     "Priority",
@@ -140,6 +146,7 @@ __all__ = [
     "Restart",
     "Restored",
     "Retire",
+    "Room",
     "Scheduling",
     "Score",
     "Scored",
@@ -152,6 +159,7 @@ __all__ = [
     "Strategy",
     "TaskDemand",
     "TaskLoad",
+    "Tenant",
     "Timings",
     "Updated",
     "Wake",

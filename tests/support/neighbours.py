@@ -62,7 +62,7 @@ class Neighbours:
         self.notes: list[tuple[float, str, dict[str, Any]]] = []
         self.tapes: dict[str, NeighbourTape] = {}
         sites = sites_of_hosts(self._hosts(HOSTS, 2), costs)
-        self.lab = VirtualLab(sites, prevention, lambda t, kind, **fields: self.notes.append((t, kind, fields)))
+        self.lab = VirtualLab(sites, None, prevention, lambda t, kind, **fields: self.notes.append((t, kind, fields)))
 
     def _hosts(self, placement: list[list[str]], num_workers: int) -> Any:
         about = {"count": 2, "cpu_cores": self.cores, "link_mbps": 1000.0, "placement": placement}

@@ -1,0 +1,111 @@
+"""Sets of jobs for tests: sources that list them, and the way from settings to a checked set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import msgspec
+import pandas as pd
+import pytest
+
+from injectors.arrivals.base import Submission
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
+from runtime.config.instantiate import ALLOW_VARIABLE
+from runtime.config.parse import parse
+from runtime.run.jobs.checks import CheckedSet, check_set
+from runtime.run.jobs.replay import run_set
+from strategies.bsp import BSP
+from strategies.protocol import AnyEvent, Apply, Arrived, Command, Strategy
+
+WORDS = (
+    "runtime=virtual",
+    "cluster=star_servers",
+    "backend=none",
+    "straggler=none",
+    "view=none",
+    "replay.use_every_s=5",
+)
+"""Of most sets here."""
+
+Row = Mapping[str, Any]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """The jobs that are written in the configuration."""
+
+    rows: list[dict[str, Any]]
+
+    def submissions(self, seed: int) -> list[Submission]:
+        return msgspec.convert(self.rows, list[Submission])
+
+
+@final
+@dataclass(kw_only=True)
+class Lawless(Strategy):
+    """Applies a gradient that does not exist."""
+
+    data: ClassVar[str] = "dynamic"
+
+    def handle(self, event: AnyEvent) -> list[Command]:
+        commands = BSP.handle(self._inner, event)
+        return [Apply(grads=(999_999,), weights=(1.0,))] if isinstance(event, Arrived) else commands
+
+    def __post_init__(self) -> None:
+        self._inner = BSP()
+
+
+def checked_set(
+    rows: Sequence[Row],
+    *words: str,
+    again: Callable[[dict[str, Any], tuple[str, ...]], Mapping[str, Any]] | None = None,
+) -> CheckedSet:
+    """What ``jobs=given`` with these rows and ``words`` is; ``again(raw, settings)`` composes settings of single jobs.
+
+    Raises ``ConfigError``.
+    """
+    with composing(parse_arguments([*WORDS, *words])) as composer:
+        raw = composer.raw(composer.lines)
+        raw["jobs"] = {"_target_": "tests.support.job_sets.Given", "rows": [dict(row) for row in rows]}
+        raw["names"]["jobs"] = "given"
+
+        def recompose(settings: tuple[str, ...]) -> Mapping[str, Any]:
+            if again is not None:
+                return again(raw, settings)
+            return {**composer.raw([*composer.lines, *settings]), "jobs": raw["jobs"]}
+
+        return check_set(raw, parse(raw), Path.cwd(), recompose)
+
+
+def run_rows(run_dir: Path, rows: Sequence[Row], *words: str) -> pd.DataFrame:
+    """Run them; returns ``jobs.parquet`` by the names of the jobs."""
+    assert run_set(checked_set(rows, *words), run_dir) == 0
+    return table_of(run_dir)
+
+
+def table_of(run_dir: Path) -> pd.DataFrame:
+    return pd.read_parquet(run_dir / "jobs.parquet").set_index("job", drop=False)
+
+
+def notes_of(run_dir: Path) -> list[dict[str, Any]]:
+    """The notes of ``cluster.jsonl`` with their times."""
+    lines = [msgspec.json.decode(line) for line in (run_dir / "cluster.jsonl").read_bytes().splitlines()]
+    assert [line["seq"] for line in lines] == list(range(len(lines)))
+    return [{"t": line["t"], **line["note"]} for line in lines]
+
+
+def row(job: str, submit_s: float = 0.0, gpus: int = 2, iterations: int = 5, **more: Any) -> dict[str, Any]:
+    """A small job of ResNet-20."""
+    size = {"gpus": gpus, "servers": 1, "iterations": iterations, "model": "resnet20"}
+    return {"job": job, "submit_s": submit_s, **size, **more}
+
+
+@pytest.fixture
+def _sources_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configurations may name what is here."""
+    monkeypatch.setenv(ALLOW_VARIABLE, "tests")
