@@ -9,7 +9,7 @@ does, of a task of the job that asks what it uses on average.
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -99,6 +99,9 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 @runtime_checkable
 class Prevention(Protocol):
     """Decides what jobs on the same hosts grant each other; its answer depends on its settings and on the question."""
+
+    takes: ClassVar[bool]
+    """Whether it may refuse, or take anything from anybody."""
 
     def answer(self, asked: Asked) -> Grant:
         """Grant or refuse; the shares of a host's tasks must not exceed what the host has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from strategies.checks import check_choice, check_number
 from strategies.cluster.prevention.reduction import reductions, weight_of
@@ -37,6 +37,8 @@ class StarPrevention:
         reduce_by: ``sensitivity``, or ``equal``: 3 divides equally (the ablation /RS).
         floor_frac: part of its share that every task keeps.
     """
+
+    takes: ClassVar[bool] = True
 
     reduce_by: str = "sensitivity"
     floor_frac: float = 0.1
