@@ -87,6 +87,7 @@ from strategies.protocol.sharing import (
     Resource,
     Share,
     TaskLoad,
+    limit_of,
 )
 from strategies.protocol.strategy import DATA_POLICIES, BoundedStalenessHint, CoresAs, Strategy
 from strategies.protocol.timings import Timings
@@ -164,5 +165,6 @@ __all__ = [
     "Updated",
     "Wake",
     "Woke",
+    "limit_of",
     "split_evenly",
 ]

@@ -3,12 +3,14 @@
 A strategy may not command another job's tasks. It says what its own tasks will need in addition (``Reserve``); the
 policy, as pure as a strategy, decides what tasks of other jobs give up for that, and the runtime carries it out.
 
-A *share* is what a task holds of its host: of a worker or server of another job the rate at which it uses it while it
-does, of a task of the job that asks what it uses on average.
+A *share* is what a task holds of its host: what it uses on average over an iteration of its own, in which nothing is
+waited for (of the job that asks: over time, as it waits less in another mode). With a smaller share an iteration takes
+longer in proportion. A task that works by turns is limited while it works (:func:`limit_of`).
 """
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -50,8 +52,12 @@ class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     host: str
     cpu_cores: float
-    """Its share, see the module; one that is limited holds its limit."""
+    """Its share; of a task that was granted or left one, that."""
     link_bytes_per_s: float
+    peak_cores: float = math.inf
+    """What it uses while it works."""
+    peak_bytes_per_s: float = math.inf
+    """Likewise."""
     cpu_s: float = 0.0
     """Processor seconds of an iteration: of a worker its own, of a server those of a global batch."""
     sent_bytes: float = 0.0
@@ -60,6 +66,16 @@ class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of a worker's iteration without waiting; None: a server."""
     fixed: frozenset[Resource] = frozenset()
     """Of what it was granted or left its share by the policy, so that this is exact."""
+
+
+def limit_of(share: float, before: float, peak: float) -> float:
+    """What a task may use while it works so that it has this share, and not the one from before.
+
+    Its iteration takes work / share instead of work / before; the difference is that between work / limit and
+    work / peak. Infinite if it need not be limited.
+    """
+    slowness = max(0.0, 1.0 / share - 1.0 / before)
+    return 1.0 / (1.0 / peak + slowness) if slowness else math.inf
 
 
 class JobLoad(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import final
 
@@ -13,7 +14,18 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
-from strategies.protocol import RESOURCES, Asked, HostRoom, JobLoad, Prevention, Reserve, Reserved, Share
+from strategies.protocol import (
+    RESOURCES,
+    Asked,
+    HostRoom,
+    JobLoad,
+    Prevention,
+    Reserve,
+    Reserved,
+    Share,
+    TaskLoad,
+    limit_of,
+)
 
 Note = Callable[..., None]
 """Writes a fact at a time of the lab: ``note(t, kind, **fields)``."""
@@ -43,15 +55,16 @@ class HostSharing:
         self._jobs: dict[str, tuple[VirtualSession, Tenancy, str]] = {}
         self._before: dict[str, JobLoad] = {}
         """What jobs needed before they reserved anything, as long as they hold something."""
+        self._unlimited: dict[Task, TaskLoad] = {}
+        """What tasks needed before they were limited, as long as they are."""
         self._limits: dict[Task, Share] = {}
-        """Limits that are carried out."""
+        """Limits that are carried out, of tasks while they work."""
         self._sampling = False
 
     def enter(self, session: VirtualSession, tenancy: Tenancy, model: str = "") -> None:
         """A job that is about to begin is measured from now on."""
-        cores = {"worker": session.costs.worker_cores, "server": session.costs.server_cores}
         self.machines.clock.catch_up()
-        session.loads = Loads(tenancy, session.servers, session.coordinator, cores)
+        session.loads = Loads(tenancy, session.servers, session.workers, session.coordinator)
         self._jobs[tenancy.name] = (session, tenancy, model)
         if not self._sampling:
             self._sampling = True
@@ -97,6 +110,9 @@ class HostSharing:
         hosts = {(load.job, task.node): task.host for load in loads.values() for task in load.tasks}
         self.books.grant(job, grant, hosts)
         self._before[job] = before
+        for load in loads.values():
+            for task in load.tasks:
+                self._unlimited.setdefault((load.job, task.node), task)
         self._carry_out()
         shares = [{"job": task[0], **_plain(share)} for task, share in grant.shares.items()]
         self.note(self._now, "Reserved", job=job, shares=shares, added_s=grant.added_s)
@@ -120,20 +136,28 @@ class HostSharing:
 
     def _carry_out(self) -> None:
         """Limit tasks as the books say, first those that get less."""
-        wanted = {task: self.books.limit_of(task) for task in self.books.tasks()}
-        free = Share(node="")
-        changed = {
-            task: wanted.get(task, free)
-            for task in sorted(self._limits.keys() | wanted.keys())
-            if _plain(wanted.get(task, free), node=False) != _plain(self._limits.get(task, free), node=False)
-        }
-        for task in sorted(changed, key=lambda task: task not in wanted):
-            job, node = task
-            session, tenancy, _ = self._jobs[job]
-            cores, rate = changed[task].cpu_cores, changed[task].link_bytes_per_s
-            if tenancy.limit(node, cores, rate):
-                session.limited(node, cores, rate)
-        self._limits = {task: share for task, share in wanted.items() if _plain(share, node=False)}
+        shares = {task: self.books.limit_of(task) for task in self.books.tasks()}
+        wanted = {task: limit for task, share in shares.items() if (limit := self._limit(task, share)) is not None}
+        for task in sorted(self._limits.keys() | wanted.keys(), key=lambda task: (task not in wanted, task)):
+            limit = wanted.get(task, Share(node=task[1]))
+            if limit != self._limits.get(task, Share(node=task[1])):
+                session, tenancy, _ = self._jobs[task[0]]
+                if tenancy.limit(task[1], limit.cpu_cores, limit.link_bytes_per_s):
+                    session.limited(task[1], limit.cpu_cores, limit.link_bytes_per_s)
+        self._limits = wanted
+        self._unlimited = {task: load for task, load in self._unlimited.items() if task in self.books.tasks()}
+
+    def _limit(self, task: Task, share: Share) -> Share | None:
+        """What a task may use while it works to have no more than a share; None: it has no limit."""
+        if share.cpu_cores is None and share.link_bytes_per_s is None:
+            return None
+        load = self._unlimited[task]
+        cores, rate = share.cpu_cores, share.link_bytes_per_s
+        return Share(
+            node=task[1],
+            cpu_cores=_limit_of(cores, load.cpu_cores, load.peak_cores),
+            link_bytes_per_s=_limit_of(rate, load.link_bytes_per_s, load.peak_bytes_per_s),
+        )
 
     def _sample(self) -> None:
         """Read what servers use, as long as there are jobs."""
@@ -166,7 +190,12 @@ def room_of(site: Site) -> HostRoom:
     return HostRoom(host=site.name, cpu_cores=cores, link_bytes_per_s=rate)
 
 
-def _plain(share: Share, *, node: bool = True) -> dict[str, object]:
-    amounts = {name: getattr(share, name) for name in RESOURCES}
-    named: dict[str, object] = {"node": share.node} if node else {}
-    return named | {name: amount for name, amount in amounts.items() if amount is not None}
+def _limit_of(share: float | None, before: float, peak: float) -> float | None:
+    """What a task may use while it works; None: no limit."""
+    limit = math.inf if share is None or not before else limit_of(share, before, peak)
+    return limit if limit < math.inf else None
+
+
+def _plain(share: Share) -> dict[str, object]:
+    amounts = {resource: getattr(share, resource) for resource in RESOURCES}
+    return {"node": share.node} | {name: amount for name, amount in amounts.items() if amount is not None}

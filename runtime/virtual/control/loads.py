@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from statistics import fmean
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from runtime.core.coordinator import Coordinator
 from runtime.virtual.machines.interface import Machines
+from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.servers import ServerGroup
 from strategies.protocol import RESOURCES, JobLoad, NodeId, Share, TaskLoad, Timings
 
@@ -30,16 +32,15 @@ class Loads:
 
     Args:
         machines: as the job sees them.
-        servers: of the job.
-        coordinator: of the job.
-        cores: that a task uses while it works, by role.
+        servers: of the job, as the next two.
     """
 
     def __init__(
-        self, machines: Machines, servers: ServerGroup, coordinator: Coordinator, cores: Mapping[str, float]
+        self, machines: Machines, servers: ServerGroup, workers: WorkerModel, coordinator: Coordinator
     ) -> None:
-        self.machines, self.servers, self.coordinator, self.cores = machines, servers, coordinator, dict(cores)
-        self._iterations: dict[int, deque[Timings]] = {}
+        self.machines, self.servers, self.workers, self.coordinator = machines, servers, workers, coordinator
+        self._iterations: dict[int, deque[tuple[Timings, float]]] = {}
+        """Last iterations of every worker, with the seconds for which its processor worked."""
         self._samples: deque[tuple[float, int, dict[str, float]]] = deque()
         self._arrived = 0
 
@@ -47,7 +48,14 @@ class Loads:
         """A worker has delivered a gradient."""
         self._arrived += 1
         if samples:
-            self._iterations.setdefault(worker, deque(maxlen=ITERATIONS)).append(timings)
+            worked_s = timings.data_s + self._computing_s(worker, timings, samples)
+            self._iterations.setdefault(worker, deque(maxlen=ITERATIONS)).append((timings, worked_s))
+
+    def _computing_s(self, worker: int, timings: Timings, samples: int) -> float:
+        """Seconds of computing without the sleep of a paced device."""
+        if self.workers.profiles[worker] is None or timings.overrun_s:
+            return timings.compute_s - timings.injected_s
+        return self.workers.costs.compute_s(samples)
 
     def sample(self, t: float) -> None:
         """Read what the servers have used until ``t``, on any clock."""
@@ -57,7 +65,7 @@ class Loads:
             self._samples.popleft()
 
     def measured(self, job: str, t: float, model: str, *, asks: bool, held: Mapping[str, Share]) -> JobLoad:
-        """What the job needs; of one that ``asks``, what its tasks use on average, of others while they work.
+        """What the job needs; of one that ``asks``, its workers' waiting counts.
 
         ``held``: the shares of tasks that were granted or left some, which these hold.
         """
@@ -66,7 +74,7 @@ class Loads:
         workers = [worker for worker in self.coordinator.members.here() if worker in self._iterations]
         tasks = [
             *(self._worker(worker, gradients_s, asks) for worker in workers),
-            *(self._server(place, gradients_s, cores, asks) for place in range(len(self.servers.names))),
+            *(self._server(place, gradients_s, cores) for place in range(len(self.servers.names))),
         ]
         groups = self.coordinator.strategy.waiting_groups()
         gain = self.coordinator.evaluations.gained(self.coordinator.course.t, GAIN_S)
@@ -89,29 +97,33 @@ class Loads:
 
     def _worker(self, worker: int, gradients_s: float, asks: bool) -> TaskLoad:
         iterations, node = self._iterations[worker], str(NodeId.worker(worker))
-        cpu_s = fmean(one.cpu_s or 0.0 for one in iterations)
-        working_s = fmean(one.data_s + one.compute_s - one.injected_s for one in iterations)
-        sending_s = fmean(one.send_s for one in iterations)
+        cpu_s = fmean(timings.cpu_s or 0.0 for timings, _ in iterations)
+        worked_s = fmean(worked_s for _, worked_s in iterations)
+        sending_s = fmean(timings.send_s for timings, _ in iterations)
+        own_s = fmean(timings.own_s for timings, _ in iterations)
         sent_bytes = float(sum(self.servers.num_bytes))
-        per_s = gradients_s / max(1, len(self.coordinator.members.here()))
+        per_s = gradients_s / max(1, len(self.coordinator.members.here())) if asks else 1.0 / own_s
         return TaskLoad(
             node=node,
             host=self.coordinator.place_of(node) or "",
-            cpu_cores=per_s * cpu_s if asks else min(cpu_s / working_s, self.cores["worker"]) if working_s > 0 else 0.0,
-            link_bytes_per_s=per_s * sent_bytes if asks else sent_bytes / sending_s if sending_s > 0 else 0.0,
+            cpu_cores=per_s * cpu_s,
+            link_bytes_per_s=per_s * sent_bytes,
+            peak_cores=min(cpu_s / worked_s, self.workers.costs.worker_cores) if worked_s > 0 else math.inf,
+            peak_bytes_per_s=sent_bytes / sending_s if sending_s > 0 else math.inf,
             cpu_s=cpu_s,
             sent_bytes=sent_bytes,
-            iter_s=fmean(one.own_s for one in iterations),
+            iter_s=own_s,
         )
 
-    def _server(self, place: int, gradients_s: float, cores: Mapping[str, float], asks: bool) -> TaskLoad:
+    def _server(self, place: int, gradients_s: float, cores: Mapping[str, float]) -> TaskLoad:
         node, sent_bytes = self.servers.names[place], float(self.servers.num_bytes[place])
         count = len(self.coordinator.members.here())
         return TaskLoad(
             node=node,
             host=self.coordinator.place_of(node) or "",
-            cpu_cores=cores[node] if asks else self.cores["server"],
-            link_bytes_per_s=gradients_s * sent_bytes if asks else float("inf"),
+            cpu_cores=cores[node],
+            link_bytes_per_s=gradients_s * sent_bytes,
+            peak_cores=self.workers.costs.server_cores,
             cpu_s=cores[node] * count / gradients_s if gradients_s else 0.0,
             sent_bytes=sent_bytes * count,
         )

@@ -1,7 +1,7 @@
 """What every task holds of its host: what it was measured to use, cut to what the host has (pure).
 
-Tasks take turns, so what they use while they do may be more than their host has. What each holds then is what it would
-get if all worked at once: max-min fair, as processors and links divide themselves.
+Workers that wait use less than their shares, so these may sum to more than their host has. What each holds then is what
+it would get if nobody waited: max-min fair, as processors and links divide themselves.
 """
 
 from __future__ import annotations

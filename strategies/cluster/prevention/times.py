@@ -1,7 +1,8 @@
 """How long iterations take with smaller shares (pure).
 
-STAR's regression: T = a + processor seconds / cores + bytes / rate. What was measured gives a; only what a task holds
-less than it used is added, so a task that keeps its share keeps its measured time.
+STAR's regression, T = a + c1 / processor share + c2 / bandwidth share, with what was measured: a share is work over
+time, so an iteration takes work / share. Only what a task holds less than it used is added, for each resource; one that
+keeps its shares keeps its measured time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def work_of(load: TaskLoad, resource: Resource) -> float:
 
 
 def rate_of(load: TaskLoad, resource: Resource) -> float:
-    """The share with which it was measured."""
+    """The share with which it was measured (work over time)."""
     return load.cpu_cores if resource == "cpu_cores" else load.link_bytes_per_s
 
 
