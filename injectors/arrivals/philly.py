@@ -27,7 +27,7 @@ class Philly(Arrivals):
         num_jobs: so many of them, drawn with the seed; None: all.
         min_gpus: jobs with fewer are left out, before the sample is drawn.
         max_gpus: jobs with more likewise; None: no limit.
-        workers: the number of workers is drawn anew, uniform from [least, most]; None: one for every GPU of the trace.
+        workers: the number of workers is drawn again, uniform from [least, most]; None: one for every GPU of the trace.
         servers: of every job, or ``uniform``: from 1 to its workers; None: as the run has it.
         models: every job trains one of them, all equally likely; none: the run's own.
         time_scale: times of submission and durations are multiplied by it.

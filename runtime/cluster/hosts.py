@@ -265,8 +265,8 @@ def _place_by_gpus(spec: HostsSpec, gpus: list[int], tasks: list[str], num_serve
     servers, workers = tasks[:num_servers], tasks[num_servers:]
     if len(workers) > sum(gpus):
         raise ConfigError(
-            f"cluster.num_workers={len(workers)}: every worker needs a GPU, and the {len(gpus)} hosts have {sum(gpus)}; "
-            f"use fewer, or more {path}.gpus"
+            f"cluster.num_workers={len(workers)}: every worker needs a GPU, and the {len(gpus)} hosts have "
+            f"{sum(gpus)}; use fewer, or more {path}.gpus"
         )
     if isinstance(spec.placement, list):
         host_of = _explicit(spec.placement, spec.count, tasks, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
@@ -40,6 +41,16 @@ class WaitingJobs:
         del jobs[bisect_left(jobs, (rank,))]
         if not jobs:
             del self._sizes[gpus]
+
+    @property
+    def first_value(self) -> float:
+        """The smallest value of all; infinity: nobody waits."""
+        return min((jobs[0][0][0] for jobs in self._sizes.values()), default=math.inf)
+
+    @property
+    def smallest(self) -> int:
+        """The fewest GPUs that any of them needs; there must be one."""
+        return min(self._sizes)
 
     def walk(self) -> Walk:
         """Begin to go through them in the order of rank."""

@@ -21,8 +21,9 @@ def start_by_preempting(
 ) -> list[ClusterCommand]:
     """Starts, and orders to leave for those that have to give way. Who was waited for starts when they have left.
 
-    ``holding``: jobs with GPUs that may be preempted, with their ranks, the last first. ``leaving``: those that were
-    ordered to go already; whoever they make room for is not given more. What starts is taken in ``room``.
+    ``holding``: the jobs with GPUs whose value is above that of some waiting job, with ranks, the last first; the list
+    is changed. ``leaving``: those that were ordered to go already; whoever they make room for is not given more. What
+    starts is taken in ``room``.
     """
     commands: list[ClusterCommand] = []
     soon = room.copy() if leaving else room  # one and the same until somebody leaves

@@ -94,7 +94,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Start a waiting job, or go on with one that was preempted: all its workers hold their GPUs from now on."""
+    """Start a waiting job, or continue one that was preempted: all its workers hold their GPUs from now on."""
 
     job: str
     places: Places

@@ -54,7 +54,9 @@ class Policy(Protocol):
         ...
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        """Commands at ``t`` seconds of the cluster's clock, asked while a job waits, after every change but ``starting`` to ``running``.
+        """Commands at ``t`` seconds of the cluster's clock.
+
+        It is asked while a job waits, after every change but that of a job from ``starting`` to ``running``.
 
         ``room`` is a copy, in which the answer may be tried out.
         """

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import msgspec
 import pandas as pd
-import pytest
 
 from injectors.arrivals.base import Submission
 from runtime.config.command_line import parse_arguments
@@ -18,8 +19,7 @@ from runtime.config.instantiate import ALLOW_VARIABLE
 from runtime.config.parse import parse
 from runtime.run.jobs.checks import CheckedSet, check_set
 from runtime.run.jobs.replay import run_set
-from strategies.bsp import BSP
-from strategies.protocol import AnyEvent, Apply, Arrived, Command, Strategy
+from strategies.protocol import Apply, Command, Event, Started, Strategy
 
 WORDS = (
     "runtime=virtual",
@@ -50,14 +50,10 @@ class Given:
 class Lawless(Strategy):
     """Applies a gradient that does not exist."""
 
-    data: ClassVar[str] = "dynamic"
+    data: str = "dynamic"
 
-    def handle(self, event: AnyEvent) -> list[Command]:
-        commands = BSP.handle(self._inner, event)
-        return [Apply(grads=(999_999,), weights=(1.0,))] if isinstance(event, Arrived) else commands
-
-    def __post_init__(self) -> None:
-        self._inner = BSP()
+    def handle(self, event: Event) -> list[Command]:
+        return [Apply(grads=(999_999,), weights=(1.0,))] if isinstance(event, Started) else []
 
 
 def checked_set(
@@ -69,7 +65,7 @@ def checked_set(
 
     Raises ``ConfigError``.
     """
-    with composing(parse_arguments([*WORDS, *words])) as composer:
+    with allowed(), composing(parse_arguments([*WORDS, *words])) as composer:
         raw = composer.raw(composer.lines)
         raw["jobs"] = {"_target_": "tests.support.job_sets.Given", "rows": [dict(row) for row in rows]}
         raw["names"]["jobs"] = "given"
@@ -80,6 +76,19 @@ def checked_set(
             return {**composer.raw([*composer.lines, *settings]), "jobs": raw["jobs"]}
 
         return check_set(raw, parse(raw), Path.cwd(), recompose)
+
+
+@contextmanager
+def allowed() -> Iterator[None]:
+    """Configurations may name what is here."""
+    before = os.environ.get(ALLOW_VARIABLE)
+    os.environ[ALLOW_VARIABLE] = "tests"
+    try:
+        yield
+    finally:
+        del os.environ[ALLOW_VARIABLE]
+        if before is not None:
+            os.environ[ALLOW_VARIABLE] = before
 
 
 def run_rows(run_dir: Path, rows: Sequence[Row], *words: str) -> pd.DataFrame:
@@ -103,9 +112,3 @@ def row(job: str, submit_s: float = 0.0, gpus: int = 2, iterations: int = 5, **m
     """A small job of ResNet-20."""
     size = {"gpus": gpus, "servers": 1, "iterations": iterations, "model": "resnet20"}
     return {"job": job, "submit_s": submit_s, **size, **more}
-
-
-@pytest.fixture
-def _sources_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configurations may name what is here."""
-    monkeypatch.setenv(ALLOW_VARIABLE, "tests")

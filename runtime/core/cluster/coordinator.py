@@ -4,7 +4,7 @@ It keeps the books, asks the policy after every report, holds the answer against
 cluster. Times are seconds of the cluster's clock. Its notes, in the order in which a job can meet them:
 
 - ``Submitted``: the fields of the :class:`strategies.protocol.JobRequest`;
-- ``Queued`` (``job``, ``attained_s``): it did not start at once, or has given its GPUs back, and waits;
+- ``Queued`` (``job``, ``attained_s``): it waits, since it did not start at once or has given its GPUs back;
 - ``Placed`` (``job``, ``workers``, ``servers``: numbers of machines; ``starts``: before this one): it holds its GPUs;
 - ``Started`` (``job``): its tasks compute;
 - ``Preempted`` (``job``): it was ordered to give its GPUs back; ``Queued`` follows when they are free;
@@ -148,7 +148,7 @@ class ClusterCoordinator:
         attained_s = state.attained_s if attained_s is None else attained_s
         self.room.release(job)
         self.num_waiting += 1
-        self._to_queue[job] = None
+        self.note(self.t, "Queued", job=job, attained_s=attained_s)
         waits = replace(state, phase="waiting", places=None, since_s=self.t, attained_s=attained_s)
         self._become(state, waits)
 
@@ -173,14 +173,13 @@ class ClusterCoordinator:
         self._to_queue.clear()
 
     def _carry_out(self, command: ClusterCommand) -> None:
-        what = f"{type(self.policy).__name__} at {self.t:g} s: {type(command).__name__} of job {command.job}"
         state = self._jobs.get(command.job)
         if state is None:
-            raise ProtocolError(f"{what}, which is not in the cluster")
+            raise self._unlawful(command, "which is not in the cluster")
         match command:
             case StartJob(places=places):
                 if state.phase != "waiting":
-                    raise ProtocolError(f"{what}, which is {_described(state)}: only a waiting job can start")
+                    raise self._unlawful(command, f"which is {_described(state)}: only a waiting job can start")
                 self.room.take(state.request, places)
                 self.num_waiting -= 1
                 fields = {"workers": places.workers, "servers": places.servers, "starts": state.starts}
@@ -190,15 +189,21 @@ class ClusterCoordinator:
                 self.port.start(state, places)
             case PreemptJob():
                 if not self.policy.preempts:
-                    raise ProtocolError(f"{what}, and the policy has not declared that it preempts")
+                    raise self._unlawful(command, "and the policy has not declared that it preempts")
                 if state.phase not in ("starting", "running"):
-                    raise ProtocolError(f"{what}, which is {_described(state)}: only a job with GPUs can be preempted")
+                    raise self._unlawful(
+                        command, f"which is {_described(state)}: only a job with GPUs can be preempted"
+                    )
                 self.note(self.t, "Preempted", job=command.job)
                 now = {"phase": "leaving", "attained_s": state.attained_at(self.t), "since_s": self.t}
                 self._become(state, replace(state, **now))
                 self.port.preempt(state)
             case _:
                 assert_never(command)
+
+    def _unlawful(self, command: ClusterCommand, why: str) -> ProtocolError:
+        what = f"{type(command).__name__} of job {command.job}"
+        return ProtocolError(f"{type(self.policy).__name__} at {self.t:g} s: {what}, {why}")
 
     def _become(self, old: JobState | None, new: JobState | None) -> None:
         if new is not None:

@@ -1,11 +1,11 @@
 """Whether a set of jobs can run: every job of the source becomes an ordinary checked job before the first starts.
 
-A job is refused with one line that names it. Where it will be is not known yet, so it is checked wherever its tasks fit.
+A job is refused with one line that names it. Where its tasks will be is not known yet, so they are checked anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,8 @@ from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
 from runtime.virtual.costs import CostModel, load_costs
 from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
 
+NO_NEEDS = Needs()
+"""Virtual time depends on modelled machines only."""
 STAYING = ("Launch", "Retire", "Restart")
 """Commands for which a job would need other places than the cluster gave it."""
 
@@ -64,7 +66,7 @@ class CheckedSet:
     placement: Placement
     prevention: Prevention | None
     """None: no job asks for anything."""
-    needs: Needs = Needs()
+    needs: Needs = NO_NEEDS
     draws: bool = False
     """Its summary is a table; pages over it are made from its record."""
     models_hosts: bool = True
@@ -85,8 +87,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         policy.validate(machines)
     if policy.preempts and config.replay.detail == "iterations":
         raise ConfigError(
-            f"policy={written.names.policy}: preempts, and with replay.detail=iterations jobs cannot go on elsewhere; choose "
-            "replay.detail=gpus_only, or a policy that does not preempt"
+            f"policy={written.names.policy}: preempts, and with replay.detail=iterations jobs cannot go on "
+            "elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
         )
     with explained(config.jobs, "jobs"):
         submissions = arrivals.submissions(config.seed)
@@ -108,8 +110,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
     if prevention.takes and not asks:
         raise ConfigError(
-            f"prevention={written.names.prevention}: no job asks for anything, so it has no effect; use a strategy with "
-            "strategy.prevent=true and replay.detail=iterations, or prevention=none"
+            f"prevention={written.names.prevention}: no job asks for anything, so it has no effect; use "
+            "strategy=star_h strategy.prevent=true and replay.detail=iterations, or prevention=none"
         )
     return CheckedSet(
         written=written,
@@ -135,8 +137,8 @@ def _named(job: str) -> Iterator[None]:
 def _refuse_runtime(config: Config) -> None:
     if locate(config.runtime[TARGET]).real_time:  # type: ignore[attr-defined]
         raise ConfigError(
-            f"runtime={config.names.runtime}: sets of jobs run on the virtual clock only (jobs={config.names.jobs}); choose "
-            "runtime=virtual, or jobs=none for one job"
+            f"runtime={config.names.runtime}: sets of jobs run on the virtual clock only "
+            f"(jobs={config.names.jobs}); choose runtime=virtual, or jobs=none for one job"
         )
 
 
@@ -185,8 +187,8 @@ class _Shaper:
         backend, task = instantiate(config.backend, "backend"), instantiate(config.workload.task, "workload.task")
         if model is not None and backend.computes:
             raise ConfigError(
-                f"backend={config.names.backend}: trains workload={self._config.workload.name}, and of model={submission.model} only "
-                "times are known; choose backend=none, or replay.models=null"
+                f"backend={config.names.backend}: trains workload={self._config.workload.name}, and of "
+                f"model={submission.model} only times are known; choose backend=none, or replay.models=null"
             )
         samples = getattr(task, "num_samples", None)
         batch, epochs = config.workload.global_batch_samples, self._config.workload.epochs
@@ -260,12 +262,12 @@ def _refuse_other_places(checked: CheckedJob) -> None:
     names = checked.written.names
     if moving := sorted(command.__name__ for command in checked.strategy.needs if command.__name__ in STAYING):
         raise ConfigError(
-            f"strategy={names.strategy}: needs {moving[0]}, and a job of a set keeps the places that the cluster gave it; "
-            "choose another strategy"
+            f"strategy={names.strategy}: needs {moving[0]}, and a job of a set keeps the places that the cluster gave "
+            "it; choose another strategy"
         )
     for one in checked.plan.disturbances:
         if one.kind in OF_MEMBERS or target_of(one.target).form not in ("worker", "server"):
             raise ConfigError(
-                f"straggler={names.straggler}: {one.kind} of {one.target}, which belongs to all jobs; disturb workers or "
-                "servers, or choose straggler=none"
+                f"straggler={names.straggler}: {one.kind} of {one.target}, which belongs to all jobs; disturb "
+                "workers or servers, or choose straggler=none"
             )

@@ -59,7 +59,7 @@ class Models:
             return None
         if model not in self._models:
             raise ConfigError(
-                f"model={model}: {KIND.setting}={self.name} has none of this name{suggest(model, self._models)}; add it, "
-                f"or set {KIND.setting}=null for one model for all"
+                f"model={model}: {KIND.setting}={self.name} has none of this name{suggest(model, self._models)}; "
+                f"add it, or set {KIND.setting}=null for one model for all"
             )
         return self._models[model]

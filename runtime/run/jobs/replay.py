@@ -28,7 +28,8 @@ JOBS = "jobs"
 def run_set(checked: CheckedSet, run_dir: Path) -> int:
     """Run all jobs; returns the exit code (0: all are done, 128 + signal: interrupted).
 
-    Raises :class:`ConfigError` if the directory has a record, :class:`JobFailed` if a job has failed or the disk is full.
+    Raises :class:`ConfigError` if the directory has a record, :class:`JobFailed` if a job has failed or the disk is
+    full.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     try:
@@ -84,8 +85,8 @@ def title(checked: CheckedSet) -> str:
     """The name of the set in the view."""
     names = checked.config.names
     return (
-        f"{len(checked.jobs)} jobs of {names.jobs} on {names.cluster} ({_num_gpus(checked)} GPUs), policy {names.policy}, "
-        f"placement {names.placement}, {names.strategy}, stragglers {names.straggler}, seed {checked.config.seed}"
+        f"{len(checked.jobs)} jobs of {names.jobs} on {names.cluster} ({_num_gpus(checked)} GPUs), policy "
+        f"{names.policy}, placement {names.placement}, {names.strategy}, stragglers {names.straggler}, seed {checked.config.seed}"
     )
 
 

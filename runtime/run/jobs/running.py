@@ -33,6 +33,13 @@ def placed(config: Config, places: Places, num_hosts: int) -> Config:
     return msgspec.structs.replace(config, cluster=cluster)
 
 
+def placed_job(checked: CheckedJob, places: Places, num_hosts: int) -> CheckedJob:
+    """The job with its tasks at these places."""
+    written, config = (placed(one, places, num_hosts) for one in (checked.written, checked.config))
+    runtime = instantiate(config.runtime, "runtime", cluster=config.cluster)
+    return dataclasses.replace(checked, written=written, config=config, runtime=runtime)
+
+
 @final
 class RunningJob:
     """A job of a set, which writes its record to ``run_dir``."""
@@ -45,7 +52,7 @@ class RunningJob:
     def begin(self, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
         """Make its session; it runs once, so nothing of it is kept."""
         assert self._job is not None
-        checked, self._job = self._placed(self._job.checked, places), None
+        checked, self._job = placed_job(self._job.checked, places, self._num_hosts), None
         job = make_job(checked, prepare_data(checked.task, checked.config))
         self._run_dir.mkdir(parents=True, exist_ok=True)
         self._recorder = open_record(checked.config, self._run_dir)
@@ -73,8 +80,3 @@ class RunningJob:
         """Close the record of a job that an error of the whole run has cut off."""
         if hasattr(self, "_recorder"):
             self._recorder.close()
-
-    def _placed(self, checked: CheckedJob, places: Places) -> CheckedJob:
-        written, config = (placed(one, places, self._num_hosts) for one in (checked.written, checked.config))
-        runtime = instantiate(config.runtime, "runtime", cluster=config.cluster)
-        return dataclasses.replace(checked, written=written, config=config, runtime=runtime)

@@ -53,7 +53,7 @@ class Backfill(Policy):
                 insort(self._ends, _expected(new))
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        if not room.free_gpus:
+        if room.free_gpus < self._waiting.smallest:
             return ()
         walk = self._waiting.walk()
         starts, first = start_until_blocked(walk, room, placement)

@@ -26,6 +26,6 @@ class Fifo(Policy):
             self._waiting.add(new, 0.0)
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        if not room.free_gpus:
+        if room.free_gpus < self._waiting.smallest:
             return ()
         return start_until_blocked(self._waiting.walk(), room, placement)[0]

@@ -86,7 +86,10 @@ class Las(Policy):
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
         self._move(t)
-        holding = [((float(self._queue[number]), number), state) for number, state in self._holding.items()]
+        first, queue = self._waiting.first_value, self._queue
+        holding = [((float(queue[n]), n), state) for n, state in self._holding.items() if queue[n] > first]
+        if not holding and not self._leaving and room.free_gpus < self._waiting.smallest:
+            return ()
         holding.sort(reverse=True)
         return start_by_preempting(self._waiting.walk(), holding, self._leaving, room, placement)
 
@@ -113,7 +116,7 @@ class Las(Policy):
         return state is None or state.phase != "running" or state.since_s != since_s
 
     def _rate(self, state: JobState) -> int:
-        """Service per second."""
+        """Service that a running job has in a second."""
         return state.request.gpus if self.by_gpus else 1
 
     def _service(self, state: JobState) -> float:

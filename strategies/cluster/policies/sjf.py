@@ -32,6 +32,6 @@ class Sjf(Policy):
             self._waiting.add(new, new.remaining_at(new.since_s) or 0.0)
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        if not room.free_gpus:
+        if room.free_gpus < self._waiting.smallest:
             return ()
         return start_what_fits(self._waiting.walk(), room, placement)

@@ -35,7 +35,9 @@ class Srtf(Policy):
 
     def begin(self, machines: Sequence[Machine]) -> None:
         self._waiting = WaitingJobs()
-        self._holding: dict[int, JobState] = {}
+        self._running: dict[int, tuple[float, float, JobState]] = {}
+        """Expected end in seconds, what a second counts, and the job."""
+        self._starting: dict[int, JobState] = {}
         self._leaving: dict[str, JobState] = {}
 
     def changed(self, old: JobState | None, new: JobState | None) -> None:
@@ -44,18 +46,34 @@ class Srtf(Policy):
                 self._waiting.remove(old)
             elif old.phase == "leaving":
                 del self._leaving[old.request.job]
+            elif old.phase == "starting":
+                del self._starting[old.number]
             else:
-                del self._holding[old.number]
+                del self._running[old.number]
         if new is not None:
             if new.phase == "waiting":
                 self._waiting.add(new, self._left(new, new.since_s))
             elif new.phase == "leaving":
                 self._leaving[new.request.job] = new
+            elif new.phase == "starting":
+                self._starting[new.number] = new
             else:
-                self._holding[new.number] = new
+                weight = float(new.request.gpus) if self.by_gpus else 1.0
+                end_s = new.since_s + (new.remaining_at(new.since_s) or 0.0)
+                self._running[new.number] = (end_s, weight, new)
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        holding = [((self._left(state, t), state.number), state) for state in self._holding.values()]
+        first = self._waiting.first_value
+        holding = [
+            (((end_s - t) * weight, number), state)
+            for number, (end_s, weight, state) in self._running.items()
+            if (end_s - t) * weight > first
+        ]
+        for number, state in self._starting.items():
+            if (left := self._left(state, t)) > first:
+                holding.append(((left, number), state))
+        if not holding and not self._leaving and room.free_gpus < self._waiting.smallest:
+            return ()
         holding.sort(reverse=True)
         return start_by_preempting(self._waiting.walk(), holding, self._leaving, room, placement)
 
