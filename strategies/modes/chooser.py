@@ -41,6 +41,10 @@ from strategies.protocol import (
 )
 
 
+ASK_AGAIN_ITERS = 10
+"""Average iterations of every worker after which a refused mode is asked for again, since others' needs change."""
+
+
 class Change(NamedTuple):
     """A mode that has been chosen, to be taken with the first update from ``ready_s`` on."""
 
@@ -156,6 +160,8 @@ class ModeChooser:
         self._reserving: Reserving | None = None
         self._holds = False
         """Whether more is reserved than SSGD needs."""
+        self._refused = False
+        """Whether the last decision would have been another if the cluster had granted it."""
         if self.learning is not None:
             self.learning.reset()
         if self.prevention is not None:
@@ -237,10 +243,11 @@ class ModeChooser:
         clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
         groups = tuple(tuple(workers[index] for index in group) for group in clusters)
         noise = self._noise.phi_of(self._batch_samples * len(workers))
-        if noise is None:
+        if noise is None or not (self.prevention is None or self.prevention.known):
             return ()
         same = self._seen == (outlook.tagged, groups) and not self._moved(workers, outlook.times_s)
-        if (same and self._iters < self.redecide_iters) or self._spacing.waits(t):
+        most_iters = min(self.redecide_iters, ASK_AGAIN_ITERS) if self._refused else self.redecide_iters
+        if (same and self._iters < most_iters) or self._spacing.waits(t):
             return ()
         self._seen, self._iters = (outlook.tagged, groups), 0
         self._decided_s = dict(zip(workers, outlook.times_s, strict=True))
@@ -271,6 +278,7 @@ class ModeChooser:
     ) -> Sequence[Verdict | AnyCommand]:
         """Cost all modes and take the best; a pause begins in any case, since the decision has to be made."""
         before, (phi, age), takes_s = self._gate.mode, noise, self._takes_s(workers)
+        self._refused = False
         self._learn_of_held()
         question = Question(workers, outlook.times_s, groups, self._batch_samples, phi, before)
         by_model = self.learning is not None and self.learning.can_decide(len(workers))
@@ -316,7 +324,7 @@ class ModeChooser:
         mode = reserving.answered(event)
         if mode is None:
             return (reserving.asks(self.prevention, self.decision.workers, self.decision.times_s),)
-        self._reserving = None
+        self._reserving, self._refused = None, bool(reserving.refused)
         if event.ok:
             self._holds = True
         if reserving.refused:

@@ -14,7 +14,9 @@ from strategies.modes.orders import order_intervals
 from strategies.protocol import AnyEvent, Arrived, Demand, Lost, NodeId, Observed, Restored, Started
 
 SAMPLES = 20
-"""Last samples of what servers use, over which is averaged."""
+"""Last samples of what servers use, over which is averaged ..."""
+LEAST_SAMPLES = 4
+"""... and the least, from the first gradient on: servers have nothing to do before."""
 
 
 @final
@@ -51,13 +53,15 @@ class ModeDemands:
         self._model_bytes = float(started.model_bytes or 0)
         self._cores: dict[str, deque[float]] = {}
         self._cpu_s: dict[int, float] = {}
+        self._begun = False
 
     def observe(self, event: AnyEvent, *, synchronous: bool) -> None:
         """Measure; servers while updates are ``synchronous`` rounds of all."""
+        self._begun |= isinstance(event, Arrived)
         match event:
             case Arrived(grad=grad, timings=timings) if grad.samples and timings.cpu_s is not None:
                 self._cpu_s[grad.worker] = timings.cpu_s
-            case Observed() if synchronous:
+            case Observed() if synchronous and self._begun:
                 for use in event.nodes:
                     if use.cpu_cores is not None:
                         self._cores.setdefault(use.node, deque(maxlen=SAMPLES)).append(use.cpu_cores)
@@ -65,6 +69,11 @@ class ModeDemands:
                 self._cpu_s.pop(event.worker, None)
             case Restored(servers=servers) if servers:
                 self._servers = [NodeId.server(number) for number in servers]
+
+    @property
+    def known(self) -> bool:
+        """Whether every server was measured: before, nothing can be asked for."""
+        return all(len(self._cores.get(str(server), ())) >= LEAST_SAMPLES for server in self._servers)
 
     def of(self, mode: Mode, workers: Sequence[int], times_s: Sequence[float]) -> tuple[Demand, ...]:
         """What the mode needs on servers and workers, of whom each takes its predicted ``times_s`` for an iteration."""
@@ -78,7 +87,7 @@ class ModeDemands:
         )
         sends = before * self._model_bytes / max(1, len(self._servers))
         found = [
-            Demand(node=str(server), cpu_cores=cpu * self._server_cores(str(server)), link_bytes_per_s=link * sends)
+            Demand(node=str(server), cpu_cores=cpu * fmean(self._cores[str(server)]), link_bytes_per_s=link * sends)
             for server in self._servers
         ]
         if self.check_workers:
@@ -92,9 +101,6 @@ class ModeDemands:
                 for worker, per_s in more.items()
             ]
         return tuple(demand for demand in found if demand.cpu_cores or demand.link_bytes_per_s)
-
-    def _server_cores(self, server: str) -> float:
-        return fmean(self._cores[server]) if server in self._cores else 0.0
 
 
 def growth_part(mode: Mode, count: int) -> float:

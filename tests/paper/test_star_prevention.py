@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runtime.core.inputs import Observed
 from runtime.core.job import ComputeOrder
 from strategies.bsp import BSP
 from strategies.cluster.prevention.reduction import reductions, sensitivity_of, weight_of
@@ -14,7 +15,7 @@ from strategies.cluster.prevention.sensitivities import TIMES_S, model_sensitivi
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.gates.modal import ASGD, SSGD, Mode
 from strategies.modes.demands import growth_part
-from strategies.protocol import Asked, Demand, HostRoom, JobLoad, Reserve, Reserved, Share, TaskLoad
+from strategies.protocol import Asked, Demand, HostRoom, JobLoad, NodeUse, Reserve, Reserved, Share, TaskLoad
 from strategies.star import Star
 from tests.support.harness import HeapRun, make_job
 
@@ -148,6 +149,9 @@ def run_of(cluster: Cluster | None, seconds: Any = (1.0, 1.0, 1.0, 4.0), **chang
     job = make_job(global_batch_samples=512, max_time_s=60.0)
     run = HeapRun(Star(**{**settings, **printed, **changes}), job, seconds, reservations=cluster)
     run.model_bytes = SEND
+    used = Observed(period_s=0.5, nodes=(NodeUse(node="server:0", cpu_cores=0.5),))
+    for at_s in (1.5, 2.0, 2.5, 3.0):
+        run.push(at_s, 0, lambda t: run.core.receive(t, used))
     return run.run()
 
 
@@ -172,11 +176,12 @@ def test_the_best_mode_is_asked_for_before_it_is_taken() -> None:
 
 
 def test_the_demand_of_a_mode_is_a_part_of_asgds_growth() -> None:
-    """Figure 8 and departure: 18 % more in ASGD; dynamic with two gradients per update on average has 2 / 3 of that."""
+    """Figure 8 and departure: 18 and 43 % more in ASGD; dynamic with two gradients per update has 2 / 3."""
     cluster = Cluster()
     run_of(cluster)
     sends = 4 * SEND / ROUND_S
     assert cluster.asked[0].demands[0].link_bytes_per_s == pytest.approx(0.18 * 2 / 3 * sends)
+    assert cluster.asked[0].demands[0].cpu_cores == pytest.approx(0.43 * 2 / 3 * 0.5)
 
 
 def test_with_growth_as_expected_the_gradients_per_second_count() -> None:
@@ -248,3 +253,20 @@ def test_a_ring_is_refused() -> None:
     """Departure: section IV-D1 is carried out for parameter servers only."""
     with pytest.raises(ValueError, match="prevent=true: is for topology=ps"):
         Star(topology="allreduce", phi=300.0, prevent=True)
+
+
+def test_nothing_is_asked_for_before_it_is_known_what_servers_use() -> None:
+    """Departure: a demand is a part of what was measured in SSGD, so until then it stays with SSGD."""
+    cluster = Cluster()
+    job = make_job(global_batch_samples=512, max_time_s=60.0)
+    settings = {"predictor": "last_value", "warmup_iters": 0, "decision_s": 0.0, "phi": 1000.0}
+    run = HeapRun(Star(**settings, prevent=True), job, [1.0, 1.0, 1.0, 4.0], reservations=cluster).run()  # type: ignore[arg-type]
+    assert set(modes(run)) == {"ssgd"}
+    assert not cluster.asked
+
+
+def test_a_refused_mode_is_asked_for_again() -> None:
+    """Section IV-C decides at every iteration; here, while times stay, after ten if the cluster has refused."""
+    cluster = Cluster(most=0.0)
+    run_of(cluster, redecide_iters=1000, modes=["ssgd", "dynamic"])
+    assert len(cluster.asked) == 2, "15 rounds of 4 s, the first of them without a decision, then after ten more"

@@ -91,6 +91,8 @@ class HostSharing:
                 self._carry_out()
                 self.note(self._now, "Released", job=job)
             return Reserved(t=t, ok=True)
+        if self.policy.takes and (unknown := self._unknown()):
+            return self._refused(job, t, f"it is not known yet what {', '.join(unknown)} need")
         without = copy.deepcopy(self.books)
         without.release(job)
         loads = {name: self._load(name, without, asks=name == job) for name in self._jobs}
@@ -105,8 +107,7 @@ class HostSharing:
             )
         )
         if not grant.ok:
-            self.note(self._now, "Refused", job=job, reason=grant.reason)
-            return Reserved(t=t, ok=False, reason=grant.reason)
+            return self._refused(job, t, grant.reason)
         hosts = {(load.job, task.node): task.host for load in loads.values() for task in load.tasks}
         self.books.grant(job, grant, hosts)
         self._before[job] = before
@@ -117,6 +118,15 @@ class HostSharing:
         shares = [{"job": task[0], **_plain(share)} for task, share in grant.shares.items()]
         self.note(self._now, "Reserved", job=job, shares=shares, added_s=grant.added_s)
         return Reserved(t=t, ok=True, shares=self.books.granted_to(job))
+
+    def _refused(self, job: str, t: float, reason: str) -> Reserved:
+        self.note(self._now, "Refused", job=job, reason=reason)
+        return Reserved(t=t, ok=False, reason=reason)
+
+    def _unknown(self) -> list[str]:
+        """Jobs that have just begun."""
+        loads = {name: session.loads for name, (session, _, _) in self._jobs.items()}
+        return [name for name, load in loads.items() if load is not None and not load.known]
 
     @property
     def _now(self) -> float:

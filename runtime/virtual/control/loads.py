@@ -64,6 +64,11 @@ class Loads:
         while len(self._samples) > 2 and self._samples[1][0] <= t - WINDOW_S:
             self._samples.popleft()
 
+    @property
+    def known(self) -> bool:
+        """Whether every worker has delivered a gradient, so that it is known what it needs."""
+        return all(worker in self._iterations for worker in self.coordinator.members.here())
+
     def measured(self, job: str, t: float, model: str, *, asks: bool, held: Mapping[str, Share]) -> JobLoad:
         """What the job needs; of one that ``asks``, its workers' waiting counts.
 

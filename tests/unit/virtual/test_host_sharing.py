@@ -30,6 +30,8 @@ NOTHING = Reserve()
 class Always:
     """Limits worker 0 of job b to a half of a core, whoever asks; keeps what it was asked."""
 
+    takes = True
+
     def __init__(self, cores: float = 0.5) -> None:
         self.cores = cores
         self.asked: list[Asked] = []
@@ -144,3 +146,14 @@ def test_shares_in_force_never_exceed_a_host(monkeypatch: pytest.MonkeyPatch) ->
     lab.run()
     assert len(seen) > 20
     assert 0.5 < max(seen) <= 1.0 + 1e-9
+
+
+def test_nothing_is_taken_from_jobs_of_which_nothing_is_known() -> None:
+    """At 0.05 s nobody has delivered a gradient yet."""
+    policy = Always()
+    lab = Neighbours(prevention=policy)
+    lab.add("a", Saying({0.05: MORE}))
+    lab.add("b", BSP())
+    lab.run()
+    assert not policy.asked
+    assert [event["reason"] for event in lab.tapes["a"].received("Reserved")] == ["it is not known yet what a, b need"]
