@@ -87,8 +87,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         policy.validate(machines)
     if policy.preempts and config.replay.detail == "iterations":
         raise ConfigError(
-            f"policy={written.names.policy}: preempts, and with replay.detail=iterations jobs cannot go on "
-            "elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
+            f"policy={written.names.policy}: preempts, and with replay.detail=iterations jobs cannot "
+            "continue elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
         )
     with explained(config.jobs, "jobs"):
         submissions = arrivals.submissions(config.seed)

@@ -86,7 +86,8 @@ def title(checked: CheckedSet) -> str:
     names = checked.config.names
     return (
         f"{len(checked.jobs)} jobs of {names.jobs} on {names.cluster} ({_num_gpus(checked)} GPUs), policy "
-        f"{names.policy}, placement {names.placement}, {names.strategy}, stragglers {names.straggler}, seed {checked.config.seed}"
+        f"{names.policy}, placement {names.placement}, {names.strategy}, stragglers {names.straggler}, "
+        f"seed {checked.config.seed}"
     )
 
 
