@@ -40,7 +40,6 @@ from strategies.protocol import (
     Woke,
 )
 
-
 ASK_AGAIN_ITERS = 10
 """Average iterations of every worker after which a refused mode is asked for again, since others' needs change."""
 
