@@ -14,10 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.records import rows
-from analysis.records.gather import BUSY, NUMBERS, OF_TASKS, Gathered
+from analysis.records.gather import BUSY, NUMBERS, Gathered
 from analysis.records.history import FATES, NEVER, Updates
 from analysis.records.schema import (
     DURATIONS,
+    OF_TASKS,
     PARTS,
     Evaluated,
     Failed,

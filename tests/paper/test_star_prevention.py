@@ -15,6 +15,7 @@ from strategies.cluster.prevention.sensitivities import TIMES_S, model_sensitivi
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.gates.modal import ASGD, SSGD, Mode
 from strategies.modes.demands import growth_part
+from strategies.modes.reserving import Reserving
 from strategies.protocol import Asked, Demand, HostRoom, JobLoad, NodeUse, Reserve, Reserved, Share, TaskLoad
 from strategies.star import Star
 from tests.support.harness import HeapRun, make_job
@@ -201,6 +202,16 @@ def test_a_refused_mode_gives_way_to_the_next_best() -> None:
     assert costs == sorted(costs, reverse=True)
     said = [line.state["decision"] for line in run.lines if line.state and line.state.get("decision")]
     assert "refused by the cluster: dynamic 3 1 (too much)" in said[1]
+
+
+def test_ssgd_is_taken_without_a_question() -> None:
+    """Section IV-D1: from dynamic x-order, with ASGD refused, SSGD is the next best, which needs nothing."""
+    mode_s = {ASGD: 2.0, SSGD: 3.0, Mode(x=2): 4.0}
+    left = [ASGD, SSGD, Mode(x=2)]
+    reserving = Reserving(1.0, left, mode_s, Mode(x=3), 5.0, 2.0, updated=False, ready_s=1.0)
+    assert reserving.mode == ASGD
+    assert reserving.answered(Reserved(t=1.0, ok=False, reason="no")) == SSGD
+    assert reserving.refused == ["asgd (no)"]
 
 
 def test_without_any_room_it_stays_with_ssgd() -> None:

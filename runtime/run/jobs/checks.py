@@ -67,10 +67,13 @@ class CheckedSet:
     prevention: Prevention | None
     """None: no job asks for anything."""
     needs: Needs = NO_NEEDS
-    draws: bool = False
-    """Its summary is a table; pages over it are made from its record."""
     models_hosts: bool = True
     real_time: bool = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether its record becomes tables, figures and a report at the end."""
+        return self.config.draw
 
 
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:

@@ -112,14 +112,16 @@ def test_more_than_a_host_has_is_against_the_law_and_changes_nothing() -> None:
 
 
 def test_limits_last_as_long_as_somebody_counts_on_them() -> None:
-    """a took 0.4 from b; c took 0.4 of that from a. When a gives back, b cannot have what c has."""
+    """b has left something to d and more to a, and c has taken from a. When a gives back, b cannot have what c has."""
     books = SharedHosts(ROOMS)
-    books.grant("a", *grant(a_server=1.0, b_worker=0.6, d_worker=0.4))
-    books.grant("c", *grant(c_server=0.4, a_server=0.6, d_worker=0.4, b_worker=0.6))
+    books.grant("d", *grant(d_server=0.6, b_worker=0.9))
+    books.grant("a", *grant(a_server=0.9, b_worker=0.5))
+    books.grant("c", *grant(c_server=0.4, a_server=0.5))
     books.release("a")
-    assert books.limit_of(B).cpu_cores == 0.6
+    assert books.limit_of(B).cpu_cores == 0.5, "else 0.6 + 0.9 + 0.4 + 0.5 of 2 cores would be in force"
+    assert max(total for _, _, total, _ in books.totals()) == pytest.approx(2.0)
     books.release("c")
-    assert books.limit_of(B).cpu_cores is None
+    assert books.limit_of(B).cpu_cores == 0.9
 
 
 def test_who_is_gone_holds_nothing() -> None:
