@@ -53,6 +53,7 @@ class Names(_Strict, frozen=True):
     jobs: str
     policy: str
     placement: str
+    prevention: str
 
 
 class Cluster(_Strict, frozen=True):
@@ -149,6 +150,7 @@ class Config(_Strict, frozen=True):
     """The source of a set of jobs; ``NO_JOBS``: this is one job."""
     policy: Spec
     placement: Spec
+    prevention: Spec
     replay: Replay
 
     @property

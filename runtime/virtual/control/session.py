@@ -19,6 +19,7 @@ from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.factory import assemble
+from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
@@ -138,7 +139,10 @@ class VirtualSession:
             stopwatch=self.stopwatch or float,  # which returns 0
             scheduler=experiment.scheduler,
             place_of=self.places.host_of,
+            reservations=None if tenancy is None else tenancy.reservations,
         )
+        self.loads: Loads | None = None
+        """Measures it for the jobs on the same hosts, where any of them may reserve something."""
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
         if isinstance(self.servers, Replicas):
             self.servers.here = lambda: len(self.coordinator.members.here())
@@ -296,11 +300,18 @@ class VirtualSession:
         order, result = iteration.order, iteration.result
         if self._telemetry_every_s is not None and self.machines is None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
+        if self.loads is not None:
+            self.loads.arrived(order.worker, timings, iteration.samples)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
         self.clock.at(taken_s + self.costs.control_s, MESSAGE, self.tell, arrived)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
+
+    def limited(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Another job on the same hosts needs that a task uses no more than this; None: it may again."""
+        self.clock.catch_up()
+        self._note("Limited", node=node, cpu_cores=cpu_cores, link_bytes_per_s=link_bytes_per_s)
 
     # ---- notes -------------------------------------------------------------------------------------------------------
 
