@@ -77,6 +77,7 @@ class IterationWriter:
 
     def block(self, columns: Mapping[str, NDArray[Any] | float]) -> None:
         """Append several iterations: ``worker`` has one value per row, others that or one for all; without any: NaN."""
+        self._flush_rows()
         num_rows, begun = np.size(columns["worker"]), 0
         while begun < num_rows:
             end = min(num_rows, begun + GROUP_ROWS - self._filled)
@@ -144,13 +145,13 @@ class ColumnRecorder:
     def __init__(self, run_dir: Path) -> None:
         self.lines = Recorder(run_dir)
         self.rows = IterationWriter(run_dir, self.lines.release_reserve)
-        self._open: dict[int, tuple[float, Arrived]] = {}
+        self.open_rows: dict[int, tuple[float, Arrived]] = {}
 
     def event(self, t: float, event: object, commands: Any, version: int, decide_us: float, state: object) -> None:
         """Hold an arrival until its gradient is applied or dropped; write other events at once, without commands."""
         if isinstance(event, Arrived):
             if event.grad.samples:
-                self._open[event.grad.id] = (t, event)
+                self.open_rows[event.grad.id] = (t, event)
         else:
             self.lines.event(t, event, (), version, decide_us, None)
         number = version
@@ -180,7 +181,7 @@ class ColumnRecorder:
             self.lines.close()
 
     def _decided(self, grad_id: int, applied_version: int, applied_t: float) -> None:
-        waiting = self._open.pop(grad_id, None)
+        waiting = self.open_rows.pop(grad_id, None)
         if waiting is None:  # already resolved, or the job ended before the command was executed
             return
         t, event = waiting

@@ -124,6 +124,7 @@ class VirtualRuntime:
             nodes = "record=iterations: rows know no nodes that come and go; use record=events"
             for command in OF_NODES:
                 can[command.__name__] = can[command.__name__] or nodes
+            can["Reserve"] = can["Reserve"] or "record=iterations: rows hold no reservations; use record=events"
         return can
 
     def check(self, around: RunContext) -> Needs:

@@ -52,6 +52,9 @@ class AllGate:
         self.missing.add(worker)
         return Verdict(go=(worker,), opens=opens)
 
+    def waiting_groups(self) -> list[list[int]]:
+        return [sorted(self.roster.members)]
+
     def _complete(self) -> Verdict:
         """Restarting members get their next order with the others, because a later one would draw other samples."""
         update = by_worker(self.buffer.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import msgspec
@@ -69,6 +69,15 @@ class Bounded(Protocol):
     @property
     def bound(self) -> int | None:
         """Iterations that a worker may be ahead of the slowest; None: any number."""
+        ...
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """A gate of which it is known who waits for whom."""
+
+    def waiting_groups(self) -> Sequence[Sequence[int]]:
+        """Workers whose gradients make an update together (:meth:`strategies.protocol.Strategy.waiting_groups`)."""
         ...
 
 

@@ -97,6 +97,13 @@ class Strategy(Protocol):
         """A description of all decisions, where one exists; a runtime without faults may use it to run faster."""
         return None
 
+    def waiting_groups(self) -> Sequence[Sequence[int]]:
+        """Workers whose gradients make an update together now, so that the faster ones of a group wait for the slowest.
+
+        Who is in none waits for nobody. A cluster takes from workers that wait what they do not need.
+        """
+        return ()
+
     def log_state(self) -> dict[str, float | int | str]:
         """The state of the decision to plot, recorded with every event that changed it.
 

@@ -28,7 +28,7 @@ from runtime.run.jobs.models import Models
 from runtime.run.jobs.shaping import iterations_of, refuse_shared, seed_of, sized, with_epochs, with_length
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
 from runtime.virtual.costs import CostModel, load_costs
-from strategies.protocol import JobRequest, Machine, Placement, Policy, Room, TaskDemand
+from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
 
 NO_NEEDS = Needs()
 """Virtual time depends on modelled machines only."""
@@ -64,6 +64,8 @@ class CheckedSet:
     machines: tuple[Machine, ...]
     policy: Policy
     placement: Placement
+    prevention: Prevention | None
+    """None: no job asks for anything."""
     needs: Needs = NO_NEEDS
     models_hosts: bool = True
     real_time: bool = False
@@ -82,6 +84,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     arrivals: Arrivals = instantiate(config.jobs, "jobs")
     policy: Policy = instantiate(config.policy, "policy")
     placement: Placement = instantiate(config.placement, "placement")
+    prevention: Prevention = instantiate(config.prevention, "prevention")
     machines = tuple(_machine(host) for host in hosts.hosts)
     with explained(config.policy, "policy"):
         policy.validate(machines)
@@ -107,6 +110,12 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         if problem := problem_of(job.request, empty, policy, placement):
             raise ConfigError(f"jobs={source}: {problem}")
         jobs.append(job)
+    asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
+    if prevention.takes and not asks:
+        raise ConfigError(
+            f"prevention={written.names.prevention}: no job asks for anything, so it has no effect; use "
+            "strategy=star_h strategy.prevent=true and replay.detail=iterations, or prevention=none"
+        )
     return CheckedSet(
         written=written,
         config=config,
@@ -115,6 +124,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         machines=machines,
         policy=policy,
         placement=placement,
+        prevention=prevention if asks else None,
     )
 
 

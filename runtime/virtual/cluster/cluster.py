@@ -17,7 +17,7 @@ from runtime.virtual.cluster.use import HostUse
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.twins import new_clock
-from strategies.protocol import JobRequest, JobState, Machine, Placement, Places, Policy
+from strategies.protocol import JobRequest, JobState, Machine, Placement, Places, Policy, Prevention
 
 INTERRUPTED = "interrupted"
 
@@ -32,6 +32,7 @@ class VirtualCluster:
     Args:
         sites: of every machine, in the order of their numbers.
         requests: in the order of submission.
+        prevention: decides what jobs reserve of each other's hosts; None: none of them does.
         jobs: those that train in detail, by name; None: each holds its GPUs for its ``duration_s``.
         tick: called a few times per second with the cluster's time, for the view.
     """
@@ -45,13 +46,14 @@ class VirtualCluster:
         placement: Placement,
         record: ClusterRecorder,
         *,
+        prevention: Prevention | None = None,
         jobs: Mapping[str, DetailedJob] | None,
         use_every_s: float,
         restart_s: float = 0.0,
         tick: Callable[[float], None] = lambda t: None,
     ) -> None:
         self.record, self._tick, self._every_s, self._machines = record, tick, use_every_s, machines
-        self.lab = VirtualLab(sites, self)
+        self.lab = VirtualLab(sites, self, prevention, self._note)
         self.clock = new_clock(self.lab.timeline)
         assert self.lab.machines is not None
         self._use = HostUse(self.lab.machines, [site.name for site in sites])
@@ -63,7 +65,14 @@ class VirtualCluster:
                 restart_s,
             )
             if jobs is None
-            else InDetail(self.lab, jobs, self._report, lambda: self.clock.now, self._use.leaving)
+            else InDetail(
+                self.lab,
+                jobs,
+                {request.job: request.model for request in requests},
+                self._report,
+                lambda: self.clock.now,
+                self._use.leaving,
+            )
         )
         self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
         self._batches = [list(batch) for _, batch in groupby(requests, key=lambda request: request.submit_s)]
@@ -153,6 +162,10 @@ class VirtualCluster:
         """The lab's time, rounded up: not before anything that has happened."""
         lab_s, rest_s = self.lab.timeline.moment
         return math.nextafter(lab_s, math.inf) if rest_s > 0 else lab_s
+
+    def _note(self, t: float, kind: str, /, **fields: object) -> None:
+        """What jobs have reserved, at the cluster's time."""
+        self.record.note(self.now, kind, **fields)
 
     def _gpus_used(self) -> list[int]:
         free = self._coordinator.room.free

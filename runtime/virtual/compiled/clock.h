@@ -26,6 +26,7 @@ typedef struct {
     Entry *heap;
     Py_ssize_t count, room;
     int64_t sequence;
+    char told; /* whether a loop over decisions was told something */
 } Timeline;
 
 static PyTypeObject ClockType, TimelineType;
@@ -64,6 +65,9 @@ static Entry pop_entry(Timeline *self) {
         self->heap[at] = last;
     return first;
 }
+
+/* Whether it calls nothing in Python by itself. */
+static inline int is_step(const Entry *entry) { return Py_IS_TYPE(entry->action, &StepType); }
 
 static void drop_entry(Entry *entry) {
     Py_DECREF(entry->clock);
@@ -117,6 +121,10 @@ static int add_entry(Timeline *self, Clock *clock, double when_s, int priority, 
     }
     if (clock->offset_s)
         exact_sum(clock->offset_s, when_s, &entry.lab_s, &entry.rest_s);
+    if (entry.lab_s < self->lab_s || (entry.lab_s == self->lab_s && entry.rest_s < self->rest_s)) {
+        entry.lab_s = self->lab_s; /* a job's rounded time may lie an instant before the action that it follows */
+        entry.rest_s = self->rest_s;
+    }
     Py_INCREF(clock);
     Py_INCREF(action);
     Py_XINCREF(args);
@@ -159,4 +167,28 @@ static int take_step(Timeline *self) {
     }
     drop_entry(&entry);
     return failed ? -1 : 0;
+}
+
+/* Advance to the lab's time: another clock's action affects this job. The exact sum of three floats, rounded once, is
+ * Python's math.fsum. */
+static int catch_up(Clock *self) {
+    static PyObject *fsum;
+    Timeline *timeline = (Timeline *)self->timeline;
+    if (!self->offset_s && !timeline->rest_s) {
+        self->now = timeline->lab_s;
+    } else {
+        PyObject *module = fsum ? NULL : PyImport_ImportModule("math"), *found;
+        if (module)
+            fsum = PyObject_GetAttrString(module, "fsum");
+        Py_XDECREF(module);
+        found = fsum ? PyObject_CallFunction(fsum, "((ddd))", timeline->lab_s, timeline->rest_s, -self->offset_s)
+                     : NULL;
+        if (!found)
+            return -1;
+        self->now = PyFloat_AsDouble(found);
+        Py_DECREF(found);
+    }
+    if (timeline->clock != (PyObject *)self)
+        Py_XSETREF(timeline->clock, Py_NewRef(self));
+    return 0;
 }

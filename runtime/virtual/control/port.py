@@ -124,6 +124,11 @@ class VirtualPort:
         for order, args in orders:
             order(sent_s, *args)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no order waits to be carried out."""
+        return not self._orders
+
     def discard(self) -> None:
         """Discard orders that were not carried out."""
         self._orders = []

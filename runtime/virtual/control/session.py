@@ -19,6 +19,7 @@ from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.factory import assemble
+from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
@@ -105,13 +106,15 @@ class VirtualSession:
         self.servers, self.workers, self.machines = modelled
         placement = None if hosts is None else Placement(hosts)
         requests = experiment.strategy.cores_as == "request"
+        if self.machines is not None:
+            self.workers.tell_arrivals(self.tell)
         self.places = Places(placement, self.machines, self.servers, self.workers, costs, requests=requests)
         self.port = VirtualPort(
             self.clock,
             learner,
             self.servers,
             self.workers,
-            tell=self._tell,
+            tell=self.tell,
             evaluation_s=costs.evaluation_s,
             checkpointed=lambda *about: self.supervisor.save(*about),
             nodes=lambda: self.nodes,
@@ -122,7 +125,7 @@ class VirtualSession:
                 self.servers,
                 samples=job.validation_samples,
                 shares_memory=experiment.transport == "shm",
-                tell=self._tell,
+                tell=self.tell,
             ),
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
         )
@@ -136,7 +139,10 @@ class VirtualSession:
             stopwatch=self.stopwatch or float,  # which returns 0
             scheduler=experiment.scheduler,
             place_of=self.places.host_of,
+            reservations=None if tenancy is None else tenancy.reservations,
         )
+        self.loads: Loads | None = None
+        """Measures it for the jobs on the same hosts, where any of them may reserve something."""
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
         if isinstance(self.servers, Replicas):
             self.servers.here = lambda: len(self.coordinator.members.here())
@@ -155,15 +161,15 @@ class VirtualSession:
             fail=self._fail,
             moved=lambda task: self.windows.moved(task),
         )
-        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self._tell)
+        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell)
         self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
         self._telemetry_every_s = telemetry_every_s
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.failure: str | None = None
         self._declares_stuck = job.stuck_after_s is not None
-        self._busy_until_s = 0.0
-        self._inbox: deque[Call] = deque()
-        self._serving = False
+        self.busy_until_s = 0.0
+        self.inbox: deque[Call] = deque()
+        self.serving = False
         """Whether the next waiting input has its time."""
 
     @property
@@ -178,7 +184,7 @@ class VirtualSession:
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
-        self._tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
+        self.tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
         self.clock.at(REPORT_EVERY_S, TIMER, self._report)
         if self._telemetry_every_s is not None:
             self._observe(self._telemetry_every_s)
@@ -213,6 +219,17 @@ class VirtualSession:
         """End the job: the disk is full, so its record cannot continue."""
         return self._end_as(no_space(error, self.experiment.run_dir), failed="disk_full")
 
+    @property
+    def observes(self) -> bool:
+        """Whether it samples what tasks use."""
+        return self._telemetry_every_s is not None
+
+    def only_notes(self, action: Callable[..., None]) -> bool:
+        """Whether an action of its clock only writes notes, which takes neither time nor decisions."""
+        if action == self._report:
+            return not self.coordinator.strategy.watches_servers
+        return action == self._announce
+
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
         self.experiment.interrupted_by = number
@@ -225,7 +242,8 @@ class VirtualSession:
 
     # ---- the coordinator, which does one thing at a time -------------------------------------------------------------
 
-    def _tell(self, given: inputs.AnyInput) -> None:
+    def tell(self, given: inputs.AnyInput) -> None:
+        """Pass an input to the coordinator, now or when it is free."""
         self._drive(self.coordinator.receive, given)
 
     def _drive(self, call: Callable[..., None], *args: Any) -> None:
@@ -233,20 +251,28 @@ class VirtualSession:
 
         ``call(t, *args)`` gets the time of that.
         """
-        if not self._inbox and self.clock.now >= self._busy_until_s:
+        if not self.inbox and self.clock.now >= self.busy_until_s:
             self._handle(call, args)
             return
-        self._inbox.append((call, args))
-        if not self._serving:
-            self._serving = True
-            self.clock.at(self._busy_until_s, MESSAGE, self._serve)
+        self.inbox.append((call, args))
+        if not self.serving:
+            self.serving = True
+            self.clock.at(self.busy_until_s, MESSAGE, self.serve)
 
-    def _serve(self) -> None:
+    def decide(self, call: Callable[[float], None]) -> None:
+        """End a decision that somebody else has begun."""
+        self._handle(call, ())
+
+    def serve(self) -> None:
         """Process the next waiting input, in order."""
-        self._handle(*self._inbox.popleft())
-        self._serving = bool(self._inbox)
-        if self._serving:
-            self.clock.at(self._busy_until_s, MESSAGE, self._serve)
+        self._handle(*self.inbox.popleft())
+        self.serve_on()
+
+    def serve_on(self) -> None:
+        """After a waiting input: process the next when the coordinator is free."""
+        self.serving = bool(self.inbox)
+        if self.serving:
+            self.clock.at(self.busy_until_s, MESSAGE, self.serve)
 
     def _handle(self, call: Callable[..., None], args: tuple[Any, ...]) -> None:
         if self.over:
@@ -260,7 +286,7 @@ class VirtualSession:
         busy_until_s = now + self.costs.decision_s
         if self.stopwatch is not None:
             busy_until_s += self.stopwatch.take_s()
-        self._busy_until_s = busy_until_s
+        self.busy_until_s = busy_until_s
         self.port.flush(busy_until_s)
         if not self._ledger.busy and self._declares_stuck and not self.over and not self._to_come():
             declare(self.coordinator, now)
@@ -268,17 +294,24 @@ class VirtualSession:
     def _to_come(self) -> bool:
         """Whether the strategy will receive an unknown event even if it gives no command."""
         job = self.coordinator
-        return awaits(job) or bool(self._inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
+        return awaits(job) or bool(self.inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result
-        if self._telemetry_every_s is not None:
+        if self._telemetry_every_s is not None and self.machines is None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
+        if self.loads is not None:
+            self.loads.arrived(order.worker, timings, iteration.samples)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
-        self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell, arrived)
+        self.clock.at(taken_s + self.costs.control_s, MESSAGE, self.tell, arrived)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
+
+    def limited(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Another job on the same hosts needs that a task uses no more than this; None: it may again."""
+        self.clock.catch_up()
+        self._note("Limited", node=node, cpu_cores=cpu_cores, link_bytes_per_s=link_bytes_per_s)
 
     # ---- notes -------------------------------------------------------------------------------------------------------
 
@@ -294,7 +327,7 @@ class VirtualSession:
         """Report what everybody has used, and do so again."""
         period_s, nodes = self.usage.sample(self.clock.now)
         if nodes:
-            self._tell(inputs.Observed(period_s, nodes))
+            self.tell(inputs.Observed(period_s, nodes))
         self.clock.at(self.clock.now + every_s, TIMER, self._observe, every_s)
 
     def _report(self) -> None:
@@ -303,7 +336,7 @@ class VirtualSession:
             busy = _busy(about, version)
             self.usage.served(about.server, about.busy_s, about.injected_s)
             if self.coordinator.strategy.watches_servers:
-                self._tell(busy)
+                self.tell(busy)
             else:
                 self.coordinator.receive(self.clock.now, busy)
         self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)

@@ -124,6 +124,9 @@ class ModelledMachines:
         """One of the machines; raises ``KeyError``."""
         return self._named[name]
 
+    def name_of(self, task: str) -> str:
+        return task
+
     # ---- work of tasks -----------------------------------------------------------------------------------------------
 
     def awake(self, task: str, then: Then) -> None:

@@ -25,8 +25,8 @@ class ById(Timeline):
     def add(
         self, clock: Clock, when_s: float, priority: int, action: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
-        self._sequence += 1
-        key: Any = (args, self._sequence)
+        self.sequence += 1
+        key: Any = (args, self.sequence)
         heapq.heappush(self._heap, (when_s, 0.0, priority, key, clock, when_s, action, args))
 
 
