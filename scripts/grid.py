@@ -53,8 +53,7 @@ def fill(
     live: bool,
     forks: int = 0,
 ) -> dict[str, Any]:
-    """The ``found`` records and the missing ones, which are made in the order of ``wanted``: each a ``Run``,
-    or a ``Cluster`` where a run is a set of jobs.
+    """The ``found`` records and the missing ones, which are made in the order of ``wanted``: ``Run`` or ``Cluster``.
 
     ``wanted`` holds the settings of every run by name; ``live``: some are timed on this machine. With ``forks`` the
     runner is called in forks of this process, this many at a time; otherwise here, one run after another. A failure

@@ -61,7 +61,7 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
     """
     if claim.shape is not None:
         return shaped(claim, runs)
-    if not claim.subject:
+    if not claim.subject and claim.over is None:
         return None
     if claim.over is not None:
         return over_levels(claim, runs)

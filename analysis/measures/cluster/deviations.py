@@ -87,8 +87,8 @@ def job_stragglers(rows: pd.DataFrame) -> dict[str, Any]:
         slowest worker); ``mean_s`` and ``slowest_s``: sums over the iterations of the workers' mean and of the
         slowest; ``delay_frac`` = slowest_s / mean_s - 1, by how much stragglers lengthen a synchronous job compared
         with iterations at the mean, and ``waste_frac``, the share of the workers' time lost by it;
-        ``communication_frac``: share of T; ``communication_half_frac``: share of (worker, iteration) pairs in which it is
-        at least half of T; ``rise_frac`` and ``fall_frac``: share of consecutive iterations of a
+        ``communication_frac``: share of T; ``communication_half_frac``: share of (worker, iteration) pairs in which it
+        is at least half of T; ``rise_frac`` and ``fall_frac``: share of consecutive iterations of a
         worker in which T rose, or fell, by more than 20 %.
     """
     starts, sizes = _iterations(rows)

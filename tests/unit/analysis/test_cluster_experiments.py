@@ -1,0 +1,166 @@
+"""Experiments whose runs are sets of jobs: their description, and measures of records written by hand."""
+
+from __future__ import annotations
+
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.claims.answers import answer
+from analysis.claims.ledger import Claim
+from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
+from analysis.experiments.results import measure_clusters
+from analysis.experiments.spec import PAIRED, SpecError, cells
+from analysis.measures.cluster.hosts import busy_shares
+from analysis.records.cluster import load_cluster
+from tests.support.cluster_records import ClusterStory
+from tests.unit.analysis.test_cluster_stragglers import USUAL
+from tests.unit.analysis.test_experiments import spec_of
+
+SETS: dict[str, Any] = {
+    "settings": ["runtime=virtual", "jobs=philly"],
+    "axes": {"system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp"]}},
+    "measures": ["jct_mean_s", "stragglers_per_job"],
+    "paired": {"system": "bsp"},
+    "figure": {"kind": "bars", "value": "jct_mean_s"},
+}
+
+
+def told(end_s: float = 10.0, **more: Any) -> ClusterStory:
+    """Job a runs from 0 to ``end_s``, b waits for 2 s and runs until 12 s; a's worker 1 straggles by its link."""
+    story = ClusterStory(gpus=(2, 2), **more)
+    story.submit(0.0, "a", gpus=2, servers=1)
+    story.submit(0.0, "b", gpus=2, servers=1)
+    story.start(0.0, "a", [0, 0], [1])
+    story.start(2.0, "b", [1, 1], [1])
+    story.end(end_s, "a")
+    story.end(12.0, "b")
+    slow = {**USUAL, "send_s": 0.6}
+    for number in range(6):
+        story.iterate("a", number, [USUAL, slow if number in (1, 2, 4) else USUAL])
+        story.iterate("b", number, [USUAL, USUAL])
+    return story
+
+
+def test_measures_by_hand(tmp_path: Path) -> None:
+    run = digest(load_cluster(told().write(tmp_path / "run")))
+    found = {name: measure(run) for name, measure in CLUSTER_MEASURES.items()}
+    assert run.completed
+    assert (found["jct_mean_s"], found["jct_median_s"], found["makespan_s"]) == (11.0, 10.0, 12.0)
+    assert (found["queue_mean_s"], found["run_mean_s"]) == (1.0, 10.0)
+    assert found["gpu_use_frac"] == pytest.approx(40 / 48)
+    assert found["straggler_iterations_frac"] == pytest.approx(3 / 12)
+    assert found["jobs_any_frac"] == 0.5
+    assert found["job_most_frac"] == pytest.approx(0.5)
+    assert found["communication_any_frac"] == 0.5
+    assert found["compute_any_frac"] == found["data_any_frac"] == 0.0
+    assert found["stragglers_per_job"] == 1.5  # of two jobs: three pairs of worker and iteration, in two episodes
+    assert found["episodes_per_job"] == 1.0
+    assert found["jobs_short_frac"] == 0.5
+    assert found["jobs_some_longer_frac"] == 0.0
+    assert found["lost_link_frac"] == 1.0
+    assert found["communication_half_frac"] == pytest.approx(3 / 24)  # 0.9 of 1.5 s; else 0.4 of 1 s
+    assert found["rise_frac"] == pytest.approx(2 / 20)  # into iterations 1 and 4, of 5 changes by each of 4 workers
+    assert found["fall_frac"] == pytest.approx(2 / 20)
+
+
+def test_a_job_without_an_end_makes_times_infinite(tmp_path: Path) -> None:
+    story = told()
+    story.submit(1.0, "c", gpus=2)
+    run = digest(load_cluster(story.write(tmp_path / "run", finished=False)))
+    assert not run.completed
+    assert CLUSTER_MEASURES["jct_mean_s"](run) == CLUSTER_MEASURES["makespan_s"](run) == inf
+    assert CLUSTER_MEASURES["jct_median_s"](run) == 12.0
+
+
+def test_without_records_of_jobs_nothing_is_known_of_stragglers(tmp_path: Path) -> None:
+    story = told()
+    story.rows.clear()
+    run = digest(load_cluster(story.write(tmp_path / "run")))
+    assert isnan(CLUSTER_MEASURES["stragglers_per_job"](run))
+    assert isnan(CLUSTER_MEASURES["straggler_iterations_frac"](run))
+    assert isnan(CLUSTER_MEASURES["beside_servers_rise_frac"](run))
+    assert CLUSTER_MEASURES["jct_mean_s"](run) == 11.0
+
+
+def test_how_often_hosts_are_busy_by_their_servers(tmp_path: Path) -> None:
+    """Host 1 has one server until 2 s and two until 10 s; host 0 has none. 8 cores, 1 GB/s each."""
+    story = told()
+    story.samples = [
+        (1.0, 0, 2.0, 8.0, 0.0, 0.0),
+        (1.0, 1, 0.0, 2.0, 0.0, 0.95e9),
+        (3.0, 1, 2.0, 7.9, 0.1e9, 0.2e9),
+        (4.0, 1, 2.0, 7.0, 0.99e9, 0.2e9),
+    ]
+    cluster = load_cluster(story.write(tmp_path / "run"))
+    assert busy_shares(cluster, "cpu", 0.9, (1, 1)) == 0.0
+    assert busy_shares(cluster, "cpu", 0.9, (2, None)) == 0.5
+    assert busy_shares(cluster, "cpu", 0.98, (0, 0)) == 1.0
+    assert busy_shares(cluster, "link", 0.9, (1, 1)) == 1.0
+    assert busy_shares(cluster, "link", 0.98, (1, None)) == pytest.approx(1 / 3)
+    assert isnan(busy_shares(cluster, "cpu", 0.9, (5, None)))
+
+
+def test_jobs_are_paired_with_the_same_jobs_of_the_reference(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, **SETS)
+    ends = {"bsp_seed0": 10.0, "asp_seed0": 5.0, "bsp_seed1": 8.0, "asp_seed1": 6.0}
+    runs = [(cell, load_cluster(told(ends[cell.name]).write(tmp_path / cell.name))) for cell in cells(spec)]
+    frame = measure_clusters(spec, runs).set_index(["system", "seed"])
+    assert frame[PAIRED].to_dict() == {("bsp", 0): 1.0, ("asp", 0): 0.75, ("bsp", 1): 1.0, ("asp", 1): 0.875}
+    assert frame.loc[("asp", 0), "jct_mean_s"] == 8.5
+    assert frame["completed"].all()
+    alone = measure_clusters(spec, [run for run in runs if run[0].levels["system"] == "asp"])
+    assert alone[PAIRED].isna().all()
+
+
+def test_a_pair_needs_the_same_job() -> None:
+    rows = [["a", 0.0, 2, 4.0], ["b", 0.0, 2, inf], ["c", 0.0, 2, 9.0]]
+    ours = pd.DataFrame(rows, columns=["job", "submit_s", "gpus", "jct_s"])
+    theirs = ours.assign(jct_s=[2.0, inf, 3.0], submit_s=[0.0, 0.0, 1.0])
+    assert paired_ratio(ours, theirs) == 2.0  # b ended in neither, c was submitted at another time
+    assert isnan(paired_ratio(ours, theirs.assign(gpus=3)))
+
+
+def test_the_description_says_that_runs_are_sets(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, **SETS)
+    assert spec.clusters
+    assert spec.measured == ["jct_mean_s", "stragglers_per_job", PAIRED]
+    assert not spec_of(tmp_path).clusters
+    assert not spec_of(tmp_path, settings=["runtime=virtual", "jobs=none"]).clusters
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"measures": ["wait_frac"]}, "measures: wait_frac is not of a set of jobs; there are jct_mean_s, "),
+        ({"settings": ["runtime=virtual"]}, "paired: is of sets of jobs; give every run jobs=NAME"),
+        ({"settings": ["runtime=virtual"], "paired": {}}, "measures: jct_mean_s: is of sets of jobs"),
+        ({"axes": {"system": {"bsp": [], "one": ["jobs=none"]}}}, "jobs: one_seed0 is one job and others are sets"),
+        ({"target": {"system": "asp"}}, "target: is of single jobs; leave it out"),
+        ({"excess": {"more_s": {"system": "bsp"}}}, "excess: is of single jobs; leave it out"),
+        (
+            {"axes": {**SETS["axes"], "try": {"1": [], "2": []}}, "repeats": "try"},
+            "repeats: is of single jobs; leave it",
+        ),
+        ({"paired": {"system": "ssp"}}, "paired: system=ssp is no level"),
+        ({"figure": {"kind": "gantt"}}, "figure: kind=gantt shows a single job; there are bars, groups, "),
+        ({"figure": {"kind": "bars"}}, "figure: value: jct_s is not measured (jct_mean_s, stragglers_per_job, "),
+    ],
+)
+def test_what_makes_no_sense_of_sets_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        spec_of(tmp_path, **{**SETS, **changes})
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_claim_may_be_about_all_levels_of_the_only_axis() -> None:
+    claim = Claim(id="x", where="", check="number", value=1.0, of="m", over="link", experiment="toy")
+    rows = [{"link": link, "seed": seed, "m": m} for link, m in (("a", 1.0), ("b", 3.0)) for seed in (0, 1)]
+    found = answer(claim, pd.DataFrame(rows))
+    assert found is not None
+    assert [case.value for case in found.cases] == [1.0, 3.0]
+    assert answer(Claim(id="x", where="", check="number", value=1.0, of="m"), pd.DataFrame(rows)) is None
