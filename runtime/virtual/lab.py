@@ -13,8 +13,10 @@ from typing import Protocol, final
 import msgspec
 
 from runtime.api import Outcome
+from runtime.core.jumps import Measured
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
+from runtime.virtual.control.jumping import LabJumps
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.garbage import rare_collections
 from runtime.virtual.machines.machines import ModelledMachines
@@ -49,13 +51,20 @@ class VirtualLab:
 
     Args:
         shared: the machines that all jobs live on; empty: each job has its own.
+        measured: carry out some rounds after every change, and jump to the next; None: carry out all. Only on shared
+            machines.
     """
 
-    def __init__(self, shared: Sequence[Site] = ()) -> None:
+    def __init__(self, shared: Sequence[Site] = (), measured: Measured | None = None) -> None:
         self.timeline = new_timeline()
         self.interrupted_by = 0
         """The signal that ends all jobs, if one came."""
         self._shared = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
+        if measured is not None and self._shared is None:
+            raise ValueError("measured: is for jobs on shared machines")
+        self._jumps: LabJumps | None = None
+        if measured is not None and self._shared is not None:
+            self._jumps = LabJumps(self.timeline, self._shared.clock, measured)
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
@@ -77,6 +86,8 @@ class VirtualLab:
         with interruptible(self), rare_collections():
             while self._waiting or self._running:
                 self._step()
+                if self._jumps is not None:
+                    self._jumps.look()
                 steps += 1
                 if steps % LOOK_EVERY == 0:
                     self._look()
@@ -84,8 +95,11 @@ class VirtualLab:
 
     def _start(self, tenant: _Tenant) -> None:
         self._waiting.remove(tenant)
-        tenancy = None if self._shared is None else Tenancy(tenant.name, tenant.clock, self._shared)
+        work = tenant.clock if self._jumps is None else self._jumps.clock_of_tasks(tenant.clock)
+        tenancy = None if self._shared is None else Tenancy(tenant.name, work, self._shared)
         tenant.session = tenant.make(tenant.clock, tenancy)
+        if self._jumps is not None:
+            self._jumps.started(tenant.session)
         self._running.append(tenant)
         tenant.session.begin()
 
@@ -119,6 +133,9 @@ class VirtualLab:
                 raise
             tenant.outcome = session.out_of_space(full)
         tenant.clock.ended = True
+        if self._jumps is not None:
+            self._jumps.ended(session)
+            session.work.ended = True
         session.leave()
         self._running.remove(tenant)
         self._ended.append(tenant)

@@ -59,6 +59,30 @@ static PyObject *timeline_next_s(Timeline *self, void *unused) {
     return PyFloat_FromDouble(self->count ? self->heap[0].lab_s : INFINITY);
 }
 
+static PyObject *timeline_next_fixed_s(Timeline *self, void *unused) { return PyFloat_FromDouble(next_fixed(self)); }
+
+static PyObject *timeline_jump(Timeline *self, PyObject *args) {
+    double span_s;
+    PyObject *clocks;
+    if (!PyArg_ParseTuple(args, "dO", &span_s, &clocks))
+        return NULL;
+    PyObject *each = PySequence_Fast(clocks, "clocks must be iterable");
+    if (!each)
+        return NULL;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(each); i++) {
+        PyObject *clock = PySequence_Fast_GET_ITEM(each, i);
+        if (!Py_IS_TYPE(clock, &ClockType)) {
+            PyErr_SetString(PyExc_TypeError, "a compiled timeline moves compiled clocks");
+            Py_DECREF(each);
+            return NULL;
+        }
+        ((Clock *)clock)->offset_s += span_s;
+    }
+    Py_DECREF(each);
+    move_on(self, span_s);
+    Py_RETURN_NONE;
+}
+
 static PyObject *timeline_moment(Timeline *self, void *unused) {
     return Py_BuildValue("(dd)", self->lab_s, self->rest_s);
 }
@@ -67,11 +91,13 @@ static PyMethodDef timeline_methods[] = {
     {"add", (PyCFunction)timeline_add, METH_VARARGS, "Call an action at a time of a clock."},
     {"is_next", (PyCFunction)timeline_is_next, METH_O, "Whether nothing else comes before a priority at this moment."},
     {"step", (PyCFunction)timeline_step, METH_NOARGS, "Advance to the next action and carry it out."},
+    {"jump", (PyCFunction)timeline_jump, METH_VARARGS, "Advance at once, with all that these clocks have scheduled."},
     {"advance", (PyCFunction)timeline_advance, METH_NOARGS, "Carry out actions until one calls Python."},
     {NULL}};
 
 static PyGetSetDef timeline_getset[] = {
     {"next_s", (getter)timeline_next_s, NULL, "Time of the next action."},
+    {"next_fixed_s", (getter)timeline_next_fixed_s, NULL, "Time of the next action that no jump takes along."},
     {"moment", (getter)timeline_moment, NULL, "Time of the current action."},
     {NULL}};
 
@@ -165,7 +191,8 @@ static PyObject *clock_catch_up(Clock *self, PyObject *unused) {
     Py_XDECREF(module);
     if (!found)
         return NULL;
-    self->now = PyFloat_AsDouble(found);
+    double now = PyFloat_AsDouble(found);
+    self->now = self->now > now ? self->now : now;
     Py_DECREF(found);
     PyObject *before = timeline->clock;
     timeline->clock = Py_NewRef(self);
@@ -184,6 +211,7 @@ static PyMemberDef clock_members[] = {{"timeline", T_OBJECT, offsetof(Clock, tim
                                       {"offset_s", T_DOUBLE, offsetof(Clock, offset_s), 0, "The lab's at its start."},
                                       {"now", T_DOUBLE, offsetof(Clock, now), 0, "Seconds since the job's start."},
                                       {"ended", T_BOOL, offsetof(Clock, ended), 0, "Whether the job is over."},
+                                      {"moves", T_BOOL, offsetof(Clock, moves), 0, "Whether jumps take it along."},
                                       {NULL}};
 
 static PyGetSetDef clock_getset[] = {{"next_s", (getter)clock_next_s, NULL, "Time of the next action."}, {NULL}};

@@ -18,6 +18,7 @@ from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
+from runtime.virtual.control.behind import Behind, Jumping
 from runtime.virtual.control.factory import assemble
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
@@ -98,11 +99,17 @@ class VirtualSession:
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self.clock = clock or new_clock()
+        self.work = self.clock if tenancy is None else tenancy.clock
+        """The clock of all that is in progress; the job's own unless the lab jumps (:mod:`.jumping`)."""
+        self.behind = Behind()
+        self.jumps: Jumping | None = None
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
-            self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
+            self.work, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
         )
         self.servers, self.workers, self.machines = modelled
+        if self.work is not self.clock:
+            self.servers.disturb = lambda task, t: schedule.delay_for(task, t + self.behind.s)
         placement = None if hosts is None else Placement(hosts)
         requests = experiment.strategy.cores_as == "request"
         self.places = Places(placement, self.machines, self.servers, self.workers, costs, requests=requests)
@@ -125,6 +132,8 @@ class VirtualSession:
                 tell=self._tell,
             ),
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
+            applied=lambda order: None if self.jumps is None else self.jumps.applied(order),
+            behind=self.behind,
         )
         self.stopwatch = Stopwatch() if measures_decisions else None
         self.coordinator = Coordinator(
@@ -154,6 +163,7 @@ class VirtualSession:
             note=self._note,
             fail=self._fail,
             moved=lambda task: self.windows.moved(task),
+            behind=self.behind,
         )
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self._tell)
         self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
@@ -171,6 +181,12 @@ class VirtualSession:
         """Whether the job is over."""
         return self.failure is not None or self._course.status is not None
 
+    @property
+    def hosts(self) -> set[str]:
+        """The names of the hosts that it is on; empty if each task has its own machine."""
+        found = [self.places.host_of(str(node)) for node in self.coordinator.executor.layout.nodes]
+        return {host for host in found if host is not None}
+
     # ---- from beginning to end ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -179,7 +195,7 @@ class VirtualSession:
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         self._tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
-        self.clock.at(REPORT_EVERY_S, TIMER, self._report)
+        self.work.at(REPORT_EVERY_S, TIMER, self._report)
         if self._telemetry_every_s is not None:
             self._observe(self._telemetry_every_s)
 
@@ -275,7 +291,15 @@ class VirtualSession:
         if self._telemetry_every_s is not None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
-        self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell, arrived)
+        tell = self._tell if self.work is self.clock else self._tell_here
+        self.work.at(taken_s + self.costs.control_s, MESSAGE, tell, arrived)
+
+    def _tell_here(self, given: inputs.GradientArrived) -> None:
+        """A report of tasks with a time of their own."""
+        self.clock.catch_up()
+        if self.jumps is not None:
+            self.jumps.arrived(given)
+        self._tell(given)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
@@ -298,6 +322,8 @@ class VirtualSession:
         self.clock.at(self.clock.now + every_s, TIMER, self._observe, every_s)
 
     def _report(self) -> None:
+        """Report what the servers have done, every so many seconds of their time."""
+        self.clock.catch_up()
         version = self.coordinator.version
         for about in self.servers.report():
             busy = _busy(about, version)
@@ -306,12 +332,14 @@ class VirtualSession:
                 self._tell(busy)
             else:
                 self.coordinator.receive(self.clock.now, busy)
-        self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)
+        self.work.at(self.work.now + REPORT_EVERY_S, TIMER, self._report)
 
     def _announce(self) -> None:
         """Record which disturbances are open, now and whenever that changes."""
         now = self.clock.now
         self._note("Injecting", active=self.schedule.active(now))
+        if self.jumps is not None:
+            self.jumps.changed()
         if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self._announce)
 

@@ -1,0 +1,199 @@
+"""Jumps of a lab: which jobs have to be measured again after a change, and what a jump does to each of them.
+
+When and how far the lab jumps is decided in :mod:`runtime.core.jumps`, what is booked in :mod:`runtime.core.skipping`.
+
+Two clocks of every job make that simple. What is in progress (work, messages, sleeps, reports on their way) is scheduled
+on the clock of its tasks, which jumps take along: it is as far from its end afterwards as before. All else is scheduled
+on the job's clock and happens when it is due: its start, windows of its plan, evaluations, checkpoints, timers of its
+strategy, its time limit. So no jump ever passes any of these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import final
+
+from runtime.core.inputs import GradientArrived
+from runtime.core.job import ApplyOrder
+from runtime.core.jumps import Measured, Outlook, span_s
+from runtime.core.pace import Pace
+from runtime.core.skipping import Skipping, slots_of
+from runtime.virtual.clock import Clock, Timeline
+from runtime.virtual.control.refusals import refuse_jumps
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.machines.twins import new_clock
+from runtime.virtual.tasks.model_state import NoLearner
+
+
+@final
+class JobJumps:
+    """What one job has to do with jumps; ``changed`` is called when it has, ``settled`` when it is measured."""
+
+    def __init__(
+        self,
+        session: VirtualSession,
+        measured: Measured,
+        *,
+        changed: Callable[[VirtualSession], None],
+        settled: Callable[[], None],
+    ) -> None:
+        self.session, self.executor = session, session.coordinator.executor
+        self.pace = Pace(measured.warm_up, measured.rounds)
+        self._changed, self._settled = changed, settled
+        hint = session.experiment.strategy.staleness_hint()
+        self._together = None if hint is None else hint.bound
+        self._lr_scale = 1.0
+
+    # ---- measuring ---------------------------------------------------------------------------------------------------
+
+    def measure(self) -> None:
+        """Measure from now on."""
+        self.pace.reset(self.executor.members.here(), self.session.clock.now)
+
+    def changed(self) -> None:
+        """Something of this job has changed, as a window of its plan."""
+        self._changed(self.session)
+
+    def arrived(self, given: GradientArrived) -> None:
+        """A gradient of it has arrived, of which its coordinator does not know yet."""
+        ledger, pace = self.executor.ledger, self.pace
+        if ledger.held:
+            pace.waits(ledger.held)
+        order = ledger.busy.get(given.worker)
+        if order is None or order.grad_id != given.grad_id:
+            return
+        settled = pace.settled
+        if pace.arrived(order.worker, self.session.work.now, order.samples, order.assigned_samples):
+            self.changed()
+        elif not settled and pace.settled:
+            self._settled()
+
+    def applied(self, order: ApplyOrder) -> None:
+        """An update of it is ordered."""
+        self.pace.applied(len(order.grads))
+        self._lr_scale = order.lr / rate if (rate := self._lr()) else 1.0
+
+    # ---- jumping -----------------------------------------------------------------------------------------------------
+
+    def outlook(self) -> Outlook:
+        """What it lets the lab do now."""
+        if not self.pace.settled:
+            return Outlook(settled=False)
+        periods_s, shards = self.pace.periods_s(self._together), self.executor.shards
+        round_s = max(periods_s.values())
+        slots = slots_of(self.executor, self.pace, blocks=bool(self._together))
+        if slots is None or self.session.over or self.session.coordinator.course.halted:
+            return Outlook(settled=False, round_s=round_s)
+        left_s, total = math.inf, self.executor.job.total_samples
+        if total is not None:
+            rate = sum(self.pace.batches[worker] / period_s for worker, period_s in periods_s.items())
+            in_progress = sum(slot.samples for slot in slots if slot.grad_id is not None)
+            left_s = (total - shards.samples_passed - in_progress) / rate
+        return Outlook(settled=True, round_s=round_s, left_s=left_s)
+
+    def jump(self, seconds: float) -> None:
+        """Book what the job does in a jump that the lab has just made."""
+        session, executor = self.session, self.executor
+        session.behind.s = session.work.offset_s - session.clock.offset_s
+        slots = slots_of(executor, self.pace, blocks=bool(self._together))
+        assert slots is not None
+        newest = executor.shards.epochs_opened
+        skipped = Skipping(executor, self.pace, slots, self._together, self._updated).run(seconds)
+        session.clock.catch_up()
+        t = session.coordinator.course.advance(session.clock.now)
+        session.record.note(
+            t,
+            "Jumped",
+            seconds=seconds,
+            updates=skipped.updates,
+            samples=skipped.samples,
+            iterations={str(worker): count for worker, count in skipped.iterations.items()},
+            since_s=self.pace.since_s,
+        )
+        if executor.shards.epochs_opened > newest:
+            session.record.note(t, "EpochStarted", epoch=executor.shards.newest_epoch)
+
+    def _lr(self) -> float:
+        job = self.executor.job
+        return job.lr * job.lr_at(self.executor.shards.samples_passed)
+
+    def _updated(self, samples: int) -> None:
+        learner = self.session.learner
+        if isinstance(learner, NoLearner) and learner.progress is not None:
+            learner.progress.update(samples, self._lr() * self._lr_scale / learner.progress.model.lr)
+
+
+@final
+class LabJumps:
+    """Of a lab, whose shared machines follow ``machines``.
+
+    A change concerns the jobs on the same machines, those on machines of these, and so on.
+    """
+
+    def __init__(self, timeline: Timeline, machines: Clock, measured: Measured) -> None:
+        self.timeline, self.machines, self.measured = timeline, machines, measured
+        machines.moves = True
+        self._jobs: dict[VirtualSession, JobJumps] = {}
+        self._look_s = math.inf
+        """Time of the lab from which on a jump may be possible."""
+
+    def clock_of_tasks(self, clock: Clock) -> Clock:
+        """A clock for the tasks of a job that starts now, which has this clock."""
+        made = new_clock(clock.timeline, clock.offset_s)
+        made.moves = True
+        return made
+
+    def started(self, session: VirtualSession) -> None:
+        """A job is about to start; raises ``ConfigError`` for one that cannot jump."""
+        experiment = session.experiment
+        refuse_jumps(experiment.strategy, session.schedule.kinds, computes=not isinstance(session.learner, NoLearner))
+        jumps = JobJumps(session, self.measured, changed=self.changed, settled=self._wake)
+        self._jobs[session] = session.jumps = jumps
+        self.changed(session)
+
+    def ended(self, session: VirtualSession) -> None:
+        """A job has ended; it is on its machines still."""
+        self.changed(session)
+        del self._jobs[session]
+        self._wake()
+
+    def changed(self, session: VirtualSession) -> None:
+        """Measure all jobs again that feel what has changed for one of them."""
+        for one in connected(session, self._jobs):
+            self._jobs[one].measure()
+
+    def look(self) -> None:
+        """Jump if it is time."""
+        now_s = self.timeline.moment[0]
+        if now_s < self._look_s or self.timeline.next_s <= now_s:
+            return
+        outlooks = [job.outlook() for job in self._jobs.values()]
+        fixed_s = self.timeline.next_fixed_s
+        if (seconds := span_s(now_s, fixed_s, outlooks, self.measured.margin)) > 0:
+            self.timeline.jump(seconds, [self.machines, *(session.work for session in self._jobs)])
+            for job in self._jobs.values():
+                job.jump(seconds)
+        self._look_s = self._again_s(now_s, fixed_s, outlooks, jumped=seconds > 0)
+
+    def _again_s(self, now_s: float, fixed_s: float, outlooks: Collection[Outlook], *, jumped: bool) -> float:
+        """When to look again: after the next fixed action, or as soon as what is in progress may be as usual again."""
+        if jumped or all(one.settled for one in outlooks):
+            return fixed_s
+        known_s = [one.round_s for one in outlooks if one.round_s < math.inf]
+        return now_s + min(known_s) / 4 if len(known_s) == len(outlooks) else math.inf
+
+    def _wake(self) -> None:
+        self._look_s = -math.inf
+
+
+def connected(session: VirtualSession, sessions: Collection[VirtualSession]) -> list[VirtualSession]:
+    """The session and all that share a machine with it, or with one of these, in their order."""
+    hosts = {one: one.hosts for one in sessions}
+    found, reached, grew = {session}, set(hosts[session]), True
+    while grew:
+        more = [one for one in sessions if one not in found and hosts[one] & reached]
+        grew = bool(more)
+        found.update(more)
+        reached = reached.union(*(hosts[one] for one in more))
+    return [one for one in sessions if one in found]
