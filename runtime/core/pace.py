@@ -78,6 +78,11 @@ class Pace:
         """Whether enough is known of every worker."""
         return bool(self._of) and min(one.count for one in self._of.values()) >= self.rounds
 
+    @property
+    def owed(self) -> float:
+        """Samples of which jumps have booked too few so far; below 0: too many."""
+        return sum((credit - START) * self.batches.get(worker, 0) for worker, credit in self.credits.items())
+
     def periods_s(self, together: int | None) -> dict[int, float]:
         """Seconds from one gradient to the next, by worker.
 

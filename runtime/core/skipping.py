@@ -8,8 +8,8 @@ are applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+import math
+from heapq import heappop, heappush, nsmallest
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -25,7 +25,7 @@ T = TypeVar("T", Order, Grad)
 LEAST_ROUNDS = 4
 """Rounds of an epoch, at least; where it has fewer, something is always about to wait for the next one."""
 EXTRA_ROUNDS = 2
-"""Rounds that a job may be ahead of the others until all slots are as full as at the beginning."""
+"""Rounds by which a jump may be too long for a job, until all slots are as full as at the beginning."""
 
 
 class Slot(NamedTuple):
@@ -37,11 +37,16 @@ class Slot(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Iterations of every worker, updates and samples that were not carried out but count."""
+    """Iterations of every worker, and updates with their samples, that were not carried out but count."""
 
     iterations: dict[int, int]
-    updates: int
-    samples: int
+    batches: list[tuple[int, int]]
+    """Of every update: samples that were applied before, and with it."""
+
+    @property
+    def samples(self) -> int:
+        """Of all updates."""
+        return sum(samples for _, samples in self.batches)
 
 
 def slots_of(executor: Executor, pace: Pace, *, blocks: bool) -> list[Slot] | None:
@@ -70,71 +75,75 @@ def slots_of(executor: Executor, pace: Pace, *, blocks: bool) -> list[Slot] | No
 
 
 class Skipping:
-    """One jump of one job; ``updated(samples)`` is called for every update.
+    """One jump of one job.
+
+    A jump ends where all slots are as full as at the beginning. If that is not soon after ``span_s``, as where fast
+    workers have done their part of an epoch and wait for the others, it ends at the last such moment before. What a job
+    is ahead or behind is its workers' *credit*, with which the next jump begins.
 
     ``together``: see :meth:`Pace.periods_s`.
     """
 
-    def __init__(
-        self, executor: Executor, pace: Pace, slots: list[Slot], together: int | None, updated: Callable[[int], None]
-    ) -> None:
-        self.executor, self.pace, self.updated = executor, pace, updated
-        self.shards = executor.shards
+    def __init__(self, executor: Executor, pace: Pace, slots: list[Slot], together: int | None) -> None:
+        self.executor, self.pace, self.shards = executor, pace, executor.shards
         self.slots = {slot.worker: slot for slot in slots}
         periods_s = pace.periods_s(together)
         self.periods_s = {worker: periods_s[worker] for worker in self.slots}
-        self.counts = dict.fromkeys(self.slots, 0)
-        self.updates = self.samples = 0
-        self.waiting: list[int] = []
-        """Workers without data until the next epoch."""
-        credits = {worker: pace.credits.setdefault(worker, START) for worker in self.slots}
-        self.turns = [((1.0 - credits[worker]) * self.periods_s[worker], worker) for worker in self.slots]
-        """A heap of the workers' next gradients: (seconds from the beginning of the jump, worker)."""
-        heapify(self.turns)
 
     def run(self, span_s: float) -> Skipped:
         """Skip what the job does in ``span_s``."""
-        latest_s = span_s + EXTRA_ROUNDS * max(self.periods_s.values())
-        while (turns := self._next(span_s, latest_s)) is not None:
-            self._carry_out(turns)
+        marked = self.shards.mark()
+        self._begin()
+        latest_s, whole = span_s + EXTRA_ROUNDS * max(self.periods_s.values()), 0
+        while (at_s := self._next_s) <= (span_s if whole == len(self.batches) else latest_s):
+            self._carry_out(at_s)
+            if not (self.waiting or self.short):
+                whole = len(self.batches)
+        if whole < len(self.batches):
+            self.shards.rewind(marked)
+            self._begin()
+            while len(self.batches) < whole:
+                self._carry_out(self._next_s)
         for at_s, worker in self.turns:
             self.pace.credits[worker] = 1.0 - (at_s - span_s) / self.periods_s[worker]
         self._renumber()
-        return Skipped(self.counts, self.updates, self.samples)
+        return Skipped(self.counts, self.batches)
 
-    def _next(self, span_s: float, latest_s: float) -> list[tuple[float, int]] | None:
-        """The turns of the next update; None: the jump is over."""
-        size = min(self.pace.grads_per_update, len(self.turns))
-        if not size:
-            raise RuntimeError("a jump has gone beyond the end of the data")
-        turns = [heappop(self.turns) for _ in range(size)]
-        if turns[-1][0] <= span_s or not self._may_end(late=turns[-1][0] > latest_s):
-            return turns
-        for turn in turns:
-            heappush(self.turns, turn)
-        return None
+    def _begin(self) -> None:
+        credits = {worker: self.pace.credits.setdefault(worker, START) for worker in self.slots}
+        self.turns = sorted(((1.0 - credits[worker]) * self.periods_s[worker], worker) for worker in self.slots)
+        """A heap of the workers' next gradients: (seconds from the beginning of the jump, worker)."""
+        self.counts = dict.fromkeys(self.slots, 0)
+        self.batches: list[tuple[int, int]] = []
+        self.waiting: list[int] = []
+        """Workers without data until the next epoch."""
+        self.short: set[int] = set()
+        """Workers that found less data than they had at the beginning."""
 
-    def _may_end(self, *, late: bool) -> bool:
-        """Whether all slots are as full as at the beginning; of a jump that is late, whether none is empty."""
-        if self.waiting or late:
-            return not self.waiting
-        out = self.shards.out
-        return all(slot.grad_id is None or samples_of(out[slot.grad_id][1]) == slot.samples for slot in self.slots.values())
+    @property
+    def _size(self) -> int:
+        """Number of gradients of the next update."""
+        return min(self.pace.grads_per_update, len(self.turns))
 
-    def _carry_out(self, turns: list[tuple[float, int]]) -> None:
+    @property
+    def _next_s(self) -> float:
+        """When the next update is; infinity if no data is left."""
+        if not self.turns:
+            return math.inf
+        return self.turns[0][0] if self._size == 1 else nsmallest(self._size, self.turns)[-1][0]
+
+    def _carry_out(self, now_s: float) -> None:
         """One update of the gradients whose turn it is, and what their workers do next."""
+        turns = [heappop(self.turns) for _ in range(self._size)]
         before = self.shards.samples_applied
         for _, worker in turns:
             self._apply(self.slots[worker])
-        self.updates += 1
-        self.samples += (samples := self.shards.samples_applied - before)
-        if samples:
-            self.updated(samples)
+        self.batches.append((before, self.shards.samples_applied - before))
         waited, self.waiting = self.waiting, []
         for worker in waited:
-            self._begin(worker, turns[-1][0])
+            self._order(worker, now_s)
         for at_s, worker in turns:
-            self._begin(worker, at_s)
+            self._order(worker, at_s)
 
     def _apply(self, slot: Slot) -> None:
         """Book what a slot holds; who only waits for others has something for this moment."""
@@ -146,18 +155,21 @@ class Skipping:
         self.shards.applied(grad_id)
         self.counts[slot.worker] += 1
 
-    def _begin(self, worker: int, at_s: float) -> None:
+    def _order(self, worker: int, at_s: float) -> None:
         """Give a worker data, if there is any now, which it has computed after its mean time."""
         slot = self.slots[worker]
-        if slot.grad_id is not None and not self.shards.take(slot.grad_id, worker, slot.samples):
-            self.waiting.append(worker)
-        else:
-            heappush(self.turns, (at_s + self.periods_s[worker], worker))
+        if slot.grad_id is not None:
+            taken = self.shards.take(slot.grad_id, worker, slot.samples)
+            if not taken:
+                self.waiting.append(worker)
+                return
+            (self.short.discard if samples_of(taken) == slot.samples else self.short.add)(worker)
+        heappush(self.turns, (at_s + self.periods_s[worker], worker))
 
     def _renumber(self) -> None:
         """What is in progress is as many iterations and updates later."""
         executor, ledger = self.executor, self.executor.ledger
-        executor.version += self.updates
+        executor.version += len(self.batches)
         for worker, skipped in self.counts.items():
             executor.iterations[worker] += skipped
         for worker, order in ledger.busy.items():
@@ -169,6 +181,6 @@ class Skipping:
         return msgspec.structs.replace(
             one,
             iteration=one.iteration + self.counts[worker],
-            version=one.version + self.updates,
+            version=one.version + len(self.batches),
             samples=samples_of(self.shards.out[grad_id][1]),
         )

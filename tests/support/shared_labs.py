@@ -115,7 +115,7 @@ def draw_lab(
                 start_s=at_s,
                 job=job,
                 hosts=parse_hosts({**spec, "placement": placement}, num_workers, num_servers),
-                parameters=random.choice((500_000, 2_000_000, 8_000_000)),
+                parameters=random.choice((500_000, 1_000_000, 3_000_000)),
                 schedule=draw_schedule(random, num_workers, disturbed),
             )
         )

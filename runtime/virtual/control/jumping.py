@@ -18,7 +18,7 @@ from runtime.core.inputs import GradientArrived
 from runtime.core.job import ApplyOrder
 from runtime.core.jumps import Measured, Outlook, span_s
 from runtime.core.pace import Pace
-from runtime.core.skipping import Skipping, slots_of
+from runtime.core.skipping import Skipped, Skipping, slots_of
 from runtime.virtual.clock import Clock, Timeline
 from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.control.session import VirtualSession
@@ -72,7 +72,7 @@ class JobJumps:
     def applied(self, order: ApplyOrder) -> None:
         """An update of it is ordered."""
         self.pace.applied(len(order.grads))
-        self._lr_scale = order.lr / rate if (rate := self._lr()) else 1.0
+        self._lr_scale = order.lr / rate if (rate := self._lr(self.executor.shards.samples_passed)) else 1.0
 
     # ---- jumping -----------------------------------------------------------------------------------------------------
 
@@ -88,8 +88,8 @@ class JobJumps:
         left_s, total = math.inf, self.executor.job.total_samples
         if total is not None:
             rate = sum(self.pace.batches[worker] / period_s for worker, period_s in periods_s.items())
-            in_progress = sum(slot.samples for slot in slots if slot.grad_id is not None)
-            left_s = (total - shards.samples_passed - in_progress) / rate
+            booked = sum(slot.samples for slot in slots if slot.grad_id is not None) + self.pace.owed
+            left_s = (total - shards.samples_passed - booked) / rate
         return Outlook(settled=True, round_s=round_s, left_s=left_s)
 
     def jump(self, seconds: float) -> None:
@@ -99,14 +99,15 @@ class JobJumps:
         slots = slots_of(executor, self.pace, blocks=bool(self._together))
         assert slots is not None
         newest = executor.shards.epochs_opened
-        skipped = Skipping(executor, self.pace, slots, self._together, self._updated).run(seconds)
+        skipped = Skipping(executor, self.pace, slots, self._together).run(seconds)
+        self._updated(skipped)
         session.clock.catch_up()
         t = session.coordinator.course.advance(session.clock.now)
         session.record.note(
             t,
             "Jumped",
             seconds=seconds,
-            updates=skipped.updates,
+            updates=len(skipped.batches),
             samples=skipped.samples,
             iterations={str(worker): count for worker, count in skipped.iterations.items()},
             since_s=self.pace.since_s,
@@ -114,14 +115,18 @@ class JobJumps:
         if executor.shards.epochs_opened > newest:
             session.record.note(t, "EpochStarted", epoch=executor.shards.newest_epoch)
 
-    def _lr(self) -> float:
+    def _lr(self, samples_passed: int) -> float:
         job = self.executor.job
-        return job.lr * job.lr_at(self.executor.shards.samples_passed)
+        return job.lr * job.lr_at(samples_passed)
 
-    def _updated(self, samples: int) -> None:
+    def _updated(self, skipped: Skipped) -> None:
+        """The progress model has all updates, one after another."""
         learner = self.session.learner
-        if isinstance(learner, NoLearner) and learner.progress is not None:
-            learner.progress.update(samples, self._lr() * self._lr_scale / learner.progress.model.lr)
+        if not isinstance(learner, NoLearner) or learner.progress is None:
+            return
+        for before, samples in skipped.batches:
+            if samples:
+                learner.progress.update(samples, self._lr(before) * self._lr_scale / learner.progress.model.lr)
 
 
 @final
