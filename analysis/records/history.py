@@ -19,6 +19,7 @@ from analysis.records.schema import (
     Drop,
     Failed,
     Grad,
+    Jumped,
     Line,
     Lost,
     Parked,
@@ -119,6 +120,16 @@ class History:
             arrival.staleness = self.version - 1 - arrival.grad.version
         self.updates.append(Update(t, self.version, command.grads, samples, command.lr_scale))
 
+    def jumped(self, note: Jumped) -> None:
+        """Count the skipped updates; gradients that wait are so many iterations and updates later."""
+        self.version += note.updates
+        for arrival in self._grads.values():
+            if arrival.fate == "open":
+                grad, skipped = arrival.grad, note.iterations.get(str(arrival.grad.worker), 0)
+                arrival.grad = msgspec.structs.replace(
+                    grad, version=grad.version + note.updates, iteration=grad.iteration + skipped
+                )
+
     def dropped(self, t: float, command: Drop) -> None:
         """Mark gradients as not used."""
         for arrival in (self._grads[grad_id] for grad_id in command.grads if grad_id in self._grads):
@@ -141,12 +152,19 @@ class History:
                 self.halt()
             case Restored(version=version):
                 self.restored(version)
-            case None if isinstance(line.note, Parked):
-                self._held.add((line.note.worker, line.t))
-            case None if isinstance(line.note, RollingBack):
-                self.going_back = True
+            case None:
+                self._noted(line)
         if not self.halted:
             self._carry_out(line)
+
+    def _noted(self, line: Line) -> None:
+        match line.note:
+            case Parked(worker=worker):
+                self._held.add((worker, line.t))
+            case RollingBack():
+                self.going_back = True
+            case Jumped() as note:
+                self.jumped(note)
 
     def _carry_out(self, line: Line) -> None:
         for command in line.commands:

@@ -20,6 +20,7 @@ from analysis.records.schema import (
     Drop,
     Failed,
     Joined,
+    Jumped,
     LayoutChanged,
     Line,
     Lost,
@@ -53,7 +54,7 @@ def integrity(run: Run) -> Integrity:
     """Check one record: order of the lines, life cycle of every Compute and gradient, conservation of samples."""
     problems, unchecked = list(_order(run.lines)), []
     if run.by_rows:
-        problems += problems_of(run.path / ROWS, run.tables.iterations, run.finished)
+        problems += problems_of(run.path / ROWS, run.tables.iterations, run.finished, _jumps(run))
         unchecked = ["life of every Compute: the record has rows instead of events"]
     else:
         conserved, unchecked = _conservation(run)
@@ -80,6 +81,7 @@ def _lives(lines: list[Line]) -> Iterator[str]:
     lives = _Lives()
     for line in lines:
         lives.going_back |= isinstance(line.note, RollingBack)
+        lives.version += line.note.updates if isinstance(line.note, Jumped) else 0
         if line.event is not None:
             yield from (f"seq {line.seq}: {problem}" for problem in lives.take(line))
 
@@ -242,6 +244,8 @@ def _conservation(run: Run) -> tuple[list[str], list[str]]:
     uses = sorted([*uses, *run.history.given_up], key=lambda use: use[0])
     if run.job.get("epoch_overlap"):
         return list(_total(run)), ["samples of each epoch: epochs overlap"]
+    if _jumps(run):
+        return list(_total(run)), ["samples of each epoch: iterations were skipped"]
     return [*_per_epoch(uses, run.job["num_samples"]), *_total(run)], []
 
 
@@ -261,6 +265,7 @@ def _total(run: Run) -> Iterator[str]:
     if end is None:
         return
     applied = sum(update.samples for update in run.history.updates if not update.void)
+    applied += sum(jump.samples for jump in _jumps(run))
     # the event that did not fit on the disk was carried out, but is not in the record
     unwritten = run.status == "disk_full" and end.samples_applied is not None and end.samples_applied > applied
     if end.samples_applied is not None and end.samples_applied != applied and not unwritten:
@@ -270,3 +275,7 @@ def _total(run: Run) -> Iterator[str]:
         yield f"{applied} samples applied and {given_up} given up in {epochs} epochs of {run.job['num_samples']}"
     if epochs is not None and end.epochs_done == epochs and end.shards_done != end.shards_total:
         yield f"{end.shards_done} of {end.shards_total} shards done at the end"
+
+
+def _jumps(run: Run) -> list[Jumped]:
+    return [line.note for line in run.lines if isinstance(line.note, Jumped)]

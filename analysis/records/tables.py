@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis.records import rows
 from analysis.records.history import Arrival, History, Update
+from analysis.records.jumps import iterations_with, jumps_of, updates_with
 from analysis.records.schema import (
     DURATIONS,
     PARTS,
@@ -59,12 +60,17 @@ class Tables:
 
 
 def make_tables(lines: list[Line], gradients: History | Path) -> Tables:
-    """All frames of a run; ``gradients``: their history, or the file of rows. Tables without rows are empty frames."""
+    """All frames of a run; ``gradients``: their history, or the file of rows. Tables without rows are empty frames.
+
+    Iterations and updates that were skipped are there, too (:mod:`analysis.records.jumps`).
+    """
     if isinstance(gradients, Path):
         iterations = rows.read_rows(gradients)
         updates = rows.updates_of(iterations)
     else:
         iterations, updates = _iterations(gradients.arrivals), _updates(gradients.updates)
+    if jumps := jumps_of(lines):
+        iterations, updates = iterations_with(iterations, jumps), updates_with(updates, jumps)
     return Tables(
         iterations=iterations,
         updates=updates,

@@ -80,14 +80,12 @@ class Skipping:
     A jump ends where all slots are as full as at the beginning. If that is not soon after ``span_s``, as where fast
     workers have done their part of an epoch and wait for the others, it ends at the last such moment before. What a job
     is ahead or behind is its workers' *credit*, with which the next jump begins.
-
-    ``together``: see :meth:`Pace.periods_s`.
     """
 
-    def __init__(self, executor: Executor, pace: Pace, slots: list[Slot], together: int | None) -> None:
+    def __init__(self, executor: Executor, pace: Pace, slots: list[Slot]) -> None:
         self.executor, self.pace, self.shards = executor, pace, executor.shards
         self.slots = {slot.worker: slot for slot in slots}
-        periods_s = pace.periods_s(together)
+        periods_s = pace.periods_s
         self.periods_s = {worker: periods_s[worker] for worker in self.slots}
 
     def run(self, span_s: float) -> Skipped:

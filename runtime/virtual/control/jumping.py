@@ -2,10 +2,10 @@
 
 When and how far the lab jumps is decided in :mod:`runtime.core.jumps`, what is booked in :mod:`runtime.core.skipping`.
 
-Two clocks of every job make that simple. What is in progress (work, messages, sleeps, reports on their way) is scheduled
-on the clock of its tasks, which jumps take along: it is as far from its end afterwards as before. All else is scheduled
-on the job's clock and happens when it is due: its start, windows of its plan, evaluations, checkpoints, timers of its
-strategy, its time limit. So no jump ever passes any of these.
+Two clocks of every job make that simple. What is in progress (work, messages, sleeps, reports on their way) is on the
+clock of its tasks, which jumps take along: it is as far from its end afterwards as before. All else is on the job's
+clock and happens when it is due: its start, windows of its plan, evaluations, checkpoints, timers of its strategy, its
+time limit. So no jump ever passes any of these.
 """
 
 from __future__ import annotations
@@ -39,10 +39,14 @@ class JobJumps:
         settled: Callable[[], None],
     ) -> None:
         self.session, self.executor = session, session.coordinator.executor
-        self.pace = Pace(measured.warm_up, measured.rounds)
-        self._changed, self._settled = changed, settled
         hint = session.experiment.strategy.staleness_hint()
-        self._together = None if hint is None else hint.bound
+        bound = None if hint is None else hint.bound
+        self._blocks = bound is not None and bound > 0
+        times = 1 if bound == 0 else measured.apart
+        self.pace = Pace(times * measured.warm_up, times * measured.rounds, together=bound is not None)
+        self._changed, self._settled, self._reach = changed, settled, measured.reach
+        self._skipped_s = 0.0
+        """Since the last change."""
         self._lr_scale = 1.0
 
     # ---- measuring ---------------------------------------------------------------------------------------------------
@@ -50,6 +54,7 @@ class JobJumps:
     def measure(self) -> None:
         """Measure from now on."""
         self.pace.reset(self.executor.members.here(), self.session.clock.now)
+        self._skipped_s = 0.0
 
     def changed(self) -> None:
         """Something of this job has changed, as a window of its plan."""
@@ -80,9 +85,9 @@ class JobJumps:
         """What it lets the lab do now."""
         if not self.pace.settled:
             return Outlook(settled=False)
-        periods_s, shards = self.pace.periods_s(self._together), self.executor.shards
+        periods_s, shards = self.pace.periods_s, self.executor.shards
         round_s = max(periods_s.values())
-        slots = slots_of(self.executor, self.pace, blocks=bool(self._together))
+        slots = slots_of(self.executor, self.pace, blocks=self._blocks)
         if slots is None or self.session.over or self.session.coordinator.course.halted:
             return Outlook(settled=False, round_s=round_s)
         left_s, total = math.inf, self.executor.job.total_samples
@@ -90,17 +95,21 @@ class JobJumps:
             rate = sum(self.pace.batches[worker] / period_s for worker, period_s in periods_s.items())
             booked = sum(slot.samples for slot in slots if slot.grad_id is not None) + self.pace.owed
             left_s = (total - shards.samples_passed - booked) / rate
-        return Outlook(settled=True, round_s=round_s, left_s=left_s)
+        return Outlook(settled=True, round_s=round_s, known_s=self._known_s(round_s), left_s=left_s)
 
     def jump(self, seconds: float) -> None:
         """Book what the job does in a jump that the lab has just made."""
         session, executor = self.session, self.executor
         session.behind.s = session.work.offset_s - session.clock.offset_s
-        slots = slots_of(executor, self.pace, blocks=bool(self._together))
+        slots = slots_of(executor, self.pace, blocks=self._blocks)
         assert slots is not None
         newest = executor.shards.epochs_opened
-        skipped = Skipping(executor, self.pace, slots, self._together).run(seconds)
+        skipped = Skipping(executor, self.pace, slots).run(seconds)
         self._updated(skipped)
+        self._skipped_s += seconds
+        round_s = max(self.pace.periods_s.values())
+        if self._known_s(round_s) < round_s:
+            self.pace.ask_for_more()
         session.clock.catch_up()
         t = session.coordinator.course.advance(session.clock.now)
         session.record.note(
@@ -114,6 +123,9 @@ class JobJumps:
         )
         if executor.shards.epochs_opened > newest:
             session.record.note(t, "EpochStarted", epoch=executor.shards.newest_epoch)
+
+    def _known_s(self, round_s: float) -> float:
+        return self._reach * self.pace.known * round_s - self._skipped_s
 
     def _lr(self, samples_passed: int) -> float:
         job = self.executor.job

@@ -30,8 +30,8 @@ def refuse_jumps(strategy: Strategy, kinds: Collection[Kind], *, computes: bool)
     if not strategy.may_jump:
         name = type(strategy).__name__
         raise ConfigError(
-            f"detail=measured: {name} decides by what it sees of every iteration (Strategy.may_jump); choose a strategy "
-            f"that does not, {IN_DETAIL}"
+            f"detail=measured: {name} decides by what it sees of every iteration (Strategy.may_jump); choose a "
+            f"strategy that does not, {IN_DETAIL}"
         )
     if losing := sorted(LOSING & set(kinds)):
         raise ConfigError(
