@@ -15,10 +15,10 @@ STEP_S = 2.0**-20
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a lab runs in full detail, in rounds: iterations of every worker of a job.
 
-    After a change the jobs that it concerns do ``warm_up`` rounds, then ``rounds`` that are measured; ``apart`` times as
-    many if their workers do not begin their iterations together, because it takes longer until these are spread evenly.
-    The last ``margin`` rounds of a job are in detail, too. As long as nothing changes, ``reach`` times as many rounds as
-    are measured may be skipped, then more are measured.
+    After a change the jobs that it concerns do ``warm_up`` rounds, then ``rounds`` that are measured; ``apart`` times
+    as many if their workers do not begin their iterations together, since it takes longer until these are spread
+    evenly. The last ``margin`` rounds of a job are in detail, too. As long as nothing changes, ``reach`` times as many
+    rounds as are measured may be skipped, then more are measured.
     """
 
     warm_up: int = 2

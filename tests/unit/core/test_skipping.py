@@ -60,9 +60,7 @@ class Booked:
 
 def half_way(strategy: Strategy, num_samples: int, epochs: int, speeds: list[float]) -> tuple[HeapRun, Booked, Pace]:
     """A job of 4 workers with batches of 3, in which every worker has done some iterations."""
-    job = make_job(
-        num_samples=num_samples, epochs=epochs, global_batch_samples=12, batches_per_shard=2, max_time_s=1e6
-    )
+    job = make_job(num_samples=num_samples, epochs=epochs, global_batch_samples=12, batches_per_shard=2, max_time_s=1e6)
     run = HeapRun(strategy, job, speeds)
     run.start()
     booked = Booked(run.core.shards)
