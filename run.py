@@ -27,12 +27,11 @@ from hydra.types import RunMode  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
 from analysis.reports.sweep import report_end_of_sweep  # noqa: E402
-from runtime.config.compose import to_raw  # noqa: E402
+from runtime.config.compose import composed_again, to_raw  # noqa: E402
 from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
-from runtime.config.parse import parse  # noqa: E402
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
 from runtime.native import slower  # noqa: E402
-from runtime.run.checks import CheckedJob, check_job  # noqa: E402
+from runtime.run.checking import Checked, check, run_checked  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
 from runtime.run.launch import KILLED, launch  # noqa: E402
 from runtime.run.preflight import Ready, preflight  # noqa: E402
@@ -50,7 +49,7 @@ def main(composed: DictConfig) -> int:
     """One job that another launcher or sweeper of Hydra's starts, perhaps in a process of its own: composed there."""
     places = HydraConfig.get().runtime
     try:
-        exit_code = run_job(check_job(parse(to_raw(composed)), Path(places.cwd)), Path(places.output_dir))
+        exit_code = run_job(check(to_raw(composed), Path(places.cwd), composed_again), Path(places.output_dir))
     except ConfigError as error:
         exit_code = print_error("run.py", error)
     exit_codes.append(exit_code)
@@ -59,18 +58,18 @@ def main(composed: DictConfig) -> int:
     return exit_code
 
 
-def run_job(job: CheckedJob, run_dir: Path) -> int:
+def run_job(job: Checked, run_dir: Path) -> int:
     """From the checked job to the figures; returns the exit code, and raises nothing: other jobs of a sweep go on."""
-    from runtime.run.experiment import JobFailed, run_experiment
+    from runtime.run.experiment import JobFailed
 
-    if job.runtime.num_hosts and not job.runtime.real_time:
+    if job.models_hosts:
         remark_once(slower())
     try:
         try:
-            exit_code = run_experiment(job, run_dir)
+            exit_code = run_checked(job, run_dir)
         except JobFailed as error:
             exit_code = print_error("run.py", error, error.exit_code)
-        if job.config.draw and exit_code < KILLED and exit_code != NO_SPACE:
+        if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """One job as its source describes it; what it says nothing of is the run's own setting."""
+    """One job as its source describes it; what it does not mention is the run's own setting."""
 
     job: str
     """Its name, unique in the source: letters, digits, ``-`` and ``_``, since its record's folder has it."""
@@ -25,6 +25,12 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     model: str = ""
     """Name of the model, which decides the cost model where the run has a table of them."""
+    worker_cpu_cores: float | None = None
+    """Processor cores that a worker uses on average: an estimate for placements; None: unknown."""
+    server_cpu_cores: float | None = None
+    worker_bytes_per_s: float | None = None
+    """Bandwidth that a worker uses on average, in the busier direction: likewise."""
+    server_bytes_per_s: float | None = None
     settings: tuple[str, ...] = ()
     """Settings of ``run.py``'s command line for this job alone."""
 

@@ -37,6 +37,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     latency_ms: Annotated[float, Meta(ge=0, le=10_000)] = 0.0
     memory_mb: Annotated[float, Meta(ge=64, le=1_000_000)] | None = None
     device: dict[str, float] | None = None
+    gpus: Annotated[int, Meta(ge=0, le=1024)] | None = None
 
 
 class HostsSpec(HostSpec, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,7 +47,7 @@ class HostsSpec(HostSpec, frozen=True, kw_only=True, forbid_unknown_fields=True)
     real_cores_per_core: Annotated[float, Meta(gt=0, le=1)] = 1.0
     placement: Spread | list[list[str]] = "spread"
     """A policy by name, or explicitly: the tasks of the first host, of the second, ..."""
-    overrides: dict[int, dict[str, float | dict[str, float] | None]] | None = None
+    overrides: dict[int, dict[str, int | float | dict[str, float] | None]] | None = None
     """Fields of single hosts that differ from the rest, by host number."""
 
 
@@ -64,6 +65,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     device: DeviceProfile | None
     tasks: tuple[str, ...]
     """``worker:0``, ``server:1``; servers first."""
+    gpus: int | None = None
+    """One for every worker that it can hold; None: nobody counts them."""
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +87,19 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(msgspec.structs.replace(host, tasks=()) for host in self.hosts)
 
     def describe(self) -> list[dict[str, object]]:
-        """The hosts as plain data, for ``meta.json``."""
-        return [msgspec.to_builtins(host) for host in self.hosts]
+        """The hosts as plain data, for ``meta.json``; without ``gpus`` where nobody counts them."""
+        return [
+            {name: value for name, value in msgspec.to_builtins(host).items() if name != "gpus" or value is not None}
+            for host in self.hosts
+        ]
+
+    def with_tasks(self, host_of: Mapping[str, int]) -> Hosts:
+        """The same machines with these tasks, each on the host of this number."""
+        held: list[list[str]] = [[] for _ in self.hosts]
+        for task, number in host_of.items():
+            held[number].append(task)
+        hosts = (msgspec.structs.replace(host, tasks=tuple(held[host.number])) for host in self.hosts)
+        return Hosts(hosts=tuple(hosts), host_of=dict(host_of))
 
 
 class Limits(TypedDict):
@@ -202,14 +216,25 @@ def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int
             raise ConfigError(f"{path}.overrides.{number}: there is no such host; they are 0 to {spec.count - 1}")
     tasks = [str(NodeId.server(number)) for number in range(num_servers)]
     tasks += [str(NodeId.worker(number)) for number in range(num_workers)]
-    host_of = _place(spec, tasks, num_servers, path)
     own = {name: getattr(spec, name) for name in HostSpec.__struct_fields__}
+    each: list[HostSpec] = [
+        convert({**own, **overrides.get(number, {})}, HostSpec, f"{path}.overrides.{number}")
+        for number in range(spec.count)
+    ]
+    if any(one.gpus is not None for one in each):
+        host_of = _place_by_gpus(spec, [one.gpus or 0 for one in each], tasks, num_servers, path)
+    else:
+        host_of = _place(spec, tasks, num_servers, path)
     hosts = []
-    for number in range(spec.count):
-        one: HostSpec = convert({**own, **overrides.get(number, {})}, HostSpec, f"{path}.overrides.{number}")
+    for number, one in enumerate(each):
         held = tuple(task for task in tasks if host_of[task] == number)
         hosts.append(_host(number, one, spec.real_cores_per_core, held, path))
     return Hosts(hosts=tuple(hosts), host_of=host_of)
+
+
+def parse_machines(fields: Mapping[str, object], path: str = "cluster.hosts") -> Hosts:
+    """The hosts without any task, whatever their ``placement``; raises :class:`ConfigError`."""
+    return parse_hosts({**fields, "placement": "spread"}, 0, 0, path)
 
 
 def _host(number: int, spec: HostSpec, scale: float, tasks: tuple[str, ...], path: str) -> Host:
@@ -231,7 +256,31 @@ def _host(number: int, spec: HostSpec, scale: float, tasks: tuple[str, ...], pat
         memory_bytes=None if spec.memory_mb is None else int(spec.memory_mb * 2**20),
         device=device,
         tasks=tasks,
+        gpus=spec.gpus,
     )
+
+
+def _place_by_gpus(spec: HostsSpec, gpus: list[int], tasks: list[str], num_servers: int, path: str) -> dict[str, int]:
+    """As :func:`_place`, but no host holds more workers than it has GPUs; servers need none."""
+    servers, workers = tasks[:num_servers], tasks[num_servers:]
+    if len(workers) > sum(gpus):
+        raise ConfigError(
+            f"cluster.num_workers={len(workers)}: every worker needs a GPU, and the {len(gpus)} hosts have "
+            f"{sum(gpus)}; use fewer, or more {path}.gpus"
+        )
+    if isinstance(spec.placement, list):
+        host_of = _explicit(spec.placement, spec.count, tasks, path)
+        for number, has in enumerate(gpus):
+            if (held := sum(host_of[worker] == number for worker in workers)) > has:
+                raise ConfigError(f"{path}.placement: puts {held} workers on host {number}, which has {has} GPUs")
+        return host_of
+    slots = [(turn, number) for number, has in enumerate(gpus) for turn in range(has)]
+    if spec.placement == "spread":
+        slots.sort()
+    return {
+        **{task: spec.count - 1 - index % spec.count for index, task in enumerate(servers)},
+        **{task: number for task, (_, number) in zip(workers, slots, strict=False)},
+    }
 
 
 def _place(spec: HostsSpec, tasks: list[str], num_servers: int, path: str) -> dict[str, int]:

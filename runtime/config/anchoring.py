@@ -18,7 +18,7 @@ from runtime.config.instantiate import TARGET
 from runtime.config.parse import Config
 from runtime.errors import ConfigError
 
-SECTIONS = ("strategy", "straggler", "runtime", "backend", "scheduler")
+SECTIONS = ("strategy", "straggler", "runtime", "backend", "scheduler", "jobs", "policy", "placement")
 FOLDER = "_dir"
 """Suffix of settings that are directories, which may not exist yet."""
 
@@ -29,7 +29,9 @@ def anchored(config: Config, start: Path) -> Config:
     task = anchored_spec(config.workload.task, start)
     workload = msgspec.structs.replace(config.workload, task=task)
     cluster = msgspec.structs.replace(config.cluster, costs=_anchor("costs", config.cluster.costs, start))
-    return msgspec.structs.replace(config, workload=workload, cluster=cluster, **sections)
+    models = None if config.replay.models is None else _anchor("models", config.replay.models, start)
+    replay = msgspec.structs.replace(config.replay, models=models)
+    return msgspec.structs.replace(config, workload=workload, cluster=cluster, replay=replay, **sections)
 
 
 def anchored_spec(spec: Mapping[str, Any], start: Path) -> dict[str, Any]:

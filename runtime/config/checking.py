@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
 import typing
@@ -29,19 +30,38 @@ _KINDS = {
 _RANGES = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 
+@functools.cache
+def _info_of(kind: Any, name: str) -> inspect.Type:
+    """``name``: unions that differ in their order only are equal, and messages are not."""
+    return inspect.type_info(kind)
+
+
+def type_info(kind: Any) -> inspect.Type:
+    """The description of a type, which takes a millisecond to find: what can be a key is described once."""
+    try:
+        return _info_of(kind, str(kind))
+    except TypeError:
+        return inspect.type_info(kind)
+
+
+@functools.cache
+def _hints_of(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
 def convert(value: Any, kind: Any, path: str) -> Any:
     """``value`` as an instance of the type ``kind``; raises :class:`ConfigError` naming ``path`` and the cure.
 
     Strict: no text for a number, no boolean and no 3.0 for an integer (but an integer for a float), no key that the
     type does not have. Raises ``TypeError`` for a type that does not describe plain data.
     """
-    _refuse_unknown(value, inspect.type_info(kind), path)
+    _refuse_unknown(value, type_info(kind), path)
     for where, inner, inner_kind in _free_entries(value, kind, path):
         convert(inner, inner_kind, where)
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explain(str(error), value, inspect.type_info(kind), path)) from None
+        raise ConfigError(_explain(str(error), value, type_info(kind), path)) from None
 
 
 def join(*names: str) -> str:
@@ -96,7 +116,7 @@ def _free_entries(value: Any, kind: Any, path: str) -> Iterator[tuple[str, Any, 
             inner_kind = typing.get_args(option)[1]
             yield from ((join(path, str(key)), inner, inner_kind) for key, inner in value.items())
         elif isinstance(option, type) and issubclass(option, msgspec.Struct):
-            for name, field_kind in typing.get_type_hints(option, include_extras=True).items():
+            for name, field_kind in _hints_of(option).items():
                 if name in value:
                     yield from _free_entries(value[name], field_kind, join(path, name))
 

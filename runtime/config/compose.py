@@ -216,3 +216,19 @@ def to_raw(config: DictConfig) -> dict[str, Any]:
         raise explain(error) from None
     assert isinstance(raw, dict)
     return {str(key): value for key, value in raw.items()}
+
+
+def composed_again(settings: Sequence[str]) -> dict[str, Any]:
+    """The configuration of the job that Hydra has started here, with more settings; raises :class:`ConfigError`."""
+    hydra = HydraConfig.get()
+    config = (
+        GlobalHydra.instance()
+        .config_loader()
+        .load_configuration(hydra.job.config_name, [*hydra.overrides.task, *settings], RunMode.RUN)
+    )
+    announced = HydraConfig.instance().cfg
+    announce(config)
+    try:
+        return to_raw(config)
+    finally:
+        HydraConfig.instance().cfg = announced

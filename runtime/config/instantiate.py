@@ -7,6 +7,7 @@ here, since worker processes build objects, too, and should not import it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
@@ -114,6 +115,7 @@ def _check_names(cls: type, fields: Mapping[str, Any], path: str) -> None:
             raise ConfigError(f"{join(path, name)}: missing")
 
 
+@functools.cache
 def _kinds(cls: type) -> dict[str, Any]:
     """Types of the constructor's arguments, as far as known."""
     own_init = cls if hasattr(cls, "__dataclass_fields__") else vars(cls).get("__init__", cls)

@@ -32,6 +32,8 @@ CORE: dict[str, Any] = {
 FRACTIONS = ("accuracy", "auc")
 """Endings of the names of metrics that are fractions."""
 NEARBY = "0.95 for 95 %"
+NO_JOBS: Spec = {"_target_": "injectors.arrivals.none.NoArrivals"}
+"""The source of a run that is one job."""
 MAX_JOB_S = 7 * 24 * 3600.0
 """Longest job: a week. Plans are written before the job starts, so they need an end."""
 
@@ -48,6 +50,9 @@ class Names(_Strict, frozen=True):
     runtime: str
     cluster: str
     backend: str
+    jobs: str
+    policy: str
+    placement: str
 
 
 class Cluster(_Strict, frozen=True):
@@ -103,8 +108,20 @@ class Workload(_Strict, frozen=True):
     """The rule by which ``metric`` has converged; None: there is none."""
 
 
+class Replay(_Strict, frozen=True):
+    """How a set of jobs is replayed; ``conf/config.yaml`` explains every field."""
+
+    detail: Literal["iterations", "measured", "gpus_only"]
+    use_every_s: Positive
+    duration_scale: Positive
+    max_iterations: Annotated[int, Meta(ge=2)] | None
+    max_slowdown: Annotated[float, Meta(gt=1)]
+    restart_s: Annotated[float, Meta(ge=0)]
+    models: str | None
+
+
 class Config(_Strict, frozen=True):
-    """The complete configuration of one job."""
+    """The complete configuration of one job, or of a set of jobs, for each of which it is the template."""
 
     names: Names
     strategy: Spec
@@ -128,6 +145,16 @@ class Config(_Strict, frozen=True):
     containment: Literal["auto", "none"]
     draw: bool
     view: Literal["auto", "live", "plain", "none"]
+    jobs: Spec
+    """The source of a set of jobs; ``NO_JOBS``: this is one job."""
+    policy: Spec
+    placement: Spec
+    replay: Replay
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it describes a set of jobs."""
+        return self.jobs != NO_JOBS
 
     @property
     def num_workers(self) -> int:

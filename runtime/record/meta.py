@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib.metadata
 import os
 import platform
@@ -64,7 +65,9 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+@functools.cache
 def _commit() -> str:
+    """Of the working tree when the first of this process's records began."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"],

@@ -45,14 +45,14 @@ class RecordWriteError(OSError):
 
 
 class Recorder:
-    """Appends to ``events.jsonl`` of a run directory; see ``docs/record.md``.
+    """Appends to ``events.jsonl`` (or ``name``) of a run directory; see ``docs/record.md``.
 
     A line that does not fit raises :class:`RecordWriteError`. From then on, the reserved space takes a few final lines,
     and lines that do not fit there either are dropped silently.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self.path = run_dir / "events.jsonl"
+    def __init__(self, run_dir: Path, name: str = "events.jsonl") -> None:
+        self.path = run_dir / name
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         self._room = limit if limit != resource.RLIM_INFINITY else None
         self._spare = reserve_space(run_dir, SPARE_BYTES if self._room is None else min(SPARE_BYTES, self._room))

@@ -54,6 +54,21 @@ class CheckedJob:
     needs: Needs
     """Requirements to prepare before it starts."""
 
+    @property
+    def draws(self) -> bool:
+        """Whether its summary and figures are made at its end."""
+        return self.config.draw
+
+    @property
+    def models_hosts(self) -> bool:
+        """Whether emulated hosts are modelled on the virtual clock."""
+        return bool(self.runtime.num_hosts) and not self.runtime.real_time
+
+    @property
+    def real_time(self) -> bool:
+        """Whether its time is that of this machine."""
+        return self.runtime.real_time
+
 
 def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     """Build the objects that the configuration names and check them against each other; raises :class:`ConfigError`.

@@ -18,12 +18,12 @@ from omegaconf import OmegaConf
 
 from runtime.config.compose import ComposedJob, announce
 from runtime.config.hydra_internal import Callbacks
-from runtime.run.checks import CheckedJob
+from runtime.run.checking import Checked
 from runtime.run.preflight import Jobs
 
 KILLED = 128
 """Exit codes above are 128 + signal: the user has interrupted."""
-Run = Callable[[CheckedJob, Path], int]
+Run = Callable[[Checked, Path], int]
 """Runs a job into a directory; returns its exit code and raises nothing."""
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def launch(jobs: Jobs, run: Run, sweep_ended: Callable[[Path], None]) -> int:
 
 def _run(
     composed: ComposedJob,
-    job: CheckedJob,
+    job: Checked,
     context: HydraContext,
     run: Run,
     directory_key: str,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hydra.core.config_loader import ConfigLoader
 from omegaconf import DictConfig, OmegaConf
@@ -24,13 +25,15 @@ from runtime.config.compose import ComposedJob, Composer, announce, composing
 from runtime.config.hydra_errors import REFUSALS, explain
 from runtime.config.hydra_internal import BASIC_LAUNCHER, BASIC_SWEEPER
 from runtime.config.instantiate import TARGET, is_allowed
-from runtime.config.parse import parse
+from runtime.config.parse import NO_JOBS
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
-from runtime.run.checks import CheckedJob, check_job
+from runtime.run.checking import Checked, check
 
 EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
+OF_SETS = ("policy", "placement", "replay")
+"""Sections that only a set of jobs has a use for."""
 
 
 class Jobs(NamedTuple):
@@ -43,7 +46,7 @@ class Jobs(NamedTuple):
     setting: str
     """The setting that determines the record's directory."""
     directory: Path
-    pending: deque[tuple[ComposedJob, CheckedJob]]
+    pending: deque[tuple[ComposedJob, Checked]]
     """Checked jobs in order. Empty: another launcher or sweeper than Hydra's basic ones composes and starts them."""
 
 
@@ -73,10 +76,11 @@ def preflight(argv: Sequence[str]) -> Ready:
         master = composer.master()
         refuse_foreign_targets(master)
         refuse_shadowed_files(master)
-        needs, pending = Needs(), deque[tuple[ComposedJob, CheckedJob]]()
+        needs, pending = Needs(), deque[tuple[ComposedJob, Checked]]()
         for composed in composer.jobs(master):
             with _labelled(composed.label):
-                job = check_job(parse(composed.raw), start)
+                refuse_without_jobs(composer, composed)
+                job = check(composed.raw, start, partial(recomposed, composer, composed))
                 check_launcher(composer, master, job)
             needs = needs.with_those_of(job.needs)
             if is_ours(composer, master):
@@ -128,9 +132,28 @@ def is_ours(composer: Composer, master: DictConfig) -> bool:
     return not composer.multirun or (master.hydra.launcher.get(TARGET), master.hydra.sweeper.get(TARGET)) == basic
 
 
-def check_launcher(composer: Composer, master: DictConfig, job: CheckedJob) -> None:
+def recomposed(composer: Composer, composed: ComposedJob, settings: tuple[str, ...]) -> dict[str, Any]:
+    """The configuration of a job of a sweep (or of the one) with more settings; raises :class:`ConfigError`."""
+    raw = composer.raw([*composed.lines, *settings])
+    announce(composed.config)
+    return raw
+
+
+def refuse_without_jobs(composer: Composer, composed: ComposedJob) -> None:
+    """Settings of sets of jobs would have no effect on one job."""
+    if composed.raw.get("jobs") != NO_JOBS:
+        return
+    for override in composer.overrides:
+        if override.key_or_group.partition(".")[0] in OF_SETS:
+            raise ConfigError(
+                f"{override.input_line}: there is one job only, and nothing waits or is placed; choose a set of jobs "
+                "(jobs=NAME), or leave it out"
+            )
+
+
+def check_launcher(composer: Composer, master: DictConfig, job: Checked) -> None:
     """Refuse real-time jobs with Hydra's other launchers, which run several at once, or elsewhere."""
-    if composer.multirun and master.hydra.launcher.get(TARGET) != BASIC_LAUNCHER and job.runtime.real_time:
+    if composer.multirun and master.hydra.launcher.get(TARGET) != BASIC_LAUNCHER and job.real_time:
         name = master.hydra.runtime.choices.get("hydra/launcher")
         raise ConfigError(
             f"hydra/launcher={name}: starts jobs at once or elsewhere; those of runtime={job.config.names.runtime} "

@@ -75,6 +75,11 @@ class Timeline:
         self._heap = [(*exact_sum(entry[4].offset_s, entry[5]), *entry[2:]) for entry in self._heap]
         heapq.heapify(self._heap)
 
+    def drop_ended(self) -> None:
+        """Forget what jobs that are over had scheduled, and so the jobs."""
+        self._heap = [entry for entry in self._heap if not entry[4].ended]
+        heapq.heapify(self._heap)
+
     def _skip_ended(self) -> None:
         while self._heap and self._heap[0][4].ended:
             heapq.heappop(self._heap)

@@ -30,6 +30,20 @@ VIEW_EVERY_S = 0.25
 
 Make = Callable[[Clock, Tenancy | None], VirtualSession]
 """Makes the session of a job when it starts."""
+Ended = Callable[[Outcome], None]
+
+
+class Keeper(Protocol):
+    """Who adds jobs while the lab runs."""
+
+    @property
+    def to_come(self) -> bool:
+        """Whether something is scheduled that may add one."""
+        ...
+
+    def look(self, interrupted_by: int) -> None:
+        """Called a few times per second, and when a signal (else 0) ends the lab: it adds no more jobs then."""
+        ...
 
 
 class _Tenant(msgspec.Struct, kw_only=True, eq=False):
@@ -38,8 +52,8 @@ class _Tenant(msgspec.Struct, kw_only=True, eq=False):
     name: str
     clock: Clock
     make: Make
+    ended: Ended | None
     session: VirtualSession | None = None
-    outcome: Outcome | None = None
 
 
 @final
@@ -47,36 +61,45 @@ class VirtualLab:
     """Runs jobs that start at different times.
 
     A job on machines of its own records the same bytes whenever it starts and whatever runs next to it. Jobs that share
-    the lab's machines slow each other down, as their tasks share processors and links.
+    the lab's machines slow each other down, as their tasks share processors and links. A job that is over is let go,
+    with all that it had scheduled.
 
     Args:
         shared: the machines that all jobs live on; empty: each job has its own.
+        keeper: adds jobs while others run; None: all are added before.
         measured: carry out some rounds after every change, and jump to the next; None: carry out all. Only on shared
             machines.
     """
 
-    def __init__(self, shared: Sequence[Site] = (), measured: Measured | None = None) -> None:
+    def __init__(
+        self, shared: Sequence[Site] = (), keeper: Keeper | None = None, measured: Measured | None = None
+    ) -> None:
         self.timeline = new_timeline()
         self.interrupted_by = 0
         """The signal that ends all jobs, if one came."""
-        self._shared = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
-        if measured is not None and self._shared is None:
-            raise ValueError("measured: is for jobs on shared machines")
+        self.machines = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
+        """Those that all jobs share."""
+        self.keeper = keeper
         self._jumps: LabJumps | None = None
-        if measured is not None and self._shared is not None:
-            self._jumps = LabJumps(self.timeline, self._shared.clock, measured)
+        if measured is not None:
+            if self.machines is None:
+                raise ValueError("measured: is for jobs on shared machines")
+            self._jumps = LabJumps(self.timeline, self.machines, measured)
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
-        self._ended: list[_Tenant] = []
+        self._outcomes: dict[str, Outcome] = {}
         self._seen_s = -math.inf
 
-    def add(self, name: str, make: Make, start_s: float = 0.0) -> None:
-        """A job that starts at ``start_s`` of the lab's time; raises ``ValueError`` for a name that is in use."""
+    def add(self, name: str, make: Make, start_s: float = 0.0, ended: Ended | None = None) -> None:
+        """A job that starts at ``start_s`` of the lab's time; raises ``ValueError`` for a name that is in use.
+
+        ``ended(outcome)`` is called when it is over, while its tasks are still there.
+        """
         if name in self._names:
             raise ValueError(f"name={name}: another job of this lab is called so")
         self._names.add(name)
-        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make)
+        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make, ended=ended)
         self._waiting.append(tenant)
         tenant.clock.at(0.0, START, self._start, tenant)
 
@@ -84,19 +107,17 @@ class VirtualLab:
         """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         steps = 0
         with interruptible(self), rare_collections():
-            while self._waiting or self._running:
+            while self._waiting or self._running or (self.keeper is not None and self.keeper.to_come):
                 self._step()
-                if self._jumps is not None:
-                    self._jumps.look()
                 steps += 1
                 if steps % LOOK_EVERY == 0:
                     self._look()
-        return {tenant.name: tenant.outcome for tenant in self._ended if tenant.outcome is not None}
+        return self._outcomes
 
     def _start(self, tenant: _Tenant) -> None:
         self._waiting.remove(tenant)
         work = tenant.clock if self._jumps is None else self._jumps.clock_of_tasks(tenant.clock)
-        tenancy = None if self._shared is None else Tenancy(tenant.name, work, self._shared)
+        tenancy = None if self.machines is None else Tenancy(tenant.name, work, self.machines)
         tenant.session = tenant.make(tenant.clock, tenancy)
         if self._jumps is not None:
             self._jumps.started(tenant.session)
@@ -107,10 +128,14 @@ class VirtualLab:
         """Run the next action, which may end a job."""
         try:
             self.timeline.advance()
+            if self._jumps is not None:
+                self._jumps.look()
         except OSError as error:
             if not is_full(error):
                 raise
-            full = next(tenant for tenant in self._running if tenant.clock is self.timeline.clock)
+            full = next((tenant for tenant in self._running if tenant.clock is self.timeline.clock), None)
+            if full is None:  # not a job's record, but that of the cluster
+                raise
             self._end(full, error)
         for tenant in self._running:
             if tenant.session is not None and tenant.session.over:
@@ -127,18 +152,21 @@ class VirtualLab:
         assert session is not None
         session.experiment.interrupted_by = self.interrupted_by
         try:
-            tenant.outcome = session.end() if error is None else session.out_of_space(error)
+            outcome = session.end() if error is None else session.out_of_space(error)
         except OSError as full:
             if not is_full(full):
                 raise
-            tenant.outcome = session.out_of_space(full)
+            outcome = session.out_of_space(full)
+        self._outcomes[tenant.name] = outcome
+        if tenant.ended is not None:
+            tenant.ended(outcome)
         tenant.clock.ended = True
         if self._jumps is not None:
             self._jumps.ended(session)
             session.work.ended = True
         session.leave()
         self._running.remove(tenant)
-        self._ended.append(tenant)
+        self.timeline.drop_ended()
 
     def _look(self) -> None:
         """Show the views and obey an interrupt, periodically."""
@@ -154,6 +182,8 @@ class VirtualLab:
                 tenant.session.interrupt(self.interrupted_by)
             if shows:
                 tenant.session.experiment.tick(tenant.session.clock.now)
+        if self.keeper is not None and (shows or self.interrupted_by):
+            self.keeper.look(self.interrupted_by)
         if shows:
             self._seen_s = now_s
 

@@ -22,6 +22,7 @@ Laws
 
 from strategies.protocol.cluster import (
     ClusterCommand,
+    JobPhase,
     JobRequest,
     JobState,
     Machine,
@@ -71,6 +72,8 @@ from strategies.protocol.events import (
     Woke,
 )
 from strategies.protocol.nodes import NodeId
+from strategies.protocol.policy import Placement, Policy
+from strategies.protocol.room import Room, Tenant
 from strategies.protocol.strategy import DATA_POLICIES, BoundedStalenessHint, CoresAs, Strategy
 from strategies.protocol.timings import Timings
 from strategies.protocol.values import Grad, LossCause, NodeUse, Part, ProtocolError
@@ -95,6 +98,7 @@ __all__ = [
     "Event",
     "Failed",
     "Grad",
+    "JobPhase",
     "JobRequest",
     "JobState",
     "Joined",
@@ -108,7 +112,9 @@ __all__ = [
     "Observed",
     "Part",
     "Partition",
+    "Placement",
     "Places",
+    "Policy",
     "PreemptJob",
     "Priority",
     "ProtocolError",
@@ -116,6 +122,7 @@ __all__ = [
     "Restart",
     "Restored",
     "Retire",
+    "Room",
     "Scheduling",
     "Score",
     "Scored",
@@ -126,6 +133,7 @@ __all__ = [
     "Stop",
     "Strategy",
     "TaskDemand",
+    "Tenant",
     "Timings",
     "Updated",
     "Wake",

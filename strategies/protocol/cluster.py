@@ -6,6 +6,8 @@ as pure as a strategy. A job is a *gang*: it has a GPU for every worker from its
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -13,7 +15,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What one host of the cluster offers to jobs."""
 
     number: int
-    """Of the host, as in ``host:3``."""
+    """Of the host, as in ``host:3``; the machines of a cluster are numbered from 0."""
     gpus: int
     """0: it has none and can only hold servers."""
     cpu_cores: float | None = None
@@ -61,34 +63,45 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[int, ...] = ()
 
 
+JobPhase = Literal["waiting", "starting", "running", "leaving"]
+"""``starting``: it holds its GPUs, and its tasks do not compute yet; ``leaving``: it still holds them, but was ordered
+to give them back."""
+
+
 class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a job that has been submitted and has not ended."""
 
     request: JobRequest
+    number: int
+    """It was the n-th to be submitted, from 0: what policies break ties by, never by its name."""
+    since_s: float
+    """When it came to be in its phase."""
+    phase: JobPhase = "waiting"
     places: Places | None = None
     """None: it waits."""
-    since_s: float
-    """When it came to be as it is: submitted, started or preempted."""
     attained_s: float = 0.0
-    """Seconds that it has run so far, over all its starts."""
+    """Seconds for which it had run, over all its starts, when it came to be in its phase."""
     starts: int = 0
 
-    @property
-    def remaining_s(self) -> float | None:
-        """Seconds that are left of ``duration_s``, at least 0; None: unknown."""
+    def attained_at(self, t: float) -> float:
+        """Seconds for which it has run at ``t``, over all its starts."""
+        return self.attained_s + t - self.since_s if self.phase == "running" else self.attained_s
+
+    def remaining_at(self, t: float) -> float | None:
+        """Seconds that are left of ``duration_s`` at ``t``, at least 0; None: unknown."""
         duration_s = self.request.duration_s
-        return None if duration_s is None else max(0.0, duration_s - self.attained_s)
+        return None if duration_s is None else max(0.0, duration_s - self.attained_at(t))
 
 
 class StartJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Start a waiting job, or go on with one that was preempted: all its workers hold their GPUs from now on."""
+    """Start a waiting job, or continue one that was preempted: all its workers hold their GPUs from now on."""
 
     job: str
     places: Places
 
 
 class PreemptJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Take its GPUs from a running job. Its progress is kept, and it waits again."""
+    """Take its GPUs from a job. Its progress is kept; it waits again when they are free."""
 
     job: str
 

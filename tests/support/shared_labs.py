@@ -138,7 +138,7 @@ def draw_schedule(random: Random, num_workers: int, disturbed: float) -> Schedul
 def run_lab(
     drawn: Sequence[Drawn], measured: Measured | None, record: Callable[[Drawn], Any] = lambda one: Nobody()
 ) -> dict[str, Outcome]:
-    lab = VirtualLab(sites_of_hosts(drawn[0].hosts, COSTS), measured)
+    lab = VirtualLab(sites_of_hosts(drawn[0].hosts, COSTS), measured=measured)
     for one in drawn:
         lab.add(one.name, partial(session_of, one, record(one)), one.start_s)
     return lab.run()

@@ -78,6 +78,23 @@ static void skip_ended(Timeline *self) {
     }
 }
 
+/* Forget what jobs that are over had scheduled, and so the jobs; without memory for that, they stay a while. */
+static void drop_ended(Timeline *self) {
+    Py_ssize_t count = self->count, gone = 0;
+    Entry *ended = PyMem_Malloc((count + 1) * sizeof(Entry));
+    if (!ended)
+        return;
+    self->count = 0;
+    for (Py_ssize_t k = 0; k < count; k++) /* in place: never more were kept than were looked at */
+        if (self->heap[k].clock->ended)
+            ended[gone++] = self->heap[k];
+        else
+            push_entry(self, self->heap[k]);
+    while (gone)
+        drop_entry(&ended[--gone]);
+    PyMem_Free(ended);
+}
+
 /* ---- scheduling ------------------------------------------------------------------------------------------------ */
 
 /* The rounded sum and what rounding took away (Knuth's TwoSum); infinite sums have no rest. */

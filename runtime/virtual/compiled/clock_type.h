@@ -54,6 +54,11 @@ static PyObject *timeline_advance(Timeline *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *timeline_drop_ended(Timeline *self, PyObject *unused) {
+    drop_ended(self);
+    Py_RETURN_NONE;
+}
+
 static PyObject *timeline_next_s(Timeline *self, void *unused) {
     skip_ended(self);
     return PyFloat_FromDouble(self->count ? self->heap[0].lab_s : INFINITY);
@@ -93,6 +98,7 @@ static PyMethodDef timeline_methods[] = {
     {"step", (PyCFunction)timeline_step, METH_NOARGS, "Advance to the next action and carry it out."},
     {"jump", (PyCFunction)timeline_jump, METH_VARARGS, "Advance at once, with all that these clocks have scheduled."},
     {"advance", (PyCFunction)timeline_advance, METH_NOARGS, "Carry out actions until one calls Python."},
+    {"drop_ended", (PyCFunction)timeline_drop_ended, METH_NOARGS, "Forget what ended jobs had scheduled."},
     {NULL}};
 
 static PyGetSetDef timeline_getset[] = {

@@ -100,7 +100,10 @@ static inline int is_bound(const Resource *resource) {
 /* Book the use until now; returns whether anything is left. */
 static int open_quota(Quota *quota, double now_s) {
     double left_s = quota->left_s + (quota->cores - quota->used) * (now_s - quota->since_s);
-    quota->left_s = left_s < 0.0 ? 0.0 : left_s < quota->depth_s ? left_s : quota->depth_s;
+    left_s = left_s < 0.0 ? 0.0 : left_s < quota->depth_s ? left_s : quota->depth_s;
+    if (quota->used > quota->cores && now_s + left_s / (quota->used - quota->cores) == now_s)
+        left_s = 0.0; /* see the twin */
+    quota->left_s = left_s;
     quota->since_s = now_s;
     return quota->left_s > EMPTY_S;
 }

@@ -22,6 +22,7 @@ from runtime.core.skipping import Skipped, Skipping, slots_of
 from runtime.virtual.clock import Clock, Timeline
 from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.model_state import NoLearner
 
@@ -143,17 +144,20 @@ class JobJumps:
 
 @final
 class LabJumps:
-    """Of a lab, whose shared machines follow ``machines``.
+    """Of a lab with these shared machines.
 
     A change concerns the jobs on the same machines, those on machines of these, and so on.
     """
 
-    def __init__(self, timeline: Timeline, machines: Clock, measured: Measured) -> None:
+    def __init__(self, timeline: Timeline, machines: ModelledMachines, measured: Measured) -> None:
         self.timeline, self.machines, self.measured = timeline, machines, measured
-        machines.moves = True
+        machines.clock.moves = True
         self._jobs: dict[VirtualSession, JobJumps] = {}
         self._look_s = math.inf
         """Time of the lab from which on a jump may be possible."""
+        self._used: dict[str, float] = {}
+        self._since_s = 0.0
+        """Accounts of the machines at the last change, and when it was by their clock."""
 
     def clock_of_tasks(self, clock: Clock) -> Clock:
         """A clock for the tasks of a job that starts now, which has this clock."""
@@ -164,7 +168,12 @@ class LabJumps:
     def started(self, session: VirtualSession) -> None:
         """A job is about to start; raises ``ConfigError`` for one that cannot jump."""
         experiment = session.experiment
-        refuse_jumps(experiment.strategy, session.schedule.kinds, computes=not isinstance(session.learner, NoLearner))
+        refuse_jumps(
+            experiment.strategy,
+            session.schedule.kinds,
+            computes=not isinstance(session.learner, NoLearner),
+            telemetry=session.telemetry_every_s is not None,
+        )
         jumps = JobJumps(session, self.measured, changed=self.changed, settled=self._wake)
         self._jobs[session] = session.jumps = jumps
         self.changed(session)
@@ -179,6 +188,8 @@ class LabJumps:
         """Measure all jobs again that feel what has changed for one of them."""
         for one in connected(session, self._jobs):
             self._jobs[one].measure()
+        self.machines.clock.catch_up()
+        self._used, self._since_s = self.machines.accounts(), self.machines.clock.now
 
     def look(self) -> None:
         """Jump if it is time."""
@@ -188,10 +199,22 @@ class LabJumps:
         outlooks = [job.outlook() for job in self._jobs.values()]
         fixed_s = self.timeline.next_fixed_s
         if (seconds := span_s(now_s, fixed_s, outlooks, self.measured.margin)) > 0:
-            self.timeline.jump(seconds, [self.machines, *(session.work for session in self._jobs)])
+            self._use(seconds)
+            self.timeline.jump(seconds, [self.machines.clock, *(session.work for session in self._jobs)])
             for job in self._jobs.values():
                 job.jump(seconds)
         self._look_s = self._again_s(now_s, fixed_s, outlooks, jumped=seconds > 0)
+
+    def _use(self, seconds: float) -> None:
+        """Machines are used in a jump as they were since the last change."""
+        self.machines.clock.catch_up()
+        if (measured_s := self.machines.clock.now - self._since_s) > 0:
+            now = self.machines.accounts()
+            used = {
+                name: (now[name] - before) * seconds / measured_s for name, before in self._used.items() if name in now
+            }
+            self.machines.skip(used)
+            self._used = {name: before + used.get(name, 0.0) for name, before in self._used.items()}
 
     def _again_s(self, now_s: float, fixed_s: float, outlooks: Collection[Outlook], *, jumped: bool) -> float:
         """When to look again: after the next fixed action, or as soon as what is in progress may be as usual again."""

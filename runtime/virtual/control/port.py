@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Protocol
 
@@ -47,7 +47,8 @@ class Nodes(Protocol):
 class VirtualPort:
     """The port of the virtual clock, see :class:`runtime.core.job.Port`. ``tell`` passes inputs to the coordinator.
 
-    ``behind``: by how much the time of servers and workers is behind.
+    ``behind``: by how much the time of servers and workers is behind. Timers whose tag is in ``moving`` are in that
+    time, with ``work`` as their clock and ``tell_here`` for their inputs.
     """
 
     def __init__(
@@ -65,11 +66,15 @@ class VirtualPort:
         updating: Callable[[int], None] | None = None,
         applied: Callable[[ApplyOrder], None] = lambda order: None,
         behind: Behind | None = None,
+        work: Clock | None = None,
+        tell_here: Callable[[inputs.AnyInput], None] | None = None,
+        moving: Collection[str] = (),
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
         self.tell, self._evaluation_s = tell, evaluation_s
         self._checkpointed, self._supervisor, self._updating = checkpointed, nodes, updating
         self._scorer, self._applied, self._behind = scorer, applied, behind or Behind()
+        self._work, self._tell_here, self._moving = work or clock, tell_here or tell, moving
         self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     @property
@@ -123,7 +128,10 @@ class VirtualPort:
         return denied
 
     def wake(self, at_s: float, tag: str) -> None:
-        self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))
+        if tag in self._moving:
+            self._work.at(at_s - self._behind.s, TIMER, self._tell_here, inputs.TimerFired(tag))
+        else:
+            self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))
 
     def flush(self, sent_s: float) -> None:
         """Carry out the collected orders, which leave the coordinator at ``sent_s``."""

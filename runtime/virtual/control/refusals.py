@@ -17,25 +17,33 @@ LOADING_FRAC = 0.02
 
 LOSING: frozenset[Kind] = OF_MEMBERS | {"kill", "pause"}
 """Kinds of disturbances after which a job is not what it was measured to be."""
-IN_DETAIL = "or detail=iterations, which carries out every one of them"
+IN_DETAIL = "or replay.detail=iterations, which carries out every one of them"
 
 
-def refuse_jumps(strategy: Strategy, kinds: Collection[Kind], *, computes: bool) -> None:
+def refuse_jumps(strategy: Strategy, kinds: Collection[Kind], *, computes: bool, telemetry: bool) -> None:
     """Raise :class:`ConfigError` for a job whose iterations cannot be skipped.
 
-    ``computes``: whether gradients are computed; ``kinds``: of disturbances in its plan.
+    ``kinds``: of disturbances in its plan; ``computes``: whether gradients are computed; ``telemetry``: whether the use
+    of nodes is sampled.
     """
     if computes:
-        raise ConfigError(f"detail=measured: skipped iterations have no gradients; set backend=none, {IN_DETAIL}")
+        raise ConfigError(
+            f"replay.detail=measured: skipped iterations have no gradients; set backend=none, {IN_DETAIL}"
+        )
     if not strategy.may_jump:
         name = type(strategy).__name__
         raise ConfigError(
-            f"detail=measured: {name} decides by what it sees of every iteration (Strategy.may_jump); choose a "
+            f"replay.detail=measured: {name} decides by what it sees of every iteration (Strategy.may_jump); choose a "
             f"strategy that does not, {IN_DETAIL}"
+        )
+    if telemetry:
+        raise ConfigError(
+            "runtime.telemetry_every_s: a sample would end every jump, and miss what servers do in it; set it to null, "
+            f"{IN_DETAIL}"
         )
     if losing := sorted(LOSING & set(kinds)):
         raise ConfigError(
-            f"detail=measured: a plan with {losing[0]} changes who computes; choose a straggler that only slows down, "
+            f"replay.detail=measured: a plan with {losing[0]} changes who computes; choose a straggler that only slows down, "
             f"{IN_DETAIL}"
         )
 

@@ -30,7 +30,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.model_state import ModelState
+from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
@@ -134,6 +134,9 @@ class VirtualSession:
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
             applied=lambda order: None if self.jumps is None else self.jumps.applied(order),
             behind=self.behind,
+            work=self.work,
+            tell_here=self._tell_here,
+            moving=self._moving() if self.work is not self.clock else (),
         )
         self.stopwatch = Stopwatch() if measures_decisions else None
         self.coordinator = Coordinator(
@@ -167,7 +170,7 @@ class VirtualSession:
         )
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self._tell)
         self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
-        self._telemetry_every_s = telemetry_every_s
+        self.telemetry_every_s = telemetry_every_s
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.failure: str | None = None
         self._declares_stuck = job.stuck_after_s is not None
@@ -196,8 +199,8 @@ class VirtualSession:
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         self._tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
         self.work.at(REPORT_EVERY_S, TIMER, self._report)
-        if self._telemetry_every_s is not None:
-            self._observe(self._telemetry_every_s)
+        if self.telemetry_every_s is not None:
+            self._observe(self.telemetry_every_s)
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""
@@ -288,16 +291,21 @@ class VirtualSession:
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result
-        if self._telemetry_every_s is not None:
+        if self.telemetry_every_s is not None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
         tell = self._tell if self.work is self.clock else self._tell_here
         self.work.at(taken_s + self.costs.control_s, MESSAGE, tell, arrived)
 
-    def _tell_here(self, given: inputs.GradientArrived) -> None:
-        """A report of tasks with a time of their own."""
+    def _moving(self) -> set[str]:
+        """Tags of the timers that jumps take along: nobody needs a checkpoint, or an evaluation without metrics."""
+        scores = not isinstance(self.learner, NoLearner) or self.learner.progress is not None
+        return {"runtime:checkpoint"} if scores else {"runtime:checkpoint", "runtime:evaluate"}
+
+    def _tell_here(self, given: inputs.AnyInput) -> None:
+        """An input from where time is that of the tasks."""
         self.clock.catch_up()
-        if self.jumps is not None:
+        if self.jumps is not None and isinstance(given, inputs.GradientArrived):
             self.jumps.arrived(given)
         self._tell(given)
 

@@ -33,8 +33,10 @@ class Quota:
     def open(self, now_s: float) -> bool:
         """Book the use until now; returns whether anything is left."""
         left_s = self._left_s + (self.cores - self._used) * (now_s - self._since_s)
-        self._left_s = left_s = 0.0 if left_s < 0.0 else min(self.depth_s, left_s)
-        self._since_s = now_s
+        left_s = 0.0 if left_s < 0.0 else min(self.depth_s, left_s)
+        if self._used > self.cores and now_s + left_s / (self._used - self.cores) == now_s:
+            left_s = 0.0  # used up sooner than a float can tell, which late in a long run is more than rounding leaves
+        self._left_s, self._since_s = left_s, now_s
         return left_s > EMPTY_S
 
     def use(self, cores: float) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.cluster.hosts import Placement, parse_hosts
+from runtime.cluster.hosts import Placement, parse_hosts, parse_machines
 from runtime.errors import ConfigError
 
 FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000}
@@ -117,3 +117,51 @@ def test_a_task_that_moves_takes_its_cores_along_or_stays() -> None:
     placement.allocate("worker:1", 0.1)
     assert placement.move("worker:0")
     assert (placement.cores_left(0), placement.cores_left(1)) == (pytest.approx(0.4), pytest.approx(0.0))
+
+
+# ---- GPUs ------------------------------------------------------------------------------------------------------------
+
+GPUS = {"count": 3, "gpus": 2, "overrides": {2: {"gpus": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        ("spread", {"server:0": 2, "server:1": 1, "worker:0": 0, "worker:1": 1, "worker:2": 0}),
+        ("pack", {"server:0": 2, "server:1": 1, "worker:0": 0, "worker:1": 0, "worker:2": 1}),
+    ],
+)
+def test_every_worker_has_a_gpu_and_servers_need_none(placement: str, expected: dict[str, int]) -> None:
+    hosts = parse_hosts({**GPUS, "placement": placement}, 3, 2)
+    assert hosts.host_of == expected
+    assert [host.gpus for host in hosts.hosts] == [2, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("placement", "workers", "line"),
+    [
+        ("spread", 5, r"^cluster.num_workers=5: every worker needs a GPU, and the 3 hosts have 4; "),
+        (
+            [[], ["worker:0"], ["server:0", "worker:1"]],
+            2,
+            r"^cluster.hosts.placement: puts 1 workers on host 2, which has 0",
+        ),
+    ],
+)
+def test_more_workers_than_gpus_are_refused(placement: Any, workers: int, line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        parse_hosts({**GPUS, "placement": placement}, workers, 1)
+
+
+def test_hosts_without_gpus_are_described_as_before() -> None:
+    """Records of runs that have nothing to do with GPUs stay the same to the byte."""
+    assert "gpus" not in parse_hosts(FOUR, 4, 2).describe()[0]
+    assert parse_hosts(GPUS, 1, 1).describe()[2]["gpus"] == 0
+
+
+def test_machines_are_the_hosts_without_tasks() -> None:
+    machines = parse_machines({**GPUS, "placement": [["worker:0"]]})
+    assert [host.tasks for host in machines.hosts] == [(), (), ()]
+    placed = machines.with_tasks({"server:0": 2, "worker:0": 1})
+    assert [host.tasks for host in placed.hosts] == [(), ("worker:0",), ("server:0",)]
+    assert placed.host_of == {"server:0": 2, "worker:0": 1}

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(sys.executable).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
-PURE = ("strategies", "predictors", "injectors/patterns", "runtime/core")
+PURE = ("strategies", "predictors", "injectors/arrivals", "injectors/patterns", "runtime/core")
 
 
 ROOMS = {

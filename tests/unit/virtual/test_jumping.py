@@ -177,7 +177,7 @@ def write_heads(run_dir: Path, one: Drawn) -> None:
 
 
 def refused(one: Drawn, strategy: Strategy | None = None, **spec: Any) -> None:
-    lab = VirtualLab(sites_of_hosts(one.hosts, COSTS), MEASURED)
+    lab = VirtualLab(sites_of_hosts(one.hosts, COSTS), measured=MEASURED)
 
     def make(clock: Any, tenancy: Any) -> Any:
         session = session_of(one, Nobody(), clock, tenancy)

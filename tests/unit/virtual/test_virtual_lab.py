@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,54 @@ def calm_session(tape: Tape, clock: Clock, **more: Any) -> VirtualSession:
         clock=clock,
         **more,
     )
+
+
+class Adding:
+    """Adds a job a second after the one before has ended."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names, self.sessions, self.interrupts = names, list[weakref.ref[VirtualSession]](), list[int]()
+        self.lab = VirtualLab(keeper=self)
+
+    @property
+    def to_come(self) -> bool:
+        return bool(self.names) and not any(self.interrupts)
+
+    def look(self, interrupted_by: int) -> None:
+        self.interrupts.append(interrupted_by)
+
+    def start(self, outcome: Outcome | None = None) -> None:
+        if self.names:
+            self.lab.add(self.names.pop(0), self.make, self.lab.timeline.moment[0] + 1.0, self.start)
+
+    def make(self, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
+        session = calm_session(Tape(), clock)
+        clock.at(1e9, START, session.interrupt, 0)  # as timers of jobs that are over long before
+        self.sessions.append(weakref.ref(session))
+        return session
+
+
+def test_jobs_join_while_the_lab_runs_and_are_let_go() -> None:
+    adding = Adding(["a", "b", "c"])
+    adding.start()
+    outcomes = adding.lab.run()
+    assert [outcomes[name].t for name in "abc"] == [2.5] * 3
+    assert adding.lab.timeline.moment[0] == 3 * 3.5
+    gc.collect()
+    assert [reference() for reference in adding.sessions] == [None] * 3
+
+
+def test_what_ended_jobs_had_scheduled_is_dropped_and_the_rest_is_in_order() -> None:
+    timeline, seen = twins.new_timeline(), list[int]()
+    clocks = [twins.new_clock(timeline, offset_s) for offset_s in (0.0, 0.25, 0.5)]
+    for number in range(60):
+        clocks[number % 3].at(1.0 + number * 7 % 60, START, seen.append, number)
+    clocks[1].ended = True
+    timeline.drop_ended()
+    while timeline.next_s < 1e9:
+        timeline.step()
+    left = [number for number in range(60) if number % 3 != 1]
+    assert seen == sorted(left, key=lambda number: number * 7 % 60 + (number % 3) / 4)
 
 
 def test_jobs_of_one_name_are_refused() -> None:
@@ -273,6 +322,6 @@ def test_who_is_gone_leaves_nothing_on_shared_machines() -> None:
     shared.add("a")
     shared.add("b", start_s=3.0)
     shared.lab.run()
-    machines = shared.lab._shared
+    machines = shared.lab.machines
     assert machines is not None
     assert machines.sites == {}

@@ -8,8 +8,11 @@ import pytest
 
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.machines import quotas
+from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.quotas import Quota, depth_s
 from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.machines.sites import Site
+from runtime.virtual.machines.twins import new_clock
 from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, PAIR, Change, Lab, approx, on_hosts, push
 
 # ---- quotas with a period -------------------------------------------------------------------------------------------
@@ -120,3 +123,45 @@ def test_who_is_lost_carries_nothing_any_more() -> None:
     lab.send(0.0, *push(1), carry_s=0.01)
     lab.at(0.01, lab.machines.forget, "worker:1")
     assert lab.run() == approx({"worker:0": 0.035})
+
+
+@pytest.mark.parametrize("late_s", [0.0, 89_286.0, 1e6])
+def test_a_model_with_quotas_goes_on_however_late_it_is(late_s: float) -> None:
+    """Late in a long run 1e-9 core-seconds of many cores are used sooner than a float can tell: the clock must not
+    stand still. Ten tasks that could use 96 cores each share 96, again and again, in either twin of the machines."""
+    clock = new_clock()
+    sites = {f"worker:{n}": Site("host:0", 96.0) for n in range(10)}
+    machines = ModelledMachines(clock, sites, (), (), lambda task: 96.0)
+    done = []
+
+    def rest(task: str, left: int) -> None:
+        done.append(clock.now)
+        if left:
+            machines.sleep(task, 0.01, lambda: work(task, left - 1))
+
+    def work(task: str, left: int) -> None:
+        machines.compute(task, 0.01 + 0.0001 * left, lambda: rest(task, left))
+
+    for task in sites:
+        clock.at(late_s, MACHINE, work, task, 19)
+    for _ in range(20_000):
+        if clock.next_s == math.inf:
+            break
+        clock.step()
+    assert len(done) == 10 * 20
+
+
+@pytest.mark.parametrize("late_s", [0.0, 89_286.0, 1e6])
+@pytest.mark.parametrize("cores", [200.0, 1000.0, 5000.0])
+def test_a_quota_is_used_up_however_late_it_is(late_s: float, cores: float) -> None:
+    """96 cores have 0.96 core-seconds saved, which whoever uses more will have used up at a time that is a float."""
+    for n in range(100):
+        begun_s = late_s + 0.01 * n
+        quota = Quota(96.0, begun_s)
+        assert quota.open(begun_s)
+        ends_s = quota.use(cores + n)
+        for _ in range(3):
+            if not quota.open(ends_s):
+                break
+            ends_s = quota.use(cores + n)
+        assert not quota.open(ends_s)

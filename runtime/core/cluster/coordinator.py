@@ -1,0 +1,228 @@
+"""The automaton of a cluster: reports of a runtime in, orders to it out (pure).
+
+It keeps the books, asks the policy after every report, holds the answer against the laws, and writes the record of the
+cluster. Times are seconds of the cluster's clock. Its notes, in the order in which a job can meet them:
+
+- ``Submitted``: the fields of the :class:`strategies.protocol.JobRequest`;
+- ``Queued`` (``job``, ``attained_s``): it waits, since it did not start at once or has given its GPUs back;
+- ``Placed`` (``job``, ``workers``, ``servers``: numbers of machines; ``starts``: before this one): it holds its GPUs;
+- ``Started`` (``job``): its tasks compute;
+- ``Preempted`` (``job``): it was ordered to give its GPUs back; ``Queued`` follows when they are free;
+- ``Ended`` (``job``, ``status``, ``attained_s``): it is over, and its GPUs are free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from msgspec.structs import asdict, replace
+
+from runtime.core.cluster.checks import problem_of
+from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, JobSubmitted, Woke
+from runtime.core.cluster.port import ClusterNote, ClusterPort
+from strategies.protocol import (
+    ClusterCommand,
+    JobRequest,
+    JobState,
+    Machine,
+    Placement,
+    Policy,
+    PreemptJob,
+    ProtocolError,
+    Room,
+    StartJob,
+)
+
+
+class ClusterCoordinator:
+    """Books, laws and record of a cluster.
+
+    Args:
+        machines: numbered from 0.
+        policy: a fresh one, which says what starts and what gives way.
+        placement: says where.
+        port: the runtime; it carries orders out, and reports by :meth:`receive`.
+        note: writes the record.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        policy: Policy,
+        placement: Placement,
+        port: ClusterPort,
+        note: ClusterNote,
+    ) -> None:
+        self.room, self.empty = Room(machines), Room(machines)
+        self.policy, self.placement, self.port, self.note = policy, placement, port, note
+        self.t = 0.0
+        """Time of the last report."""
+        self.num_submitted = self.num_waiting = 0
+        self._jobs: dict[str, JobState] = {}
+        self._inbox: deque[tuple[float, AnyInput]] = deque()
+        self._busy = False
+        self._to_queue: dict[str, None] = {}
+        self._wake_s = math.inf
+        policy.begin(self.room.machines)
+
+    @property
+    def jobs(self) -> Mapping[str, JobState]:
+        """Every job that was submitted and has not ended, in the order of submission."""
+        return self._jobs
+
+    def problem_of(self, request: JobRequest) -> str | None:
+        """Why a job cannot be submitted here, in one line; None: it can."""
+        if request.job in self._jobs:
+            return f"job {request.job}: there is another one of this name"
+        return problem_of(request, self.empty, self.policy, self.placement)
+
+    def receive(self, t: float, *inputs: AnyInput) -> None:
+        """Reports of one moment, after all of which the policy decides once; time never runs backwards.
+
+        Raises ``ValueError`` for a job that cannot be submitted here, and :class:`ProtocolError` for what the laws of
+        the protocol forbid, be it a report or a decision.
+        """
+        self._inbox.extend((t, given) for given in inputs)
+        if self._busy:  # the port reports while it carries an order out
+            return
+        self._busy = True
+        try:
+            while self._inbox:
+                changed = False
+                while self._inbox:
+                    t, given = self._inbox.popleft()
+                    self.t = max(self.t, t)
+                    changed |= self._book(given)
+                if changed:
+                    self._decide()
+        finally:
+            self._busy = False
+        self._ask_to_wake()
+
+    # ---- reports -----------------------------------------------------------------------------------------------------
+
+    def _book(self, given: AnyInput) -> bool:
+        """Book a report; returns whether there may be something to decide."""
+        match given:
+            case JobSubmitted():
+                self._submitted(given.request)
+            case JobStarted():
+                state = self._expect(given.job, given, "starting", "leaving")
+                if state.phase == "starting":  # else the order to leave was on its way
+                    self._become(state, replace(state, phase="running", since_s=self.t))
+                    self.note(self.t, "Started", job=given.job)
+                return False
+            case JobEnded():
+                self._ended(self._expect(given.job, given, "starting", "running", "leaving"), given.status)
+            case JobGone():
+                self._gone(self._expect(given.job, given, "leaving"), given.attained_s)
+            case Woke():
+                if self.t < self._wake_s:  # a request that another one has replaced
+                    return False
+                self._wake_s = math.inf
+            case _:
+                assert_never(given)
+        return True
+
+    def _submitted(self, request: JobRequest) -> None:
+        if problem := self.problem_of(request):
+            raise ValueError(problem)
+        state = JobState(request=request, number=self.num_submitted, since_s=self.t)
+        self.num_submitted += 1
+        self.num_waiting += 1
+        self._to_queue[request.job] = None
+        self.note(self.t, "Submitted", **asdict(request))
+        self._become(None, state)
+
+    def _ended(self, state: JobState, status: str) -> None:
+        job, attained_s = state.request.job, state.attained_at(self.t)
+        self.room.release(job)
+        self.note(self.t, "Ended", job=job, status=status, attained_s=attained_s)
+        self._become(state, None)
+
+    def _gone(self, state: JobState, attained_s: float | None) -> None:
+        job = state.request.job
+        attained_s = state.attained_s if attained_s is None else attained_s
+        self.room.release(job)
+        self.num_waiting += 1
+        self.note(self.t, "Queued", job=job, attained_s=attained_s)
+        waits = replace(state, phase="waiting", places=None, since_s=self.t, attained_s=attained_s)
+        self._become(state, waits)
+
+    def _expect(self, job: str, given: AnyInput, *phases: str) -> JobState:
+        state = self._jobs.get(job)
+        if state is None:
+            raise ProtocolError(f"{type(given).__name__} of job {job}, which is not in the cluster")
+        if state.phase not in phases:
+            raise ProtocolError(f"{type(given).__name__} of job {job}, which is {_described(state)}")
+        return state
+
+    # ---- decisions ---------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        if self.num_waiting:
+            for command in self.policy.decide(self.t, self.room.copy(), self.placement):
+                self._carry_out(command)
+        for job in self._to_queue:
+            state = self._jobs.get(job)
+            if state is not None and state.phase == "waiting":
+                self.note(self.t, "Queued", job=job, attained_s=state.attained_s)
+        self._to_queue.clear()
+
+    def _carry_out(self, command: ClusterCommand) -> None:
+        state = self._jobs.get(command.job)
+        if state is None:
+            raise self._unlawful(command, "which is not in the cluster")
+        match command:
+            case StartJob(places=places):
+                if state.phase != "waiting":
+                    raise self._unlawful(command, f"which is {_described(state)}: only a waiting job can start")
+                self.room.take(state.request, places)
+                self.num_waiting -= 1
+                fields = {"workers": places.workers, "servers": places.servers, "starts": state.starts}
+                self.note(self.t, "Placed", job=command.job, **fields)
+                now = {"phase": "starting", "places": places, "since_s": self.t, "starts": state.starts + 1}
+                self._become(state, replace(state, **now))
+                self.port.start(state, places)
+            case PreemptJob():
+                if not self.policy.preempts:
+                    raise self._unlawful(command, "and the policy has not declared that it preempts")
+                if state.phase not in ("starting", "running"):
+                    raise self._unlawful(
+                        command, f"which is {_described(state)}: only a job with GPUs can be preempted"
+                    )
+                self.note(self.t, "Preempted", job=command.job)
+                now = {"phase": "leaving", "attained_s": state.attained_at(self.t), "since_s": self.t}
+                self._become(state, replace(state, **now))
+                self.port.preempt(state)
+            case _:
+                assert_never(command)
+
+    def _unlawful(self, command: ClusterCommand, why: str) -> ProtocolError:
+        what = f"{type(command).__name__} of job {command.job}"
+        return ProtocolError(f"{type(self.policy).__name__} at {self.t:g} s: {what}, {why}")
+
+    def _become(self, old: JobState | None, new: JobState | None) -> None:
+        if new is not None:
+            self._jobs[new.request.job] = new
+        elif old is not None:
+            del self._jobs[old.request.job]
+        self.policy.changed(old, new)
+
+    def _ask_to_wake(self) -> None:
+        next_s = self.policy.next_s(self.t) if self.num_waiting else math.inf
+        if self.num_waiting and not self.room.held and next_s == math.inf:
+            raise ProtocolError(
+                f"{type(self.policy).__name__} at {self.t:g} s: nothing runs, {self.num_waiting} jobs wait, and it "
+                "starts none of them"
+            )
+        if next_s != self._wake_s:
+            self._wake_s = next_s
+            self.port.wake(next_s)
+
+
+def _described(state: JobState) -> str:
+    return f"{state.phase} since {state.since_s:g} s (start {state.starts})"

@@ -1,0 +1,42 @@
+"""What a runtime reports about the jobs of a cluster."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strategies.protocol import JobRequest
+
+
+class JobSubmitted(msgspec.Struct, frozen=True):
+    """A job arrives; from now on it waits."""
+
+    request: JobRequest
+
+
+class JobStarted(msgspec.Struct, frozen=True):
+    """The tasks of a job that was started compute from now on; what came before was the start's own time."""
+
+    job: str
+
+
+class JobEnded(msgspec.Struct, frozen=True):
+    """A job is over, however it came about, and its GPUs are free."""
+
+    job: str
+    status: str = "done"
+    """As a job's own record has it: ``done``, ``failed``, ``stuck``, ``interrupted``."""
+
+
+class JobGone(msgspec.Struct, frozen=True):
+    """A job that was ordered to leave has left, and its GPUs are free. One that ended before is reported as that."""
+
+    job: str
+    attained_s: float | None = None
+    """Seconds of its duration that are done and kept; None: all that it has run."""
+
+
+class Woke(msgspec.Struct, frozen=True):
+    """The time has come for which the port was asked by ``wake``."""
+
+
+AnyInput = JobSubmitted | JobStarted | JobEnded | JobGone | Woke

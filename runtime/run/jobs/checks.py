@@ -1,0 +1,274 @@
+"""Whether a set of jobs can run: every job of the source becomes an ordinary checked job before the first starts.
+
+A job is refused with one line that names it. Where its tasks will be is not known yet, so they are checked anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from injectors.arrivals.base import Arrivals, Submission
+from injectors.plan import OF_MEMBERS, target_of
+from runtime.api import Needs
+from runtime.cluster.device import DeviceProfile, parse_device
+from runtime.cluster.hosts import Host, Hosts, parse_machines
+from runtime.config.anchoring import anchored
+from runtime.config.instantiate import TARGET, instantiate, locate
+from runtime.config.parse import Config, parse
+from runtime.core.cluster.checks import problem_of
+from runtime.errors import ConfigError
+from runtime.run.checks import CheckedJob, check_job, explained
+from runtime.run.jobs.models import Models
+from runtime.run.jobs.shaping import iterations_of, refuse_shared, seed_of, sized, with_epochs, with_length
+from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
+from runtime.virtual.control.refusals import refuse_jumps
+from runtime.virtual.costs import CostModel, load_costs
+from runtime.virtual.runtime import VirtualRuntime
+from strategies.protocol import JobRequest, Machine, Placement, Policy, Room, TaskDemand
+
+NO_NEEDS = Needs()
+"""Virtual time depends on modelled machines only."""
+STAYING = ("Launch", "Retire", "Restart")
+"""Commands for which a job would need other places than the cluster gave it."""
+
+Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
+"""Composes the run's configuration with more settings."""
+
+
+class SetJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One job of a set."""
+
+    submission: Submission
+    request: JobRequest
+    iterations: int
+    """Of every worker."""
+    checked: CheckedJob
+    """With its tasks anywhere; it runs once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedSet:
+    """A set of jobs that can run, with the objects that its configuration names. It runs once."""
+
+    written: Config
+    """The configuration as the user wrote it."""
+    config: Config
+    jobs: tuple[SetJob, ...]
+    """In the order of submission."""
+    hosts: Hosts
+    """The machines, without tasks."""
+    machines: tuple[Machine, ...]
+    policy: Policy
+    placement: Placement
+    needs: Needs = NO_NEEDS
+    draws: bool = False
+    """Its summary is a table; pages over it are made from its record."""
+    models_hosts: bool = True
+    real_time: bool = False
+
+
+def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:
+    """Check all jobs of the source that ``jobs`` names; raises :class:`ConfigError` with one line."""
+    config, source = anchored(written, start), written.names.jobs
+    _refuse_runtime(config)
+    hosts = _hosts_of(config)
+    arrivals: Arrivals = instantiate(config.jobs, "jobs")
+    policy: Policy = instantiate(config.policy, "policy")
+    placement: Placement = instantiate(config.placement, "placement")
+    machines = tuple(_machine(host) for host in hosts.hosts)
+    with explained(config.policy, "policy"):
+        policy.validate(machines)
+    if policy.preempts and config.replay.detail != "gpus_only":
+        raise ConfigError(
+            f"policy={written.names.policy}: preempts, and with replay.detail={config.replay.detail} jobs cannot go on "
+            "elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
+        )
+    with explained(config.jobs, "jobs"):
+        submissions = arrivals.submissions(config.seed)
+    if not submissions:
+        raise ConfigError(f"jobs={source}: gives no job")
+    shaper = _Shaper(raw, config, start, again, hosts)
+    jobs, names = [], set[str]()
+    empty = Room(machines)
+    for number, submission in enumerate(submissions):
+        with _named(f"jobs={source}: job {submission.job}"):
+            if submission.job in names:
+                raise ConfigError("there is another one of this name")
+            names.add(submission.job)
+            _refuse_size(submission, empty)
+            job = shaper.shape(number, submission)
+        if problem := problem_of(job.request, empty, policy, placement):
+            raise ConfigError(f"jobs={source}: {problem}")
+        jobs.append(job)
+    return CheckedSet(
+        written=written,
+        config=config,
+        jobs=tuple(jobs),
+        hosts=hosts,
+        machines=machines,
+        policy=policy,
+        placement=placement,
+    )
+
+
+@contextmanager
+def _named(job: str) -> Iterator[None]:
+    """Name the job in an error."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{job}: {error}") from None
+
+
+def _refuse_runtime(config: Config) -> None:
+    if locate(config.runtime[TARGET]).real_time:  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"runtime={config.names.runtime}: sets of jobs run on the virtual clock only "
+            f"(jobs={config.names.jobs}); choose runtime=virtual, or jobs=none for one job"
+        )
+
+
+def _hosts_of(config: Config) -> Hosts:
+    if config.cluster.hosts is None:
+        raise ConfigError(
+            f"cluster={config.names.cluster}: has no hosts that jobs could share (jobs={config.names.jobs}); choose "
+            "cluster=star_servers, or another one with cluster.hosts"
+        )
+    hosts = parse_machines(config.cluster.hosts)
+    if not any(host.gpus for host in hosts.hosts):
+        raise ConfigError(
+            f"cluster.hosts.gpus=null: every worker of jobs={config.names.jobs} holds a GPU; say how many each host has"
+        )
+    return hosts
+
+
+def _machine(host: Host) -> Machine:
+    return Machine(
+        number=host.number, gpus=host.gpus or 0, cpu_cores=host.cores, link_bytes_per_s=host.link_bytes_per_s
+    )
+
+
+def _refuse_size(submission: Submission, empty: Room) -> None:
+    if submission.gpus < 1:
+        raise ConfigError(f"gpus={submission.gpus}: must be 1 or more")
+    if submission.gpus > empty.total_gpus:
+        raise ConfigError(f"gpus={submission.gpus}: the cluster has {empty.total_gpus} GPUs; use more or larger hosts")
+
+
+class _Shaper:
+    """Makes checked jobs of submissions; what several have in common is composed and read once."""
+
+    def __init__(self, raw: Mapping[str, Any], config: Config, start: Path, again: Again, hosts: Hosts) -> None:
+        self._config, self._start, self._again = config, start, again
+        self._raws: dict[tuple[str, ...], Mapping[str, Any]] = {(): raw}
+        self._models = Models(config.replay.models)
+        self._costs: dict[str, CostModel] = {}
+        self._host = next(host for host in hosts.hosts if host.gpus)
+
+    def shape(self, number: int, submission: Submission) -> SetJob:
+        """Check one job; raises :class:`ConfigError`."""
+        replay, model = self._config.replay, self._models.find(submission.model)
+        raw = sized(self._compose(submission), submission, model, seed=seed_of(self._config.seed, number))
+        config = anchored(parse(raw), self._start)
+        backend, task = instantiate(config.backend, "backend"), instantiate(config.workload.task, "workload.task")
+        if model is not None and backend.computes:
+            raise ConfigError(
+                f"backend={config.names.backend}: trains workload={self._config.workload.name}, and of "
+                f"model={submission.model} only times are known; choose backend=none, or replay.models=null"
+            )
+        samples = getattr(task, "num_samples", None)
+        batch, epochs = config.workload.global_batch_samples, self._config.workload.epochs
+        default = None if samples is None or epochs is None else max(1, round(epochs * samples / batch))
+        if backend.computes:
+            num_parameters = int(getattr(task, "num_weights", 0) or getattr(task, "num_parameters", 0) or 0)
+        else:
+            num_parameters = model.num_parameters if model is not None else backend.parameters_of(task)
+        alone = self._alone(config, num_parameters)
+        iterations = iterations_of(submission, alone, replay, default)
+        if not backend.computes:
+            raw = with_length(raw, iterations, num_parameters, alone, replay)
+        elif samples is not None:
+            raw = with_epochs(raw, iterations, samples, alone, replay)
+            iterations = raw["workload"]["epochs"] * samples // batch
+        checked = check_job(parse(raw), self._start)
+        _refuse_other_places(checked)
+        if replay.detail == "measured":
+            runtime = checked.runtime
+            assert isinstance(runtime, VirtualRuntime)
+            refuse_jumps(
+                checked.strategy,
+                {one.kind for one in checked.plan.disturbances},
+                computes=backend.computes,
+                telemetry=runtime.telemetry_s(checked.strategy) is not None,
+            )
+        request = JobRequest(
+            job=submission.job,
+            submit_s=submission.submit_s,
+            gpus=submission.gpus,
+            servers=config.topology.num_servers,
+            duration_s=iterations * alone.iteration_s,
+            user=submission.user,
+            model=submission.model,
+            worker=_estimated(alone.worker, submission.worker_cpu_cores, submission.worker_bytes_per_s),
+            server=_estimated(alone.server, submission.server_cpu_cores, submission.server_bytes_per_s),
+        )
+        return SetJob(submission=submission, request=request, iterations=iterations, checked=checked)
+
+    def _compose(self, submission: Submission) -> Mapping[str, Any]:
+        if submission.settings not in self._raws:
+            refuse_shared(submission)
+            self._raws[submission.settings] = self._again(submission.settings)
+        return self._raws[submission.settings]
+
+    def _alone(self, config: Config, num_parameters: int) -> Undisturbed:
+        """An iteration of the job on the first machine with GPUs."""
+        cluster = config.cluster
+        if cluster.costs not in self._costs:
+            self._costs[cluster.costs] = load_costs(cluster.costs)
+        batch, workers = config.workload.global_batch_samples, config.num_workers
+        device: DeviceProfile | None = self._host.device or parse_device(cluster.device)
+        alone = undisturbed(
+            self._costs[cluster.costs].values,
+            device,
+            self._host,
+            num_workers=workers,
+            num_servers=config.topology.num_servers,
+            num_parameters=num_parameters,
+            batch_samples=-(-batch // workers),
+        )
+        if not alone.iteration_s > 0:
+            raise ConfigError(
+                f"cluster.costs={cluster.costs}: an iteration would take no time; give a device or other costs"
+            )
+        return alone
+
+
+def _estimated(demand: TaskDemand, cpu_cores: float | None, link_bytes_per_s: float | None) -> TaskDemand:
+    """What the source says of a task's use is what placements hear."""
+    return msgspec.structs.replace(
+        demand,
+        cpu_cores=demand.cpu_cores if cpu_cores is None else cpu_cores,
+        link_bytes_per_s=demand.link_bytes_per_s if link_bytes_per_s is None else link_bytes_per_s,
+    )
+
+
+def _refuse_other_places(checked: CheckedJob) -> None:
+    """A job stays where the cluster put it, and disturbs nobody's machines."""
+    names = checked.written.names
+    if moving := sorted(command.__name__ for command in checked.strategy.needs if command.__name__ in STAYING):
+        raise ConfigError(
+            f"strategy={names.strategy}: needs {moving[0]}, and a job of a set keeps the places that the cluster gave "
+            "it; choose another strategy"
+        )
+    for one in checked.plan.disturbances:
+        if one.kind in OF_MEMBERS or target_of(one.target).form not in ("worker", "server"):
+            raise ConfigError(
+                f"straggler={names.straggler}: {one.kind} of {one.target}, which belongs to all jobs; disturb "
+                "workers or servers, or choose straggler=none"
+            )

@@ -1,0 +1,65 @@
+"""Tables of models: which cost model, device and size the jobs have that name a model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from runtime.config.checking import convert, suggest
+from runtime.errors import ConfigError
+from runtime.fitted import ROOT, Kind
+
+KIND = Kind("table of models", "replay.models", "an editor", "models", ROOT / "models")
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a job has that names this model."""
+
+    costs: str
+    """A cost model, as in ``cluster.costs``."""
+    device: dict[str, float] | None = None
+    """As in ``cluster.device``."""
+    num_parameters: Annotated[int, Meta(ge=0)]
+    batch_samples: Annotated[int, Meta(ge=1)]
+    """Of one worker."""
+
+
+class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a file ``runtime/fitted/models/*.yaml``."""
+
+    schema: Literal[1]
+    models: dict[str, Model]
+
+
+class Models:
+    """A table of models; ``name`` is a file of ``runtime/fitted/models/`` or a path, None: an empty table.
+
+    Raises :class:`ConfigError` for a file that is missing or invalid.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self._models: dict[str, Model] = {}
+        if name is not None:
+            raw = KIND.parse(KIND.read(name), name)
+            try:
+                file: ModelFile = convert(raw, ModelFile, "")
+            except ConfigError as error:
+                raise ConfigError(f"{KIND.setting}={name}: {error}") from None
+            self._models = file.models
+
+    def find(self, model: str) -> Model | None:
+        """The entry of a model; None: jobs that name none, or all where there is no table, are as the run's settings.
+
+        Raises :class:`ConfigError` for an unknown name.
+        """
+        if not model or self.name is None:
+            return None
+        if model not in self._models:
+            raise ConfigError(
+                f"model={model}: {KIND.setting}={self.name} has none of this name{suggest(model, self._models)}; "
+                f"add it, or set {KIND.setting}=null for one model for all"
+            )
+        return self._models[model]

@@ -1,0 +1,146 @@
+"""Runs a checked set of jobs into one directory: the cluster's record, and below it that of every job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runtime.config.instantiate import TARGET
+from runtime.core.jumps import Measured
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
+from runtime.record.checkpoint import publish
+from runtime.record.cluster import ClusterRecorder, JobRow
+from runtime.record.cluster_view import make_cluster_view
+from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
+from runtime.run.experiment import JobFailed
+from runtime.run.jobs.checks import CheckedSet
+from runtime.run.jobs.running import RunningJob
+from runtime.run.jobs.summary import print_summary, summarise
+from runtime.virtual.cluster.cluster import VirtualCluster
+from runtime.virtual.costs import load_costs
+from runtime.virtual.machines.sites import sites_of_hosts
+
+JOBS = "jobs"
+"""Folder of the records of single jobs."""
+
+
+def run_set(checked: CheckedSet, run_dir: Path) -> int:
+    """Run all jobs; returns the exit code (0: all are done, 128 + signal: interrupted).
+
+    Raises :class:`ConfigError` if the directory has a record, :class:`JobFailed` if a job has failed or the disk is
+    full.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        record = ClusterRecorder(run_dir, [_row(checked, number) for number in range(len(checked.jobs))])
+    except FileExistsError:
+        raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
+    publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(_meta(checked, run_dir)), indent=1), b"\n"])
+    num_hosts, detailed = len(checked.machines), checked.config.replay.detail != "gpus_only"
+    running = {
+        job.request.job: RunningJob(job, run_dir / JOBS / job.request.job, num_hosts, record) for job in checked.jobs
+    }
+    view = make_cluster_view(checked.config.view, record.table, title(checked), _num_gpus(checked))
+    cluster = VirtualCluster(
+        sites_of_hosts(checked.hosts, load_costs(checked.config.cluster.costs).values),
+        checked.machines,
+        [job.request for job in checked.jobs],
+        checked.policy,
+        checked.placement,
+        record,
+        jobs=running if detailed else None,
+        measured=Measured() if checked.config.replay.detail == "measured" else None,
+        use_every_s=checked.config.replay.use_every_s,
+        restart_s=checked.config.replay.restart_s,
+        tick=view.tick,
+    )
+    try:
+        cluster.run()
+        if not detailed:
+            _count_iterations(checked, record)
+        status = "interrupted" if cluster.interrupted_by else "done"
+        record.note(cluster.now, "Finished", status=status, reason="")
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise JobFailed(f"{title(checked)}: {error}", NO_SPACE) from None
+    finally:
+        view.close(cluster.now)
+        for job in running.values():
+            job.close()
+        record.close()
+    rows = list(record.table.rows.values())
+    print_summary(summarise(rows, _num_gpus(checked), record.table.held_s))
+    if cluster.interrupted_by:
+        return 128 + cluster.interrupted_by
+    failed = [row for row in rows if row.status != "done"]
+    if failed:
+        first = f"job {failed[0].job} {failed[0].status}; see {run_dir / JOBS / failed[0].job}"
+        raise JobFailed(f"{len(failed)} of {len(rows)} jobs are not done: {first}", FAILED)
+    return 0
+
+
+def title(checked: CheckedSet) -> str:
+    """The name of the set in the view."""
+    names = checked.config.names
+    return (
+        f"{len(checked.jobs)} jobs of {names.jobs} on {names.cluster} ({_num_gpus(checked)} GPUs), policy "
+        f"{names.policy}, placement {names.placement}, {names.strategy}, stragglers {names.straggler}, seed {checked.config.seed}"
+    )
+
+
+def _num_gpus(checked: CheckedSet) -> int:
+    return sum(machine.gpus for machine in checked.machines)
+
+
+def _row(checked: CheckedSet, number: int) -> JobRow:
+    request = checked.jobs[number].request
+    return JobRow(
+        job=request.job,
+        submit_s=request.submit_s,
+        gpus=request.gpus,
+        servers=request.servers,
+        model=request.model,
+        user=request.user,
+    )
+
+
+def _count_iterations(checked: CheckedSet, record: ClusterRecorder) -> None:
+    """Jobs that were not simulated have done all iterations, or nobody knows how many."""
+    for job in checked.jobs:
+        row = record.table.rows[job.request.job]
+        row.iterations = job.iterations if row.status == "done" else 0
+
+
+def _meta(checked: CheckedSet, run_dir: Path) -> dict[str, Any]:
+    written, names = checked.written, checked.written.names
+    return {
+        "schema": SCHEMA,
+        "kind": "cluster",
+        "run_id": run_dir.name,
+        "runtime": names.runtime,
+        "started_at": started_at(),
+        "seed": written.seed,
+        "versions": describe_versions(),
+        "machine": {**describe_machine(), "hosts": checked.hosts.describe()},
+        "cluster": {
+            "jobs": names.jobs,
+            "jobs_fields": _fields(written.jobs),
+            "policy": names.policy,
+            "policy_fields": _fields(written.policy),
+            "placement": names.placement,
+            "placement_fields": _fields(written.placement),
+            "cluster": names.cluster,
+            "strategy": names.strategy,
+            "straggler": names.straggler,
+            "num_jobs": len(checked.jobs),
+            "gpus": _num_gpus(checked),
+            "replay": msgspec.structs.asdict(written.replay),
+        },
+    }
+
+
+def _fields(spec: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in spec.items() if name != TARGET}

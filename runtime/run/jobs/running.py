@@ -1,0 +1,82 @@
+"""One job of a set while it runs: its places become known, its record is opened, and closed when it is over."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import final
+
+import msgspec
+
+from injectors.schedule import Schedule
+from runtime.api import Outcome
+from runtime.config.instantiate import instantiate
+from runtime.config.parse import Config
+from runtime.record.cluster import ClusterRecorder
+from runtime.run.checks import CheckedJob
+from runtime.run.experiment import make_job, make_run_spec, open_record, prepare_data, write_head
+from runtime.run.jobs.checks import SetJob
+from runtime.virtual.clock import Clock
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.runtime import VirtualRuntime, make_learner
+from strategies.protocol import NodeId, Places
+
+
+def placed(config: Config, places: Places, num_hosts: int) -> Config:
+    """The configuration of a job that has these places."""
+    tasks: list[list[str]] = [[] for _ in range(num_hosts)]
+    for role, numbers in (("server", places.servers), ("worker", places.workers)):
+        for number, host in enumerate(numbers):
+            tasks[host].append(str(NodeId(role, number)))
+    cluster = msgspec.structs.replace(config.cluster, hosts={**(config.cluster.hosts or {}), "placement": tasks})
+    return msgspec.structs.replace(config, cluster=cluster)
+
+
+def placed_job(checked: CheckedJob, places: Places, num_hosts: int) -> CheckedJob:
+    """The job with its tasks at these places."""
+    written, config = (placed(one, places, num_hosts) for one in (checked.written, checked.config))
+    runtime = instantiate(config.runtime, "runtime", cluster=config.cluster)
+    return dataclasses.replace(checked, written=written, config=config, runtime=runtime)
+
+
+@final
+class RunningJob:
+    """A job of a set, which writes its record to ``run_dir``."""
+
+    def __init__(self, job: SetJob, run_dir: Path, num_hosts: int, record: ClusterRecorder) -> None:
+        self._job: SetJob | None = job
+        self._name, self._run_dir, self._num_hosts, self._record = job.request.job, run_dir, num_hosts, record
+        self._batch_samples = job.checked.config.workload.global_batch_samples
+
+    def begin(self, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
+        """Make its session; it runs once, so nothing of it is kept."""
+        assert self._job is not None
+        checked, self._job = placed_job(self._job.checked, places, self._num_hosts), None
+        job = make_job(checked, prepare_data(checked.task, checked.config))
+        self._run_dir.mkdir(parents=True, exist_ok=True)
+        self._recorder = open_record(checked.config, self._run_dir)
+        write_head(self._run_dir, checked, job)
+        spec = make_run_spec(
+            checked,
+            job,
+            self._recorder,
+            self._run_dir,
+            save_parameters_to=self._run_dir / "parameters.npy" if checked.config.save_parameters else None,
+            tick=lambda t: None,
+        )
+        runtime = checked.runtime
+        assert isinstance(runtime, VirtualRuntime)
+        return runtime.session(spec, Schedule(checked.plan), make_learner(spec), clock, tenancy)
+
+    def end(self, outcome: Outcome) -> None:
+        """Close its record."""
+        self._recorder.close()
+        del self._recorder
+        self._record.table.rows[self._name].iterations = outcome.samples_applied // self._batch_samples
+        self._record.reasons[self._name] = outcome.reason
+
+    def close(self) -> None:
+        """Close the record of a job that an error of the whole run has cut off."""
+        if hasattr(self, "_recorder"):
+            self._recorder.close()

@@ -1,0 +1,92 @@
+"""Turns a submission into the configuration of an ordinary job: the run's own settings, with the job's size and model.
+
+Pure: from plain data to plain data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from math import ceil
+from typing import Any
+
+from injectors.arrivals.base import Submission
+from runtime.config.instantiate import TARGET
+from runtime.config.parse import MAX_JOB_S, MAX_SEED, NO_JOBS, Replay
+from runtime.errors import ConfigError
+from runtime.run.jobs.models import Model
+from runtime.virtual.cluster.undisturbed import Undisturbed
+
+NOMINAL = "workloads.nominal.Nominal"
+MIN_ITERATIONS = 2
+"""A data service divides a job into two shards per worker at least."""
+SHARED = ("jobs", "policy", "placement", "replay", "cluster", "runtime", "draw", "view", "hydra")
+"""Settings of the whole set, which no job can have for itself."""
+
+Raw = dict[str, Any]
+
+
+def seed_of(seed: int, number: int) -> int:
+    """The seed of the job that is submitted as the ``number``-th: what it is called does not matter."""
+    digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") % (MAX_SEED + 1)
+
+
+def refuse_shared(submission: Submission) -> None:
+    """Raise :class:`ConfigError` for a setting of one job that is the whole set's."""
+    for line in submission.settings:
+        name = line.lstrip("+~").partition("=")[0]
+        if name.partition(".")[0].partition("@")[0].partition("/")[0] in SHARED:
+            raise ConfigError(f"settings={line}: is the same for all jobs; set it on the command line")
+
+
+def sized(raw: Mapping[str, Any], submission: Submission, model: Model | None, *, seed: int) -> Raw:
+    """The configuration of a job with its number of tasks, its model and its batch; its length is not yet known."""
+    cluster, workload, topology = dict(raw["cluster"]), dict(raw["workload"]), dict(raw["topology"])
+    each = ceil(workload["global_batch_samples"] / cluster["num_workers"])
+    if model is not None:
+        each = model.batch_samples
+        cluster |= {"costs": model.costs, "device": model.device, "devices": None, "nominal_iter_s": None}
+        workload["name"] = submission.model
+    cluster["num_workers"] = submission.gpus
+    if submission.servers is not None:
+        topology["num_servers"] = submission.servers
+    workload["global_batch_samples"] = each * submission.gpus
+    alone = {"jobs": NO_JOBS, "view": "none", "draw": False, "seed": seed}
+    return {**raw, **alone, "cluster": cluster, "workload": workload, "topology": topology}
+
+
+def iterations_of(submission: Submission, alone: Undisturbed, replay: Replay, default: int | None) -> int:
+    """Iterations of every worker; ``default``: if the source says nothing of the job's length.
+
+    Raises :class:`ConfigError` if nobody says how long it is.
+    """
+    if submission.iterations is not None:
+        wanted = submission.iterations
+    elif submission.duration_s is not None:
+        wanted = round(min(submission.duration_s * replay.duration_scale / alone.iteration_s, 1e15))
+    elif default is not None:
+        wanted = default
+    else:
+        raise ConfigError("gives neither duration_s nor iterations, and workload.epochs=null gives no length, either")
+    limit = replay.max_iterations
+    return max(MIN_ITERATIONS, wanted if limit is None else min(wanted, limit))
+
+
+def with_length(raw: Raw, iterations: int, num_parameters: int, alone: Undisturbed, replay: Replay) -> Raw:
+    """A job without gradients of so many iterations; it is stopped when it takes far too long."""
+    workload, limit_s = dict(raw["workload"]), replay.max_slowdown * iterations * alone.iteration_s
+    samples = iterations * workload["global_batch_samples"]
+    workload["task"] = {TARGET: NOMINAL, "num_samples": samples, "num_parameters": num_parameters}
+    workload |= {"epochs": 1, "batches_per_shard": 1}
+    if raw["backend"].get("progress") is None:
+        workload |= {"target": None, "convergence": None}
+    return {**raw, "workload": workload, "max_time_s": min(MAX_JOB_S, max(raw["max_time_s"], limit_s))}
+
+
+def with_epochs(raw: Raw, iterations: int, num_samples: int, alone: Undisturbed, replay: Replay) -> Raw:
+    """A job with gradients, whose data have so many samples: the number of epochs that is nearest."""
+    workload, batch = dict(raw["workload"]), raw["workload"]["global_batch_samples"]
+    workload["epochs"] = max(1, round(iterations * batch / num_samples))
+    limit_s = replay.max_slowdown * alone.iteration_s * workload["epochs"] * num_samples / batch
+    return {**raw, "workload": workload, "max_time_s": min(MAX_JOB_S, max(raw["max_time_s"], limit_s))}

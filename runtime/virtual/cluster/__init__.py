@@ -1,0 +1,1 @@
+"""Many jobs on shared hosts on the virtual clock: who carries out what the automaton of the cluster decides."""

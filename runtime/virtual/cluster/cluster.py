@@ -1,0 +1,162 @@
+"""A cluster on the virtual clock: jobs arrive, the automaton decides, an executor starts them on the lab's machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import final
+
+from runtime.api import Outcome
+from runtime.core.cluster.coordinator import ClusterCoordinator
+from runtime.core.cluster.inputs import AnyInput, JobSubmitted, Woke
+from runtime.core.jumps import Measured
+from runtime.record.cluster import ClusterRecorder
+from runtime.virtual.clock import TIMER
+from runtime.virtual.cluster.executors import ByDuration, DetailedJob, Executor, InDetail
+from runtime.virtual.cluster.use import HostUse
+from runtime.virtual.lab import VirtualLab
+from runtime.virtual.machines.sites import Site
+from runtime.virtual.machines.twins import new_clock
+from strategies.protocol import JobRequest, JobState, Machine, Placement, Places, Policy
+
+INTERRUPTED = "interrupted"
+
+
+@final
+class VirtualCluster:
+    """Runs the jobs of one source; its clock is the lab's own time.
+
+    Everything here happens in actions of that clock, so that times are whole floats; what happens to a job in between
+    is reported at the next such moment.
+
+    Args:
+        sites: of every machine, in the order of their numbers.
+        requests: in the order of submission.
+        jobs: those that train in detail, by name; None: each holds its GPUs for its ``duration_s``.
+        measured: let those that train in detail do some rounds after every change, and jump to the next.
+        tick: called a few times per second with the cluster's time, for the view.
+    """
+
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        machines: Sequence[Machine],
+        requests: Sequence[JobRequest],
+        policy: Policy,
+        placement: Placement,
+        record: ClusterRecorder,
+        *,
+        jobs: Mapping[str, DetailedJob] | None,
+        use_every_s: float,
+        restart_s: float = 0.0,
+        measured: Measured | None = None,
+        tick: Callable[[float], None] = lambda t: None,
+    ) -> None:
+        self.record, self._tick, self._every_s, self._machines = record, tick, use_every_s, machines
+        self.lab = VirtualLab(sites, self, measured)
+        self.clock = new_clock(self.lab.timeline)
+        assert self.lab.machines is not None
+        self._use = HostUse(self.lab.machines, [site.name for site in sites])
+        self._executor: Executor = (
+            ByDuration(
+                self.clock,
+                {request.job: request.duration_s or 0.0 for request in requests},
+                self._report,
+                restart_s,
+            )
+            if jobs is None
+            else InDetail(self.lab, jobs, self._report, lambda: self.clock.now, self._use.leaving)
+        )
+        self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
+        self._batches = [list(batch) for _, batch in groupby(requests, key=lambda request: request.submit_s)]
+        self._batches.reverse()  # the next one is the last
+        self._reports: list[AnyInput] = []
+        self._wake = 0
+        self._over = False
+
+    def run(self) -> dict[str, Outcome]:
+        """Until all jobs are over, or a signal; the outcomes of those that trained in detail, by name."""
+        self._await_next()
+        self.clock.at(self._every_s, TIMER, self._sample)
+        outcomes = self.lab.run()
+        if self._over:
+            self._end_all()
+        self.record.hosts(self._use.sample(self.now, self._gpus_used()))
+        return outcomes
+
+    @property
+    def interrupted_by(self) -> int:
+        """The signal that ended it, if one did."""
+        return self.lab.interrupted_by
+
+    # ---- for the lab -------------------------------------------------------------------------------------------------
+
+    @property
+    def to_come(self) -> bool:
+        return not self._over and bool(self._batches or self._reports or self._coordinator.jobs)
+
+    def look(self, interrupted_by: int) -> None:
+        self._over = self._over or bool(interrupted_by)
+        self._tick(self.now)
+
+    # ---- for the automaton -------------------------------------------------------------------------------------------
+
+    def start(self, job: JobState, places: Places) -> None:
+        self._executor.start(job, places)
+
+    def preempt(self, job: JobState) -> None:
+        self._executor.preempt(job)
+
+    def wake(self, at_s: float) -> None:
+        self._wake += 1
+        if math.isfinite(at_s):
+            self.clock.at(at_s, TIMER, self._woke, self._wake)
+
+    # ---- actions of the cluster's clock ------------------------------------------------------------------------------
+
+    def _await_next(self) -> None:
+        if self._batches:
+            self.clock.at(self._batches[-1][0].submit_s, TIMER, self._submit)
+
+    def _submit(self) -> None:
+        batch = self._batches.pop()
+        self._await_next()
+        self._coordinator.receive(self.clock.now, *(JobSubmitted(request) for request in batch))
+
+    def _woke(self, number: int) -> None:
+        if number == self._wake:
+            self._coordinator.receive(self.clock.now, Woke())
+
+    def _sample(self) -> None:
+        self.record.hosts(self._use.sample(self.clock.now, self._gpus_used()))
+        self.clock.at(self.clock.now + self._every_s, TIMER, self._sample)
+
+    def _report(self, given: AnyInput) -> None:
+        """Tell the automaton: at once from an action of this clock, else at the next moment that is a float."""
+        if self.lab.timeline.clock is self.clock and not self._over:
+            self._coordinator.receive(self.clock.now, given)
+            return
+        self._reports.append(given)
+        if len(self._reports) == 1:
+            self.clock.at(self.now, TIMER, self._deliver)
+
+    def _deliver(self) -> None:
+        reports, self._reports = self._reports, []
+        self._coordinator.receive(self.clock.now, *reports)
+
+    def _end_all(self) -> None:
+        """After an interrupt nobody starts any more, and who runs has been ended."""
+        for job in list(self._coordinator.jobs.values()):
+            if job.phase != "waiting":
+                self.record.note(self.now, "Ended", job=job.request.job, status=INTERRUPTED)
+
+    @property
+    def now(self) -> float:
+        """The lab's time, rounded up: not before anything that has happened."""
+        lab_s, rest_s = self.lab.timeline.moment
+        return math.nextafter(lab_s, math.inf) if rest_s > 0 else lab_s
+
+    def _gpus_used(self) -> list[int]:
+        free = self._coordinator.room.free
+        return [machine.gpus - free[machine.number] for machine in self._machines]

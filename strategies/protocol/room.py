@@ -1,0 +1,113 @@
+"""The books of a cluster: which GPUs are free, and which tasks are planned on which machine (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
+
+from strategies.protocol.cluster import JobRequest, Machine, Places, TaskDemand
+from strategies.protocol.values import ProtocolError
+
+
+class Tenant(NamedTuple):
+    """Tasks of one job on one machine, all of one role."""
+
+    job: str
+    role: str
+    """``worker`` or ``server``."""
+    tasks: int
+    demand: TaskDemand
+
+
+class Room:
+    """What is free and planned. Whoever decides gets a copy, and may take and release in it to try things.
+
+    Every take keeps the laws: a gang is whole, and no GPU is held twice. Read the attributes, change by methods only.
+
+    Args:
+        machines: numbered from 0, in this order; raises ``ValueError`` for others.
+    """
+
+    __slots__ = ("free", "free_gpus", "held", "machines", "tenants", "total_gpus")
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        for place, machine in enumerate(machines):
+            if machine.number != place:
+                raise ValueError(f"machines: number {machine.number} comes as number {place}; count from 0")
+        self.machines = tuple(machines)
+        self.total_gpus = sum(machine.gpus for machine in machines)
+        self.free_gpus = self.total_gpus
+        self.free = [machine.gpus for machine in machines]
+        """Free GPUs by machine."""
+        self.tenants: list[tuple[Tenant, ...]] = [()] * len(self.machines)
+        """What is placed on each machine, in the order of the starts."""
+        self.held: dict[str, tuple[JobRequest, Places]] = {}
+        """The jobs that hold GPUs."""
+
+    def copy(self) -> Self:
+        """One that can be changed without changing this one."""
+        other = object.__new__(type(self))
+        other.machines, other.total_gpus, other.free_gpus = self.machines, self.total_gpus, self.free_gpus
+        other.free, other.tenants, other.held = self.free.copy(), self.tenants.copy(), self.held.copy()
+        return other
+
+    def take(self, request: JobRequest, places: Places) -> None:
+        """The job's tasks are on these machines from now on; raises :class:`ProtocolError` if they cannot be."""
+        workers, servers = _counts(places.workers), _counts(places.servers)
+        if problem := self._problem(request, places, workers):
+            raise ProtocolError(f"job {request.job}: {problem}")
+        self.held[request.job] = (request, places)
+        self.free_gpus -= request.gpus
+        for machine, count in workers.items():
+            self.free[machine] -= count
+            self.tenants[machine] += (Tenant(request.job, "worker", count, request.worker),)
+        for machine, count in servers.items():
+            self.tenants[machine] += (Tenant(request.job, "server", count, request.server),)
+
+    def release(self, job: str) -> None:
+        """The job's tasks are nowhere any more; raises :class:`ProtocolError` if they were not anywhere."""
+        if job not in self.held:
+            raise ProtocolError(f"job {job}: holds nothing that it could give back")
+        request, places = self.held.pop(job)
+        self.free_gpus += request.gpus
+        for machine in places.workers:
+            self.free[machine] += 1
+        for machine in {*places.workers, *places.servers}:
+            self.tenants[machine] = tuple(one for one in self.tenants[machine] if one.job != job)
+
+    def servers_on(self, machine: int) -> int:
+        """Number of parameter servers there."""
+        return sum(one.tasks for one in self.tenants[machine] if one.role == "server")
+
+    def planned_cores(self, machine: int) -> float:
+        """Processor cores that its tasks are expected to use together."""
+        return sum(one.tasks * one.demand.cpu_cores for one in self.tenants[machine])
+
+    def planned_bytes_per_s(self, machine: int) -> float:
+        """Bandwidth that its tasks are expected to use together, in the busier direction of each."""
+        return sum(one.tasks * one.demand.link_bytes_per_s for one in self.tenants[machine])
+
+    def _problem(self, request: JobRequest, places: Places, workers: Mapping[int, int]) -> str:
+        if request.job in self.held:
+            return "holds its GPUs already"
+        for role, wanted, found in (
+            ("workers", request.gpus, places.workers),
+            ("servers", request.servers, places.servers),
+        ):
+            if len(found) != wanted:
+                return f"has {wanted} {role}, and {len(found)} of them have a place: a gang is whole or waits"
+        for machine in (*places.workers, *places.servers):
+            if not 0 <= machine < len(self.machines):
+                return f"there is no machine {machine}"
+        for machine, count in workers.items():
+            if count > self.free[machine]:
+                return f"{count} workers on machine {machine}, which has {self.free[machine]} GPUs free"
+        return ""
+
+
+def _counts(machines: Sequence[int]) -> dict[int, int]:
+    """How often each number occurs; ``collections.Counter`` takes several times as long for so few."""
+    found: dict[int, int] = {}
+    for machine in machines:
+        found[machine] = found.get(machine, 0) + 1
+    return found

@@ -1,0 +1,211 @@
+"""The automaton of a cluster by itself: what it notes, and what it refuses of a runtime and of a policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from runtime.core.cluster.coordinator import ClusterCoordinator
+from runtime.core.cluster.inputs import JobEnded, JobGone, JobStarted, JobSubmitted, Woke
+from strategies.cluster.placements.first_fit import FirstFit
+from strategies.cluster.placements.pack import Pack
+from strategies.cluster.policies.fifo import Fifo
+from strategies.cluster.policies.las import Las
+from strategies.cluster.policies.srtf import Srtf
+from strategies.protocol import (
+    ClusterCommand,
+    JobRequest,
+    JobState,
+    Placement,
+    Places,
+    Policy,
+    PreemptJob,
+    ProtocolError,
+    Room,
+    StartJob,
+)
+from tests.support.clusters_of_jobs import machines_of
+
+
+class Port:
+    """Keeps the orders and does nothing."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple[Any, ...]] = []
+
+    def start(self, job: JobState, places: Places) -> None:
+        self.orders.append(("start", job.request.job, places.workers, job.starts))
+
+    def preempt(self, job: JobState) -> None:
+        self.orders.append(("preempt", job.request.job))
+
+    def wake(self, at_s: float) -> None:
+        self.orders.append(("wake", at_s))
+
+
+def cluster_of(
+    policy: Policy, *gpus: int, placement: Placement | None = None
+) -> tuple[ClusterCoordinator, Port, list[Any]]:
+    port, notes = Port(), list[Any]()
+
+    def note(t: float, kind: str, /, **fields: Any) -> None:
+        notes.append((t, kind, fields["job"]))
+
+    return ClusterCoordinator(machines_of(*gpus), policy, placement or FirstFit(), port, note), port, notes
+
+
+def job(name: str, gpus: int = 1, duration_s: float | None = None) -> JobSubmitted:
+    return JobSubmitted(JobRequest(job=name, submit_s=0.0, gpus=gpus, duration_s=duration_s))
+
+
+def test_the_life_of_two_jobs() -> None:
+    cluster, port, notes = cluster_of(Fifo(), 2)
+    cluster.receive(1.0, job("a", 2), job("b", 1))
+    cluster.receive(3.0, JobStarted("a"))
+    assert cluster.jobs["a"].phase == "running"
+    assert cluster.jobs["a"].attained_at(5.0) == 2.0
+    cluster.receive(7.0, JobEnded("a", "failed"))
+    assert list(cluster.jobs) == ["b"]
+    assert port.orders == [("start", "a", (0, 0), 0), ("start", "b", (0,), 0)]
+    assert notes == [
+        (1.0, "Submitted", "a"),
+        (1.0, "Submitted", "b"),
+        (1.0, "Placed", "a"),
+        (1.0, "Queued", "b"),
+        (3.0, "Started", "a"),
+        (7.0, "Ended", "a"),
+        (7.0, "Placed", "b"),
+    ]
+
+
+def test_a_preempted_job_keeps_its_gpus_until_it_is_gone_and_its_progress() -> None:
+    cluster, port, _ = cluster_of(Srtf(), 1)
+    cluster.receive(0.0, job("long", duration_s=100.0))
+    cluster.receive(2.0, JobStarted("long"))
+    cluster.receive(12.0, job("short", duration_s=5.0))
+    assert port.orders[-1] == ("preempt", "long")
+    assert cluster.room.free_gpus == 0
+    assert cluster.jobs["long"].attained_s == 10.0
+    cluster.receive(15.0, JobGone("long", attained_s=8.0))  # the rest was not stored
+    assert port.orders[-1] == ("start", "short", (0,), 0)
+    assert cluster.jobs["long"].remaining_at(99.0) == 92.0
+    cluster.receive(20.0, JobEnded("short"))
+    assert port.orders[-1] == ("start", "long", (0,), 1)
+
+
+def test_nobody_is_preempted_twice_for_the_same_job() -> None:
+    cluster, port, _ = cluster_of(Srtf(), 4)
+    cluster.receive(0.0, *(job(name, 2, 100.0) for name in "ab"))
+    cluster.receive(1.0, job("short", 2, 5.0))
+    cluster.receive(2.0, job("later", 2, 200.0))
+    assert [order for order in port.orders if order[0] == "preempt"] == [("preempt", "b")]
+    cluster.receive(3.0, JobEnded("b"))  # it was faster than the order
+    assert port.orders[-1] == ("start", "short", (0, 0), 0)
+
+
+def test_a_start_that_is_reported_late_changes_nothing_for_a_job_that_leaves() -> None:
+    cluster, _, notes = cluster_of(Srtf(), 1)
+    cluster.receive(0.0, job("long", duration_s=100.0))
+    cluster.receive(1.0, job("short", duration_s=5.0))
+    cluster.receive(2.0, JobStarted("long"))
+    assert cluster.jobs["long"].phase == "leaving"
+    assert "Started" not in [kind for _, kind, _ in notes]
+
+
+def test_it_asks_to_be_woken_when_a_queue_of_las_ends_and_only_while_somebody_waits() -> None:
+    cluster, port, _ = cluster_of(Las(thresholds=(20.0,)), 2)
+    cluster.receive(0.0, job("a", 2))
+    cluster.receive(1.0, JobStarted("a"))
+    assert port.orders == [("start", "a", (0, 0), 0)]
+    cluster.receive(2.0, job("b", 2))
+    assert port.orders[-1] == ("wake", 11.0), "10 s on two GPUs are 20 GPU-seconds"
+    cluster.receive(5.0, Woke())
+    assert port.orders[-1] == ("wake", 11.0), "too early, and ignored"
+    cluster.receive(11.0, Woke())
+    assert port.orders[-1] == ("preempt", "a"), "and it asks for no other wake-up"
+
+
+def test_inputs_of_one_moment_are_decided_together_and_time_never_runs_backwards() -> None:
+    cluster, port, _ = cluster_of(Srtf(), 1)
+    cluster.receive(5.0, job("long", duration_s=9.0), job("short", duration_s=1.0))
+    assert port.orders == [("start", "short", (0,), 0)]
+    cluster.receive(4.0, JobEnded("short"))
+    assert cluster.t == 5.0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (JobEnded("nobody"), "JobEnded of job nobody, which is not in the cluster"),
+        (JobEnded("waits"), "JobEnded of job waits, which is waiting"),
+        (JobGone("runs"), "JobGone of job runs, which is starting since 0 s"),
+        (JobStarted("waits"), "JobStarted of job waits, which is waiting"),
+    ],
+)
+def test_a_report_that_cannot_be_is_refused(given: Any, said: str) -> None:
+    cluster, _, _ = cluster_of(Fifo(), 1)
+    cluster.receive(0.0, job("runs"), job("waits"))
+    with pytest.raises(ProtocolError, match=said):
+        cluster.receive(1.0, given)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"gpus": 5}, "job x: gpus=5: the cluster has 4 GPUs"),
+        ({"gpus": 4}, "job x: gpus=4: has no place even on the empty cluster"),
+        ({"gpus": 0}, "job x: gpus=0: must be 1 or more"),
+        ({"gpus": 1, "servers": -1}, "job x: servers=-1"),
+        ({"gpus": 1, "duration_s": -1.0}, "job x: duration_s=-1.0"),
+        ({"gpus": 1, "duration_s": math.nan}, "job x: duration_s=nan"),
+        ({"gpus": 1, "submit_s": -1.0}, "job x: submit_s=-1.0"),
+        ({"gpus": 1, "job": "there"}, "job there: there is another one of this name"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused(request_: dict[str, Any], said: str) -> None:
+    cluster, _, _ = cluster_of(Fifo(), 3, 1, placement=Pack(max_machines=1))
+    cluster.receive(0.0, job("there"))
+    wanted = JobRequest(**{"job": "x", "submit_s": 0.0, **request_})
+    assert (cluster.problem_of(wanted) or "").startswith(said)
+    with pytest.raises(ValueError, match=said.partition(":")[0]):
+        cluster.receive(0.0, JobSubmitted(wanted))
+
+
+class Says(Policy):
+    """Gives prepared commands, one per decision."""
+
+    preempts = True
+
+    def __init__(self, *commands: ClusterCommand) -> None:
+        self.commands = list(commands)
+
+    def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
+        return [self.commands.pop(0)] if self.commands else []
+
+
+HERE = Places(workers=(0,))
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (StartJob(job="nobody", places=HERE), "Says at 0 s: StartJob of job nobody, which is not in the cluster"),
+        (StartJob(job="x", places=Places(workers=(1,))), "job x: there is no machine 1"),
+        (StartJob(job="x", places=Places(workers=(-1,))), "job x: there is no machine -1"),
+        (StartJob(job="x", places=Places(workers=())), "job x: has 1 workers, and 0 of them have a place"),
+        (StartJob(job="x", places=Places(workers=(0,), servers=(0,))), "job x: has 0 servers, and 1 of them"),
+        (PreemptJob(job="x"), "PreemptJob of job x, which is waiting since 0 s .start 0.: only a job with GPUs"),
+    ],
+)
+def test_an_unlawful_command_is_refused(command: ClusterCommand, said: str) -> None:
+    cluster, _, _ = cluster_of(Says(command), 1)
+    with pytest.raises(ProtocolError, match=said):
+        cluster.receive(0.0, job("x"))
+
+
+def test_machines_are_numbered_from_0() -> None:
+    with pytest.raises(ValueError, match="machines: number 1 comes as number 0; count from 0"):
+        Room(machines_of(1, 1)[1:])

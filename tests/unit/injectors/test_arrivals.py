@@ -1,0 +1,437 @@
+"""Sources of jobs: what they read and draw, and what they refuse, with the row and the column."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from scipy import stats
+
+from injectors.arrivals import distributions
+from injectors.arrivals.base import Arrivals, Submission
+from injectors.arrivals.distributions import Choice, Constant, Exponential, Lognormal, Uniform, UniformWhole
+from injectors.arrivals.listed import Listed
+from injectors.arrivals.philly import Philly
+from injectors.arrivals.poisson import Poisson
+from injectors.arrivals.table import JobTable
+from runtime.config.instantiate import instantiate
+from runtime.errors import ConfigError
+from tests.support.runs import ROOT
+
+NAMES = sorted(path.stem for path in (ROOT / "conf/jobs").glob("*.yaml"))
+FOLDER = "injectors/traces/philly"
+SLICE, LOG = f"{FOLDER}/slice.csv", f"{FOLDER}/cluster_job_log.sample.json"
+HEADER = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+
+
+def spec(name: str, **changes: Any) -> dict[str, Any]:
+    loaded = OmegaConf.to_container(OmegaConf.load(ROOT / f"conf/jobs/{name}.yaml"))
+    return {**{str(key): value for key, value in dict(loaded).items()}, **changes}  # type: ignore[call-overload]
+
+
+def source(name: str, **changes: Any) -> Arrivals:
+    made: Arrivals = instantiate(spec(name, **changes), "jobs")
+    return made
+
+
+def refusal(made: Arrivals) -> str:
+    with pytest.raises(ValueError, match=r"\w") as caught:
+        made.submissions(0)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+# ---- every source ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_shipped_it_gives_the_same_jobs_for_the_same_seed_in_order(name: str) -> None:
+    jobs = source(name).submissions(3)
+    assert jobs == source(name).submissions(3)
+    assert [one.submit_s for one in jobs] == sorted(one.submit_s for one in jobs)
+    assert len({one.job for one in jobs}) == len(jobs)
+    assert bool(jobs) == (name != "none")
+    assert all(one.submit_s >= 0 and one.gpus >= 1 for one in jobs)
+
+
+def test_every_source_has_a_file_in_conf_and_the_other_way_round() -> None:
+    own = {f"{cls.__module__}.{cls.__name__}" for cls in Arrivals.__subclasses__()}
+    assert {name for name in own if name.startswith("injectors.")} == {spec(name)["_target_"] for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_yaml_shows_every_setting(name: str) -> None:
+    assert set(spec(name)) - {"_target_"} == {one.name for one in fields(source(name))}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_setting_of_the_wrong_kind_is_refused_by_its_name(name: str) -> None:
+    for field, value in spec(name).items():
+        if field != "_target_":
+            with pytest.raises(ConfigError, match=rf"^jobs\.{field}"):
+                source(name, **{field: {"a": "b"} if not isinstance(value, dict) else -1})
+
+
+# ---- distributions ---------------------------------------------------------------------------------------------------
+
+GRID = [(n + 0.5) / 4000 for n in range(4000)]
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (Uniform(low=2, high=6), stats.uniform(2, 4)),
+        (Exponential(mean=5), stats.expon(scale=5)),
+        (Lognormal(median=60, sigma=1.2), stats.lognorm(1.2, scale=60)),
+        (UniformWhole(low=4, high=12), stats.randint(4, 13)),
+        (Choice(values=(1, 2, 8), weights=(0.5, 0.3, 0.2)), stats.rv_discrete(values=((1, 2, 8), (0.5, 0.3, 0.2)))),
+    ],
+)
+def test_quantiles_are_scipys(made: distributions.Distribution, wanted: Any) -> None:
+    assert [made.quantile(part) for part in GRID] == pytest.approx([float(wanted.ppf(part)) for part in GRID])
+
+
+def test_the_ends_of_the_range_are_finite() -> None:
+    for made in (Constant(value=3), Exponential(mean=1), Lognormal(median=1, sigma=2), Choice(values=(1,))):
+        assert all(math.isfinite(made.quantile(part)) for part in (0.0, 1 - 2.0**-53))
+    assert {UniformWhole(low=1, high=3).quantile(part) for part in (0.0, 0.5, 1 - 2.0**-53)} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Uniform(low=2, high=1), "high=1"),
+        (lambda: Exponential(mean=0), "mean=0"),
+        (lambda: Lognormal(median=1, sigma=-1), "sigma=-1"),
+        (lambda: Choice(values=()), "values="),
+        (lambda: Choice(values=(1, 2), weights=(1,)), "weights="),
+        (lambda: Choice(values=(1,), weights=(0,)), "weights="),
+    ],
+)
+def test_a_distribution_that_is_none_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        make()
+
+
+def test_poisson_arrivals_and_independent_streams() -> None:
+    made = {"num_jobs": 4000, "rate_per_hour": 120.0, "gpus": UniformWhole(low=1, high=4)}
+    jobs = Poisson(**made, duration_s=Exponential(mean=50.0)).submissions(0)
+    gaps = [b.submit_s - a.submit_s for a, b in pairwise(jobs)]
+    assert stats.kstest(gaps, stats.expon(scale=30.0).cdf).pvalue > 0.001
+    assert fmean(one.duration_s or 0.0 for one in jobs) == pytest.approx(50.0, rel=0.1)
+    others = Poisson(**made, servers="uniform", models=("a", "b")).submissions(0)
+    assert [(one.submit_s, one.gpus) for one in others] == [(one.submit_s, one.gpus) for one in jobs]
+    assert {one.model for one in others} == {"a", "b"}
+    assert all(1 <= (one.servers or 0) <= one.gpus for one in others)
+    assert Poisson(**made).submissions(1) != Poisson(**made).submissions(0)
+
+
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_in_a_file_is_the_same_as_in_the_settings(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "- {job: b, submit_s: 5, gpus: 2, duration_s: 10, settings: [seed=1]}\n- {job: a, submit_s: 1, gpus: 1}\n"
+    )
+    jobs = Listed(path=str(file), time_scale=2.0).submissions(0)
+    assert jobs == [
+        Submission(job="a", submit_s=2.0, gpus=1),
+        Submission(job="b", submit_s=10.0, gpus=2, duration_s=20.0, settings=("seed=1",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {job: a, submit_s: 0}", "Object missing required field gpus; entries[0]"),
+        ("- {job: a, submit_s: 0, gpus: 1, gpu: 2}", "entries[0], column gpu: no such field"),
+        ("- {job: a, submit_s: -1, gpus: 1}", "entries[0], column submit_s, -1.0: must be a finite number, 0 or more"),
+        ("- {job: a, submit_s: 0, gpus: 0}", "entries[0], column gpus, 0: must be a finite number, 1 or more"),
+        ("- {job: a, submit_s: 0, gpus: 1, duration_s: -5}", "entries[0], column duration_s, -5.0"),
+        ("- {job: a/b, submit_s: 0, gpus: 1}", "entries[0], column job, a/b: must be up to 100 letters"),
+        (
+            "[{job: a, submit_s: 0, gpus: 1}, {job: a, submit_s: 1, gpus: 1}]",
+            "entries[1], column job, a: entries[0] has",
+        ),
+        ("a: [", "is not YAML"),
+        ("a: 1", "Expected array, got object"),
+    ],
+)
+def test_a_bad_list_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(text)
+    assert f"path={file}: {said}" in refusal(Listed(path=str(file)))
+
+
+# ---- Philly ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_three_jobs_of_the_original_schema() -> None:
+    """One with two attempts, one with three of which an end is "None", one without any."""
+    jobs = Philly(path=LOG).submissions(0)
+    assert [(one.job, one.submit_s, one.gpus, one.duration_s, one.user) for one in jobs] == [
+        ("application_1506638472019_14199", 0.0, 8, 193256.0, "ce2f4c"),  # 74 + 193,182 s, as in philly.csv
+        ("application_1506638472019_16565", 179557.0, 1, 43.0, "2c46d5"),
+    ]
+
+
+def test_the_slice_is_what_its_notice_says() -> None:
+    jobs = Philly(path=SLICE, begin="2017-10-09", end="2017-10-14").submissions(0)
+    assert (len(jobs), sum(one.gpus >= 2 for one in jobs), sum(one.gpus >= 4 for one in jobs)) == (1353, 290, 191)
+    assert jobs == Philly(path=SLICE, begin="2017-10-09").submissions(0)
+    notice = (ROOT / FOLDER / "NOTICE").read_text()
+    assert "creativecommons.org/licenses/by/4.0" in notice
+    assert "Jeon" in notice
+
+
+def test_stars_sample() -> None:
+    """350 jobs of 4 to 12 workers, each with 1 to as many servers; another seed gives another one."""
+    jobs = source("philly").submissions(0)
+    assert len(jobs) == 350
+    assert {one.gpus for one in jobs} == set(range(4, 13))
+    assert all(1 <= (one.servers or 0) <= one.gpus for one in jobs)
+    assert {one.job for one in jobs} != {one.job for one in source("philly").submissions(1)}
+    assert max(one.submit_s for one in jobs) < 5 * 24 * 3600
+
+
+def table_of(tmp_path: Path, *rows: str, header: str = HEADER) -> str:
+    file = tmp_path / "philly.csv"
+    file.write_text(header + "".join(f"{row}\n" for row in rows))
+    return str(file)
+
+
+def test_repeated_lines_count_once_and_rows_are_sorted(tmp_path: Path) -> None:
+    rows = (
+        "2017-10-09 08:00:00,60.0,2,120.0,a",
+        "2017-10-09 07:00:00,30.0,1,30.0,b",
+        "2017-10-09 08:00:00,60.0,2,120.0,a",
+    )
+    jobs = Philly(path=table_of(tmp_path, *rows)).submissions(0)
+    assert [(one.job, one.submit_s, one.user) for one in jobs] == [("line3", 0.0, "b"), ("line2", 3600.0, "a")]
+
+
+def test_the_clocks_go_back_on_5_november(tmp_path: Path) -> None:
+    """Three hours on the clock from 00:30 to 03:30 were four; of the hour that exists twice the first is meant."""
+    rows = ("2017-11-05 00:30:00,1,1,1,a", "2017-11-05 01:30:00,1,1,1,b", "2017-11-05 03:30:00,1,1,1,c")
+    jobs = Philly(path=table_of(tmp_path, *rows)).submissions(0)
+    assert [one.submit_s for one in jobs] == [0.0, 3600.0, 4 * 3600.0]
+
+
+def test_windows_are_half_open_and_begin_at_0(tmp_path: Path) -> None:
+    path = table_of(
+        tmp_path, "2017-10-09 00:00:00,5,1,5,a", "2017-10-09 12:00:00,5,1,5,b", "2017-10-10 00:00:00,5,1,5,c"
+    )
+    made = Philly(path=path, begin="2017-10-08 23:00:00", end="2017-10-10", time_scale=0.5, max_duration_s=2.0)
+    jobs = made.submissions(0)
+    assert [(one.submit_s, one.duration_s) for one in jobs] == [(1800.0, 2.0), (13 * 1800.0, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"begin": "2018-01-01"},
+            "begin=2018-01-01: no job was submitted until end=None; the trace is from 2017-10-09",
+        ),
+        ({"num_jobs": 9}, "num_jobs=9: the window has 1 jobs"),
+        ({"min_gpus": 3}, "min_gpus=3: of 1 jobs in the window none"),
+    ],
+)
+def test_a_choice_without_jobs_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = table_of(tmp_path, "2017-10-09 08:00:00,60.0,2,120.0,a")
+    assert refusal(Philly(path=path, **changes)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("2017-10-09 08:00:00,-5,1,5,a", "line 2, column duration, -5: must be a finite number, 0 or more"),
+        ("2017-10-09 08:00:00,nan,1,5,a", "line 2, column duration, nan: must be"),
+        ("2017-10-09 08:00:00,5,0,5,a", "line 2, column num_gpus, 0: must be"),
+        ("2017-10-09 08:00:00,5,1.5,5,a", "line 2, column num_gpus, 1.5: must be a whole number"),
+        ("yesterday,5,1,5,a", "line 2, column timestamp, yesterday: must be a time"),
+        ("2017-10-09 08:00:00,5,1", "line 2 has 3 cells, the header 5"),
+    ],
+)
+def test_a_bad_row_is_refused(row: str, said: str, tmp_path: Path) -> None:
+    path = table_of(tmp_path, row)
+    assert refusal(Philly(path=path)).startswith(f"path={path}: {said}")
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    pointer = tmp_path / "trace.csv"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:2037\nsize 1055988361\n")
+    assert "is a Git-LFS pointer and not the data; get them with: git lfs pull" in refusal(Philly(path=str(pointer)))
+    assert "is a Git-LFS pointer" in refusal(JobTable(path=str(pointer), submit_column="t", gpus_column="g"))
+    assert "has no column num_gpus" in refusal(Philly(path=table_of(tmp_path, header="timestamp,duration\n")))
+    assert "column color has no meaning" in refusal(
+        Philly(path=table_of(tmp_path, header="timestamp,duration,num_gpus,color\n"))
+    )
+    assert "has no usable job" in refusal(Philly(path=table_of(tmp_path)))
+    assert "there is no such file" in refusal(Philly(path="nowhere.csv"))
+
+
+def logged(tmp_path: Path, *jobs: dict[str, Any]) -> str:
+    file = tmp_path / "cluster_job_log"
+    file.write_text(json.dumps(list(jobs)))
+    return str(file)
+
+
+ATTEMPT = {
+    "start_time": "2017-10-09 08:00:00",
+    "end_time": "2017-10-09 09:00:00",
+    "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
+}
+GOOD = {
+    "jobid": "good",
+    "submitted_time": "2017-10-09 07:00:00",
+    "attempts": [ATTEMPT],
+    "status": "Pass",
+    "vc": "v",
+    "user": "u",
+}
+
+
+@pytest.mark.parametrize("nothing", [None, "", "None"])
+def test_jobs_whose_times_are_unknown_are_left_out(nothing: str | None, tmp_path: Path) -> None:
+    others = [
+        {**GOOD, "jobid": "a", "submitted_time": nothing},
+        {**GOOD, "jobid": "b", "attempts": [{**ATTEMPT, "start_time": nothing}]},
+        {**GOOD, "jobid": "c", "attempts": [{**ATTEMPT, "end_time": nothing}, {**ATTEMPT, "start_time": nothing}]},
+        {**GOOD, "jobid": "d", "attempts": []},
+        {**GOOD, "jobid": "e", "attempts": [{**ATTEMPT, "detail": []}]},
+        {**GOOD, "jobid": "f", "attempts": None},
+    ]
+    jobs = Philly(path=logged(tmp_path, *others, GOOD)).submissions(0)
+    assert [(one.job, one.duration_s) for one in jobs] == [("good", 3600.0)]
+
+
+def test_gpus_are_those_of_the_first_attempt_on_all_its_machines(tmp_path: Path) -> None:
+    first = {**ATTEMPT, "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}]}
+    jobs = Philly(path=logged(tmp_path, {**GOOD, "attempts": [first, ATTEMPT]})).submissions(0)
+    assert [(one.gpus, one.duration_s) for one in jobs] == [(3, 7200.0)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        (
+            [{**GOOD, "attempts": [{**ATTEMPT, "end_time": "2017-10-09 07:59:59"}]}],
+            "job 1 (good), column attempts[0].end_time",
+        ),
+        ([{**GOOD, "submitted_time": "soon"}], "job 1 (good), column submitted_time, soon: must be a time"),
+        ([GOOD, GOOD], "job 2 (good), column job, good: job 1 (good) has the same name"),
+        ([{"status": "Pass"}], "is not a cluster_job_log (Object missing required field `jobid`"),
+    ],
+)
+def test_a_bad_log_is_refused(jobs: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
+    path = logged(tmp_path, *jobs)
+    assert refusal(Philly(path=path)).startswith(f"path={path}: {said}")
+
+
+def test_a_truncated_log_is_refused(tmp_path: Path) -> None:
+    path = logged(tmp_path, GOOD)
+    Path(path).write_text(Path(path).read_text()[:-20])
+    assert "is not a cluster_job_log" in refusal(Philly(path=path))
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def other_table(tmp_path: Path, text: str, **changes: Any) -> JobTable:
+    file = tmp_path / "jobs.csv"
+    file.write_text(text)
+    return JobTable(**{"path": str(file), "submit_column": "at", "gpus_column": "gpus", **changes})
+
+
+def test_a_table_with_other_names_and_units(tmp_path: Path) -> None:
+    text = "id,at,gpus,iters,each,who,what,ps,cores,c\nx,2000,4,100,0.5,ann,vgg,2,1.5,r\ny,1000,1,10,2,bob,lstm,0,1,b\n"
+    made = other_table(
+        tmp_path,
+        text,
+        submit_unit_s=0.001,
+        iterations_column="iters",
+        seconds_per_iteration_column="each",
+        job_column="id",
+        user_column="who",
+        model_column="what",
+        servers_column="ps",
+        worker_cpu_cores_column="cores",
+    )
+    y, x = made.submissions(0)
+    assert x == Submission(
+        job="x",
+        submit_s=2.0,
+        gpus=4,
+        duration_s=50.0,
+        iterations=100,
+        servers=2,
+        user="ann",
+        model="vgg",
+        worker_cpu_cores=1.5,
+    )
+    assert (y.job, y.submit_s, y.duration_s) == ("y", 1.0, 20.0)
+
+
+def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
+    import pandas as pd
+
+    file = tmp_path / "jobs.parquet"
+    at = pd.to_datetime(["2020-01-01 00:01:00", "2020-01-01 00:00:00"]).tz_localize("UTC")
+    pd.DataFrame({"at": at, "gpus": [2, 1], "s": [5.0, 6.0]}).to_parquet(file)
+    made = JobTable(path=str(file), submit_column="at", submit_as="time", gpus_column="gpus", duration_column="s")
+    assert [(one.job, one.submit_s, one.duration_s) for one in made.submissions(0)] == [
+        ("row2", 0.0, 6.0),
+        ("row1", 60.0, 5.0),
+    ]
+
+
+def test_the_table_source_reads_philly_as_the_philly_source_does() -> None:
+    ours = {(one.gpus, one.duration_s) for one in source("table").submissions(0)}
+    assert ours == {(one.gpus, one.duration_s) for one in Philly(path=SLICE).submissions(0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "said"),
+    [
+        (
+            "at,gpus\n2020-01-01 00:00:00,1\n",
+            {"submit_as": "time"},
+            "row 1 (line 2), column at, 2020-01-01 00:00:00: is a time without a zone",
+        ),
+        ("at,gpus\n-5,1\n", {}, "row 1 (line 2), column at, -5: must be 0 or more"),
+        ("at,gpus\n5,many\n", {}, "row 1 (line 2), column gpus, many: must be a finite number, 1 or more"),
+        ("at,gpus,s\n5,1,\n", {"duration_column": "s"}, "row 1 (line 2), column s, nothing: must be"),
+        (
+            "at,gpus,s\n5,1,-2\n",
+            {"duration_column": "s"},
+            "row 1 (line 2), column s, -2: must be a finite number, 0 or more",
+        ),
+        (
+            "at,gpus,id\n5,1,a\n6,1,a\n",
+            {"job_column": "id"},
+            "row 2 (line 3), column job, a: row 1 (line 2) has the same",
+        ),
+        ("at,gpu\n5,1\n", {}, "has no columns gpus"),
+        ("at,gpus\n", {}, "has no jobs"),
+        ("at,gpus\n5,1\n", {"num_jobs": 2}, "num_jobs=2: it has only 1 jobs"),
+    ],
+)
+def test_a_bad_table_is_refused(text: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    made = other_table(tmp_path, text, **changes)
+    assert refusal(made).startswith(f"path={made.path}: {said}")
+
+
+def test_incomplete_rows_can_be_left_out(tmp_path: Path) -> None:
+    text = "at,gpus,s\n5,1,\n,1,4\n7,2,8\n"
+    made = other_table(tmp_path, text, duration_column="s", skip_incomplete=True)
+    assert [one.job for one in made.submissions(0)] == ["row3"]

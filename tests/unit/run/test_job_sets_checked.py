@@ -1,0 +1,105 @@
+"""Sets of jobs before they run: what is refused, and what every job becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.run.jobs.shaping import seed_of
+from tests.support.job_sets import checked_set, row
+from tests.support.turns import by_turns
+
+BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
+    "gang": ([row("a"), row("b", gpus=41)], (), r"^jobs=given: job b: gpus=41: the cluster has 40 GPUs; "),
+    "no worker": ([row("a", gpus=0)], (), r"^jobs=given: job a: gpus=0: must be 1 or more"),
+    "model": ([row("a", model="resnet21")], (), r"^jobs=given: job a: model=resnet21: .*; did you mean resnet20\?"),
+    "twice": ([row("a"), row("a")], (), r"^jobs=given: job a: there is another one of this name"),
+    "no length": (
+        [row("a", iterations=None)],
+        ("workload.epochs=null",),
+        r"^jobs=given: job a: gives neither duration_s nor iterations",
+    ),
+    "ring": (
+        [row("a", servers=None)],
+        ("topology=allreduce",),
+        r"^jobs=given: job a: topology=allreduce: a ring between emulated hosts is not modelled",
+    ),
+    "no server": ([row("a", servers=0)], (), r"^jobs=given: job a: topology.num_servers=0: "),
+    "bound of the strategy": (
+        [row("a", gpus=4), row("b", gpus=2)],
+        ("strategy=backup_workers", "strategy.num_backup=3"),
+        r"^jobs=given: job b: strategy.num_backup=3",
+    ),
+    "restarts": ([row("a")], ("strategy=antdt_nd",), r"^jobs=given: job a: strategy=antdt_nd: needs Restart, "),
+    "hosts of all": (
+        [row("a")],
+        ("straggler=link_throttle",),
+        r"^jobs=given: job a: straggler=link_throttle: bandwidth of link:\d, which belongs to all jobs",
+    ),
+    "gradients": ([row("a")], ("backend=numpy",), r"^jobs=given: job a: backend=numpy: trains workload=digits, "),
+    "live": ([row("a")], ("runtime=live",), r"^runtime=live: sets of jobs run on the virtual clock only"),
+    "no hosts": ([row("a")], ("cluster=local",), r"^cluster=local: has no hosts that jobs could share"),
+    "no GPUs": ([row("a")], ("cluster=hosts",), r"^cluster.hosts.gpus=null: every worker of jobs=given holds a GPU"),
+    "preempts": ([row("a")], ("policy=srtf",), r"^policy=srtf: preempts, and with replay.detail=iterations"),
+    "no job": ([], (), r"^jobs=given: gives no job"),
+    "table": ([row("a")], ("replay.models=nowhere",), r"^replay.models=nowhere: cannot be read"),
+    "setting of all": (
+        [row("a", settings=["cluster=local"])],
+        (),
+        r"^jobs=given: job a: settings=cluster=local: is the same",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", by_turns(BAD, 6))
+def test_what_cannot_run_is_refused_in_one_line(case: str) -> None:
+    rows, words, line = BAD[case]
+    with pytest.raises(ConfigError, match=line) as error:
+        checked_set(rows, *words)
+    assert "\n" not in str(error.value)
+
+
+def test_a_jobs_length_follows_from_its_duration() -> None:
+    """Undisturbed iterations of it last as long as the source says; a cap and a factor apply."""
+    words = ("replay.max_iterations=null", "replay.duration_scale=0.5")
+    job = checked_set([row("a", iterations=None, duration_s=200.0)], *words).jobs[0]
+    assert job.request.duration_s == pytest.approx(100.0, rel=0.01)
+    assert job.checked.config.workload.task["num_samples"] == job.iterations * 2 * 128
+    capped = checked_set([row("a", iterations=None, duration_s=200.0)], "replay.max_iterations=7").jobs[0]
+    assert capped.iterations == 7
+
+
+def test_a_job_has_the_size_and_the_model_that_its_source_says() -> None:
+    first, second = checked_set([row("a", gpus=3, servers=2, model="vgg16"), row("b")], "strategy=ssp").jobs
+    config = first.checked.config
+    assert (config.num_workers, config.topology.num_servers, config.cluster.costs) == (3, 2, "star_vgg16")
+    assert config.workload.global_batch_samples == 3 * 128
+    assert config.workload.task["num_parameters"] == 14811136
+    assert config.names.strategy == "ssp"
+    assert [job.checked.config.seed for job in (first, second)] == [seed_of(0, 0), seed_of(0, 1)]
+
+
+def test_a_job_can_have_settings_of_its_own() -> None:
+    own, other = checked_set([row("a", settings=["strategy=ssp", "strategy.bound=7"]), row("b")]).jobs
+    assert (own.checked.config.names.strategy, own.checked.strategy.bound) == ("ssp", 7)  # type: ignore[attr-defined]
+    assert other.checked.config.names.strategy == "bsp"
+
+
+def test_settings_of_a_kind_are_composed_once() -> None:
+    composed = []
+
+    def again(raw: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
+        composed.append(settings)
+        return raw
+
+    checked_set([row(f"j{n}", settings=["seed=1"] if n % 2 else []) for n in range(6)], again=again)
+    assert composed == [("seed=1",)]
+
+
+def test_no_table_of_models_makes_all_jobs_the_runs_own(tmp_path: Path) -> None:
+    job = checked_set([row("a", model="anything")], "replay.models=null", "cluster.costs=star_lstm").jobs[0]
+    assert job.checked.config.cluster.costs == "star_lstm"
+    assert job.checked.config.workload.global_batch_samples == 2 * 16  # 128 of 8 workers

@@ -1,0 +1,304 @@
+"""Sets of jobs on shared hosts of the virtual clock: each as alone where nobody disturbs it, else slower."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pytest
+
+from analysis.records.load import load_run
+from runtime.errors import FAILED
+from runtime.run.experiment import JobFailed, run_experiment
+from runtime.run.jobs.replay import run_set
+from runtime.run.jobs.running import placed_job
+from runtime.virtual.cluster.use import HostUse
+from runtime.virtual.machines.sites import PAYLOAD_FRAC
+from strategies.protocol import Places
+from tests.support.job_sets import checked_set, notes_of, row, run_rows, table_of
+
+MIXED = [
+    row("a", gpus=8, servers=2, iterations=4, model="vgg16"),
+    row("b", 0.5, gpus=6, servers=3, iterations=4, model="lstm"),
+    row("c", 0.5, gpus=12, servers=4, iterations=3, model="resnet56"),
+    row("d", 1.0, gpus=10, servers=2, iterations=3, model="googlenet"),
+    row("e", 1.5, gpus=9, servers=5, iterations=4, model="transformer"),
+    row("f", 2.0, gpus=4, servers=1, iterations=5, model="alexnet"),
+]
+"""More GPUs than there are, and servers on the hosts of workers."""
+PACKED = ("policy=fifo", "placement=pack")
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = tmp_path_factory.mktemp("mixed") / "run"
+    run_rows(run_dir, MIXED, *PACKED, "replay.use_every_s=0.1", "strategy=star_h")
+    return run_dir
+
+
+# ---- a job by itself ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("record", ["events", "iterations"])
+def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, record: str) -> None:
+    """Alone: the same places on machines of its own, by the runtime's own way."""
+    words = (f"record={record}", "strategy=star_h", "straggler=transient")
+    assert run_set(checked_set([row("only", gpus=9, servers=2)], *words), tmp_path / "set") == 0
+    job = checked_set([row("only", gpus=9, servers=2)], *words).jobs[0]
+    found = table_of(tmp_path / "set").loc["only"]
+    places = Places(workers=tuple(found.worker_hosts), servers=tuple(found.server_hosts))
+    assert run_experiment(placed_job(job.checked, places, 8), tmp_path / "only") == 0
+    own, alone = tmp_path / "set" / "jobs" / "only", tmp_path / "only"
+    for name in ("events.jsonl", "plan.json", *(["iterations.parquet"] if record == "iterations" else [])):
+        assert (own / name).read_bytes() == (alone / name).read_bytes()
+    metas = [msgspec.json.decode((path / "meta.json").read_bytes()) for path in (own, alone)]
+    assert metas[0] | {"started_at": ""} == metas[1] | {"started_at": ""}
+
+
+def test_a_job_without_neighbours_is_as_fast_as_alone(tmp_path: Path) -> None:
+    """One that fills a server, next to another on its own server: nothing is shared."""
+    rows = [row("a", gpus=8, model="vgg16"), row("b", gpus=8, model="vgg16")]
+    both = run_rows(tmp_path / "both", rows)
+    assert set(both.loc["a"].worker_hosts).isdisjoint(both.loc["b"].worker_hosts)
+    one = run_rows(tmp_path / "one", rows[:1])
+    assert both.loc["a"].end_s == one.loc["a"].end_s
+    assert both.loc["b"].end_s == pytest.approx(one.loc["a"].end_s, rel=1e-9)
+
+
+def costs_file(tmp_path: Path) -> str:
+    path = tmp_path / "processor.yaml"
+    path.write_text("schema: 1\nvalues: {data_per_sample_s: 0.01, worker_cores: 4}\n")
+    return f"cluster.costs={path}"
+
+
+@pytest.mark.parametrize(("jobs", "rounds_s"), [(1, 0.16 + 0.1), (2, 0.16 + 0.1), (4, 0.31 + 0.1)])
+def test_jobs_on_one_host_slow_each_other_as_the_closed_form_says(tmp_path: Path, jobs: int, rounds_s: float) -> None:
+    """A worker prepares 16 samples in 0.16 s on 4 cores, then its GPU takes 0.1 s. On 8 cores two do not disturb each
+    other. Four in step have 4 * 0.64 core-seconds of work, of which the quota has saved 10 ms of 8 cores while GPUs
+    computed: (2.56 - 0.08) / 8 s."""
+    words = (
+        "replay.models=null",
+        costs_file(tmp_path),
+        "cluster.device={base_s:0.1,per_sample_s:0}",
+        "cluster.hosts.count=1",
+        "cluster.hosts.cpu_cores=8",
+        "cluster.hosts.overrides=null",
+        "workload.global_batch_samples=128",
+        "replay.max_iterations=null",
+    )
+    rows = [row(f"j{n}", gpus=1, iterations=20, model="") for n in range(jobs)]
+    table = run_rows(tmp_path / "run", rows, *words)
+    assert table.end_s.tolist() == pytest.approx([20 * rounds_s] * jobs, abs=0.05)
+
+
+# ---- laws -----------------------------------------------------------------------------------------------------------
+
+
+def gpu_violations(notes: Iterable[dict[str, Any]], gpus: list[int]) -> list[str]:
+    """Hosts that hold more workers than they have GPUs, at any instant."""
+    held: dict[str, Counter[int]] = {}
+    found = []
+    for note in notes:
+        if note["type"] == "Placed":
+            held[note["job"]] = Counter(note["workers"])
+        elif note["type"] == "Ended":
+            held.pop(note["job"], None)
+        used = sum(held.values(), Counter())
+        found += [f"host {host} at {note['t']}" for host, count in used.items() if count > gpus[host]]
+    return found
+
+
+def host_violations(hosts: pd.DataFrame, machines: list[dict[str, Any]]) -> list[str]:
+    """Rows in which a host did more than it can; a quota lets one period's more through (10 ms of its cores)."""
+    found = []
+    before: dict[int, float] = {}
+    for one in hosts.itertuples():
+        machine, period_s = machines[one.host], one.t_s - before.get(one.host, 0.0)
+        before[one.host] = one.t_s
+        link = machine["link_bytes_per_s"] * PAYLOAD_FRAC * (1 + 1e-9)
+        if one.cpu_cores * period_s > machine["cores"] * (period_s + 0.011):
+            found.append(f"cores of {one.host} at {one.t_s}")
+        if max(one.in_bytes_per_s, one.out_bytes_per_s) > link:
+            found.append(f"link of {one.host} at {one.t_s}")
+    return found
+
+
+def test_no_gpu_core_or_link_is_used_twice(mixed: Path) -> None:
+    machines = msgspec.json.decode((mixed / "meta.json").read_bytes())["machine"]["hosts"]
+    hosts = pd.read_parquet(mixed / "hosts.parquet")
+    assert gpu_violations(notes_of(mixed), [machine["gpus"] for machine in machines]) == []
+    assert host_violations(hosts, machines) == []
+    assert hosts.gpus_used.max() == 8
+    assert hosts.cpu_cores.max() > 0.9 * 96  # it was near the limit
+
+
+def test_what_is_used_twice_would_be_seen(mixed: Path) -> None:
+    machines = msgspec.json.decode((mixed / "meta.json").read_bytes())["machine"]["hosts"]
+    hosts = pd.read_parquet(mixed / "hosts.parquet")
+    assert gpu_violations(notes_of(mixed), [7] * 8)
+    assert host_violations(hosts, [machine | {"cores": 64} for machine in machines])
+    assert host_violations(hosts.assign(in_bytes_per_s=1.3e10), machines)
+
+
+def test_the_work_of_hosts_is_the_work_of_their_tasks(mixed: Path) -> None:
+    """Core-seconds of all hosts and periods: of each iteration what its record says, of each update what the cost
+    model says. With the last update the job is over before servers carry it out."""
+    hosts = pd.read_parquet(mixed / "hosts.parquet")
+    period_s = hosts.groupby("host").t_s.diff().fillna(hosts.t_s)
+    used_s = (hosts.cpu_cores * period_s).sum()
+    workers_s = servers_s = 0.0
+    for job in checked_set(MIXED, *PACKED).jobs:
+        run = load_run(mixed / "jobs" / job.request.job)
+        workers_s += run.tables.iterations.cpu_s.sum()
+        applied = run.tables.iterations.applied_version
+        per_gradient_s = job.request.server.cpu_s * job.request.servers / job.request.gpus
+        servers_s += per_gradient_s * (applied < applied.max()).sum()
+    assert used_s == pytest.approx(workers_s + servers_s, rel=1e-6)
+
+
+def test_jobs_start_in_the_order_of_their_submission(mixed: Path) -> None:
+    table = table_of(mixed)
+    assert table.start_s.is_monotonic_increasing
+    assert (table.start_s > table.submit_s).any()
+    assert (table.start_s >= table.submit_s).all()
+    assert (table.status == "done").all()
+    assert table.iterations.tolist() == [one["iterations"] for one in MIXED]
+
+
+def test_every_job_has_an_ordinary_record(mixed: Path) -> None:
+    for job, found in table_of(mixed).iterrows():
+        run = load_run(mixed / "jobs" / str(job))
+        assert run.meta["run_id"] == job
+        assert run.tables.iterations.worker.nunique() == found.gpus
+        assert len(run.meta["machine"]["hosts"]) == 8
+        tasks = [task for host in run.meta["machine"]["hosts"] for task in host["tasks"]]
+        assert len(tasks) == found.gpus + found.servers
+
+
+def test_names_of_jobs_change_nothing_but_names(tmp_path: Path, mixed: Path) -> None:
+    names = dict(zip("abcdef", ("zeta", "b", "10", "9", "aa", "A"), strict=True))
+    run_rows(
+        tmp_path / "other",
+        [one | {"job": names[one["job"]]} for one in MIXED],
+        *PACKED,
+        "replay.use_every_s=0.1",
+        "strategy=star_h",
+    )
+    first, second = table_of(mixed), table_of(tmp_path / "other")
+    assert first.job.map(names).tolist() == second.job.tolist()
+    pd.testing.assert_frame_equal(
+        first.drop(columns="job").reset_index(drop=True), second.drop(columns="job").reset_index(drop=True)
+    )
+    for old, new in names.items():
+        paths = mixed / "jobs" / old / "events.jsonl", tmp_path / "other" / "jobs" / new / "events.jsonl"
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+# ---- ends -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_ends_all_in_good_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = HostUse.sample
+
+    def interrupting(self: HostUse, now: float, gpus: Any) -> Any:
+        if 1.0 < now < 1.3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return sample(self, now, gpus)
+
+    monkeypatch.setattr(HostUse, "sample", interrupting)
+    long = [one | {"iterations": 50} for one in MIXED] + [row("late", 1e5)]
+    words = ("replay.max_iterations=null", "replay.use_every_s=0.25", *PACKED)
+    assert run_set(checked_set(long, *words), tmp_path / "run") == 128 + signal.SIGTERM
+    table = table_of(tmp_path / "run")
+    assert set(table.status) == {"interrupted", "waiting", "unsubmitted"}
+    assert table.loc["late"].status == "unsubmitted"
+    assert notes_of(tmp_path / "run")[-1] | {"t": 0} == {
+        "t": 0,
+        "type": "Finished",
+        "status": "interrupted",
+        "reason": "",
+    }
+    for job in table.index[table.status == "interrupted"]:
+        run = load_run(tmp_path / "run" / "jobs" / job)
+        assert run.status == "interrupted"
+
+
+def test_a_job_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
+    def lawless(raw: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
+        return {**raw, "strategy": {"_target_": "tests.support.job_sets.Lawless"}}
+
+    rows = [row("good"), row("bad", settings=["strategy=lawless"]), row("later", 10.0)]
+    with pytest.raises(JobFailed, match=r"1 of 3 jobs are not done: job bad failed") as error:
+        run_set(checked_set(rows, again=lawless), tmp_path / "run")
+    assert error.value.exit_code == FAILED
+    assert table_of(tmp_path / "run").status.to_dict() == {"good": "done", "bad": "failed", "later": "done"}
+    ended = {note["job"]: note["reason"] for note in notes_of(tmp_path / "run") if note["type"] == "Ended"}
+    assert ended["bad"].startswith("the strategy broke a law")
+
+
+def test_records_are_open_only_while_their_jobs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most, sample = [0], HostUse.sample
+
+    def counting(self: HostUse, now: float, gpus: Any) -> Any:
+        links = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+        most[0] = max(most[0], sum("events.jsonl" in link for link in links))
+        return sample(self, now, gpus)
+
+    monkeypatch.setattr(HostUse, "sample", counting)
+    rows = [row(f"j{n}", 20.0 * n, gpus=1) for n in range(12)]
+    run_rows(tmp_path / "run", rows, "replay.use_every_s=0.5")
+    assert most == [1]
+
+
+# ---- without detail -------------------------------------------------------------------------------------------------
+
+
+def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path) -> None:
+    """Two of 40 GPUs and 100 s, submitted at 0 and 30 s: the second waits 70 s."""
+    rows = [
+        row("a", gpus=40, iterations=None, duration_s=100.0),
+        row("b", 30.0, gpus=40, iterations=None, duration_s=50.0),
+    ]
+    words = ("replay.detail=gpus_only", "replay.max_iterations=null")
+    table = run_rows(tmp_path / "run", rows, *words)
+    assert table.start_s.tolist() == pytest.approx([0.0, 100.0], rel=0.01)
+    assert table.end_s.tolist() == pytest.approx([100.0, 150.0], rel=0.01)
+    assert not (tmp_path / "run" / "jobs").exists()
+    hosts = pd.read_parquet(tmp_path / "run" / "hosts.parquet")
+    assert hosts[hosts.t_s == 50.0].gpus_used.tolist() == [8] * 5 + [0] * 3
+
+
+def test_a_policy_may_preempt_without_detail(tmp_path: Path) -> None:
+    """The long job gives way to a short one after 10 s, and goes on 30 s after it has its GPUs back: it ends at
+    100 + 20 + 30 s."""
+    rows = [
+        row("long", gpus=40, iterations=None, duration_s=100.0),
+        row("short", 10.0, gpus=40, iterations=None, duration_s=20.0),
+    ]
+    words = ("replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf", "replay.restart_s=30")
+    table = run_rows(tmp_path / "run", rows, *words)
+    assert table.end_s.to_dict() == pytest.approx({"long": 150.0, "short": 30.0}, rel=0.03)
+    assert table.preemptions.to_dict() == {"long": 1, "short": 0}
+    assert table.starts.to_dict() == {"long": 2, "short": 1}
+
+
+def test_a_directory_with_a_record_is_refused(tmp_path: Path) -> None:
+    run_rows(tmp_path / "run", [row("a")])
+    from runtime.errors import ConfigError
+
+    with pytest.raises(ConfigError, match=r"^hydra.run.dir=.*: holds a record already"):
+        run_set(checked_set([row("a")]), tmp_path / "run")
+
+
+def test_a_checked_job_is_not_changed_by_its_places() -> None:
+    job = checked_set([row("a")]).jobs[0].checked
+    before = dataclasses.astuple(dataclasses.replace(job, strategy=None, runtime=None))  # type: ignore[type-var]
+    placed_job(job, Places(workers=(3, 3), servers=(7,)), 8)
+    assert dataclasses.astuple(dataclasses.replace(job, strategy=None, runtime=None)) == before  # type: ignore[type-var]
