@@ -91,12 +91,10 @@ def remark_once(text: str) -> None:
 
 def draw(run_dir: Path) -> None:
     """Summary, tables and figures of a record."""
-    from analysis.reports.report import finish_run, print_summary, summary_frame
+    from analysis.reports.finish import finish
 
-    summary = finish_run(run_dir)
-    print_summary(summary_frame(summary))
-    if summary["warning"]:
-        print(f"{summary['strategy']}: {summary['warning']}", file=sys.stderr)
+    for warning in finish(run_dir):
+        print(warning, file=sys.stderr)
 
 
 def unforeseen(error: Exception, run_dir: Path) -> int:

@@ -2,6 +2,8 @@
 
 python scripts/figures.py runs/2024-11-21_08-00-00_sweep                   # every run in it, and their comparison
 python scripts/figures.py runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
+
+Runs of clusters (jobs=NAME) are compared with each other.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from rich.console import Console
 from analysis.figures.injectors import draw_injectors
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
-from analysis.records.load import RecordError, find_runs, load_run
+from analysis.records.load import RecordError, find_clusters, find_runs, load_run
+from analysis.reports.cluster import compare_clusters, finish_cluster
+from analysis.reports.cluster_console import print_clusters
 from analysis.reports.report import compare, finish_run, print_summary
 from runtime.errors import ConfigError, print_error
 from runtime.run.probing import refuse_unwritable_folder
@@ -30,14 +34,19 @@ THROTTLED = ("cpu", "bandwidth")
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, or 2 for invalid input."""
     arguments = _parser().parse_args(argv)
-    found = [path for folder in arguments.folders for path in find_runs(folder)]
+    found = [path for folder in arguments.folders for path in find_runs(folder, of_clusters=False)]
     runs = list(dict.fromkeys(found))
-    if not runs:
-        names = ", ".join(str(folder) for folder in arguments.folders)
+    clusters = list(dict.fromkeys(path for folder in arguments.folders for path in find_clusters(folder)))
+    names = ", ".join(str(folder) for folder in arguments.folders)
+    if not runs and not clusters:
         return print_error("figures.py", f"{names}: no run here (a directory with meta.json and events.jsonl)")
+    if runs and clusters:
+        return print_error("figures.py", f"{names}: single runs and runs of clusters; name directories with one kind")
     try:
         refuse_unwritable_folder("--out", arguments.out)
-        _redraw(runs, arguments.out or _default_out(arguments.folders, runs), arguments.baseline)
+        redraw = _redraw_clusters if clusters else _redraw
+        lot = clusters or runs
+        redraw(lot, arguments.out or _default_out(arguments.folders, lot), arguments.baseline)
     except (RecordError, ConfigError, OSError) as error:
         return print_error("figures.py", error)
     return 0
@@ -60,6 +69,23 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
     if out is not None:
         table = compare(usable, out, baseline)
         print_summary(table, console)
+        for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -> None:
+    console = Console(highlight=False)
+    for path in runs:
+        try:
+            finish_cluster(path)
+            console.print(f"{path / 'report.html'}", markup=False, soft_wrap=True)
+        except RecordError as error:
+            if len(runs) == 1:
+                raise
+            print(f"left out: {error}", file=sys.stderr)
+    if out is not None:
+        table = compare_clusters(runs, out, baseline)
+        print_clusters(table, console)
         for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
             console.print(line, markup=False, soft_wrap=True)
 

@@ -38,7 +38,7 @@ HEAD = "# The settings of dlrover, begun from finished jobs. Written by scripts/
 
 def finished_job(run: Run) -> FinishedJob | None:
     """What a job needed; None: it did not end by itself, or nothing was sampled."""
-    samples = [line.event for line in run.lines if isinstance(line.event, Observed)]
+    samples = [line.event for line in run.notable_lines if isinstance(line.event, Observed)]
     rows = [{use.node: use for use in sample.nodes if use.cpu_cores is not None} for sample in samples]
     rows = [row for row in rows if any(name.startswith("worker:") for name in row)]
     if run.status != "done" or not rows:

@@ -113,7 +113,7 @@ def recorded(run: Run) -> Iterator[Question]:
     """The decisions of a run; raises :class:`ConfigError` for a run whose strategy makes none."""
     batch = int(run.job["global_batch_samples"]) / int(run.job["num_workers"])
     said, found = "", 0
-    for line in run.lines:
+    for line in run.notable_lines:
         if b'"decision"' not in line.state:
             continue
         text = str(msgspec.json.decode(line.state)["decision"])

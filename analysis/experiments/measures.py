@@ -12,7 +12,6 @@ from analysis.experiments.elastic_measures import ELASTIC_MEASURES
 from analysis.measures import deciding, targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
-from analysis.records.schema import Woke
 
 Measure = Callable[[Run], float]
 SETTLED = 5
@@ -157,8 +156,8 @@ def decide_frac(run: Run) -> float:
 
 def solve_s(run: Run) -> float:
     """The longest decision upon a timer: monitoring, flags and the solver."""
-    times = [line.decide_us for line in run.lines if isinstance(line.event, Woke)]
-    return max(times) * 1e-6 if times else nan
+    rows = run.tables.decisions
+    return float(rows.loc[rows["event"] == "Woke", "decide_us"].max()) * 1e-6
 
 
 def slowest_bpt_ratio(run: Run) -> float:

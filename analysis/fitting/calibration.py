@@ -131,7 +131,7 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     it; ``server_disturbed``: a server was slowed meanwhile; ``free``: every task had a core; ``over_s``: push time
     beyond that of the links; ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
     """
-    held = [int(arrival.held) for arrival in run.history.arrivals]
+    held = np.array(run.contents.held, np.int64)
     rows = run.tables.iterations.assign(run=number, held=held, bytes=FLOAT_BYTES * num_parameters)
     rows["num_workers"] = run.job["num_workers"]
     rows["paced_s"] = paced_s(run.job, rows)
@@ -359,7 +359,7 @@ def _evaluations(run: Run) -> Iterator[float]:
 
 
 def _checkpoints(run: Run) -> Iterator[float]:
-    for line in run.lines:
+    for line in run.notable_lines:
         if isinstance(line.note, Other) and line.note.type == "Checkpointed":
             yield float(line.note.fields["seconds"])
 

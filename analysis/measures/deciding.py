@@ -28,7 +28,7 @@ def scoring_s(run: Run) -> float:
     """Seconds from the order to score a gradient to its score, summed over gradients; a lost score does not count."""
     asked: dict[int, float] = {}
     total_s = 0.0
-    for line in run.lines:
+    for line in run.notable_lines:
         if isinstance(line.event, Scored):
             total_s += line.t - asked.pop(line.event.grad.id, line.t)
         asked |= {command.grad: line.t for command in line.commands if isinstance(command, Score)}
@@ -42,7 +42,7 @@ def decision_s(run: Run) -> float:
 
 def pauses(run: Run) -> list[float]:
     """Seconds of every pause for a decision or a switch, as ordered."""
-    wakes = [(line.t, command) for line in run.lines for command in line.commands if isinstance(command, Wake)]
+    wakes = [(line.t, command) for line in run.notable_lines for command in line.commands if isinstance(command, Wake)]
     return [wake.at_s - t for t, wake in wakes if wake.tag in PAUSES]
 
 

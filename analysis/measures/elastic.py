@@ -33,7 +33,7 @@ STAYS = "stays"
 
 def is_elastic(run: Run) -> bool:
     """Whether the run's nodes, or their shares of the parameters, ever changed."""
-    return any(isinstance(line.note, LayoutChanged) and line.note.version > 0 for line in run.lines)
+    return any(isinstance(line.note, LayoutChanged) and line.note.version > 0 for line in run.notable_lines)
 
 
 def nodes_over_time(run: Run) -> pd.DataFrame:
@@ -44,7 +44,7 @@ def nodes_over_time(run: Run) -> pd.DataFrame:
     """
     books = _Books(run)
     rows = [(0.0, *books.count())]
-    for line in run.lines:
+    for line in run.notable_lines:
         if books.saw(line):
             rows.append((line.t, *books.count()))
     frame = pd.DataFrame(rows, columns=["t", "workers", "servers", "cores"]).drop_duplicates("t", keep="last")
@@ -84,7 +84,7 @@ class _Books:
 def cores_of(run: Run, role: str) -> list[float]:
     """Cores of every worker or server that is present at the end, as far as they are known."""
     books = _Books(run)
-    for line in run.lines:
+    for line in run.notable_lines:
         books.saw(line)
     return [books.cores[node] for node in sorted(books.here) if node.role == role and node in books.cores]
 
@@ -97,7 +97,7 @@ def decisions(run: Run) -> pd.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     last = ""
-    for line in run.lines:
+    for line in run.notable_lines:
         if b'"decision"' not in line.state:
             continue
         text, outcome = _split(str(msgspec.json.decode(line.state)["decision"]))

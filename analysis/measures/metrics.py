@@ -9,14 +9,13 @@ import numpy as np
 
 from analysis.measures import targets, work
 from analysis.measures.disturbances import achieved
-from analysis.records.integrity import integrity
 from analysis.records.jumps import jumps_of
 from analysis.records.load import Run
 
 
 def jct_s(run: Run) -> float:
     """Job completion time: from ``Started`` to the job's end, or to the last line of a run that was cut off."""
-    return run.lines[-1].t if run.lines else 0.0
+    return run.end_s
 
 
 def completed(run: Run) -> bool:
@@ -132,7 +131,7 @@ def _overhead(run: Run) -> dict[str, Any]:
 def _events(run: Run) -> dict[str, Any]:
     what = run.tables.restarts["what"].value_counts()
     names = {"workers_lost": "Lost", "workers_joined": "Joined", "failures": "Failed", "servers_lost": "ServerLost"}
-    sound = integrity(run)
+    sound = run.integrity
     return {
         **{key: int(what.get(name, 0)) for key, name in names.items()},
         "rollbacks": int(what.get("Restored", 0)),
@@ -143,7 +142,7 @@ def _events(run: Run) -> dict[str, Any]:
 
 def _skipped(run: Run) -> dict[str, Any]:
     """How much of a job was not carried out in detail; nothing of one that was."""
-    jumps = jumps_of(run.lines)
+    jumps = jumps_of(run.notable_lines)
     if not jumps:
         return {}
     iterations = sum(sum(jump.note.iterations.values()) for jump in jumps)

@@ -48,7 +48,7 @@ def decided_s(run: Run) -> list[float]:
 
 
 def _states(run: Run) -> Iterator[tuple[float, dict[str, Any]]]:
-    for line in run.lines:
+    for line in run.notable_lines:
         if line.state:
             yield line.t, msgspec.json.decode(line.state)
 

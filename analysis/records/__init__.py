@@ -1,1 +1,1 @@
-"""Reads records back: rows, tables, integrity."""
+"""Reads records back: one pass over a log, tables, integrity, and columns stored for later loads."""

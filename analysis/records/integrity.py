@@ -5,11 +5,13 @@ Every check has a broken record in ``tests/unit/analysis/test_analysis_integrity
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from analysis.records.halting import halts
-from analysis.records.load import Run, find_gap
+from analysis.records.load import LOG, Run
+from analysis.records.log import Log
 from analysis.records.nodes import Node, parse_node
 from analysis.records.rows import problems_of
 from analysis.records.schema import (
@@ -51,57 +53,91 @@ class Integrity:
 
 
 def integrity(run: Run) -> Integrity:
-    """Check one record: order of the lines, life cycle of every Compute and gradient, conservation of samples."""
-    problems, unchecked = list(_order(run.lines)), []
+    """Check one record: order of the lines, life cycle of every Compute and gradient, conservation of samples.
+
+    That reads the whole log, unless its integrity is stored with what else is known of it.
+    """
+    if run.contents.integrity is not None:
+        return run.contents.integrity
     if run.by_rows:
-        problems += problems_of(run.path / ROWS, run.tables.iterations, run.finished, _jumps(run))
+        rows = problems_of(run.path / ROWS, run.tables.iterations, run.finished, _jumps(run))
+        problems = [*_line_problems(run), *rows]
         unchecked = ["life of every Compute: the record has rows instead of events"]
     else:
         conserved, unchecked = _conservation(run)
-        problems += [*_lives(run.lines), *_members(run.lines), *conserved]
+        problems = [*_line_problems(run), *conserved]
     more = len(problems) - LIMIT
     shown = problems[:LIMIT] + ([f"and {more} more"] if more > 0 else [])
     return Integrity(tuple(shown), tuple(unchecked))
 
 
-def _order(lines: list[Line]) -> Iterator[str]:
-    """Sequence numbers have no gaps, and time never decreases."""
-    gap = find_gap(lines)
-    if gap is not None:
-        yield f"line {gap + 1}: seq {lines[gap].seq} does not follow the line before"
-    latest = 0.0
-    for line in lines:
-        if line.t < latest:
-            yield f"seq {line.seq}: t = {line.t} after {latest}"
-        latest = max(latest, line.t)
+def _line_problems(run: Run) -> Sequence[str]:
+    if run.contents.problems is not None:
+        return run.contents.problems
+    laws = Laws(run.by_rows)
+    for lines, _ in Log(run.path / LOG).blocks():
+        laws.take(lines)
+    return laws.problems
 
 
-def _lives(lines: list[Line]) -> Iterator[str]:
-    """Every Compute ends once; every gradient is applied or dropped at most once; versions count the updates."""
-    lives = _Lives()
-    for line in lines:
-        lives.going_back |= isinstance(line.note, RollingBack)
-        lives.version += line.note.updates if isinstance(line.note, Jumped) else 0
-        if line.event is not None:
-            yield from (f"seq {line.seq}: {problem}" for problem in lives.take(line))
+class _Check(Protocol):
+    def take(self, line: Line) -> Iterator[str]:
+        """Problems of the next line."""
 
 
-def _members(lines: list[Line]) -> Iterator[str]:
+class Laws:
+    """Checks what single lines say, in their order. Without events (``by_rows``), only their order can be checked."""
+
+    def __init__(self, by_rows: bool) -> None:
+        checks: tuple[_Check, ...] = (_Order(),) if by_rows else (_Order(), _Lives(), _Members())
+        self._found: list[tuple[_Check, list[str]]] = [(check, []) for check in checks]
+
+    def take(self, lines: Sequence[Line]) -> None:
+        """Check the next lines."""
+        for check, problems in self._found:
+            for line in lines:
+                problems += check.take(line)
+
+    @property
+    def problems(self) -> list[str]:
+        """All problems so far, first those of the order."""
+        return [problem for _, problems in self._found for problem in problems]
+
+
+@dataclass
+class _Order:
+    """Time never decreases (that sequence numbers have no gaps, whoever reads the log has checked)."""
+
+    latest: float = 0.0
+
+    def take(self, line: Line) -> Iterator[str]:
+        """What the next line breaks."""
+        if line.t < self.latest:
+            yield f"seq {line.seq}: t = {line.t} after {self.latest}"
+        self.latest = max(self.latest, line.t)
+
+
+@dataclass
+class _Members:
     """Layouts are numbered from 0, and nobody is named who is not in them. Older records have none.
 
     Who has left may still be named, as when its last gradient is scored, but neither joins nor computes.
     """
-    version, now, ever = -1, set[Node](), set[Node]()
-    for line in lines:
+
+    version: int = -1
+    now: set[Node] = field(default_factory=set)
+    ever: set[Node] = field(default_factory=set)
+
+    def take(self, line: Line) -> Iterator[str]:
+        """What the next line breaks."""
         if isinstance(line.note, LayoutChanged):
-            if line.note.version != version + 1:
-                yield f"seq {line.seq}: layout {line.note.version} follows layout {version}"
-            version, now = line.note.version, {parse_node(name) for name in line.note.nodes}
-            ever |= now
-        elif line.event is not None and version >= 0:
-            acting = _acting(line)
-            for node in sorted(acting - now | _named(line.event) - ever):
-                yield f"seq {line.seq}: {node} is not in layout {version}"
+            if line.note.version != self.version + 1:
+                yield f"seq {line.seq}: layout {line.note.version} follows layout {self.version}"
+            self.version, self.now = line.note.version, {parse_node(name) for name in line.note.nodes}
+            self.ever |= self.now
+        elif line.event is not None and self.version >= 0:
+            for node in sorted(_acting(line) - self.now | _named(line.event) - self.ever):
+                yield f"seq {line.seq}: {node} is not in layout {self.version}"
 
 
 def _acting(line: Line) -> set[Node]:
@@ -122,6 +158,8 @@ def _named(event: object) -> set[Node]:
 
 @dataclass
 class _Lives:
+    """Every Compute ends once; every gradient is applied or dropped at most once; versions count the updates."""
+
     version: int = 0
     halted: bool = False
     going_back: bool = False
@@ -136,6 +174,13 @@ class _Lives:
     """Versions of updates whose norm is still to come."""
 
     def take(self, line: Line) -> Iterator[str]:
+        """What the next line breaks."""
+        self.going_back |= isinstance(line.note, RollingBack)
+        self.version += line.note.updates if isinstance(line.note, Jumped) else 0
+        if line.event is not None:
+            yield from (f"seq {line.seq}: {problem}" for problem in self._take(line))
+
+    def _take(self, line: Line) -> Iterator[str]:
         """Process one event and the commands that it caused."""
         match line.event:
             case Scored():
@@ -238,15 +283,17 @@ class _Lives:
 
 def _conservation(run: Run) -> tuple[list[str], list[str]]:
     """(problems, unchecked): every sample of every epoch is used once, applied or given up by a lossy Drop."""
-    if run.history.given_up and any(isinstance(line.event, Restored) for line in run.lines):
+    given_up, restarts = run.contents.given_up, run.tables.restarts
+    if given_up and restarts["what"].isin(["Restored", "Repartitioned"]).any():
         return [], ["samples: a rollback may have brought back some that were given up on request"]
-    uses = [(update.t, update.samples) for update in run.history.updates if not update.void]
-    uses = sorted([*uses, *run.history.given_up], key=lambda use: use[0])
+    updates = run.tables.updates[~run.tables.updates["void"]]
+    uses = sorted([*zip(updates["t"], updates["samples"], strict=True), *given_up], key=lambda use: use[0])
+    total = list(_total(run, int(updates["samples"].sum())))
     if run.job.get("epoch_overlap"):
-        return list(_total(run)), ["samples of each epoch: epochs overlap"]
+        return total, ["samples of each epoch: epochs overlap"]
     if _jumps(run):
-        return list(_total(run)), ["samples of each epoch: iterations were skipped"]
-    return [*_per_epoch(uses, run.job["num_samples"]), *_total(run)], []
+        return total, ["samples of each epoch: iterations were skipped"]
+    return [*_per_epoch(uses, run.job["num_samples"]), *total], []
 
 
 def _per_epoch(uses: list[tuple[float, int]], num_samples: int) -> Iterator[str]:
@@ -259,18 +306,16 @@ def _per_epoch(uses: list[tuple[float, int]], num_samples: int) -> Iterator[str]
             yield f"t = {t:g}: {used} samples used, which passes the end of epoch {epoch} at {end}"
 
 
-def _total(run: Run) -> Iterator[str]:
+def _total(run: Run, applied: int) -> Iterator[str]:
     """The number of applied samples matches the runtime's, and is whole epochs if the job completed them all."""
     end, epochs = run.finished, run.job.get("epochs")
     if end is None:
         return
-    applied = sum(update.samples for update in run.history.updates if not update.void)
-    applied += sum(jump.samples for jump in _jumps(run))
     # the event that did not fit on the disk was carried out, but is not in the record
     unwritten = run.status == "disk_full" and end.samples_applied is not None and end.samples_applied > applied
     if end.samples_applied is not None and end.samples_applied != applied and not unwritten:
         yield f"{applied} samples applied, but the last line says {end.samples_applied}"
-    given_up = sum(samples for _, samples in run.history.given_up)
+    given_up = sum(samples for _, samples in run.contents.given_up)
     if epochs is not None and end.epochs_done == epochs and applied + given_up != epochs * run.job["num_samples"]:
         yield f"{applied} samples applied and {given_up} given up in {epochs} epochs of {run.job['num_samples']}"
     if epochs is not None and end.epochs_done == epochs and end.shards_done != end.shards_total:
@@ -278,4 +323,4 @@ def _total(run: Run) -> Iterator[str]:
 
 
 def _jumps(run: Run) -> list[Jumped]:
-    return [line.note for line in run.lines if isinstance(line.note, Jumped)]
+    return [line.note for line in run.notable_lines if isinstance(line.note, Jumped)]

@@ -21,23 +21,20 @@ COPY = -1
 
 
 class Jump(NamedTuple):
-    """A note and when the jump ended; ``version``: updates before it."""
+    """A note, and when the jump ended."""
 
     t: float
     note: Jumped
-    version: int
+
+    @property
+    def version(self) -> int:
+        """The number of updates before it."""
+        return self.note.version - self.note.updates
 
 
 def jumps_of(lines: Sequence[Line]) -> list[Jump]:
     """The jumps of a run, in order."""
-    found, skipped, shown = list[Jump](), 0, 0
-    for line in lines:
-        if isinstance(line.note, Jumped):
-            found.append(Jump(line.t, line.note, shown + skipped))
-            skipped += line.note.updates
-        elif line.event is not None:
-            shown = line.version - skipped
-    return found
+    return [Jump(line.t, line.note) for line in lines if isinstance(line.note, Jumped)]
 
 
 def iterations_with(iterations: pd.DataFrame, jumps: Sequence[Jump]) -> pd.DataFrame:

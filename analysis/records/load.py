@@ -3,30 +3,56 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from analysis.files import natural
-from analysis.records.schema import ROWS, Finished, Line, decode_line
+from analysis.records.log import Log
+from analysis.records.log import RecordError as RecordError
+from analysis.records.schema import ROWS, Finished, Line
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.records.history import History
+    from analysis.records.integrity import Integrity
     from analysis.records.tables import Tables
 
 SCHEMA = 1
 JOB_KEYS = ("strategy", "num_workers", "num_samples", "metric", "higher_is_better")
+CLUSTER_EVENTS = "cluster.jsonl"
+"""The file that the directory of a cluster has and that of a single run has not."""
 PLAN_COLUMNS = ("start_s", "end_s", "target", "kind", "magnitude")
+LOG = "events.jsonl"
 
 
-class RecordError(ValueError):
-    """A record that cannot be read: the file and line, what is wrong with it, and what to do."""
+@dataclass(frozen=True)
+class Contents:
+    """What is known of a log without its lines: after one pass over it, or as stored by an earlier one.
+
+    ``end_s`` is the time of the last line (0 without any), ``torn``: a last one was cut off. ``places`` of the
+    notable lines: where they begin (bytes). ``held`` says of every arrival whether its Compute waited for data;
+    ``given_up`` is (t, samples) of gradients that were dropped permanently. Both are empty for a run by rows.
+    """
+
+    end_s: float
+    torn: bool
+    finished: Finished | None
+    places: Sequence[int]
+    held: Sequence[int]
+    given_up: Sequence[tuple[float, int]]
+    make_tables: Callable[[], Tables]
+    """The same frames whenever it is called: columns become them, and two runs may share contents."""
+    problems: Sequence[str] | None = None
+    """What laws its lines break; None: nobody has looked."""
+    integrity: Integrity | None = None
+    """As stored by an earlier analysis."""
+    modified_ns: int = 0
+    """When the log was last modified before it was read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,25 +60,33 @@ class Run:
     """One record.
 
     ``plan`` has a row per disturbance (``start_s``, ``end_s``, ``target``, ``kind``, ``magnitude``; the index is its
-    position in the plan). ``lines`` are those of ``events.jsonl``; ``torn``: the last one was cut off.
+    position in the plan).
     """
 
     path: Path
     meta: dict[str, Any]
     plan: pd.DataFrame
-    lines: list[Line]
-    torn: bool = False
+    contents: Contents
 
     @property
     def job(self) -> dict[str, Any]:
         """The job's description: ``meta["job"]``."""
         return dict(self.meta["job"])
 
-    @cached_property
+    @property
     def finished(self) -> Finished | None:
         """The note that ends the record, or None for a run that was killed."""
-        notes = (line.note for line in reversed(self.lines[-50:]))
-        return next((note for note in notes if isinstance(note, Finished)), None)
+        return self.contents.finished
+
+    @property
+    def end_s(self) -> float:
+        """Time of the last line; 0 without any."""
+        return self.contents.end_s
+
+    @property
+    def torn(self) -> bool:
+        """Whether the last line was cut off."""
+        return self.contents.torn
 
     @property
     def status(self) -> str:
@@ -65,41 +99,107 @@ class Run:
         return (self.path / ROWS).exists()
 
     @cached_property
-    def history(self) -> History:
-        """The fate of every gradient (:mod:`analysis.records.history`)."""
-        from analysis.records.history import build_history
-
-        return build_history(self.lines)
-
-    @cached_property
     def tables(self) -> Tables:
         """The tidy frames of this run (:mod:`analysis.records.tables`)."""
-        from analysis.records.tables import make_tables
+        return self.contents.make_tables()
 
-        return make_tables(self.lines, self.path / ROWS if self.by_rows else self.history)
+    @cached_property
+    def integrity(self) -> Integrity:
+        """Whether it obeys the laws of the protocol (:mod:`analysis.records.integrity`)."""
+        from analysis.records.integrity import integrity
+
+        return integrity(self)
+
+    @cached_property
+    def notable_lines(self) -> list[Line]:
+        """The lines that say more than an arrival, and what became of which gradient, or how busy a server was.
+
+        These are all other notes and events, and those with state or with commands that are no ``Compute``, ``Apply``
+        or ``Drop``: few of a long record. They are read when they are asked for.
+        """
+        return list(Log(self.path / LOG).at(self.contents.places))
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """All lines, as objects: a kilobyte and a half each, so measures use tables and notable lines instead."""
+        return [line for lines, _ in Log(self.path / LOG).blocks() for line in lines]
 
 
-def load_run(path: str | os.PathLike[str]) -> Run:
+def load_run(path: str | os.PathLike[str], *, check: bool = False) -> Run:
     """Read a run's directory; a torn line at the end of the events is accepted (the run was killed).
+
+    What an earlier analysis has stored of the log is used if the log is still the same
+    (:mod:`analysis.records.stored`); otherwise it is read, in one pass.
+
+    Args:
+        path: the run's directory.
+        check: look in the same pass at what :attr:`Run.integrity` needs, which takes another one otherwise.
 
     Raises:
         RecordError: a file is missing or malformed.
     """
+    from analysis.records.stored import read_contents
+
     root = Path(path)
     meta = _load_meta(root / "meta.json")
     plan = _load_plan(root / "plan.json")
-    lines, torn = _load_lines(root / "events.jsonl")
-    return Run(path=root, meta=meta, plan=plan, lines=lines, torn=torn)
+    return Run(path=root, meta=meta, plan=plan, contents=read_contents(root) or gather_contents(root, check))
 
 
-def find_runs(root: str | os.PathLike[str]) -> list[Path]:
-    """Every directory at or below ``root`` that holds ``meta.json`` and ``events.jsonl``, in natural order."""
-    found = [Path(folder) for folder, _, files in os.walk(root) if {"meta.json", "events.jsonl"} <= set(files)]
+def gather_contents(root: Path, check: bool = False) -> Contents:
+    """Read the log of a run's directory; raises :class:`RecordError`."""
+    from analysis.records.gather import Gathered
+    from analysis.records.integrity import Laws
+    from analysis.records.tables import make_tables
+
+    log, gathered = Log(root / LOG), Gathered()
+    modified_ns = log.modified_ns()
+    rows_path = root / ROWS if (root / ROWS).exists() else None
+    laws = Laws(rows_path is not None) if check else None
+    for lines, places in log.blocks():
+        gathered.add(lines, places)
+        if laws is not None:
+            laws.take(lines)
+    waiting = [gathered]  # until its columns are in tables
+    return Contents(
+        end_s=gathered.end_s,
+        torn=log.torn,
+        finished=gathered.finished,
+        places=gathered.places,
+        held=gathered.history.arrivals.held,
+        given_up=gathered.history.given_up,
+        make_tables=cache(lambda: make_tables(waiting.pop(), rows_path)),
+        problems=None if laws is None else laws.problems,
+        modified_ns=modified_ns,
+    )
+
+
+def find_runs(root: str | os.PathLike[str], *, of_clusters: bool = True) -> list[Path]:
+    """Every directory at or below ``root`` that holds ``meta.json`` and ``events.jsonl``, in natural order.
+
+    ``of_clusters``: False leaves out the jobs of clusters (:func:`find_clusters`).
+    """
+    skipped = frozenset() if of_clusters else frozenset({CLUSTER_EVENTS})
+    return _holding(root, {"meta.json", "events.jsonl"}, skipped)
+
+
+def find_clusters(root: str | os.PathLike[str]) -> list[Path]:
+    """Every directory at or below ``root`` that holds the record of a cluster, in natural order."""
+    return _holding(root, {"meta.json", CLUSTER_EVENTS}, frozenset())
+
+
+def _holding(root: str | os.PathLike[str], names: set[str], skipped: frozenset[str]) -> list[Path]:
+    found = []
+    for folder, below, files in os.walk(root):
+        if skipped & set(files):
+            below.clear()
+        elif names <= set(files):
+            found.append(Path(folder))
     return sorted(found, key=lambda path: natural(str(path)))
 
 
 def _load_meta(path: Path) -> dict[str, Any]:
-    meta = _load_object(path)
+    meta = load_object(path)
     missing = [key for key in ("runtime", "seed", "job") if key not in meta]
     job = meta.get("job")
     missing += [f"job.{key}" for key in JOB_KEYS if not isinstance(job, dict) or key not in job]
@@ -111,7 +211,7 @@ def _load_meta(path: Path) -> dict[str, Any]:
 def _load_plan(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    rows = _load_object(path).get("disturbances")
+    rows = load_object(path).get("disturbances")
     if not isinstance(rows, list):
         raise RecordError(f"{path}: `disturbances` must be a list. Compare it with docs/record.md")
     for number, row in enumerate(rows):
@@ -121,7 +221,8 @@ def _load_plan(path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(PLAN_COLUMNS))
 
 
-def _load_object(path: Path) -> dict[str, Any]:
+def load_object(path: Path) -> dict[str, Any]:
+    """The JSON object of this schema in a file; raises :class:`RecordError` saying what is wrong with the file."""
     try:
         content = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
@@ -131,42 +232,3 @@ def _load_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise RecordError(f"{path}: not of schema {SCHEMA}. Use the version of Stragglab that wrote it")
     return content
-
-
-def _load_lines(path: Path) -> tuple[list[Line], bool]:
-    try:
-        text = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        raise RecordError(f"{path}: missing. Is {path.parent} the directory of a run?") from None
-    rest = text.pop()
-    lines = [_load_line(path, number, line) for number, line in enumerate(text, start=1)]
-    torn = False
-    if rest:  # no newline at its end: torn, unless only the newline is missing
-        try:
-            lines.append(decode_line(rest))
-        except msgspec.DecodeError:
-            torn = True
-    _check_sequence(path, lines)
-    return lines, torn
-
-
-def _load_line(path: Path, number: int, line: bytes) -> Line:
-    try:
-        return decode_line(line)
-    except msgspec.DecodeError as error:
-        raise RecordError(f"{path}:{number}: {error}. The record is damaged: repeat the run or leave it out") from None
-
-
-def _check_sequence(path: Path, lines: list[Line]) -> None:
-    gap = find_gap(lines)
-    if gap is not None:
-        what = f"seq {lines[gap].seq} where {gap} is due"
-        raise RecordError(f"{path}:{gap + 1}: {what}. Lines are missing or duplicated: repeat the run or leave it out")
-
-
-def find_gap(lines: list[Line]) -> int | None:
-    """Index of the first line whose ``seq`` does not follow the previous line's (the first is 0), or None."""
-    if lines and lines[0].seq != 0:
-        return 0
-    pairs = enumerate(pairwise(lines), start=1)
-    return next((index for index, (before, line) in pairs if line.seq != before.seq + 1), None)

@@ -15,6 +15,32 @@ def caption(metas: Sequence[dict[str, Any]]) -> str:
     return " \N{MIDDLE DOT} ".join(part for part in parts if part)
 
 
+def cluster_caption(metas: Sequence[dict[str, Any]]) -> str:
+    """Runtime and calibration, jobs, policies, hosts, seeds and machine of the cluster runs behind a figure."""
+    set_up = [{"job": meta.get("cluster") or {}} for meta in metas]
+    names = (("jobs", "jobs"), ("policy", "policy"), ("placement", "placement"), ("strategy", "strategy"))
+    said = [f"{name}: {_all(set_up, key)}" for key, name in names if _all(set_up, key)]
+    straggler = _all(set_up, "straggler")
+    said += [f"models: {models}" for models in [_all([{"job": _replay(meta)} for meta in metas], "models")] if models]
+    said += [f"stragglers: {straggler}"] if straggler not in ("", "none") else []
+    parts = (_runtime(metas), ", ".join(said), _hosts(metas), _seeds(metas), _machine(metas), _version(metas))
+    return " \N{MIDDLE DOT} ".join(part for part in parts if part)
+
+
+def _replay(meta: dict[str, Any]) -> dict[str, Any]:
+    return (meta.get("cluster") or {}).get("replay") or {}
+
+
+def _hosts(metas: Sequence[dict[str, Any]]) -> str:
+    found = []
+    for meta in metas:
+        hosts = meta["machine"]["hosts"]
+        jobs = (meta.get("cluster") or {}).get("num_jobs")
+        text = f"{len(hosts)} hosts with {sum(host['gpus'] or 0 for host in hosts)} GPUs"
+        found.append(f"{jobs} jobs on {text}" if jobs else text)
+    return ", ".join(dict.fromkeys(found))
+
+
 def _runtime(metas: Sequence[dict[str, Any]]) -> str:
     found = []
     for runtime, calibration in dict.fromkeys((meta.get("runtime"), meta.get("calibration")) for meta in metas):

@@ -301,10 +301,11 @@ class Injected(_Tagged, frozen=True, tag=True, gc=False):
 class Jumped(_Tagged, frozen=True, tag=True, gc=False):
     """The lab has skipped ``seconds``, up to now: so many iterations by worker, and updates with their samples.
 
-    They are like those that were carried out since ``since_s``.
+    They are like those that were carried out since ``since_s``; ``version`` counts all updates until now.
     """
 
     seconds: float
+    version: int
     updates: int
     samples: int
     iterations: dict[str, int]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.records import rows
-from analysis.records.history import Arrival, History, Update
+from analysis.records.gather import BUSY, NUMBERS, OF_TASKS, Gathered
+from analysis.records.history import FATES, NEVER, Updates
 from analysis.records.jumps import iterations_with, jumps_of, updates_with
 from analysis.records.schema import (
     DURATIONS,
@@ -33,11 +34,8 @@ from analysis.records.schema import (
     RollingBack,
     ServerJoined,
     ServerLost,
-    Updated,
     type_of,
 )
-
-_OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)
 
 
 @dataclass(frozen=True)
@@ -59,32 +57,34 @@ class Tables:
         return vars(self).items()
 
 
-def make_tables(lines: list[Line], gradients: History | Path) -> Tables:
-    """All frames of a run; ``gradients``: their history, or the file of rows. Tables without rows are empty frames.
+def make_tables(gathered: Gathered, rows_path: Path | None) -> Tables:
+    """All frames of a run, once; ``rows_path``: its file of rows, if it has one. Tables without rows are empty frames.
 
-    Iterations and updates that were skipped are there, too (:mod:`analysis.records.jumps`).
+    Columns go from ``gathered`` into the frames, so that there are not two of each. Iterations and updates that were
+    skipped are there, too (:mod:`analysis.records.jumps`).
     """
-    if isinstance(gradients, Path):
-        iterations = rows.read_rows(gradients)
+    if rows_path is not None:
+        iterations = rows.read_rows(rows_path)
         updates = rows.updates_of(iterations)
     else:
-        iterations, updates = _iterations(gradients.arrivals), _updates(gradients.updates)
+        iterations, updates = _iterations(gathered), _updates(gathered.history.updates)
+    lines = gathered.kept
     if jumps := jumps_of(lines):
         iterations, updates = iterations_with(iterations, jumps), updates_with(updates, jumps)
     return Tables(
         iterations=iterations,
         updates=updates,
         evaluations=_evaluations(lines),
-        server_busy=_server_busy(lines),
+        server_busy=_server_busy(gathered),
         restarts=_restarts(lines),
         injections=_injections(lines),
         nodes=_nodes(lines),
         notes=_notes(lines),
-        decisions=_decisions(lines),
+        decisions=_decisions(gathered),
     )
 
 
-def _iterations(arrivals: list[Arrival]) -> pd.DataFrame:
+def _iterations(gathered: Gathered) -> pd.DataFrame:
     """One row per ``Arrived``.
 
     ``t`` arrival; ``worker``, ``incarnation``, ``iteration``; ``grad`` its id; ``version_read``; ``samples``,
@@ -94,38 +94,30 @@ def _iterations(arrivals: list[Arrival]) -> pd.DataFrame:
     the Compute was carried out; ``loss``; ``fate`` (``applied``, ``dropped``, ``void``: rolled back, ``open``: unused
     at the end, ``empty``: no samples); ``applied_version``, ``applied_t``, ``staleness`` (null where never applied).
     """
-    columns: dict[str, Any] = {"t": _floats(arrivals, "t")}
-    grads = {"grad": "id", "version_read": "version"}
-    names = ("worker", "incarnation", "iteration", "grad", "version_read", "samples", "assigned_samples")
-    columns |= _block(arrivals, {name: f"grad.{grads.get(name, name)}" for name in names}, "int64")
-    known = [name for name in (*DURATIONS, *PARTS) if name != "cpu_s"]
-    durations = _block(arrivals, {name: f"timings.{name}" for name in known}, "float64")
-    durations["cpu_s"] = _floats(arrivals, "timings.cpu_s")
-    columns |= {name: durations[name] for name in (*DURATIONS, *PARTS)}
+    take, fates = gathered.arrivals.take, gathered.history.arrivals
+    columns: dict[str, Any] = {"t": take("t")}
+    columns |= {name: take(name, np.int64) for name in NUMBERS}
+    for row, skipped_updates, skipped in gathered.history.later:
+        columns["version_read"][row] += skipped_updates
+        columns["iteration"][row] += skipped
+    columns |= {name: take(name) for name in (*DURATIONS, *PARTS)}
     columns["iter_s"] = columns["data_s"] + columns["compute_s"] + columns["send_s"]
     columns["bpt_s"] = columns["data_s"] + columns["compute_s"]
     columns["start_s"] = columns["t"] - sum(columns[name] for name in DURATIONS)
-    columns["issued_s"] = _floats(arrivals, "issued_s")
-    columns["loss"] = _floats(arrivals, "loss")
-    columns["fate"] = _texts(arrivals, "fate")
-    columns["applied_version"] = _floats(arrivals, "applied_version").astype("Int64")
-    columns["applied_t"] = _floats(arrivals, "applied_t")
-    columns["staleness"] = _floats(arrivals, "staleness").astype("Int64")
-    return pd.DataFrame(columns)
+    columns["issued_s"] = np.frombuffer(fates.issued_s)
+    columns["loss"] = take("loss")
+    columns["fate"] = _names(FATES, np.frombuffer(fates.fate, np.int8))
+    version = np.frombuffer(fates.applied_version, np.int64)
+    columns["applied_version"] = pd.arrays.IntegerArray(version, version == NEVER)
+    columns["applied_t"] = np.frombuffer(fates.applied_t)
+    columns["staleness"] = pd.arrays.IntegerArray(version - 1 - columns["version_read"], version == NEVER)
+    return pd.DataFrame(columns, copy=False)
 
 
-def _updates(updates: list[Update]) -> pd.DataFrame:
+def _updates(updates: Updates) -> pd.DataFrame:
     """One row per update carried out: ``t``, ``version``, ``num_grads``, ``samples``, ``lr_scale``, ``void``."""
-    return pd.DataFrame(
-        {
-            "t": _floats(updates, "t"),
-            "version": _ints(updates, "version"),
-            "num_grads": pd.Series([len(update.grads) for update in updates], dtype="int64"),
-            "samples": _ints(updates, "samples"),
-            "lr_scale": _floats(updates, "lr_scale"),
-            "void": _ints(updates, "void").astype("bool"),
-        }
-    )
+    columns = {name: np.array(getattr(updates, name)) for name in ("t", "version", "num_grads", "samples", "lr_scale")}
+    return pd.DataFrame({**columns, "void": np.array(updates.void, np.bool_)}, copy=False)
 
 
 def _evaluations(lines: list[Line]) -> pd.DataFrame:
@@ -172,18 +164,13 @@ def _nodes(lines: list[Line]) -> pd.DataFrame:
     return frame.astype({name: "float64" for name in frame.columns if name != "node"})
 
 
-def _server_busy(lines: list[Line]) -> pd.DataFrame:
+def _server_busy(gathered: Gathered) -> pd.DataFrame:
     """One row per ``Updated``: ``t``, ``server``, ``version``, ``updates``, ``busy_s``, ``injected_s``.
 
     It is a note, or an event if the strategy subscribes to it.
     """
-    found = [(line.t, update) for line in lines if isinstance(update := line.note or line.event, Updated)]
-    columns: dict[str, Any] = {"t": np.array([t for t, _ in found], dtype="float64")}
-    kinds = {"server": "int64", "version": "int64", "updates": "int64", "busy_s": "float64", "injected_s": "float64"}
-    columns |= {
-        name: np.array([getattr(update, name) for _, update in found], dtype=kind) for name, kind in kinds.items()
-    }
-    return pd.DataFrame(columns)
+    columns = {name: gathered.busy.take(name, kind) for name, kind in {"t": np.float64, **BUSY}.items()}
+    return pd.DataFrame(columns, copy=False)
 
 
 def _restarts(lines: list[Line]) -> pd.DataFrame:
@@ -195,7 +182,7 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
     """
     found, moves = [], False
     for line in lines:
-        if line.note is None and not isinstance(line.event, _OF_TASKS):  # nearly all
+        if line.note is None and not isinstance(line.event, OF_TASKS):  # nearly all
             continue
         moves = (moves or isinstance(line.note, Repartitioning)) and not _takes_back(line)
         if (row := _restart(line, moves)) is not None:
@@ -235,7 +222,7 @@ def _restart(line: Line, moves: bool) -> tuple[str, str, int, str, int] | None:
 
 def _notes(lines: list[Line]) -> pd.DataFrame:
     """One row per note of the runtime except ``Updated``: ``seq``, ``t``, ``type``, ``fields`` (JSON)."""
-    found = [line for line in lines if line.note is not None and not isinstance(line.note, Updated)]
+    found = [line for line in lines if line.note is not None]
     return pd.DataFrame(
         {
             "seq": _ints(found, "seq"),
@@ -246,18 +233,19 @@ def _notes(lines: list[Line]) -> pd.DataFrame:
     )
 
 
-def _decisions(lines: list[Line]) -> pd.DataFrame:
+def _decisions(gathered: Gathered) -> pd.DataFrame:
     """One row per event: ``seq``, ``t``, ``event``, ``commands`` (their number), ``version``, ``decide_us``."""
-    found = [line for line in lines if line.event is not None]
+    take = gathered.events.take
     return pd.DataFrame(
         {
-            "seq": _ints(found, "seq"),
-            "t": _floats(found, "t"),
-            "event": pd.Series([type_of(line.event) for line in found], dtype="str"),
-            "commands": pd.Series([len(line.commands) for line in found], dtype="int64"),
-            "version": _ints(found, "version"),
-            "decide_us": _floats(found, "decide_us"),
-        }
+            "seq": take("seq", np.int64),
+            "t": take("t"),
+            "event": _names(tuple(gathered.kinds), take("kind", np.int16)),
+            "commands": take("commands", np.int64),
+            "version": take("version", np.int64),
+            "decide_us": take("decide_us"),
+        },
+        copy=False,
     )
 
 
@@ -270,16 +258,14 @@ def _floats(rows: Sequence[object], path: str) -> pd.Series:
     return pd.Series(np.array(list(map(attrgetter(path), rows)), dtype="float64"))
 
 
-def _block(rows: Sequence[object], paths: Mapping[str, str], kind: str) -> dict[str, pd.Series]:
-    """Several fields of every row, by column, none of which is None: one look at each row."""
-    values = chain.from_iterable(map(attrgetter(*paths.values()), rows))
-    block = np.fromiter(values, kind, len(rows) * len(paths)).reshape(len(rows), len(paths))
-    return {name: pd.Series(column.copy()) for name, column in zip(paths, block.T, strict=True)}
-
-
 def _ints(rows: Sequence[object], path: str) -> pd.Series:
     return pd.Series(np.array(list(map(attrgetter(path), rows)), dtype="int64"))
 
 
 def _texts(rows: Sequence[object], path: str) -> pd.Series:
     return pd.Series(list(map(attrgetter(path), rows)), dtype="str")
+
+
+def _names(names: Sequence[str], numbers: NDArray[Any]) -> pd.Series:
+    """The name at every number, as text."""
+    return pd.Series(pd.Categorical.from_codes(numbers, list(names))).astype("str")

@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 UNLIMITED = 1000
+NAMES = ("strategy", "run")
+"""Heads of columns of names, which stand at the left."""
 
 
 class Column(NamedTuple):
@@ -35,12 +37,15 @@ def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
         Column("JCT\ns", lambda row: time_text(row, "jct", "cut off", brief), "jct_s", False),
         *against,
         Column("TTA\ns", lambda row: time_text(row, "tta", "missed", brief), "tta_s", False),
-        Column(f"final\n{metric}", lambda row: _number(row["final_metric"], 4), "final_metric", higher),
-        Column("up-\ndates", lambda row: _number(row["updates"], 0)),
-        Column("stale-\nness", lambda row: f"{_number(row['staleness_mean'], 2)}/{_number(row['staleness_max'], 0)}"),
-        Column("wait\n%", lambda row: _number(row["wait_frac"] * 100, 1), "wait_frac", False),
-        Column("drop-\nped %", lambda row: _number(row["dropped_frac"] * 100, 1)),
-        Column("BPT\nms", lambda row: _number(row["bpt_median_s"] * 1e3, 1)),
+        Column(f"final\n{metric}", lambda row: number_text(row["final_metric"], 4), "final_metric", higher),
+        Column("up-\ndates", lambda row: number_text(row["updates"], 0)),
+        Column(
+            "stale-\nness",
+            lambda row: f"{number_text(row['staleness_mean'], 2)}/{number_text(row['staleness_max'], 0)}",
+        ),
+        Column("wait\n%", lambda row: number_text(row["wait_frac"] * 100, 1), "wait_frac", False),
+        Column("drop-\nped %", lambda row: number_text(row["dropped_frac"] * 100, 1)),
+        Column("BPT\nms", lambda row: number_text(row["bpt_median_s"] * 1e3, 1)),
     ]
 
 
@@ -49,23 +54,26 @@ def print_summary(frame: pd.DataFrame, console: Console | None = None) -> None:
 
     Intervals are left out if the terminal is too narrow; files and pipes always have them.
     """
-    console = console or Console()
+    print_cases(frame, columns, console or Console())
+
+
+def print_cases(frame: pd.DataFrame, make: Callable[..., list[Column]], console: Console) -> None:
+    """Print a table for each ``case`` of the frame, with the columns that ``make(rows, brief=...)`` gives for it."""
     width = console.width
     console.width = width if console.is_terminal else UNLIMITED
     for case, rows in frame.groupby("case", sort=False):
         if case:
             console.print(Text(str(case), style="bold"))
-        table = _table(rows)
+        table = _table(rows, make(rows))
         fits = console.measure(table, options=console.options.update_width(UNLIMITED)).maximum <= console.width
-        console.print(table if fits else _table(rows, brief=True))
+        console.print(table if fits else _table(rows, make(rows, brief=True), brief=True))
     console.width = width
 
 
-def _table(frame: pd.DataFrame, *, brief: bool = False) -> Table:
+def _table(frame: pd.DataFrame, shown: list[Column], *, brief: bool = False) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if brief else 1), header_style="bold")
-    shown = columns(frame, brief=brief)
     for column in shown:
-        left = column.head == "strategy"
+        left = column.head in NAMES
         table.add_column(column.head, justify="left" if left else "right", vertical="bottom", no_wrap=not left)
     best = [best_rows(frame, column) for column in shown]
     for number, (_, row) in enumerate(frame.iterrows()):
@@ -91,7 +99,7 @@ def time_text(row: pd.Series, name: str, miss: str, brief: bool = False) -> str:
     if isnan(value):
         return "\N{EN DASH}"
     text = "\N{EM DASH}" if value == inf else f"{value:.1f}"
-    spread = f" [{_number(low, 1)}, {_number(high, 1)}]"
+    spread = f" [{number_text(low, 1)}, {number_text(high, 1)}]"
     if isfinite(value) and not isnan(low) and spread != f" [{text}, {text}]" and not brief:
         text += spread
     if missed:
@@ -101,10 +109,11 @@ def time_text(row: pd.Series, name: str, miss: str, brief: bool = False) -> str:
 
 def ratio_text(row: pd.Series, name: str) -> str:
     """Median of the ratios to the baseline by seed."""
-    return _number(row[f"{name}_ratio"], 2)
+    return number_text(row[f"{name}_ratio"], 2)
 
 
-def _number(value: float, digits: int) -> str:
+def number_text(value: float, digits: int) -> str:
+    """The number with so many decimals; a dash for NaN."""
     if isnan(value):
         return "\N{EN DASH}"
     return f"{value:.{digits}f}" if isfinite(value) else "\N{INFINITY}"

@@ -329,8 +329,8 @@ def compare_losses(live: Run, virtual: Run) -> dict[str, Any]:
 def _bits(run: Run) -> dict[tuple[int, int], list[bytes]]:
     """Losses by (iteration, worker); several if a crash made it repeat. Iterations without a loss are left out."""
     found: dict[tuple[int, int], list[bytes]] = {}
-    for arrival in run.history.arrivals:
-        if arrival.grad.samples and arrival.loss is not None:
-            key = (arrival.grad.iteration, arrival.grad.worker)
-            found.setdefault(key, []).append(struct.pack("<d", arrival.loss))
+    rows = run.tables.iterations
+    rows = rows[(rows["samples"] > 0) & rows["loss"].notna()]
+    for iteration, worker, loss in zip(rows["iteration"], rows["worker"], rows["loss"], strict=True):
+        found.setdefault((iteration, worker), []).append(struct.pack("<d", loss))
     return found

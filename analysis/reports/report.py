@@ -17,6 +17,7 @@ from analysis.measures.metrics import summarise
 from analysis.measures.stats import compare_runs, run_table, warnings_of
 from analysis.measures.targets import scores
 from analysis.records.load import RecordError, Run, load_run
+from analysis.records.stored import store_contents
 from analysis.reports.console import print_summary
 from analysis.reports.elastic import decision_files
 from analysis.reports.timeline import trace
@@ -43,9 +44,10 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
     Raises:
         RecordError: the record cannot be read.
     """
-    run = load_run(path)
+    run = load_run(path, check=True)
     summary = summarise(run)
-    _write_json(run.path / "summary.json", summary)
+    write_json(run.path / "summary.json", summary)
+    store_contents(run)
     for name, frame in run.tables.items():
         buffer = BytesIO()
         frame.to_parquet(buffer, index=False)
@@ -102,7 +104,7 @@ def compare(
         "report": str(out / "report.html"),
     }
     write_file(out / "comparison.csv", table.to_csv(index=False))
-    _write_json(out / "comparison.json", _comparison(table, runs))
+    write_json(out / "comparison.json", _comparison(table, runs))
     write_file(out / "report.html", page(table, runs, metas))
     return table
 
@@ -121,11 +123,11 @@ def _digest(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[_Digest], lis
     skipped: list[str] = []
     for path in paths:
         try:
-            run = load_run(path)
+            run = load_run(path, check=True)
         except RecordError as error:
             skipped.append(str(error))
             continue
-        if not any(line.event for line in run.lines):
+        if not len(run.tables.decisions):
             skipped.append(f"{run.path}: the job never started")
             continue
         digests.append(_Digest(run.path, run.meta, summarise(run), _scored(run)))
@@ -155,8 +157,8 @@ def _comparison(table: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
     write_file(path, msgspec.json.format(msgspec.json.encode(_finite(content)), indent=1) + b"\n")
 
 

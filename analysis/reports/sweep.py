@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from rich.console import Console
 
 
@@ -21,20 +23,32 @@ def report_end_of_sweep(folder: Path) -> None:
 
 
 def report_sweep(folder: Path, console: Console) -> None:
-    """Compare the runs below ``folder`` into ``folder/comparison`` and print the result."""
-    from analysis.records.load import find_runs
+    """Compare the runs below ``folder`` into ``folder/comparison`` and print the result.
+
+    Runs of clusters are compared with each other, in ``folder/comparison_clusters`` if there are others, too.
+    """
+    from analysis.records.load import find_clusters, find_runs
     from analysis.reports.report import compare, print_summary
 
-    found = find_runs(folder)
+    found, clusters = find_runs(folder, of_clusters=False), find_clusters(folder)
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if (path / ".hydra").is_dir() and path not in found:
+        if (path / ".hydra").is_dir() and path not in (*found, *clusters):
             console.print(f"left out: {path}: no record (did the job fail?)", markup=False, soft_wrap=True)
-    if not found:
+    if not found and not clusters:
         console.print(f"{folder}: no run to compare", markup=False, soft_wrap=True)
-        return
-    table = compare(found, folder / "comparison")
+    if found:
+        _print(compare(found, folder / "comparison"), print_summary, console)
+    if clusters:
+        from analysis.reports.cluster import compare_clusters
+        from analysis.reports.cluster_console import print_clusters
+
+        out = folder / ("comparison_clusters" if found else "comparison")
+        _print(compare_clusters(clusters, out), print_clusters, console)
+
+
+def _print(table: DataFrame, summarise: Callable[[DataFrame, Console], None], console: Console) -> None:
     for reason in table.attrs["skipped"]:
         console.print(f"left out: {reason}", markup=False, soft_wrap=True)
-    print_summary(table, console)
+    summarise(table, console)
     for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
         console.print(line, markup=False, soft_wrap=True)

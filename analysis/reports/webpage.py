@@ -27,12 +27,17 @@ WORDS = frozenset({"case", "strategy", "run", "ended"})
 def page(table: pd.DataFrame, runs: pd.DataFrame, metas: Sequence[dict[str, Any]]) -> str:
     """The whole page. ``table`` carries the ``attrs`` that :func:`analysis.reports.report.compare` gives it."""
     labels = ", ".join(dict.fromkeys(table["strategy"]))
-    figures = "".join(_figure(Path(path)) for path in table.attrs["figures"])
+    figures = "".join(figure_html(Path(path)) for path in table.attrs["figures"])
+    notes = notes_html([*table.attrs["warnings"], *(f"left out: {reason}" for reason in table.attrs["skipped"])])
+    return document(labels, caption(metas), f"{_summary(table)}{notes}{figures}{_runs(runs)}")
+
+
+def document(title: str, about: str, body: str) -> str:
+    """A whole page: its title, where it is from, and its body, which is HTML."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>Stragglab: {escape(labels)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>Stragglab: {escape(labels)}</h1><p>{escape(caption(metas))}</p>"
-        f"{_summary(table)}{_notes(table)}{figures}{_runs(runs)}</body></html>\n"
+        f"<title>Stragglab: {escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"<h1>Stragglab: {escape(title)}</h1><p>{escape(about)}</p>{body}</body></html>\n"
     )
 
 
@@ -51,16 +56,17 @@ def _case(case: str, rows: pd.DataFrame) -> str:
         cells = [(column.text(row), number in winners) for column, winners in zip(shown, best, strict=True)]
         lines.append([*cells, (ratio_text(row, "tta"), False)])
     head = f"<h2>{escape(case)}</h2>" if case else ""
-    return head + _table([*heads, f"TTA / {rows.attrs['baseline']}"], lines)
+    return head + table_html([*heads, f"TTA / {rows.attrs['baseline']}"], lines)
 
 
-def _notes(table: pd.DataFrame) -> str:
-    lines = [*table.attrs["warnings"], *(f"left out: {reason}" for reason in table.attrs["skipped"])]
-    return f"<h2>Warnings</h2><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if lines else ""
+def notes_html(lines: Sequence[str], title: str = "Warnings") -> str:
+    """A list of remarks under a title; nothing for none."""
+    return f"<h2>{escape(title)}</h2><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if lines else ""
 
 
-def _figure(path: Path) -> str:
-    name = path.stem.replace("_", " ")
+def figure_html(path: Path, title: str = "") -> str:
+    """A PNG in the page itself, under ``title`` or the file's name."""
+    name = title or path.stem.replace("_", " ")
     data = b64encode(path.read_bytes()).decode()
     return f'<h2>{escape(name)}</h2><img alt="{escape(name)}" src="data:image/png;base64,{data}">'
 
@@ -72,15 +78,15 @@ def _runs(runs: pd.DataFrame) -> str:
         tta = "missed" if row.tta_s == float("inf") else f"{row.tta_s:.1f}"
         texts = (row.path, row.case, row.strategy, f"{row.seed}", _ended(row), f"{row.lasted_s:.1f}", tta)
         rows.append([(text, False) for text in (*texts, f"{row.final_metric:.4f}")])
-    return "<h2>Runs</h2>" + _table(heads, rows)
+    return "<h2>Runs</h2>" + table_html(heads, rows)
 
 
 def _ended(row: Any) -> str:
     return str(row.status) if row.completed or row.status != "done" else "time was up"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[tuple[str, bool]]]) -> str:
-    """``rows`` of (text, bold); every text is escaped here."""
+def table_html(heads: Sequence[str], rows: Iterable[Sequence[tuple[str, bool]]]) -> str:
+    """A table of ``rows`` of (text, bold); every text is escaped here. Columns of ``WORDS`` stand at the left."""
     classes = ["word" if head in WORDS else "" for head in heads]
     head = "".join(f'<th class="{c}">{escape(h)}</th>' for c, h in zip(classes, heads, strict=True))
     body = []

@@ -25,7 +25,7 @@ class ClusterView(Protocol):
         ...
 
     def close(self, t: float) -> None:
-        """Show the end."""
+        """Show the final state, after which nothing is shown."""
         ...
 
 
@@ -42,7 +42,7 @@ def headline(table: JobTable, t: float, num_gpus: int) -> str:
 
 @final
 class NoClusterView:
-    """Shows nothing."""
+    """A view for runs that nobody watches."""
 
     def tick(self, t: float) -> None: ...
 

@@ -38,7 +38,7 @@ def test_the_cluster_is_that_of_the_experiment_settings() -> None:
 
 @pytest.mark.parametrize("model", TABLE)
 def test_a_cost_model_adds_up_to_the_active_times(model: str) -> None:
-    """STAR's public code, packing table: a worker is active for wrk_active, the server for ps_active with transfers."""
+    """Published code, packing table: a worker is active for wrk_active, the server for ps_active with transfers."""
     ps_ms, worker_ms, gpu_ms, use_percent, step_ms, mib = TABLE[model]
     entry = Models("star").find(model)
     assert entry is not None

@@ -67,10 +67,13 @@ class CheckedSet:
     policy: Policy
     placement: Placement
     needs: Needs = NO_NEEDS
-    draws: bool = False
-    """Its summary is a table; pages over it are made from its record."""
     models_hosts: bool = True
     real_time: bool = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether its record becomes tables, figures and a report at the end."""
+        return self.config.draw
 
 
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:
@@ -86,8 +89,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         policy.validate(machines)
     if policy.preempts and config.replay.detail != "gpus_only":
         raise ConfigError(
-            f"policy={written.names.policy}: preempts, and with replay.detail={config.replay.detail} jobs cannot go on "
-            "elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
+            f"policy={written.names.policy}: preempts, and with replay.detail={config.replay.detail} jobs cannot "
+            "continue elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
         )
     with explained(config.jobs, "jobs"):
         submissions = arrivals.submissions(config.seed)

@@ -17,7 +17,6 @@ from runtime.record.meta import SCHEMA, describe_machine, describe_versions, sta
 from runtime.run.experiment import JobFailed
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
-from runtime.run.jobs.summary import print_summary, summarise
 from runtime.virtual.cluster.cluster import VirtualCluster
 from runtime.virtual.costs import load_costs
 from runtime.virtual.machines.sites import sites_of_hosts
@@ -72,7 +71,6 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
             job.close()
         record.close()
     rows = list(record.table.rows.values())
-    print_summary(summarise(rows, _num_gpus(checked), record.table.held_s))
     if cluster.interrupted_by:
         return 128 + cluster.interrupted_by
     failed = [row for row in rows if row.status != "done"]
@@ -87,7 +85,8 @@ def title(checked: CheckedSet) -> str:
     names = checked.config.names
     return (
         f"{len(checked.jobs)} jobs of {names.jobs} on {names.cluster} ({_num_gpus(checked)} GPUs), policy "
-        f"{names.policy}, placement {names.placement}, {names.strategy}, stragglers {names.straggler}, seed {checked.config.seed}"
+        f"{names.policy}, placement {names.placement}, {names.strategy}, stragglers {names.straggler}, "
+        f"seed {checked.config.seed}"
     )
 
 

@@ -70,7 +70,7 @@ class RunningJob:
         return runtime.session(spec, Schedule(checked.plan), make_learner(spec), clock, tenancy)
 
     def end(self, outcome: Outcome) -> None:
-        """Close its record."""
+        """Close its record, and note how far it got and why it ended."""
         self._recorder.close()
         del self._recorder
         self._record.table.rows[self._name].iterations = outcome.samples_applied // self._batch_samples

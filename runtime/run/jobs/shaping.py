@@ -57,7 +57,7 @@ def sized(raw: Mapping[str, Any], submission: Submission, model: Model | None, *
 
 
 def iterations_of(submission: Submission, alone: Undisturbed, replay: Replay, default: int | None) -> int:
-    """Iterations of every worker; ``default``: if the source says nothing of the job's length.
+    """Iterations of every worker; ``default``: if the source does not mention the job's length.
 
     Raises :class:`ConfigError` if nobody says how long it is.
     """

@@ -22,7 +22,7 @@ class Executor(Protocol):
     """Starts jobs and takes their GPUs; see :class:`runtime.core.cluster.port.ClusterPort`."""
 
     def start(self, job: JobState, places: Places) -> None:
-        """Start a job, or go on with it."""
+        """Start a job, or resume it."""
         ...
 
     def preempt(self, job: JobState) -> None:
@@ -82,7 +82,7 @@ class ByDuration:
 
     Args:
         durations_s: of every job, undisturbed.
-        restart_s: seconds until a job that was preempted goes on once it has GPUs.
+        restart_s: seconds until a job that was preempted computes again once it has GPUs.
     """
 
     def __init__(self, clock: Clock, durations_s: Mapping[str, float], report: Report, restart_s: float) -> None:

@@ -23,7 +23,7 @@ class HostUse:
         self._core_s = [0.0] * len(names)
         """Of this period so far, of tasks that have left."""
         self._task_s: dict[str, float] = {}
-        """Core-seconds of every task that is there, at the beginning of this period."""
+        """Core-seconds of every present task, at the beginning of this period."""
         self._bytes = [(0.0, 0.0)] * len(names)
         self._begun_s = 0.0
 

@@ -117,6 +117,7 @@ class JobJumps:
             t,
             "Jumped",
             seconds=seconds,
+            version=executor.version,
             updates=len(skipped.batches),
             samples=skipped.samples,
             iterations={str(worker): count for worker, count in skipped.iterations.items()},

@@ -43,8 +43,8 @@ def refuse_jumps(strategy: Strategy, kinds: Collection[Kind], *, computes: bool,
         )
     if losing := sorted(LOSING & set(kinds)):
         raise ConfigError(
-            f"replay.detail=measured: a plan with {losing[0]} changes who computes; choose a straggler that only slows down, "
-            f"{IN_DETAIL}"
+            f"replay.detail=measured: a plan with {losing[0]} changes who computes; choose a straggler that only slows "
+            f"down, {IN_DETAIL}"
         )
 
 

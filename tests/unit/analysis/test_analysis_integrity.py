@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -248,12 +247,6 @@ def reference_of_the_future() -> Story:
 )
 def test_a_broken_record_is_caught(tell: Callable[[], Story], what: str, tmp_path: Path) -> None:
     assert what in problems(tell(), tmp_path)
-
-
-def test_a_gap_is_caught(tmp_path: Path) -> None:
-    run = load_run(sound().write(tmp_path / "run"))
-    broken = dataclasses.replace(run, lines=[*run.lines[:1], *run.lines[2:]])
-    assert "seq 2 does not follow" in integrity(broken).problems[0]
 
 
 def test_a_gradient_of_before_a_rollback_is_void(tmp_path: Path) -> None:

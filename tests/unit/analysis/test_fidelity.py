@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf, isnan
 from pathlib import Path
 from typing import Any
@@ -255,7 +256,7 @@ def test_no_losses_at_all_are_not_equal(pairs: Pairs) -> None:
 
 
 def relabelled(run: Run, runtime: str) -> Run:
-    return Run(run.path, run.meta | {"runtime": runtime}, run.plan, run.lines)
+    return replace(run, meta=run.meta | {"runtime": runtime})
 
 
 def test_only_the_losses_of_bsp_must_be_equal(pairs: Pairs) -> None:

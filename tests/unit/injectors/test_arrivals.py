@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import pkgutil
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from omegaconf import OmegaConf
 from scipy import stats
 
+from injectors import arrivals
 from injectors.arrivals import distributions
 from injectors.arrivals.base import Arrivals, Submission
 from injectors.arrivals.distributions import Choice, Constant, Exponential, Lognormal, Uniform, UniformWhole
@@ -33,7 +36,8 @@ HEADER = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
 def spec(name: str, **changes: Any) -> dict[str, Any]:
     loaded = OmegaConf.to_container(OmegaConf.load(ROOT / f"conf/jobs/{name}.yaml"))
-    return {**{str(key): value for key, value in dict(loaded).items()}, **changes}  # type: ignore[call-overload]
+    fields = {str(key): value for key, value in dict(loaded).items() if key != "defaults"}  # type: ignore[call-overload]
+    return {**fields, **changes}
 
 
 def source(name: str, **changes: Any) -> Arrivals:
@@ -63,6 +67,8 @@ def test_as_shipped_it_gives_the_same_jobs_for_the_same_seed_in_order(name: str)
 
 
 def test_every_source_has_a_file_in_conf_and_the_other_way_round() -> None:
+    for module in pkgutil.walk_packages(arrivals.__path__, "injectors.arrivals."):
+        importlib.import_module(module.name)
     own = {f"{cls.__module__}.{cls.__name__}" for cls in Arrivals.__subclasses__()}
     assert {name for name in own if name.startswith("injectors.")} == {spec(name)["_target_"] for name in NAMES}
 

@@ -1,4 +1,4 @@
-"""Sets of jobs on shared hosts of the virtual clock: each as alone where nobody disturbs it, else slower."""
+"""Sets of jobs on shared hosts of the virtual clock: each as alone, or slower where neighbours share something."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path)
 
 
 def test_a_policy_may_preempt_without_detail(tmp_path: Path) -> None:
-    """The long job gives way to a short one after 10 s, and goes on 30 s after it has its GPUs back: it ends at
+    """The long job gives way to a short one after 10 s, and computes again 30 s after it has its GPUs back: it ends at
     100 + 20 + 30 s."""
     rows = [
         row("long", gpus=40, iterations=None, duration_s=100.0),

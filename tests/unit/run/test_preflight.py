@@ -116,6 +116,7 @@ NEEDS = {
     },
     "cluster=antdt": "runtime=virtual workload=criteo_scale backend=none",
     "cluster=dlrover": "runtime=virtual workload=criteo_scale backend=none",
+    "cluster=star_servers": "runtime=virtual",
     **{f"straggler={name}": "cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
     **{
         f"straggler={name}": "cluster.device=null"

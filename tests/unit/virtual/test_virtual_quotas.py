@@ -127,8 +127,8 @@ def test_who_is_lost_carries_nothing_any_more() -> None:
 
 @pytest.mark.parametrize("late_s", [0.0, 89_286.0, 1e6])
 def test_a_model_with_quotas_goes_on_however_late_it_is(late_s: float) -> None:
-    """Late in a long run 1e-9 core-seconds of many cores are used sooner than a float can tell: the clock must not
-    stand still. Ten tasks that could use 96 cores each share 96, again and again, in either twin of the machines."""
+    """Late in a long run 1e-9 core-seconds of many cores are used sooner than a float can tell: time must
+    pass. Ten tasks that could use 96 cores each share 96, again and again, in either twin of the machines."""
     clock = new_clock()
     sites = {f"worker:{n}": Site("host:0", 96.0) for n in range(10)}
     machines = ModelledMachines(clock, sites, (), (), lambda task: 96.0)

@@ -1,0 +1,1 @@
+"""Figures of clusters: many jobs on shared hosts."""

@@ -1,0 +1,1 @@
+"""Measures of clusters: many jobs on shared hosts."""

@@ -1,0 +1,65 @@
+"""How much of each host was used: GPUs from placements, exactly; processors and links from samples. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.measures.cluster.steps import counted
+from analysis.records.cluster import Cluster
+
+HIGH_FRAC = (0.9, 0.98)
+"""STAR, section III-C (Fig. 9): how often the use of a server's processor or link is above these shares."""
+
+
+def held(cluster: Cluster, role: str) -> pd.DataFrame:
+    """A row per host and time in which it held tasks of a job: ``host``, ``job``, ``start_s``, ``end_s``, ``tasks``.
+
+    ``role``: ``workers`` or ``servers``.
+    """
+    spans = cluster.spans
+    rows = [
+        (host, row.job, row.start_s, row.end_s, places.count(host))
+        for row, places in zip(spans.itertuples(), spans[role], strict=True)
+        for host in sorted(set(places))
+    ]
+    frame = pd.DataFrame(rows, columns=["host", "job", "start_s", "end_s", "tasks"])
+    return frame.astype({"host": "int64", "start_s": "float64", "end_s": "float64", "tasks": "int64"})
+
+
+def host_use(cluster: Cluster, start_s: float, end_s: float) -> pd.DataFrame:
+    """A row per host over the given time.
+
+    ``host``, ``gpus``; means over time: ``gpus_used``, ``gpu_use_frac``, ``servers`` (server tasks on it); from the
+    samples, NaN where there are none: ``cpu_cores``, ``in_bytes_per_s``, ``out_bytes_per_s`` (means), ``cpu_frac`` and
+    ``link_frac`` (of what the host has; of the busier direction), and for each of ``HIGH_FRAC`` the share of samples
+    above it, ``cpu_above_90_frac``, ``link_above_90_frac`` and so on.
+    """
+    machines, samples = cluster.machines, cluster.hosts
+    inside = samples[samples["t_s"].between(start_s, end_s)]
+    tasks = {role: dict(list(held(cluster, role).groupby("host"))) for role in ("workers", "servers")}
+    rows = []
+    for host, machine in machines.iterrows():
+        used, servers = (_mean(tasks[role].get(host), start_s, end_s) for role in ("workers", "servers"))
+        share = used / machine["gpus"] if machine["gpus"] else np.nan
+        row = {"host": host, "gpus": int(machine["gpus"]), "gpus_used": used, "gpu_use_frac": share, "servers": servers}
+        rows.append(row | _sampled(inside[inside["host"] == host], machine))
+    return pd.DataFrame(rows)
+
+
+def _mean(tasks: pd.DataFrame | None, start_s: float, end_s: float) -> float:
+    if tasks is None:
+        return 0.0 if end_s > start_s else np.nan
+    return counted(tasks["start_s"], tasks["end_s"], tasks["tasks"]).mean(start_s, end_s)
+
+
+def _sampled(rows: pd.DataFrame, machine: pd.Series) -> dict[str, float]:
+    cpu = rows["cpu_cores"] / machine["cores"]
+    link = rows[["in_bytes_per_s", "out_bytes_per_s"]].max(axis="columns") / machine["link_bytes_per_s"]
+    found = {name: float(rows[name].mean()) for name in ("cpu_cores", "in_bytes_per_s", "out_bytes_per_s")}
+    for name, share in (("cpu", cpu), ("link", link)):
+        known = share.dropna()
+        found[f"{name}_frac"] = float(known.mean())
+        for high in HIGH_FRAC:
+            found[f"{name}_above_{high * 100:.0f}_frac"] = float((known > high).mean())
+    return found

@@ -1,0 +1,210 @@
+"""Read the record of a cluster's run: many jobs on shared hosts (``docs/record.md``).
+
+What happened to the jobs is taken from ``cluster.jsonl`` alone, which is readable whatever killed the run. The tables
+that are written at the end add what it lacks (samples of the hosts, numbers of iterations) where they exist.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isnan, nan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.records import cluster_notes as notes
+from analysis.records.load import CLUSTER_EVENTS, RecordError, load_object
+from analysis.records.rows import has_end
+
+GPUS_ONLY = "gpus_only"
+"""The value of ``replay.detail`` with which jobs hold GPUs and do nothing else."""
+USED = ("cpu_cores", "in_bytes_per_s", "out_bytes_per_s")
+HOST_COLUMNS = ("t_s", "host", "gpus_used", *USED)
+JOB_TYPES = {
+    **dict.fromkeys(("job", "user", "model", "status", "reason"), "str"),
+    **dict.fromkeys(("submit_s", "start_s", "zero_s", "end_s", "duration_s"), "float64"),
+    **dict.fromkeys(("gpus", "servers", "starts", "preemptions"), "int64"),
+}
+SPAN_COLUMNS = ("job", "start_s", "end_s", "ended", "workers", "servers")
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """One record of a cluster; times in seconds of the cluster's clock.
+
+    ``jobs`` has a row per submitted job in the order of submission: ``job``, ``user``, ``model``, ``submit_s``,
+    ``start_s`` (it first had GPUs; NaN: never), ``zero_s`` (time 0 of its own record), ``end_s`` (NaN: never),
+    ``duration_s`` (alone; NaN: unknown), ``gpus``, ``servers``, ``starts``, ``preemptions``, ``status`` (as in
+    ``Ended``; ``running`` or ``waiting`` at the end of the record) and ``reason``. ``spans`` has a row per time in
+    which a job held GPUs: ``job``, ``start_s``, ``end_s`` (of the record if it still ran), ``ended`` (``preempted``,
+    ``ended``, ``open``), ``workers`` and ``servers`` (tuples of host numbers). ``hosts`` has the samples of the hosts
+    (empty if there are none). ``stored`` is ``jobs.parquet``, None if the run did not come to write it. ``end_s``:
+    time of the last line; ``torn``: a line after it was cut off.
+    """
+
+    path: Path
+    meta: dict[str, Any]
+    jobs: pd.DataFrame
+    spans: pd.DataFrame
+    hosts: pd.DataFrame
+    stored: pd.DataFrame | None
+    end_s: float
+    status: str
+    torn: bool = False
+
+    @cached_property
+    def machines(self) -> pd.DataFrame:
+        """A row per host by its number (the index ``host``): ``gpus``, ``cores``, ``link_bytes_per_s`` (NaN: none)."""
+        return machines_of(self.meta)
+
+    @property
+    def folders(self) -> dict[str, Path]:
+        """The directory of each job that has a record of its own, by the job's name."""
+        root = self.path / "jobs"
+        return {name: root / name for name in self.jobs["job"] if (root / name).is_dir()}
+
+
+def machines_of(meta: dict[str, Any]) -> pd.DataFrame:
+    """The hosts that ``meta.json`` describes, as :attr:`Cluster.machines` has them."""
+    hosts = meta["machine"]["hosts"]
+    numbers = pd.Index([host.get("number", place) for place, host in enumerate(hosts)], name="host", dtype="int64")
+    columns = {
+        "gpus": [host["gpus"] or 0 for host in hosts],
+        "cores": [nan if host.get("cores") is None else host["cores"] for host in hosts],
+        "link_bytes_per_s": [
+            nan if host.get("link_bytes_per_s") is None else host["link_bytes_per_s"] for host in hosts
+        ],
+    }
+    return pd.DataFrame(columns, index=numbers).astype({"cores": "float64", "link_bytes_per_s": "float64"})
+
+
+def load_cluster(path: str | os.PathLike[str]) -> Cluster:
+    """Read the directory of a cluster's run; a torn last line and missing tables are accepted (the run was killed).
+
+    Raises:
+        RecordError: a file is missing or malformed, or the notes contradict each other.
+    """
+    root = Path(path)
+    meta = _load_meta(root / "meta.json")
+    entries, torn = notes.read_entries(root / CLUSTER_EVENTS)
+    lives, status = _lives(root / CLUSTER_EVENTS, entries)
+    end_s = entries[-1].t if entries else 0.0
+    spans = [span for life in lives.values() for span in life.closed(end_s)]
+    return Cluster(
+        path=root,
+        meta=meta,
+        jobs=pd.DataFrame([life.row() for life in lives.values()], columns=list(JOB_TYPES)).astype(JOB_TYPES),
+        spans=pd.DataFrame(spans, columns=list(SPAN_COLUMNS)).astype({"start_s": "float64", "end_s": "float64"}),
+        hosts=_hosts(root / "hosts.parquet", meta),
+        stored=_table(root / "jobs.parquet"),
+        end_s=end_s,
+        status=status or ("done" if lives and all(life.status for life in lives.values()) else "killed"),
+        torn=torn,
+    )
+
+
+@dataclass
+class _Life:
+    """What has become of one job so far."""
+
+    submitted: notes.Submitted
+    submit_s: float
+    zero_s: float = nan
+    end_s: float = nan
+    status: str = ""
+    reason: str = ""
+    leaves: bool = False
+    spans: list[tuple[str, float, float, str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    placed: tuple[float, notes.Placed] | None = None
+
+    def note(self, t: float, note: notes.OfJob) -> str:
+        """Take one more note; returns what is wrong with it, or nothing."""
+        match note:
+            case notes.Placed() if not self.status and (self.placed is None or self.leaves):
+                self._leave(t, "preempted")
+                self.placed = (t, note)
+            case notes.Began() if self.placed is not None and not self.leaves:
+                self.zero_s = t if isnan(self.zero_s) else self.zero_s
+            case notes.Preempted() if self.placed is not None and not self.leaves:
+                self.leaves = True
+            case notes.Queued() if not self.status and (self.placed is None or self.leaves):
+                self._leave(t, "preempted")
+            case notes.Ended(status=status, reason=reason) if not self.status:
+                self._leave(t, "ended")
+                self.end_s, self.status, self.reason = t, status, reason
+            case _:
+                there = "has ended" if self.status else "has no GPUs" if self.placed is None else "has its GPUs"
+                return f"job {self.submitted.job} {there}"
+        return ""
+
+    def _leave(self, t: float, how: str) -> None:
+        if self.placed is not None:
+            since, note = self.placed
+            self.spans.append((note.job, since, t, how, note.workers, note.servers))
+        self.placed, self.leaves = None, False
+
+    def closed(self, end_s: float) -> list[tuple[Any, ...]]:
+        """Its spans; one that is open at the end of the record ends there."""
+        self._leave(end_s, "open")
+        return list(self.spans)
+
+    def row(self) -> tuple[Any, ...]:
+        """Its row of ``jobs``."""
+        about, ends = self.submitted, [span[3] for span in self.spans]
+        status = self.status or ("running" if "open" in ends else "waiting")
+        start_s = self.spans[0][1] if self.spans else nan
+        duration_s = nan if about.duration_s is None else about.duration_s
+        times = (self.submit_s, start_s, self.zero_s, self.end_s, duration_s)
+        numbers = (about.gpus, about.servers, len(ends), ends.count("preempted"))
+        return (about.job, about.user, about.model, status, self.reason, *times, *numbers)
+
+
+def _lives(path: Path, entries: list[notes.Entry]) -> tuple[dict[str, _Life], str]:
+    """What has become of all jobs, by name, and the status in the record's last line (empty without one)."""
+    lives: dict[str, _Life] = {}
+    status = ""
+    for number, entry in enumerate(entries, start=1):
+        note, problem = entry.note, ""
+        if note is None:
+            continue
+        if isinstance(note, notes.Finished):
+            status = note.status
+        elif isinstance(note, notes.Submitted):
+            problem = f"job {note.job} was submitted before" if note.job in lives else ""
+            lives.setdefault(note.job, _Life(note, entry.t))
+        else:
+            problem = (
+                lives[note.job].note(entry.t, note) if note.job in lives else f"job {note.job} was never submitted"
+            )
+        if problem:
+            raise RecordError(f"{path}:{number}: {note.__struct_config__.tag}, but {problem}. The record is damaged")
+    return lives, status
+
+
+def _load_meta(path: Path) -> dict[str, Any]:
+    meta = load_object(path)
+    missing = [key for key in ("runtime", "seed") if key not in meta]
+    machine = meta.get("machine")
+    hosts = machine.get("hosts") if isinstance(machine, dict) else None
+    if not isinstance(hosts, list) or not all(isinstance(host, dict) and "gpus" in host for host in hosts):
+        missing.append("machine.hosts (with gpus of each)")
+    if missing:
+        raise RecordError(f"{path}: {', '.join(missing)} missing. Compare it with docs/record.md")
+    return meta
+
+
+def _hosts(path: Path, meta: dict[str, Any]) -> pd.DataFrame:
+    """The samples; processors and links, which are 0 where only GPUs were modelled, are unknown (NaN) then."""
+    table = _table(path)
+    if table is None:
+        return pd.DataFrame(columns=list(HOST_COLUMNS), dtype="float64")
+    replay = (meta.get("cluster") or {}).get("replay") or {}
+    return table.assign(**dict.fromkeys(USED, nan)) if replay.get("detail") == GPUS_ONLY else table
+
+
+def _table(path: Path) -> pd.DataFrame | None:
+    """A table that is written at the end; None if the run did not get so far."""
+    return pd.read_parquet(path) if path.is_file() and has_end(path) else None

@@ -1,0 +1,90 @@
+"""The lines of ``events.jsonl`` one after another, so that none needs to stay in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from analysis.records.schema import Line, decode_line
+
+BLOCK_BYTES = 1 << 18
+"""Lines are read, decoded and released in blocks of about so many bytes."""
+
+
+class RecordError(ValueError):
+    """A record that cannot be read: the file and line, what is wrong with it, and what to do."""
+
+
+class Log:
+    """Reads a log in blocks of lines; a torn line at its end is left out, and ``torn`` says so afterwards."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.torn = False
+
+    def modified_ns(self) -> int:
+        """When it was last written to; raises :class:`RecordError` if it is missing."""
+        with _open(self.path) as file:
+            return os.fstat(file.fileno()).st_mtime_ns
+
+    def blocks(self) -> Iterator[tuple[list[Line], list[int]]]:
+        """(lines, the place of each in the file: bytes from its beginning).
+
+        Raises:
+            RecordError: the file is missing, a line is malformed, or lines are missing or duplicated.
+        """
+        number = place = 0
+        with _open(self.path) as file:
+            while texts := file.readlines(BLOCK_BYTES):
+                if not texts[-1].endswith(b"\n") and _is_torn(texts[-1]):
+                    self.torn = True
+                    texts.pop()
+                lines = self._decode(texts, number)
+                number += len(lines)
+                places = []
+                for text in texts:
+                    places.append(place)
+                    place += len(text)
+                yield lines, places
+
+    def at(self, places: Iterable[int]) -> Iterator[Line]:
+        """The lines that begin at these places."""
+        with _open(self.path) as file:
+            for place in places:
+                file.seek(place)
+                yield decode_line(file.readline())
+
+    def _decode(self, texts: list[bytes], number: int) -> list[Line]:
+        """The lines of a block, of which the first is ``number`` (from 0); their ``seq`` has no gaps."""
+        lines = []
+        for due, text in enumerate(texts, start=number):
+            try:
+                line = decode_line(text)
+            except msgspec.DecodeError as error:
+                what = f"{error}. The record is damaged: repeat the run or leave it out"
+                raise RecordError(f"{self.path}:{due + 1}: {what}") from None
+            if line.seq != due:
+                what = f"seq {line.seq} where {due} is due. Lines are missing or duplicated"
+                raise RecordError(f"{self.path}:{due + 1}: {what}: repeat the run or leave it out")
+            lines.append(line)
+        return lines
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise RecordError(f"{path}: missing. Is {path.parent} the directory of a run?") from None
+
+
+def _is_torn(text: bytes) -> bool:
+    """Whether a last line lacks more than its newline."""
+    try:
+        decode_line(text)
+    except msgspec.DecodeError:
+        return True
+    return False

@@ -1,0 +1,171 @@
+"""What a log says, stored next to it in columns, so that later loads need not read the log.
+
+``columns/`` holds every table as an Arrow file, uncompressed: a load maps the files into memory and decodes nothing,
+and the system reads only the columns that somebody looks at. ``columns/index.json`` says of which log they are. They
+are derived, so they may be deleted at any time; what does not belong to the log as it is now, or was derived by other
+code, is ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from analysis.files import write_file
+from analysis.records.integrity import Integrity
+from analysis.records.load import LOG, Contents, Run
+from analysis.records.schema import ROWS, Finished, NodeUse, Timings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.records.tables import Tables
+
+FOLDER, INDEX = "columns", "index.json"
+HELD, PLACES = "held", "places"
+"""Files that are no tables: whether arrivals were held, and where notable lines begin."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The log and the description of the job, as they were when columns were derived from them."""
+
+    num_bytes: int
+    modified_ns: int
+    log: str
+    meta: str
+    """Hashes (BLAKE2b)."""
+    code: str
+    """Hash of what derives the columns."""
+
+
+class Index(msgspec.Struct, frozen=True):
+    """``index.json``: what :class:`Contents` holds besides columns. ``files``: the size of each."""
+
+    source: Source
+    files: dict[str, int]
+    end_s: float
+    torn: bool
+    finished: Finished | None
+    given_up: list[tuple[float, int]]
+    problems: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+
+def store_contents(run: Run) -> None:
+    """Store what is known of a run's log, and its integrity.
+
+    Nothing for a run by rows, which are columns already, or if that is stored.
+    """
+    if run.by_rows or run.contents.integrity is not None:
+        return
+    folder, contents = run.path / FOLDER, run.contents
+    found = run.integrity
+    (folder / INDEX).unlink(missing_ok=True)  # else it would vouch for files that are being replaced
+    frames = {name: _of_frame(frame) for name, frame in run.tables.items()}
+    frames[HELD] = _of_array(np.array(contents.held, np.int8))
+    frames[PLACES] = _of_array(np.array(contents.places, np.int64))
+    files = {name: write_file(_file(folder, name), _encoded(table)).stat().st_size for name, table in frames.items()}
+    log = run.path / LOG
+    source = Source(log.stat().st_size, contents.modified_ns, _hash(log), _hash(run.path / "meta.json"), _code())
+    index = Index(
+        source=source,
+        files=files,
+        end_s=contents.end_s,
+        torn=contents.torn,
+        finished=contents.finished,
+        given_up=list(contents.given_up),
+        problems=found.problems,
+        unchecked=found.unchecked,
+    )
+    write_file(folder / INDEX, msgspec.json.encode(index))
+
+
+def read_contents(root: Path) -> Contents | None:
+    """What an earlier analysis has stored of the log, or None if there is nothing that fits it."""
+    folder = root / FOLDER
+    try:
+        index = msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
+        if not _fits(root, index):
+            return None
+        held, places = (_map(_file(folder, name)).column(0).to_numpy() for name in (HELD, PLACES))
+    except (OSError, ValueError):  # ValueError: of msgspec and of Arrow
+        return None
+    return Contents(
+        end_s=index.end_s,
+        torn=index.torn,
+        finished=index.finished,
+        places=places,
+        held=held,
+        given_up=index.given_up,
+        make_tables=lambda: _read_tables(folder),
+        integrity=Integrity(index.problems, index.unchecked),
+    )
+
+
+def _fits(root: Path, index: Index) -> bool:
+    source, log = index.source, root / LOG
+    about = log.stat()
+    if source.code != _code() or source.num_bytes != about.st_size or (root / ROWS).exists():
+        return False
+    if source.meta != _hash(root / "meta.json"):
+        return False
+    if any(_file(root / FOLDER, name).stat().st_size != size for name, size in index.files.items()):
+        return False
+    return source.modified_ns == about.st_mtime_ns or source.log == _hash(log)  # a copy has another time
+
+
+def _read_tables(folder: Path) -> Tables:
+    from analysis.records.tables import Tables
+
+    return Tables(**{name: _map(_file(folder, name)).to_pandas(split_blocks=True) for name in Tables.__annotations__})
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.arrow"
+
+
+def _of_frame(frame: pd.DataFrame) -> Any:
+    """An Arrow table of the same types; floats keep NaN, since with nulls they could not be used as they lie there."""
+    import pyarrow as pa
+
+    columns = [pa.array(frame[name].to_numpy() if frame[name].dtype == "float64" else frame[name]) for name in frame]
+    return pa.table(columns, schema=pa.Schema.from_pandas(frame, preserve_index=False))
+
+
+def _of_array(values: np.ndarray) -> Any:
+    import pyarrow as pa
+
+    return pa.table({"value": values})
+
+
+def _encoded(table: Any) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _map(path: Path) -> Any:
+    """The table in a file, which is not read but mapped into memory."""
+    import pyarrow as pa
+
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def _code() -> str:
+    """A hash of this room and of the values that it reads: columns that other code has derived may differ."""
+    found = hashlib.blake2b(repr((Timings.__struct_fields__, NodeUse.__struct_fields__)).encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()

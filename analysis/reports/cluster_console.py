@@ -1,0 +1,50 @@
+"""Cluster runs as a table on a terminal."""
+
+from __future__ import annotations
+
+from math import isfinite, isnan
+
+import pandas as pd
+from rich.console import Console
+
+from analysis.reports.console import Column, number_text, print_cases
+
+
+def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
+    """The columns for one case (rows of a cluster comparison); ``brief``: no intervals."""
+    baseline = frame.attrs.get("baseline")
+    pairs = bool(baseline) and len(frame) > 1
+    columns = [
+        Column("run", lambda row: row["label"]),
+        Column("seeds", lambda row: f"{row['seeds']}"),
+        Column("jobs\ndone", lambda row: f"{row['jobs_completed']}/{row['jobs']}"),
+        Column("mean JCT\ns", lambda row: spread_text(row, "jct_mean_s", 1, brief), "jct_mean_s", False),
+        *([Column(f"JCT /\n{baseline}", lambda row: spread_text(row, "jct_ratio", 2, brief))] if pairs else []),
+        Column("median\ns", lambda row: number_text(row["jct_median_s"], 1), "jct_median_s", False),
+        Column("99 %\ns", lambda row: number_text(row["jct_p99_s"], 1), "jct_p99_s", False),
+        Column("mean\nwait s", lambda row: number_text(row["queue_mean_s"], 1), "queue_mean_s", False),
+        Column("slow-\ndown", lambda row: number_text(row["slowdown_median"], 2), "slowdown_median", False),
+        Column("make-\nspan s", lambda row: number_text(row["makespan_s"], 0), "makespan_s", False),
+        Column("GPUs\n%", lambda row: number_text(row["gpu_use_frac"] * 100, 1), "gpu_use_frac", True),
+        Column("pre-\nempted", lambda row: number_text(row["preemptions"], 0)),
+    ]
+    if frame["iterations_with_straggler_frac"].notna().any():
+        share, delay = "iterations_with_straggler_frac", "delay_frac"
+        columns += [
+            Column("strag-\nglers %", lambda row: number_text(row[share] * 100, 1), share, False),
+            Column("delay\n%", lambda row: number_text(row[delay] * 100, 1), delay, False),
+        ]
+    return columns
+
+
+def spread_text(row: pd.Series, name: str, digits: int, brief: bool = False) -> str:
+    """A number with its interval, if it has one."""
+    text, low, high = number_text(row[name], digits), row[f"{name}_low"], row[f"{name}_high"]
+    if brief or isnan(low) or not isfinite(row[name]):
+        return text
+    return f"{text} [{number_text(low, digits)}, {number_text(high, digits)}]"
+
+
+def print_clusters(frame: pd.DataFrame, console: Console | None = None) -> None:
+    """Print a comparison of cluster runs (:func:`analysis.reports.cluster.compare_clusters`), or a single run."""
+    print_cases(frame, cluster_columns, console or Console())

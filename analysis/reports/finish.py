@@ -1,0 +1,34 @@
+"""The end of a run: its tables and figures, and its summary on the terminal, whatever kind of record it left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis.records.load import CLUSTER_EVENTS
+
+
+def finish(run_dir: Path) -> list[str]:
+    """Write what follows from the record and print its summary; returns warnings to readers of the results.
+
+    Raises:
+        RecordError: the record cannot be read.
+    """
+    return _finish_cluster(run_dir) if (run_dir / CLUSTER_EVENTS).exists() else _finish_job(run_dir)
+
+
+def _finish_job(run_dir: Path) -> list[str]:
+    from analysis.reports.report import finish_run, print_summary, summary_frame
+
+    summary = finish_run(run_dir)
+    print_summary(summary_frame(summary))
+    return [f"{summary['strategy']}: {summary['warning']}"] if summary["warning"] else []
+
+
+def _finish_cluster(run_dir: Path) -> list[str]:
+    from analysis.records.load import load_object
+    from analysis.reports.cluster import cluster_frame, finish_cluster
+    from analysis.reports.cluster_console import print_clusters
+
+    summary = finish_cluster(run_dir)
+    print_clusters(cluster_frame(load_object(run_dir / "meta.json"), summary))
+    return [f"integrity: {problem}" for problem in summary["integrity"]["problems"]]

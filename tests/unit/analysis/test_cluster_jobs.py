@@ -1,0 +1,189 @@
+"""What users of a cluster see, compared with arithmetic: queues by Lindley's recursion, integrals by brute force."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import inf, isnan, nan
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.measures.cluster.gpu_lanes import drawn_hosts, gpu_lanes
+from analysis.measures.cluster.hosts import host_use
+from analysis.measures.cluster.jobs import gpus_used, in_system, job_times, makespan_s, running, use_over_time, window
+from analysis.measures.cluster.steps import counted
+from analysis.measures.cluster.straggling import straggling
+from analysis.measures.cluster.summary import statistics, summarise_cluster
+from analysis.records.cluster import load_cluster
+from tests.support.cluster_records import ClusterStory
+from tests.unit.analysis.test_cluster_records import killed, told, two_jobs
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(1, 5)), max_size=8)
+
+
+@given(INTERVALS, st.integers(0, 20), st.integers(0, 20))
+@settings(max_examples=60, deadline=None)
+def test_steps_count_what_covers_each_time(found: list[tuple[int, int, int]], one: int, other: int) -> None:
+    """Brute force: whole seconds, each looked at in its middle."""
+    spans = [(min(a, b), max(a, b), weight) for a, b, weight in found]
+    steps = counted(*zip(*spans, strict=True)) if spans else counted([], [])
+    low, high = min(one, other), max(one, other)
+    middles = [second + 0.5 for second in range(low, high)]
+    values = [sum(weight for a, b, weight in spans if a <= t < b) for t in middles]
+    assert steps.at(middles).tolist() == values
+    assert steps.integral(low, high) == pytest.approx(sum(values))
+    assert isnan(steps.mean(low, high)) if low == high else steps.mean(low, high) == pytest.approx(np.mean(values))
+
+
+def test_an_interval_without_an_end_covers_all_that_follows() -> None:
+    assert counted([1.0, 2.0], [nan, 3.0]).at([0.0, 1.0, 2.5, 1e9]).tolist() == [0.0, 1.0, 2.0, 1.0]
+
+
+def fifo_on_one_gpu(arrivals: list[float], services: list[float]) -> ClusterStory:
+    """Jobs of one GPU that is served in the order of arrival, by Lindley's recursion."""
+    story, free_s = ClusterStory(gpus=(1,)), 0.0
+    for number, (t, service_s) in enumerate(zip(arrivals, services, strict=True)):
+        job = f"j{number}"
+        story.submit(t, job, gpus=1, duration_s=service_s)
+        story.start(max(t, free_s), job, [0])
+        free_s = max(t, free_s) + service_s
+        story.end(free_s, job)
+    return story
+
+
+def test_waiting_in_a_queue_is_lindleys(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    arrivals, services = random.exponential(1.0, 60).cumsum(), random.exponential(0.9, 60)
+    times = job_times(told(tmp_path, fifo_on_one_gpu(arrivals.tolist(), services.tolist())))
+    waits = [0.0]
+    for (t, service_s), (following, _) in pairwise(zip(arrivals, services, strict=True)):
+        waits.append(max(0.0, waits[-1] + service_s - (following - t)))
+    assert times["queue_s"].tolist() == pytest.approx(waits)
+    assert times["first_wait_s"].tolist() == pytest.approx(waits)
+    assert times["jct_s"].tolist() == pytest.approx(np.add(waits, services))
+    assert times["slowdown"].tolist() == pytest.approx(np.add(waits, services) / services)
+    assert times["stretch"].tolist() == pytest.approx([1.0] * 60)
+
+
+def test_times_of_a_preempted_job(tmp_path: Path) -> None:
+    cluster = told(tmp_path, two_jobs())
+    a, b = (row for _, row in job_times(cluster).iterrows())
+    assert (a.jct_s, a.run_s, a.queue_s, a.first_wait_s, a.slowdown, a.stretch) == (14.0, 11.0, 3.0, 0.0, 1.4, 1.1)
+    assert (b.jct_s, b.run_s, b.queue_s, b.first_wait_s, b.slowdown, b.stretch) == (4.0, 3.0, 1.0, 1.0, 4 / 3, 1.0)
+
+
+def test_a_job_that_was_cut_off_is_not_complete(tmp_path: Path) -> None:
+    story = ClusterStory(gpus=(1,))
+    for job, status, reason in (("late", "done", "max_time_s=9 reached"), ("bad", "failed", "x"), ("good", "done", "")):
+        story.submit(0.0, job, gpus=1, duration_s=1.0)
+        story.start(0.0, job, [0])
+        story.end(9.0, job, status, reason)
+    assert job_times(told(tmp_path, story))["jct_s"].tolist() == [inf, inf, 9.0]
+
+
+def test_an_unknown_duration_has_no_slowdown(tmp_path: Path) -> None:
+    story = ClusterStory(gpus=(1,))
+    story.submit(0.0, "a", gpus=1)
+    story.start(1.0, "a", [0])
+    story.end(3.0, "a")
+    (row,) = (row for _, row in job_times(told(tmp_path, story)).iterrows())
+    assert isnan(row.slowdown)
+    assert isnan(row.stretch)
+    assert row.jct_s == 3.0
+
+
+def test_gpus_and_queue_over_time(tmp_path: Path) -> None:
+    cluster = told(tmp_path, two_jobs())
+    times = job_times(cluster)
+    assert use_over_time(cluster, times).to_numpy().tolist() == [
+        [1.0, 2.0, 1.0, 0.0, 0.0],  # a runs
+        [4.0, 2.0, 1.0, 1.0, 4.0],  # b waits for 4 GPUs, a is leaving
+        [5.0, 4.0, 1.0, 1.0, 2.0],  # b runs, a waits
+        [8.0, 2.0, 1.0, 0.0, 0.0],  # a runs again
+        [15.0, 0.0, 0.0, 0.0, 0.0],
+    ]
+    assert gpus_used(cluster).integral(0.0, 15.0) == 2 * 4 + 4 * 3 + 2 * 7
+    assert in_system(times).integral(0.0, 15.0) == 14.0 + 4.0
+    assert running(cluster).integral(0.0, 15.0) == 14.0
+    assert (window(times, 15.0), makespan_s(times)) == ((1.0, 15.0), 14.0)
+
+
+def test_a_run_that_was_killed_has_no_makespan(tmp_path: Path) -> None:
+    cluster = killed(tmp_path)
+    times = job_times(cluster)
+    assert makespan_s(times) == inf
+    assert window(times, cluster.end_s) == (0.0, 7.0)
+    assert use_over_time(cluster, times)["gpus_used"].tolist() == [2.0, 2.0, 2.0]
+
+
+def test_quantiles_are_values_that_occurred_and_infinite_ones_count() -> None:
+    import pandas as pd
+
+    found = statistics(pd.Series([3.0, 1.0, 2.0, inf]))
+    assert found == {"mean": inf, "median": 2.0, "p90": inf, "p99": inf}
+    assert statistics(pd.Series(range(1, 101)))["p90"] == 90.0
+    assert all(isnan(value) for value in statistics(pd.Series([nan])).values())
+
+
+def test_the_use_of_hosts(tmp_path: Path) -> None:
+    story = two_jobs()
+    story.samples = [
+        *((t, 0, used, 4.0, 9.5e8, 1e8) for t, used in ((2.0, 2.0), (6.0, 2.0))),
+        *((t, 1, used, 8.0, 1e8, 5e8) for t, used in ((2.0, 0.0), (6.0, 2.0))),
+    ]
+    first, second = (row for _, row in host_use(told(tmp_path, story), 1.0, 15.0).iterrows())
+    assert first.gpus_used == pytest.approx((2 * 4 + 2 * 3 + 1 * 7) / 14)
+    assert second.gpu_use_frac == pytest.approx((0 * 4 + 2 * 3 + 1 * 7) / 14 / 2)
+    assert (first.servers, second.servers) == (pytest.approx(7 / 14), pytest.approx(4 / 14))
+    assert (first.cpu_frac, first.link_frac, first.link_above_90_frac, first.link_above_98_frac) == (
+        0.5,
+        0.95,
+        1.0,
+        0.0,
+    )
+    assert (second.cpu_frac, second.cpu_above_98_frac, second.link_frac) == (1.0, 1.0, 0.5)
+
+
+def test_the_summary(tmp_path: Path) -> None:
+    cluster = told(tmp_path, two_jobs())
+    summary = summarise_cluster(cluster, job_times(cluster), straggling(cluster))
+    assert (summary["jobs"], summary["jobs_completed"], summary["preemptions"]) == (2, 2, 1)
+    assert summary["gpu_use_frac"] == pytest.approx(34 / (14 * 4))
+    assert summary["queue_mean"] == pytest.approx((1 + 3) / 14)
+    assert summary["queue_max"] == 1.0
+    assert (
+        summary["little"]["jobs_mean"] == pytest.approx(summary["little"]["rate_times_stay"]) == pytest.approx(18 / 15)
+    )
+    assert summary["stragglers"] is None
+    assert summary["jct_s"] == {"mean": 9.0, "median": 4.0, "p90": 14.0, "p99": 14.0}
+
+
+def test_no_two_workers_share_a_lane(tmp_path: Path) -> None:
+    """Each on the lowest GPU that is free; brute force over all pairs."""
+    random = np.random.default_rng(5)
+    story = ClusterStory(gpus=(3, 3))
+    free = {0: [0.0] * 3, 1: [0.0] * 3}
+    for number in range(40):
+        host = int(random.integers(2))
+        gpu = int(np.argmin(free[host]))
+        t = free[host][gpu] + float(random.exponential(1.0))
+        story.submit(t, f"j{number}", gpus=1)
+        story.start(t, f"j{number}", [host])
+        free[host][gpu] = t + float(random.exponential(5.0))
+        story.end(free[host][gpu], f"j{number}")
+    lanes = gpu_lanes(told(tmp_path, story))
+    assert len(lanes) == 40
+    assert lanes["gpu"].max() == 2
+    for _, rows in lanes.groupby(["host", "gpu"]):
+        ordered = rows.sort_values("start_s")
+        assert all(end <= start for end, start in zip(ordered["end_s"], ordered["start_s"][1:], strict=False))
+
+
+def test_hosts_that_fit_on_a_page(tmp_path: Path) -> None:
+    gpus = load_cluster(ClusterStory(gpus=[8] * 20 + [0]).write(tmp_path / "run", finished=False)).machines["gpus"]
+    assert drawn_hosts(gpus, most=32) == [0, 5, 10, 15]
+    assert drawn_hosts(gpus, most=4) == [0]
+    assert len(drawn_hosts(gpus, most=160)) == 20

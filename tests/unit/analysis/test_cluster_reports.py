@@ -1,0 +1,370 @@
+"""What a run of a cluster leaves on disk and on the terminal, alone and compared with others."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from html.parser import HTMLParser
+from math import inf, isnan, nan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from analysis.figures.cluster.curves import binned, distribution, looks_of
+from analysis.figures.cluster.stragglers import cause_shares
+from analysis.figures.cluster.use import thinned
+from analysis.measures.cluster.comparing import cluster_table, cluster_warnings, compare_clusters_table, paired_jobs
+from analysis.measures.cluster.labels import cluster_labels, settings_of
+from analysis.records.load import RecordError
+from analysis.records.provenance import cluster_caption
+from analysis.reports.cluster import cluster_frame, compare_clusters, finish_cluster
+from analysis.reports.cluster_console import print_clusters
+from analysis.reports.sweep import report_sweep
+from scripts import figures as script
+from tests.support.cluster_records import ClusterStory, meta
+from tests.support.records import bsp_story
+from tests.unit.analysis.test_cluster_records import two_jobs
+from tests.unit.analysis.test_cluster_stragglers import SLOWER, USUAL, shared_hosts
+
+PNG = b"\x89PNG\r\n\x1a\n"
+SERVICES = [30.0, 4.0, 9.0, 2.0, 16.0, 5.0]
+
+
+def one_gpu(policy: str, seed: int = 0) -> ClusterStory:
+    """Six jobs of one GPU, all there at the start: in order (``fifo``), or the shortest first (``sjf``)."""
+    story, t = ClusterStory(gpus=(1,), seed=seed, cluster={"policy": policy}), 0.0
+    for number, service_s in enumerate(SERVICES):
+        story.submit(0.0, f"j{number}", gpus=1, duration_s=service_s + seed)
+    key = (lambda number: number) if policy == "fifo" else (lambda number: SERVICES[number])
+    for number in sorted(range(len(SERVICES)), key=key):
+        story.start(t, f"j{number}", [0])
+        t += SERVICES[number] + seed
+        story.end(t, f"j{number}")
+    return story
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sweep")
+    for number, (policy, seed) in enumerate([("fifo", 0), ("sjf", 0), ("fifo", 1), ("sjf", 1)]):
+        one_gpu(policy, seed).write(root / f"{number}_{policy}")
+    return root
+
+
+class Page(HTMLParser):
+    """Collects a page's text, and refuses whatever is outside the page."""
+
+    def __init__(self, text: str) -> None:
+        HTMLParser.__init__(self)
+        self.text, self.images = "", 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.images += tag == "img"
+        assert all(not (value or "").startswith("http") for _, value in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+# ---- one run --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_in_detail_leaves_all_of_it(tmp_path: Path) -> None:
+    story = shared_hosts()
+    story.samples = [(12.0, 1, 1.0, 4.0, 1e8, 1e8)]
+    path = story.write(tmp_path / "run")
+    summary = finish_cluster(path)
+    assert json.loads((path / "summary.json").read_text()) == summary
+    figures = {"job_times", "gpu_use", "hosts", "host_use", "stragglers", "straggler_causes"}
+    assert {file.stem for file in path.glob("figures/*.png")} == figures == {f.stem for f in path.glob("figures/*.csv")}
+    assert all(file.read_bytes().startswith(PNG) for file in path.glob("figures/*.png"))
+    tables = {"job_times", "use", "host_use", "stragglers", "episodes", "deviations"}
+    assert {file.stem for file in path.glob("tables/*.parquet")} == tables
+    episodes = pd.read_parquet(path / "tables" / "episodes.parquet")
+    assert episodes[["job", "cause", "neighbours", "server_neighbours"]].to_numpy().tolist() == [
+        ["a", "link", "b", "c"]
+    ]
+    page = Page((path / "report.html").read_text())
+    assert page.images == len(figures)
+    for said in (
+        "virtual runtime (calibration cal-7)",
+        "policy: fifo",
+        "4 jobs on 4 hosts with 7 GPUs",
+        "seed 0",
+        "link",
+    ):
+        assert said in page.text
+
+
+def test_a_run_without_records_of_jobs(tmp_path: Path) -> None:
+    path = two_jobs().write(tmp_path / "run")
+    summary = finish_cluster(path)
+    assert summary["stragglers"] is None
+    assert not {file.stem for file in path.glob("figures/*.png")} & {"stragglers", "straggler_causes"}
+    assert "nothing is known of stragglers" in Page((path / "report.html").read_text()).text
+
+
+def nothing() -> ClusterStory:
+    return ClusterStory()
+
+
+def waits_forever() -> ClusterStory:
+    story = ClusterStory(gpus=(1,))
+    story.submit(0.0, "a", gpus=1)
+    story.note(3.0, "Queued", job="a")
+    return story
+
+
+def killed_at_once() -> ClusterStory:
+    story = shared_hosts()
+    story.notes = [note for note in story.notes if note[0] < 15.0]
+    return story
+
+
+@pytest.mark.parametrize("tell", [nothing, waits_forever, killed_at_once])
+def test_runs_that_came_to_little_are_finished(tell: Any, tmp_path: Path) -> None:
+    path = tell().write(tmp_path / "run", finished=False)
+    summary = finish_cluster(path)
+    assert summary["status"] == "killed"
+    assert summary["jobs_completed"] == 0
+    assert summary["makespan_s"] is None or not summary["jobs"]
+    assert (path / "report.html").exists()
+
+
+def test_what_was_not_modelled_is_not_drawn_as_zero(tmp_path: Path) -> None:
+    story = two_jobs()
+    story.samples = [(2.0, host, gpus, 0.0, 0.0, 0.0) for host, gpus in enumerate((2.0, 0.0))]
+    story.cluster = {"replay": {"detail": "gpus_only"}}
+    path = story.write(tmp_path / "run")
+    assert finish_cluster(path, draw=False)["integrity"] == {"ok": True, "problems": [], "unchecked": []}
+    use = pd.read_parquet(path / "tables" / "host_use.parquet")
+    assert use[["cpu_frac", "link_frac"]].isna().all(axis=None)
+    assert use["gpu_use_frac"].gt(0.0).all()
+
+
+def test_without_figures(tmp_path: Path) -> None:
+    path = two_jobs().write(tmp_path / "run")
+    finish_cluster(path, draw=False)
+    assert not (path / "figures").exists()
+    assert not (path / "report.html").exists()
+
+
+def test_the_table_of_a_run(tmp_path: Path) -> None:
+    path = two_jobs().write(tmp_path / "run")
+    file = io.StringIO()
+    frame = cluster_frame(json.loads((path / "meta.json").read_text()), finish_cluster(path, draw=False))
+    print_clusters(frame, Console(file=file))
+    row = file.getvalue().splitlines()[-2].split()
+    assert row == ["fifo", "1", "2/2", "9.0", "4.0", "14.0", "2.0", "1.33", "14", "60.7", "1"]
+
+
+# ---- several --------------------------------------------------------------------------------------------------------
+
+
+def test_policies_compared(sweep: Path, tmp_path: Path) -> None:
+    """By hand: with fifo the jobs end at 30, 34, 43, 45, 61, 66; with sjf at 66, 6, 20, 2, 36, 11 (seed 0)."""
+    table = compare_clusters(sorted(sweep.iterdir()), tmp_path)
+    assert table.attrs["baseline"] == "fifo"
+    fifo, sjf = (row for _, row in table.iterrows())
+    assert (fifo.label, sjf.label, sjf.runs, sjf.seeds, sjf.jobs) == ("fifo", "sjf", 2, 2, 12)
+    means = [279 / 6, (279 + 21) / 6], [141 / 6, (141 + 21) / 6]
+    assert (fifo.jct_mean_s, sjf.jct_mean_s) == tuple(pytest.approx(sum(both) / 2) for both in means)
+    zero = sorted(b / a for a, b in zip((30, 34, 43, 45, 61, 66), (66, 6, 20, 2, 36, 11), strict=True))
+    one = sorted(b / a for a, b in zip((31, 36, 46, 49, 66, 72), (72, 8, 24, 3, 41, 14), strict=True))
+    medians = [(each[2] + each[3]) / 2 for each in (zero, one)]
+    assert sjf.jct_ratio == pytest.approx(sum(medians) / 2)
+    assert sjf.jct_ratio_low == pytest.approx(min(medians))
+    assert (sjf.ratio_over, sjf.pairs, isnan(fifo.jct_ratio)) == ("seeds", 12, True)
+    names = {file.name for file in tmp_path.iterdir()}
+    assert {"clusters.csv", "clusters.json", "job_ratios.csv", "report.html", "figures"} == names
+    assert {file.stem for file in tmp_path.glob("figures/*.png")} == {"job_times", "job_ratios", "gpu_use"}
+    page = Page((tmp_path / "report.html").read_text())
+    assert page.images == 3
+    assert "policy: fifo, sjf" in page.text
+    assert "2 seeds: intervals need at least five" in page.text
+
+
+def test_one_seed_says_that_its_interval_is_over_jobs(sweep: Path, tmp_path: Path) -> None:
+    table = compare_clusters([sweep / "0_fifo", sweep / "1_sjf"], tmp_path, baseline="sjf", draw=False)
+    assert table["ratio_over"].tolist() == ["jobs", "jobs"]
+    assert any("one seed" in text for text in table.attrs["warnings"])
+    assert table["jct_ratio"][0] > 1.0
+
+
+def test_a_comparison_with_stragglers(tmp_path: Path) -> None:
+    paths = []
+    for number, strategy in enumerate(("bsp", "star_h")):
+        story = shared_hosts()
+        story.cluster = {"strategy": strategy}
+        paths.append(story.write(tmp_path / f"{number}"))
+    finish_cluster(paths[0], draw=False)
+    table = compare_clusters(paths, tmp_path / "out")
+    assert table["label"].tolist() == ["bsp", "star_h"]
+    assert {file.stem for file in (tmp_path / "out").glob("figures/*.png")} >= {"stragglers", "straggler_causes"}
+    assert table["iterations_with_straggler_frac"].tolist() == pytest.approx([2 / 12] * 2)
+
+
+def test_stored_stragglers_are_used_only_while_the_record_is_older(tmp_path: Path) -> None:
+    path = shared_hosts().write(tmp_path / "run")
+    finish_cluster(path, draw=False)
+    other = ClusterStory(gpus=(1,))
+    for number in range(12):
+        other.iterate("a", number, [USUAL, {**USUAL, **SLOWER["link"]}])
+    pd.DataFrame(other.rows["a"]).astype({"cpu_s": float}).to_parquet(path / "jobs" / "a" / "iterations.parquet")
+    share = "iterations_with_straggler_frac"
+    assert compare_clusters([path], tmp_path / "out", draw=False)[share][0] == pytest.approx(2 / 12)
+    log = path / "cluster.jsonl"
+    later = max(file.stat().st_mtime for file in path.glob("tables/*")) + 10.0
+    os.utime(log, (later, later))
+    assert compare_clusters([path], tmp_path / "out", draw=False)[share][0] == 1.0
+
+
+def test_cases_have_pages_of_their_own(sweep: Path, tmp_path: Path) -> None:
+    story = one_gpu("fifo")
+    story.cluster["jobs"] = "philly"
+    other = story.write(tmp_path / "philly")
+    table = compare_clusters([sweep / "0_fifo", sweep / "1_sjf", other], tmp_path / "out")
+    assert table["case"].tolist() == ["jobs=table", "jobs=table", "jobs=philly"]
+    assert {path.parent.name for path in (tmp_path / "out").glob("figures/*/*.png")} == {
+        "0_jobs_table",
+        "1_jobs_philly",
+    }
+
+
+def test_infinite_times_are_paired(tmp_path: Path) -> None:
+    """Infinite over finite is infinite, finite over infinite 0, and a pair of two infinite ones has no ratio."""
+
+    def times(jct_s: list[float]) -> pd.DataFrame:
+        return pd.DataFrame({"job": list("abcd"), "submit_s": 0.0, "gpus": 1, "jct_s": jct_s})
+
+    runs = pd.DataFrame({"case": "", "label": ["x", "y"], "seed": 0})
+    pairs = paired_jobs([times([1.0, 2.0, inf, inf]), times([2.0, inf, 3.0, inf])], runs, "x")
+    assert dict(zip(pairs["job"], pairs["ratio"], strict=True)) == {"a": 2.0, "b": inf, "c": 0.0}
+
+
+def test_jobs_that_differ_are_not_paired(tmp_path: Path) -> None:
+    frames = [pd.DataFrame({"job": ["a"], "submit_s": [t], "gpus": 1, "jct_s": 1.0}) for t in (0.0, 1.0)]
+    runs = pd.DataFrame({"case": "", "label": ["x", "y"], "seed": 0, "jobs": 1, "jobs_completed": [1, 0]})
+    runs = runs.assign(path=["p", "q"], status="done")
+    assert not len(paired_jobs(frames, runs, "x"))
+    said = cluster_warnings(runs, frames)
+    assert any("2 different sets of jobs" in text for text in said)
+    assert "q: 1 of 1 jobs did not complete (done)" in said
+
+
+def test_an_unknown_slowdown_is_not_infinite(tmp_path: Path) -> None:
+    story = ClusterStory(gpus=(1,))
+    story.submit(0.0, "a", gpus=1)
+    story.start(0.0, "a", [0])
+    story.end(2.0, "a")
+    path = story.write(tmp_path / "run")
+    runs = cluster_table([json.loads((path / "meta.json").read_text())], [finish_cluster(path, draw=False)], [path])
+    assert isnan(runs["slowdown_median"][0])
+    assert runs["jct_mean_s"][0] == 2.0
+    pairs = pd.DataFrame({"case": [], "label": [], "seed": [], "job": [], "ratio": []})
+    assert isnan(compare_clusters_table(runs, pairs)["jct_ratio"][0])
+
+
+def test_nothing_to_compare(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="no cluster run to compare"):
+        compare_clusters([tmp_path], tmp_path / "out")
+
+
+def test_a_baseline_that_is_not_among_them(sweep: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="baseline 'lifo' is not among the runs: fifo, sjf"):
+        compare_clusters(sorted(sweep.iterdir()), tmp_path, baseline="lifo")
+
+
+# ---- sweeps and the script ------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_compares_clusters_with_clusters(tmp_path: Path) -> None:
+    for number, policy in enumerate(("fifo", "sjf")):
+        one_gpu(policy).write(tmp_path / f"{number}_{policy}")
+    file = io.StringIO()
+    report_sweep(tmp_path, Console(file=file))
+    assert (tmp_path / "comparison" / "report.html").exists()
+    assert "sjf" in file.getvalue()
+    bsp_story().write(tmp_path / "2_bsp")
+    (tmp_path / "3_damaged" / "jobs").mkdir(parents=True)
+    (tmp_path / "3_damaged" / "meta.json").write_text("{")
+    (tmp_path / "3_damaged" / "cluster.jsonl").write_text("")
+    report_sweep(tmp_path, Console(file=file))
+    assert (tmp_path / "comparison" / "comparison.csv").exists()
+    assert (tmp_path / "comparison_clusters" / "clusters.csv").exists()
+    assert "left out" in file.getvalue()
+
+
+def test_the_script_redraws_clusters(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main([str(sweep / "0_fifo"), str(sweep / "1_sjf"), "--out", str(tmp_path)]) == 0
+    assert (sweep / "1_sjf" / "report.html").exists()
+    assert (tmp_path / "report.html").exists()
+    assert "sjf" in capsys.readouterr().out
+    bsp_story().write(tmp_path / "single")
+    assert script.main([str(sweep), str(tmp_path / "single")]) == 2
+    assert "one kind" in capsys.readouterr().err
+
+
+# ---- names, captions, curves ----------------------------------------------------------------------------------------
+
+
+def test_labels_name_what_varies() -> None:
+    assert cluster_labels([meta(policy="fifo")])[0] == ["fifo"]
+    assert cluster_labels([meta(policy="fifo"), meta(policy="srtf")]) == (["fifo", "srtf"], ["", ""])
+    assert cluster_labels([meta(strategy="bsp"), meta(strategy="asp")])[0] == ["bsp", "asp"]
+    both = cluster_labels([meta(policy="fifo", strategy="bsp"), meta(policy="las", strategy="asp")])[0]
+    assert both == ["fifo bsp", "las asp"]
+    fields = [meta(policy="las", policy_fields={"quantum_s": value}) for value in (60.0, 600.0)]
+    assert cluster_labels(fields)[0] == ["las quantum_s=60", "las quantum_s=600"]
+    assert cluster_labels([meta((4, 4)), meta((8,))]) == (["fifo"] * 2, ["hosts=2 x 4 GPUs", "hosts=1 x 8 GPUs"])
+    assert "seed" not in settings_of(meta(seed=3))
+
+
+def test_a_caption_says_where_a_figure_is_from() -> None:
+    said = cluster_caption([meta(seed=0, num_jobs=9), meta(seed=1, num_jobs=9, policy="las", straggler="transient")])
+    for part in ("virtual runtime (calibration cal-7)", "policy: fifo, las", "9 jobs on 2 hosts with 8 GPUs"):
+        assert part in said
+    assert "seeds 0\N{EN DASH}1" in said
+    assert "stragglers: none, transient" in said
+    assert "models: star" in cluster_caption([meta(replay={"models": "star"})])
+
+
+def test_distributions_count_infinite_values() -> None:
+    curve = distribution(pd.Series([2.0, inf, 1.0, nan, inf]))
+    assert curve.to_numpy().tolist() == [[1.0, 0.25], [2.0, 0.5]]
+    bins = binned(pd.DataFrame({"up_to": [0.1, 0.2, inf], "count": [1, 2, 1]}))
+    assert bins.to_numpy().tolist() == [[0.1, 0.25], [0.2, 0.75]]
+
+
+def test_thinned_steps_keep_their_area() -> None:
+    frame = pd.DataFrame({"t_s": [float(t) for t in range(1001)], "gpus_used": [t % 7 for t in range(1001)]})
+    few = thinned(frame, most=50)
+    assert len(few) == 50
+    assert few["gpus_used"].sum() * 20.0 == pytest.approx(frame["gpus_used"][:-1].sum())
+    assert thinned(frame, most=2000) is frame
+
+
+def test_causes_as_shares() -> None:
+    episodes = pd.DataFrame(
+        {
+            "cause": ["link", "link", "peers"],
+            "lost_s": [1.0, 2.0, 1.0],
+            "neighbours": ["b", "", ""],
+            "server_neighbours": "",
+        }
+    )
+    shares = {row["of"]: (row["link"], row["peers"], row["episodes"]) for row in cause_shares(episodes, "")}
+    assert shares["seconds lost"] == (0.75, 0.25, 3)
+    assert shares["episodes"] == (pytest.approx(2 / 3), pytest.approx(1 / 3), 3)
+    assert (shares["with neighbours"], shares["without neighbours"]) == ((1.0, 0.0, 1), (0.5, 0.5, 2))
+
+
+def test_curves_that_cover_each_other_differ_by_their_lines() -> None:
+    found = looks_of(["fifo", "sjf", "las"])
+    assert len({look.line for look in found.values()}) == len({look.colour for look in found.values()}) == 3
+    assert looks_of(["bsp", "asp"])["bsp"] == looks_of(["bsp"])["bsp"]

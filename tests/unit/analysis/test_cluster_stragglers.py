@@ -1,0 +1,345 @@
+"""Stragglers of a cluster's jobs: STAR's definitions by hand and by brute force; causes, neighbours by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.measures.cluster.deviations import PARTS, compared, is_slow, job_stragglers
+from analysis.measures.cluster.episodes import episodes
+from analysis.measures.cluster.histogram import EDGES, counts, tabulate
+from analysis.measures.cluster.occupancy import Occupancy
+from analysis.measures.cluster.straggling import straggler_summary, straggling
+from analysis.measures.work import delay_frac, deviations, stragglers, waste_frac
+from analysis.records.cluster import load_cluster
+from analysis.records.job_rows import read_job_rows
+from analysis.records.load import RecordError, load_run
+from tests.support.cluster_records import ClusterStory
+from tests.support.records import bsp_story, churn_story
+from tests.unit.analysis.test_cluster_records import told
+
+USUAL = {"data_s": 0.1, "compute_s": 0.5, "pull_s": 0.3, "recv_s": 0.2, "send_s": 0.1}
+"""T = 1 s: 0.6 on the processor, 0.3 on the link, 0.1 waiting for servers."""
+SLOWER = {
+    "processor": {"data_s": 0.6},
+    "injected": {"compute_s": 1.0, "injected_s": 0.5},
+    "link": {"send_s": 0.6},
+    "servers": {"pull_s": 0.8},
+}
+"""T = 1.5 s."""
+
+
+def iterations(job: Sequence[Sequence[dict[str, float]]]) -> pd.DataFrame:
+    """Rows of a job by iteration and worker: what differs from ``USUAL``."""
+    story = ClusterStory()
+    for number, workers in enumerate(job):
+        story.iterate("a", number, [{**USUAL, **each} for each in workers])
+    return pd.DataFrame(story.rows["a"])
+
+
+def spans_of(workers: Sequence[int], servers: Sequence[int] = (), start_s: float = 0.0) -> pd.DataFrame:
+    row = ("a", start_s, 1e9, "ended", tuple(workers), tuple(servers))
+    return pd.DataFrame([row], columns=["job", "start_s", "end_s", "ended", "workers", "servers"])
+
+
+# ---- deviations -----------------------------------------------------------------------------------------------------
+
+
+def test_deviations_by_hand() -> None:
+    """STAR, section II: d_i = (T_i - min T) / min T, a straggler above 20 %."""
+    rows = compared(iterations([[{}, {"send_s": 0.3}, {"send_s": 0.31}], [{}, {}, {}]]))
+    assert rows["time_s"].tolist() == pytest.approx([1.0, 1.2, 1.21, 1.0, 1.0, 1.0])
+    assert rows["deviation_frac"].tolist() == pytest.approx([0.0, 0.2, 0.21, 0.0, 0.0, 0.0])
+    assert is_slow(rows.assign(deviation_frac=rows["deviation_frac"].round(9))).tolist() == [
+        False,
+        False,
+        True,
+        *[False] * 3,
+    ]
+    found = job_stragglers(rows)
+    assert (found["workers"], found["compared"], found["straggler_frac"]) == (3, 2, 0.5)
+    mean_s = 3.41 / 3 + 1.0
+    assert found["delay_frac"] == pytest.approx(2.21 / mean_s - 1.0)
+    assert found["waste_frac"] == pytest.approx(1.0 - mean_s / 2.21)
+    assert found["communication_frac"] == pytest.approx((0.4 + 0.6 + 0.61 + 3 * 0.4) / 6.41)
+    assert (found["data_straggler_frac"], found["compute_straggler_frac"]) == (0.0, 0.0)
+    assert found["communication_straggler_frac"] == 0.5
+    assert found["fall_frac"] == 0.0
+    assert rows[list(PARTS)].sum(axis="columns").tolist() == pytest.approx(rows["time_s"].tolist())
+
+
+def test_rises_and_falls_of_a_worker() -> None:
+    found = job_stragglers(compared(iterations([[{}, {}], [{"data_s": 0.5}, {}], [{}, {}], [{}, {"data_s": 0.25}]])))
+    assert (found["rise_frac"], found["fall_frac"]) == (pytest.approx(1 / 6), pytest.approx(1 / 6))
+
+
+def random_rows(seed: int, workers: int = 4, number: int = 30) -> pd.DataFrame:
+    """Some batches are partial, some workers skip iterations, some iterations are repeated."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for iteration in range(number):
+        for worker in range(workers):
+            if random.random() < 0.1:
+                continue
+            for _ in range(1 + int(random.random() < 0.1)):
+                durations = {name: float(random.lognormal(-2.0, 0.4)) for name in USUAL}
+                durations["pull_s"] += durations["recv_s"]
+                partial = random.random() < 0.1
+                rows.append({"worker": worker, "iteration": iteration, "samples": 8 - partial, "assigned_samples": 8,
+                             "t": iteration + random.random(), "injected_s": 0.0, **durations})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_deviations_by_brute_force(seed: int) -> None:
+    rows = random_rows(seed)
+    last: dict[tuple[int, int], tuple[float, float]] = {}
+    for row in rows[rows["samples"] == 8].itertuples():
+        time_s = row.data_s + row.pull_s + row.compute_s + row.send_s
+        key = (row.iteration, row.worker)
+        if key not in last or row.t > last[key][0]:
+            last[key] = (row.t, time_s)
+    expected = {}
+    for iteration in range(30):
+        times = {worker: time_s for (number, worker), (_, time_s) in last.items() if number == iteration}
+        if len(times) > 1:
+            expected |= {(iteration, worker): time_s / min(times.values()) - 1.0 for worker, time_s in times.items()}
+    found = compared(rows)
+    got = dict(zip(zip(found["iteration"], found["worker"], strict=True), found["deviation_frac"], strict=True))
+    assert got == pytest.approx(expected)
+    slow = {iteration for (iteration, _), deviation in expected.items() if deviation > 0.2}
+    assert job_stragglers(found)["straggler_frac"] == len(slow) / len({iteration for iteration, _ in expected})
+
+
+def test_without_a_pull_they_are_those_of_a_single_run(tmp_path: Path) -> None:
+    """A single run's summary leaves the pull out (:mod:`analysis.measures.work`)."""
+    iterations_ = load_run(bsp_story().write(tmp_path / "run")).tables.iterations
+    theirs, ours = deviations(iterations_), compared(iterations_.assign(pull_s=0.0, recv_s=0.0))
+    found = job_stragglers(ours)
+    assert stragglers(theirs) == (int(is_slow(ours).sum()), found["straggler_frac"])
+    assert found["delay_frac"] == pytest.approx(delay_frac(theirs))
+    assert found["waste_frac"] == pytest.approx(waste_frac(delay_frac(theirs)))
+
+
+def test_a_worker_that_needs_no_time_compares_nothing() -> None:
+    nothing = dict.fromkeys(USUAL, 0.0)
+    assert len(compared(iterations([[nothing, {}]]))) == 0
+    assert isnan(job_stragglers(compared(iterations([[{"data_s": 0.0}, {}]])))["data_straggler_frac"])
+
+
+# ---- episodes and causes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cause", SLOWER)
+def test_what_was_stretched_is_the_cause(cause: str) -> None:
+    calm: list[list[dict[str, float]]] = [[{}, {}]] * 6
+    found = episodes(
+        compared(iterations([*calm, [{}, SLOWER[cause]], [{}, SLOWER[cause]], *calm])), 100.0, spans_of([3, 5])
+    )
+    (row,) = (row for _, row in found.iterrows())
+    assert (row.cause, row.worker, row.host, row.iterations, row.reference) == (cause, 1, 5, 2, "own")
+    assert (row.start_s, row.end_s) == (pytest.approx(106.0), pytest.approx(109.0))
+    assert (row.lost_s, row.deviation_frac) == (pytest.approx(1.0), pytest.approx(0.5))
+    excess = {part: row[f"excess_{part}"] for part in PARTS}
+    assert excess == pytest.approx({**dict.fromkeys(PARTS, 0.0), f"{cause}_s": 0.5})
+
+
+def test_others_that_are_faster_than_usual_are_the_cause() -> None:
+    """STAR, section III-A: workers become stragglers by falls of others' times, too."""
+    calm: list[list[dict[str, float]]] = [[{}, {}]] * 6
+    found = episodes(compared(iterations([*calm, [{"compute_s": 0.2}, {}]])), 0.0, spans_of([0, 0]))
+    assert found[["worker", "cause"]].to_numpy().tolist() == [[1, "peers"]]
+
+
+def test_a_worker_that_always_straggles_is_compared_with_the_others() -> None:
+    found = episodes(compared(iterations([[{}, SLOWER["link"], {}]] * 8)), 0.0, spans_of([0, 1, 2]))
+    (row,) = (row for _, row in found.iterrows())
+    assert (row.iterations, row.reference, row.cause, row.host) == (8, "job", "link", 1)
+    assert row.excess_link_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_episodes_by_brute_force(seed: int) -> None:
+    """Consecutive comparable iterations of a worker, found by a walk."""
+    rows = compared(random_rows(seed, number=80))
+    expected = []
+    for worker, mine in rows.groupby("worker"):
+        length = 0
+        for slow in [*is_slow(mine), False]:
+            length += slow
+            if length and not slow:
+                expected.append((worker, length))
+                length = 0
+    found = episodes(rows, 0.0, spans_of([0] * 4))
+    assert list(zip(found["worker"], found["iterations"], strict=True)) == expected
+    assert found["lost_s"].sum() == pytest.approx((rows["time_s"] - rows["fastest_s"])[is_slow(rows)].sum())
+
+
+def test_an_episode_ends_where_its_job_moves() -> None:
+    """The same straggler on another host after a preemption is another episode."""
+    rows = compared(iterations([*[[{}, {}]] * 2, [{}, SLOWER["link"]], [{}, SLOWER["link"]]]))
+    spans = pd.concat([spans_of([0, 1]).assign(end_s=3.4), spans_of([2, 3], start_s=3.5)], ignore_index=True)
+    found = episodes(rows, 0.0, spans)
+    assert found[["host", "iterations"]].to_numpy().tolist() == [[1, 1], [3, 1]]
+
+
+# ---- neighbours -----------------------------------------------------------------------------------------------------
+
+
+def test_neighbours_by_brute_force() -> None:
+    random = np.random.default_rng(7)
+    rows = []
+    for number in range(40):
+        start_s = float(random.integers(0, 50))
+        hosts, servers = random.integers(0, 4, (2, 2)).tolist()
+        rows.append(
+            (f"j{number}", start_s, start_s + float(random.integers(0, 9)), "ended", tuple(hosts), tuple(servers))
+        )
+    spans = pd.DataFrame(rows, columns=["job", "start_s", "end_s", "ended", "workers", "servers"])
+    occupancy = Occupancy(spans)
+    for _ in range(200):
+        host, low = int(random.integers(0, 5)), float(random.integers(-2, 120)) / 2
+        high = low + float(random.integers(1, 20)) / 4
+        present = {job for job, a, b, _, w, s in rows if host in (*w, *s) and a < high and b > low and b > a}
+        assert occupancy.between(host, low, high) == present
+        servers_there = sum(s.count(host) for _, a, b, _, _, s in rows if a <= low < b)
+        assert occupancy.servers_at(host, [low]).tolist() == [servers_there]
+
+
+def shared_hosts(**how: bool) -> ClusterStory:
+    """``a`` straggles on host 1 in iterations 6 and 7, from 16 to 19 s: ``b`` is there, ``c`` on its server's host."""
+    story = ClusterStory(gpus=(1, 2, 2, 2))
+    story.submit(0.0, "b", gpus=1)
+    story.submit(0.0, "c", gpus=1)
+    story.submit(0.0, "d", gpus=1)
+    story.submit(10.0, "a", gpus=2, servers=1)
+    story.start(10.0, "a", [0, 1], [2])
+    story.start(12.0, "c", [2])
+    story.start(15.0, "b", [1], [1])
+    story.end(19.5, "b")
+    story.start(20.0, "d", [1])
+    story.end(22.0, "c")
+    story.end(24.0, "a")
+    story.end(25.0, "d")
+    for number in range(12):
+        slow = SLOWER["link"] if number in (6, 7) else {}
+        story.iterate("a", number, [USUAL, {**USUAL, **slow}])
+    story.iterate("b", 0, [USUAL])
+    return story
+
+
+@pytest.mark.parametrize("events", [False, True])
+def test_an_episode_has_its_cause_and_its_neighbours(events: bool, tmp_path: Path) -> None:
+    found = straggling(told(tmp_path, shared_hosts(), events=events))
+    assert found is not None
+    (row,) = (row for _, row in found.episodes.iterrows())
+    assert (row.job, row.worker, row.host, row.cause, row.iterations) == ("a", 1, 1, "link", 2)
+    assert (row.start_s, row.end_s) == (pytest.approx(16.0), pytest.approx(19.0))
+    assert (row.neighbours, row.server_neighbours, row.host_servers) == ("b", "c", 1)
+    assert found.unread == ("job b: no iteration that two workers have completed",)
+    by_kind = found.deviations.groupby("kind")["count"].sum()
+    assert by_kind.to_dict() == {"iteration": 12, "worker": 24, "servers=0": 20, "servers=1": 4}
+
+
+def test_the_summary_of_all_jobs(tmp_path: Path) -> None:
+    found = straggling(told(tmp_path, shared_hosts()))
+    assert found is not None
+    summary = straggler_summary(found)
+    assert (summary["jobs"], summary["iterations"], summary["episodes"]) == (1, 12, 1)
+    assert summary["iterations_with_straggler_frac"] == pytest.approx(2 / 12)
+    assert (summary["jobs_any_frac"], summary["jobs_above_half_frac"]) == (1.0, 0.0)
+    assert (summary["communication_any_frac"], summary["data_any_frac"]) == (1.0, 0.0)
+    assert summary["delay_frac"] == pytest.approx(13.0 / (10 + 2 * 1.25) - 1.0)
+    assert (summary["causes"], summary["with_neighbours_frac"]) == ({"link": 1}, 1.0)
+    assert summary["episode_s"]["median"] == pytest.approx(3.0)
+
+
+def test_waste_is_weighted_by_workers_and_delay_is_not(tmp_path: Path) -> None:
+    """Two jobs of one iteration: 2 workers at 1.0 and 1.5 s, 3 workers at 1.0 s."""
+    story = ClusterStory(gpus=(8,))
+    for job, gpus, times in (("a", 2, [{}, SLOWER["link"]]), ("b", 3, [{}] * 3)):
+        story.submit(0.0, job, gpus=gpus)
+        story.start(0.0, job, [0] * gpus)
+        story.iterate(job, 0, [{**USUAL, **each} for each in times])
+        story.end(2.0, job)
+    found = straggling(told(tmp_path, story))
+    assert found is not None
+    summary = straggler_summary(found)
+    assert summary["delay_frac"] == pytest.approx(2.5 / 2.25 - 1.0)
+    assert summary["waste_frac"] == pytest.approx(1.0 - (2 * 1.25 + 3) / (2 * 1.5 + 3))
+
+
+def test_records_of_jobs_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    story = shared_hosts()
+    path = story.write(tmp_path / "run", events=True)
+    log = path / "jobs" / "a" / "events.jsonl"
+    log.write_text(log.read_text().replace('"worker": 1', '"worker": "x"', 1))
+    found = straggling(load_cluster(path))
+    assert found is not None
+    assert not len(found.jobs)
+    assert not len(found.episodes)
+    assert any("jobs/a/events.jsonl:2" in reason for reason in found.unread)
+    assert straggler_summary(found)["episodes"] == 0
+
+
+def test_without_records_of_jobs_nothing_is_known(tmp_path: Path) -> None:
+    story = shared_hosts()
+    story.rows = {}
+    assert straggling(told(tmp_path, story)) is None
+
+
+# ---- rows of a job, and histograms ----------------------------------------------------------------------------------
+
+
+def test_rows_are_those_of_the_tables(tmp_path: Path) -> None:
+    """The narrow reader agrees with the tables of a run, losses and repeated iterations included."""
+    path = churn_story().write(tmp_path / "run")
+    expected = load_run(path).tables.iterations
+    got = read_job_rows(path)
+    assert got.pop("recv_s").isna().all(), "that record lacks it"
+    pd.testing.assert_frame_equal(got, expected[list(got.columns)], check_dtype=False)
+
+
+def test_a_torn_line_and_lost_rows(tmp_path: Path) -> None:
+    path = bsp_story().write(tmp_path / "run")
+    number = len(read_job_rows(path))
+    log = path / "events.jsonl"
+    text = log.read_text()
+    line = next(line for line in text.splitlines() if '"Arrived"' in line)
+    log.write_text(text + line[:-20])
+    assert len(read_job_rows(path)) == number
+    log.write_text(text + line)
+    assert len(read_job_rows(path)) == number + 1
+    (path / "iterations.parquet").write_bytes(b"PAR1 and no end")
+    assert len(read_job_rows(path)) == 0
+    assert len(read_job_rows(tmp_path / "nobody")) == 0
+    (path / "iterations.parquet").unlink()
+    log.write_text(line[:-20] + "\n" + text)
+    with pytest.raises(RecordError, match=r"events\.jsonl:1:"):
+        read_job_rows(path)
+
+
+def test_older_rows_count_the_pull_as_the_link(tmp_path: Path) -> None:
+    story = shared_hosts()
+    path = story.write(tmp_path / "run") / "jobs" / "a"
+    rows = pd.read_parquet(path / "iterations.parquet")
+    rows.drop(columns="recv_s").to_parquet(path / "iterations.parquet")
+    found = compared(read_job_rows(path))
+    assert found["servers_s"].eq(0.0).all()
+    assert found["link_s"].iloc[0] == pytest.approx(0.4)
+
+
+def test_bins_keep_the_limit_and_add_up() -> None:
+    values = np.array([0.0, 0.0, 1e-4, 0.2, np.nextafter(0.2, 1.0), 5.0, 1e6])
+    both = counts(values) + counts(values)
+    assert both.sum() == 14
+    assert both[EDGES <= 0.2].sum() == 8
+    table = tabulate({"x": both})
+    assert table["count"].tolist() == [4, 2, 2, 2, 2, 2]
+    assert table["up_to"].iloc[0] == 0.0
+    assert np.isinf(table["up_to"].iloc[-1])

@@ -1,0 +1,181 @@
+"""What is stored of a log gives the same run as the log, is used only while it fits, and then nothing else is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.measures.metrics import summarise
+from analysis.records import stored
+from analysis.records.load import Run, load_run
+from analysis.records.stored import FOLDER, INDEX, store_contents
+from tests.support.records import Story, asp_story, backup_story, bsp_story, churn_story, rollback_story
+
+STORIES = [bsp_story, asp_story, backup_story, churn_story, rollback_story]
+
+
+def held_story() -> Story:
+    """Two workers, one of which waits for data."""
+    story = Story(num_workers=2, num_samples=16, epochs=1)
+    story.started()
+    story.note(0.0, "Held", worker=1)
+    story.lines[1], story.lines[0] = story.lines[0] | {"seq": 1}, story.lines[1] | {"seq": 0}
+    story.lines[1]["commands"] = [{"type": "Compute", "worker": worker, "num_samples": 8} for worker in (0, 1)]
+    story.arrived(0.1, 0, 0, [{"type": "Apply", "grads": [0], "lr_scale": 1.0}], compute_s=0.1)
+    story.arrived(0.3, 1, 1, [{"type": "Drop", "grads": [1], "requeue": False}], version=0, compute_s=0.1)
+    return story
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """A record with its columns, by a story with every kind of fate."""
+    path = rollback_story().write(tmp_path / "run")
+    store_contents(load_run(path))
+    assert is_stored(load_run(path))
+    return path
+
+
+def is_stored(run: Run) -> bool:
+    return run.contents.integrity is not None
+
+
+def assert_same(got: Run, expected: Run) -> None:
+    for name, frame in expected.tables.items():
+        pd.testing.assert_frame_equal(getattr(got.tables, name), frame, check_exact=True, obj=name)
+    assert (got.status, got.end_s, got.torn, got.finished) == (
+        expected.status,
+        expected.end_s,
+        expected.torn,
+        expected.finished,
+    )
+    assert got.notable_lines == expected.notable_lines
+    assert got.integrity == expected.integrity
+    assert np.array_equal(got.contents.held, expected.contents.held)
+    assert [tuple(each) for each in got.contents.given_up] == expected.contents.given_up
+    assert msgspec.json.encode(summarise(got)) == msgspec.json.encode(summarise(expected))
+
+
+@pytest.mark.parametrize("tell", [*STORIES, held_story])
+def test_the_run_is_the_same(tell: Callable[[], Story], tmp_path: Path) -> None:
+    path = tell().write(tmp_path / "run")
+    expected = load_run(path)
+    store_contents(load_run(path, check=True))
+    got = load_run(path)
+    assert (is_stored(expected), is_stored(got)) == (False, True)
+    assert_same(got, expected)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 20])
+def test_so_is_one_that_was_killed(keep: int, tmp_path: Path) -> None:
+    path = bsp_story().write(tmp_path / "run", keep=keep, torn='{"seq')
+    expected = load_run(path)
+    store_contents(load_run(path))
+    got = load_run(path)
+    assert (got.torn, got.status, is_stored(got)) == (True, "killed", True)
+    assert_same(got, expected)
+
+
+def test_arrivals_that_were_held_are_known(tmp_path: Path) -> None:
+    run = load_run(held_story().write(tmp_path / "run"))
+    assert (list(run.contents.held), run.contents.given_up) == ([0, 1], [(0.3, 8)])
+
+
+def test_runs_with_the_same_contents_share_their_tables(tmp_path: Path) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    assert dataclasses.replace(run, meta={}).tables is run.tables
+
+
+def test_notable_lines_are_all_but_arrivals_and_reports_of_servers(record: Path) -> None:
+    run = load_run(record)
+    plain = [line for line in run.lines if line not in run.notable_lines]
+    kinds = {type(line.event or line.note).__name__ for line in plain}
+    assert kinds == {"Arrived", "Updated"}
+    assert {"Finished", "Restored", "Evaluated"} <= {
+        type(line.event or line.note).__name__ for line in run.notable_lines
+    }
+
+
+def test_an_arrival_with_state_or_another_command_is_notable(tmp_path: Path) -> None:
+    story = Story()
+    story.started()
+    story.arrived(0.1, 0, 0, [{"type": "Wake", "at_s": 1.0}])
+    story.arrived(0.2, 1, 1)
+    story.arrived(0.3, 2, 2)
+    story.lines[-1]["state"] = {"mode": "asp"}
+    assert [line.seq for line in load_run(story.write(tmp_path / "run")).notable_lines] == [0, 1, 3]
+
+
+def test_the_log_is_not_read(record: Path) -> None:
+    """A log of other bytes, with the same size and time, makes no difference until lines are asked for."""
+    expected, log = load_run(record).tables, record / "events.jsonl"
+    times = (log.stat().st_atime_ns, log.stat().st_mtime_ns)
+    log.write_bytes(b"x" * log.stat().st_size)
+    os.utime(log, ns=times)
+    got = load_run(record)
+    pd.testing.assert_frame_equal(got.tables.iterations, expected.iterations)
+    with pytest.raises(msgspec.DecodeError):
+        got.notable_lines  # noqa: B018
+
+
+def test_columns_of_a_copy_are_used_though_its_time_is_another(record: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(record, tmp_path / "copy", copy_function=shutil.copyfile)
+    assert (copy / "events.jsonl").stat().st_mtime_ns != (record / "events.jsonl").stat().st_mtime_ns
+    assert is_stored(load_run(copy))
+
+
+def shorter(record: Path, patch: pytest.MonkeyPatch) -> None:
+    lines = (record / "events.jsonl").read_text().splitlines(keepends=True)
+    (record / "events.jsonl").write_text("".join(lines[:-1]))
+
+
+def edited(record: Path, patch: pytest.MonkeyPatch) -> None:
+    log = record / "events.jsonl"
+    log.write_text(log.read_text().replace('"loss": 1.0', '"loss": 2.0'))
+
+
+def other_job(record: Path, patch: pytest.MonkeyPatch) -> None:
+    meta = record / "meta.json"
+    meta.write_text(meta.read_text().replace('"num_samples": 128', '"num_samples": 129'))
+
+
+def other_code(record: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stored, "_code", lambda: "another")
+
+
+def cut(record: Path, patch: pytest.MonkeyPatch) -> None:
+    path = record / FOLDER / "iterations.arrow"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def lost(record: Path, patch: pytest.MonkeyPatch) -> None:
+    (record / FOLDER / "updates.arrow").unlink()
+
+
+def damaged(record: Path, patch: pytest.MonkeyPatch) -> None:
+    (record / FOLDER / INDEX).write_text("{")
+
+
+def older(record: Path, patch: pytest.MonkeyPatch) -> None:
+    (record / FOLDER / INDEX).write_text("{}")
+
+
+@pytest.mark.parametrize("change", [shorter, edited, other_job, other_code, cut, lost, damaged, older])
+def test_what_does_not_fit_is_ignored_and_replaced(
+    change: Callable[[Path, pytest.MonkeyPatch], None], record: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(record, monkeypatch)
+    shutil.copytree(record, record.parent / "bare", ignore=shutil.ignore_patterns(FOLDER))
+    expected, got = load_run(record.parent / "bare"), load_run(record)
+    assert not is_stored(got)
+    assert_same(got, expected)
+    store_contents(got)
+    assert is_stored(load_run(record))
+    assert_same(load_run(record), expected)
