@@ -45,7 +45,7 @@ class Skipped(NamedTuple):
 
     @property
     def samples(self) -> int:
-        """Of all updates."""
+        """The number of samples of all skipped updates."""
         return sum(samples for _, samples in self.batches)
 
 

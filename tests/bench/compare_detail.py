@@ -54,7 +54,7 @@ def described(errors: list[float]) -> str:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """The options of the command line, with the defaults of ``Measured``."""
     parser = argparse.ArgumentParser(description="Completion times with replay.detail=measured against full detail.")
     usual = Measured()
     parser.add_argument("--seed", type=int, default=0, help="of the first lab")

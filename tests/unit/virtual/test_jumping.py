@@ -46,7 +46,7 @@ def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def steady(strategy: str = "bsp", **changes: Any) -> Drawn:
-    """A job with nobody beside it, and epochs of thirty rounds."""
+    """A job that is alone, with epochs of thirty rounds."""
     (one,) = draw_lab(1, jobs=1, hosts=4, disturbed=0.0)
     size = {"epochs": 6, "num_samples": 30 * one.job.global_batch_samples}
     job = msgspec.structs.replace(one.job, **{**size, **changes})
