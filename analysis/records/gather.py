@@ -13,23 +13,15 @@ from numpy.typing import NDArray
 
 from analysis.records.history import History
 from analysis.records.schema import (
+    COMMON,
     DURATIONS,
+    KEPT,
+    ORDINARY,
     PARTS,
-    Apply,
-    Arrived,
-    Compute,
-    Drop,
-    Evaluated,
-    Failed,
     Finished,
-    Joined,
     Line,
-    Lost,
-    Observed,
-    Restored,
-    ServerJoined,
-    ServerLost,
     Updated,
+    is_arrival,
     type_of,
 )
 
@@ -45,12 +37,6 @@ NUMBERS = {
 """Columns of an arrival that are whole numbers, and where its event has them."""
 SECONDS = tuple(name for name in (*DURATIONS, *PARTS) if name != "cpu_s")
 BUSY = {"server": np.int64, "version": np.int64, "updates": np.int64, "busy_s": np.float64, "injected_s": np.float64}
-OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)
-"""Events of which there is a table, and whose rows depend on the notes before."""
-KEPT = frozenset((*OF_TASKS, Evaluated, Observed))
-COMMON = frozenset((Arrived, Updated))
-"""Events that come with every iteration or update."""
-ORDINARY = frozenset((Compute, Apply, Drop))
 LAST_LINES = 50
 """The note that ends a record is among so many last lines."""
 
@@ -107,7 +93,7 @@ class Gathered:
                 if type(line.note) is Finished:
                     self._finished = (self.num_lines + line.seq - lines[0].seq, line.note)
         self._add_events([line for line in lines if line.event is not None])
-        self._add_arrivals([line for line in lines if type(line.event) is Arrived])
+        self._add_arrivals([line for line in lines if is_arrival(line)])
         self._add_busy([(line.t, found) for line in lines if type(found := line.note or line.event) is Updated])
         self.num_lines += len(lines)
         self.end_s = lines[-1].t if lines else self.end_s

@@ -357,6 +357,16 @@ OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
 Note = Parked | RollingBack | Updated | OfLayout | Injected | Jumped | Finished
 
 
+OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)
+"""Events of which there is a table, and whose rows depend on the notes before."""
+KEPT = frozenset((*OF_TASKS, Evaluated, Observed))
+"""Events of which tables are made one by one."""
+COMMON = frozenset((Arrived, Updated))
+"""Events that come with every iteration or update."""
+ORDINARY = frozenset((Compute, Apply, Drop))
+"""Commands that do."""
+
+
 class Line(msgspec.Struct, frozen=True, gc=False):
     """One line: either ``event`` with ``commands`` and the ``version`` after them, or ``note``. ``t`` in seconds."""
 
@@ -447,6 +457,11 @@ def _decode(decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw) -> Any:
         if isinstance(name, str) and name not in _KNOWN:
             return Other(type=name, fields=fields)
         raise
+
+
+def is_arrival(line: Line) -> bool:
+    """Whether the line is of a gradient that arrived, as nearly all are."""
+    return type(line.event) is Arrived
 
 
 def type_of(tagged: Any) -> str:

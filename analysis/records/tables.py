@@ -14,11 +14,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.records import rows
-from analysis.records.gather import BUSY, NUMBERS, OF_TASKS, Gathered
+from analysis.records.gather import BUSY, NUMBERS, Gathered
 from analysis.records.history import FATES, NEVER, Updates
 from analysis.records.jumps import iterations_with, jumps_of, updates_with
 from analysis.records.schema import (
     DURATIONS,
+    OF_TASKS,
     PARTS,
     Evaluated,
     Failed,

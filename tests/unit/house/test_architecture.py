@@ -88,10 +88,10 @@ def test_an_arrow_in_the_wrong_direction_is_caught(copy: Path) -> None:
 
 
 def test_run_py_only_composes_builds_and_reports() -> None:
-    """It may know the runtime, and of the analysis the report; it branches on no name."""
+    """It may know the runtime, and of the analysis how runs and sweeps end; it branches on no name."""
     tree = ast.parse((ROOT / "run.py").read_text())
     own = {name for name in imported(tree) if name.partition(".")[0] in PACKAGES}
-    reports = {"analysis.reports.report", "analysis.reports.sweep"}
+    reports = {"analysis.reports.finish", "analysis.reports.sweep"}
     assert {name for name in own if not name.startswith("runtime.")} <= reports
     compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
     texts = [ast.unparse(node) for node in compared for part in node.comparators if isinstance(part, ast.Constant)]
