@@ -38,8 +38,7 @@ def refuse_jumps(strategy: Strategy, kinds: Collection[Kind], *, computes: bool,
         )
     if telemetry:
         raise ConfigError(
-            "runtime.telemetry_every_s: a sample would end every jump, and miss what servers do in it; set it to null, "
-            f"{IN_DETAIL}"
+            f"replay.detail=measured: runtime.telemetry_every_s would end every jump; set it to null, {IN_DETAIL}"
         )
     if losing := sorted(LOSING & set(kinds)):
         raise ConfigError(
