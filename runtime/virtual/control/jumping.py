@@ -4,8 +4,8 @@ When and how far the lab jumps is decided in :mod:`runtime.core.jumps`, what is 
 
 Two clocks of every job make that simple. What is in progress (work, messages, sleeps, reports on their way) is on the
 clock of its tasks, which jumps take along: it is as far from its end afterwards as before. All else is on the job's
-clock and happens when it is due: its start, windows of its plan, evaluations, checkpoints, timers of its strategy, its
-time limit. So no jump ever passes any of these.
+clock and happens when it is due: its start, windows of its plan, evaluations with metrics, timers of its strategy, its
+time limit. So no jump ever passes any of these. Checkpoints, which nothing here can bring back, move along.
 """
 
 from __future__ import annotations
