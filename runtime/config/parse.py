@@ -50,9 +50,9 @@ class Names(_Strict, frozen=True):
     runtime: str
     cluster: str
     backend: str
-    jobs: str = "none"
-    policy: str = "fifo"
-    placement: str = "first_fit"
+    jobs: str
+    policy: str
+    placement: str
 
 
 class Cluster(_Strict, frozen=True):
@@ -109,18 +109,15 @@ class Workload(_Strict, frozen=True):
 
 
 class Replay(_Strict, frozen=True):
-    """How a set of jobs is replayed; ``conf/config.yaml`` explains every field.
+    """How a set of jobs is replayed; ``conf/config.yaml`` explains every field."""
 
-    The defaults are for the configurations in older records, which have no such section.
-    """
-
-    detail: Literal["iterations", "measured", "gpus_only"] = "iterations"
-    use_every_s: Positive = 60.0
-    duration_scale: Positive = 1.0
-    max_iterations: Annotated[int, Meta(ge=2)] | None = None
-    max_slowdown: Annotated[float, Meta(gt=1)] = 20.0
-    restart_s: Annotated[float, Meta(ge=0)] = 30.0
-    models: str | None = None
+    detail: Literal["iterations", "measured", "gpus_only"]
+    use_every_s: Positive
+    duration_scale: Positive
+    max_iterations: Annotated[int, Meta(ge=2)] | None
+    max_slowdown: Annotated[float, Meta(gt=1)]
+    restart_s: Annotated[float, Meta(ge=0)]
+    models: str | None
 
 
 class Config(_Strict, frozen=True):
@@ -148,11 +145,11 @@ class Config(_Strict, frozen=True):
     containment: Literal["auto", "none"]
     draw: bool
     view: Literal["auto", "live", "plain", "none"]
-    jobs: Spec = msgspec.field(default_factory=NO_JOBS.copy)
+    jobs: Spec
     """The source of a set of jobs; ``NO_JOBS``: this is one job."""
-    policy: Spec = {}
-    placement: Spec = {}
-    replay: Replay = Replay()
+    policy: Spec
+    placement: Spec
+    replay: Replay
 
     @property
     def is_set(self) -> bool:

@@ -14,7 +14,16 @@ from runtime.errors import ConfigError
 from tests.support.clusters import BARE
 
 RAW: dict[str, Any] = {
-    "names": {"strategy": "bsp", "straggler": "none", "runtime": "live", "cluster": "local", "backend": "numpy"},
+    "names": {
+        "strategy": "bsp",
+        "straggler": "none",
+        "runtime": "live",
+        "cluster": "local",
+        "backend": "numpy",
+        "jobs": "none",
+        "policy": "fifo",
+        "placement": "first_fit",
+    },
     "strategy": {"_target_": "strategies.bsp.BSP"},
     "straggler": {"_target_": "injectors.patterns.none.NoStragglers"},
     "workload": {
@@ -51,6 +60,18 @@ RAW: dict[str, Any] = {
     "containment": "auto",
     "draw": True,
     "view": "auto",
+    "jobs": {"_target_": "injectors.arrivals.none.NoArrivals"},
+    "policy": {"_target_": "strategies.cluster.policies.fifo.Fifo"},
+    "placement": {"_target_": "strategies.cluster.placements.first_fit.FirstFit"},
+    "replay": {
+        "detail": "iterations",
+        "use_every_s": 60.0,
+        "duration_scale": 1.0,
+        "max_iterations": 20,
+        "max_slowdown": 20.0,
+        "restart_s": 30.0,
+        "models": "star",
+    },
 }
 
 
