@@ -315,6 +315,20 @@ class Injected(_Tagged, frozen=True, tag=True, gc=False):
     took_s: float = 0.0
 
 
+class Jumped(_Tagged, frozen=True, tag=True, gc=False):
+    """The lab has skipped ``seconds``, up to now: so many iterations by worker, and updates with their samples.
+
+    They are like those that were carried out since ``since_s``; ``version`` counts all updates until now.
+    """
+
+    seconds: float
+    version: int
+    updates: int
+    samples: int
+    iterations: dict[str, int]
+    since_s: float = 0.0
+
+
 class Finished(_Tagged, frozen=True, tag=True, gc=False):
     """The end of a run that ended by itself; the line's ``t`` is the job's end."""
 
@@ -357,7 +371,8 @@ Event = (
 )
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
 Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
-Note = Parked | RollingBack | Updated | LayoutChanged | Requested | Repartitioning | Allocated | Injected | Finished
+OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
+Note = Parked | RollingBack | Updated | OfLayout | Injected | Jumped | Finished
 
 
 OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)

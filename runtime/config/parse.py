@@ -112,7 +112,7 @@ class Workload(_Strict, frozen=True):
 class Replay(_Strict, frozen=True):
     """How a set of jobs is replayed; ``conf/config.yaml`` explains every field."""
 
-    detail: Literal["iterations", "gpus_only"]
+    detail: Literal["iterations", "measured", "gpus_only"]
     use_every_s: Positive
     duration_scale: Positive
     max_iterations: Annotated[int, Meta(ge=2)] | None

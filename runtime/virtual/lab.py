@@ -13,9 +13,11 @@ from typing import Protocol, final
 import msgspec
 
 from runtime.api import Outcome
+from runtime.core.jumps import Measured
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent
+from runtime.virtual.control.jumping import LabJumps
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop.loop import EventLoop, loop_of
 from runtime.virtual.garbage import rare_collections
@@ -73,6 +75,8 @@ class VirtualLab:
         keeper: adds jobs while others run; None: all are added before.
         prevention: decides what jobs on shared machines reserve; None: all is granted, and nobody is limited.
         note: writes what was reserved, in the lab's time.
+        measured: carry out some rounds after every change, and jump to the next; None: carry out all. Only on shared
+            machines.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class VirtualLab:
         keeper: Keeper | None = None,
         prevention: Prevention | None = None,
         note: Note = silent,
+        measured: Measured | None = None,
     ) -> None:
         self.timeline = new_timeline()
         self.interrupted_by = 0
@@ -90,6 +95,11 @@ class VirtualLab:
         self.keeper, self.sharing = keeper, None
         if prevention is not None and self.machines is not None:
             self.sharing = HostSharing(self.machines, shared, prevention, note)
+        self._jumps: LabJumps | None = None
+        if measured is not None:
+            if self.machines is None:
+                raise ValueError("measured: is for jobs on shared machines")
+            self._jumps = LabJumps(self.timeline, self.machines, measured)
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
@@ -122,14 +132,17 @@ class VirtualLab:
 
     def _start(self, tenant: _Tenant) -> None:
         self._waiting.remove(tenant)
+        work = tenant.clock if self._jumps is None else self._jumps.clock_of_tasks(tenant.clock)
         tenancy, sharing = None, self.sharing
         if self.machines is not None:
             desk = None if sharing is None else Desk(sharing, tenant.name, tenant.clock)
-            tenancy = Tenancy(tenant.name, tenant.clock, self.machines, desk)
+            tenancy = Tenancy(tenant.name, work, self.machines, desk)
         tenant.session = tenant.make(tenant.clock, tenancy)
         if sharing is not None and tenancy is not None:
             sharing.enter(tenant.session, tenancy, tenant.model)
             tenant.clock.catch_up()
+        if self._jumps is not None:
+            self._jumps.started(tenant.session)
         self._running.append(tenant)
         tenant.session.begin()
         if self.machines is None and self.keeper is None:  # whose actions are on the timeline, too
@@ -142,6 +155,8 @@ class VirtualLab:
             steps = self._loop()
             if not steps:
                 self.timeline.advance()
+            if self._jumps is not None:
+                self._jumps.look()
         except OSError as error:
             if not is_full(error):
                 raise
@@ -189,6 +204,9 @@ class VirtualLab:
         tenant.clock.ended = True
         if self.sharing is not None:
             self.sharing.leave(tenant.name)
+        if self._jumps is not None:
+            self._jumps.ended(session)
+            session.work.ended = True
         session.leave()
         self._running.remove(tenant)
         self.timeline.drop_ended()

@@ -100,6 +100,9 @@ class Composition(Strategy):
             self.topologies = frozenset({"allreduce"})
         if parts.gate.rounds and not self.watches_servers:
             self.topologies = frozenset({"ps", "allreduce"})
+        # what learns, decides or follows does so by what it sees; so does a rate that falls with a gradient's age
+        alone = isinstance(parts.load, EvenLoad) and len(everything) == 2
+        self.may_jump = alone and getattr(parts.gate, "may_jump", False) and parts.lr_rule not in STALENESS_RULES
         if parts.screen is not None:
             self.validation_samples, self.rescales = parts.screen.validation_samples, parts.screen.rescale
 

@@ -35,7 +35,8 @@ class Gate(Protocol):
     them, and they may ``go`` like all others.
 
     ``rounds``: every update is one of all members, who then go together (so replicas can hold the parameters);
-    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third.
+    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third, and one that
+    ``may_jump`` (:class:`strategies.protocol.Strategy`) as a fourth: it counts by itself, and compares no versions.
     """
 
     rounds: ClassVar[bool]

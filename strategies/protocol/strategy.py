@@ -66,6 +66,11 @@ class Strategy(Protocol):
     rescales: bool = False
     """Whether its weights can give anything but the mean over the samples."""
 
+    may_jump: bool = False
+    """Whether a virtual clock may skip iterations of which it never hears: the next event is then one of an iteration
+    long after. Only if no decision depends on how many it has seen, or on what it has seen of each; it must not compare
+    versions of gradients, which have grown meanwhile."""
+
     data: str = "dynamic"
 
     validation_samples: int = 0

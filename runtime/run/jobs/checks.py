@@ -27,7 +27,9 @@ from runtime.run.checks import CheckedJob, check_job, explained
 from runtime.run.jobs.models import Models
 from runtime.run.jobs.shaping import iterations_of, refuse_shared, seed_of, sized, with_epochs, with_length
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
+from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.costs import CostModel, load_costs
+from runtime.virtual.runtime import VirtualRuntime
 from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
 
 NO_NEEDS = Needs()
@@ -88,9 +90,9 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     machines = tuple(_machine(host) for host in hosts.hosts)
     with explained(config.policy, "policy"):
         policy.validate(machines)
-    if policy.preempts and config.replay.detail == "iterations":
+    if policy.preempts and config.replay.detail != "gpus_only":
         raise ConfigError(
-            f"policy={written.names.policy}: preempts, and with replay.detail=iterations jobs cannot "
+            f"policy={written.names.policy}: preempts, and with replay.detail={config.replay.detail} jobs cannot "
             "continue elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
         )
     with explained(config.jobs, "jobs"):
@@ -209,6 +211,15 @@ class _Shaper:
             iterations = raw["workload"]["epochs"] * samples // batch
         checked = check_job(parse(raw), self._start)
         _refuse_other_places(checked)
+        if replay.detail == "measured":
+            runtime = checked.runtime
+            assert isinstance(runtime, VirtualRuntime)
+            refuse_jumps(
+                checked.strategy,
+                {one.kind for one in checked.plan.disturbances},
+                computes=backend.computes,
+                telemetry=runtime.telemetry_s(checked.strategy) is not None,
+            )
         request = JobRequest(
             job=submission.job,
             submit_s=submission.submit_s,

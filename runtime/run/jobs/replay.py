@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from runtime.config.instantiate import TARGET
+from runtime.core.jumps import Measured
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
 from runtime.record.checkpoint import publish
 from runtime.record.cluster import ClusterRecorder, JobRow
@@ -36,7 +37,7 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
     except FileExistsError:
         raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
     publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(_meta(checked, run_dir)), indent=1), b"\n"])
-    num_hosts, detailed = len(checked.machines), checked.config.replay.detail == "iterations"
+    num_hosts, detailed = len(checked.machines), checked.config.replay.detail != "gpus_only"
     running = {
         job.request.job: RunningJob(job, run_dir / JOBS / job.request.job, num_hosts, record) for job in checked.jobs
     }
@@ -50,6 +51,7 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
         record,
         prevention=checked.prevention,
         jobs=running if detailed else None,
+        measured=Measured() if checked.config.replay.detail == "measured" else None,
         use_every_s=checked.config.replay.use_every_s,
         restart_s=checked.config.replay.restart_s,
         tick=view.tick,

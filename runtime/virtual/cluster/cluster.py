@@ -10,6 +10,7 @@ from typing import final
 from runtime.api import Outcome
 from runtime.core.cluster.coordinator import ClusterCoordinator
 from runtime.core.cluster.inputs import AnyInput, JobSubmitted, Woke
+from runtime.core.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
 from runtime.virtual.clock import TIMER
 from runtime.virtual.cluster.executors import ByDuration, DetailedJob, Executor, InDetail
@@ -34,6 +35,7 @@ class VirtualCluster:
         requests: in the order of submission.
         prevention: decides what jobs reserve of each other's hosts; None: none of them does.
         jobs: those that train in detail, by name; None: each holds its GPUs for its ``duration_s``.
+        measured: let those that train in detail do some rounds after every change, and jump to the next.
         tick: called a few times per second with the cluster's time, for the view.
     """
 
@@ -50,10 +52,11 @@ class VirtualCluster:
         jobs: Mapping[str, DetailedJob] | None,
         use_every_s: float,
         restart_s: float = 0.0,
+        measured: Measured | None = None,
         tick: Callable[[float], None] = lambda t: None,
     ) -> None:
         self.record, self._tick, self._every_s, self._machines = record, tick, use_every_s, machines
-        self.lab = VirtualLab(sites, self, prevention, self._note)
+        self.lab = VirtualLab(sites, self, prevention, self._note, measured)
         self.clock = new_clock(self.lab.timeline)
         assert self.lab.machines is not None
         self._use = HostUse(self.lab.machines, [site.name for site in sites])

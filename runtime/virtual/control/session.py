@@ -18,6 +18,7 @@ from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
+from runtime.virtual.control.behind import Behind, Jumping
 from runtime.virtual.control.factory import assemble
 from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
@@ -30,7 +31,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.model_state import ModelState
+from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
@@ -99,15 +100,22 @@ class VirtualSession:
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self.clock = clock or new_clock()
+        self.work = self.clock if tenancy is None else tenancy.clock
+        """The clock of all that is in progress; the job's own unless the lab jumps (:mod:`.jumping`)."""
+        self.behind = Behind()
+        self.jumps: Jumping | None = None
+        self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
-            self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
+            self.work, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
         )
         self.servers, self.workers, self.machines = modelled
+        if self.work is not self.clock:
+            self.servers.disturb = lambda task, t: schedule.delay_for(task, t + self.behind.s)
         placement = None if hosts is None else Placement(hosts)
         requests = experiment.strategy.cores_as == "request"
         if self.machines is not None:
-            self.workers.tell_arrivals(self.tell)
+            self.workers.tell_arrivals(self._tell_arrived)
         self.places = Places(placement, self.machines, self.servers, self.workers, costs, requests=requests)
         self.port = VirtualPort(
             self.clock,
@@ -128,6 +136,11 @@ class VirtualSession:
                 tell=self.tell,
             ),
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
+            applied=lambda order: None if self.jumps is None else self.jumps.applied(order),
+            behind=self.behind,
+            work=self.work,
+            tell_here=self._tell_here,
+            moving=self._moving() if self.work is not self.clock else (),
         )
         self.stopwatch = Stopwatch() if measures_decisions else None
         self.coordinator = Coordinator(
@@ -160,10 +173,11 @@ class VirtualSession:
             note=self._note,
             fail=self._fail,
             moved=lambda task: self.windows.moved(task),
+            behind=self.behind,
         )
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell)
         self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
-        self._telemetry_every_s = telemetry_every_s
+        self.telemetry_every_s = telemetry_every_s
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.failure: str | None = None
         self._declares_stuck = job.stuck_after_s is not None
@@ -177,6 +191,12 @@ class VirtualSession:
         """Whether the job is over."""
         return self.failure is not None or self._course.status is not None
 
+    @property
+    def hosts(self) -> set[str]:
+        """The names of the hosts that it is on; empty if each task has its own machine."""
+        found = [self.places.host_of(str(node)) for node in self.coordinator.executor.layout.nodes]
+        return {host for host in found if host is not None}
+
     # ---- from beginning to end ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -185,9 +205,9 @@ class VirtualSession:
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         self.tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
-        self.clock.at(REPORT_EVERY_S, TIMER, self._report)
-        if self._telemetry_every_s is not None:
-            self._observe(self._telemetry_every_s)
+        self.work.at(REPORT_EVERY_S, TIMER, self._report)
+        if self.telemetry_every_s is not None:
+            self._observe(self.telemetry_every_s)
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""
@@ -222,7 +242,7 @@ class VirtualSession:
     @property
     def observes(self) -> bool:
         """Whether it samples what tasks use."""
-        return self._telemetry_every_s is not None
+        return self.telemetry_every_s is not None
 
     def only_notes(self, action: Callable[..., None]) -> bool:
         """Whether an action of its clock only writes notes, which takes neither time nor decisions."""
@@ -298,12 +318,32 @@ class VirtualSession:
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result
-        if self._telemetry_every_s is not None and self.machines is None:
+        if self.telemetry_every_s is not None and self.machines is None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
-        if self.loads is not None:
-            self.loads.arrived(order.worker, timings, iteration.samples)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
-        self.clock.at(taken_s + self.costs.control_s, MESSAGE, self.tell, arrived)
+        self.work.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
+
+    def _moving(self) -> set[str]:
+        """Tags of the timers that jumps take along: nobody needs a checkpoint, or an evaluation without metrics."""
+        scores = not isinstance(self.learner, NoLearner) or self.learner.progress is not None
+        return {"runtime:checkpoint"} if scores else {"runtime:checkpoint", "runtime:evaluate"}
+
+    def _tell_here(self, given: inputs.AnyInput) -> None:
+        """An input from where time is that of the tasks."""
+        self.clock.catch_up()
+        if self.jumps is not None and isinstance(given, inputs.GradientArrived):
+            self.jumps.arrived(given)
+        self.tell(given)
+
+    def _tell_on_shared(self, given: inputs.GradientArrived) -> None:
+        """A gradient that has arrived, of a job on machines that others share."""
+        order = self._ledger.busy.get(given.worker)
+        if self.loads is not None and order is not None and order.grad_id == given.grad_id:
+            self.loads.arrived(given.worker, given.timings, order.samples)
+        if self.work is self.clock:
+            self.tell(given)
+        else:
+            self._tell_here(given)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
@@ -331,6 +371,8 @@ class VirtualSession:
         self.clock.at(self.clock.now + every_s, TIMER, self._observe, every_s)
 
     def _report(self) -> None:
+        """Report what the servers have done, every so many seconds of their time."""
+        self.clock.catch_up()
         version = self.coordinator.version
         for about in self.servers.report():
             busy = _busy(about, version)
@@ -339,12 +381,14 @@ class VirtualSession:
                 self.tell(busy)
             else:
                 self.coordinator.receive(self.clock.now, busy)
-        self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)
+        self.work.at(self.work.now + REPORT_EVERY_S, TIMER, self._report)
 
     def _announce(self) -> None:
         """Record which disturbances are open, now and whenever that changes."""
         now = self.clock.now
         self._note("Injecting", active=self.schedule.active(now))
+        if self.jumps is not None:
+            self.jumps.changed()
         if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self._announce)
 

@@ -44,7 +44,7 @@ class Crossing:
         self.session = arrays.session
         self.workers, self.servers, self.record = workers, servers, record
         self.chain: Any = None
-        """Of workers on hosts, which then goes on by itself."""
+        """Of workers on hosts, which then continues by itself."""
         if isinstance(workers, HostWorkers):
             self.chain = workers.chain
             self._capsule = self.loop.join(self.chain.join(NOTHING))

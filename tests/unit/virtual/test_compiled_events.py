@@ -376,7 +376,7 @@ def test_a_loop_that_was_built_knows_the_vocabulary() -> None:
 @built
 def test_a_loop_refuses_what_does_not_fit() -> None:
     module: Any = native(EVENTS)
-    work, numbers = (0, 1, 0, 0, 8, 8, 1), (0.0,) * 13
+    work, numbers = (0, 1, 0, 0, 8, 8, 1), (0.0,) * 14
     for sizes in ({"workers": 0, "servers": 1}, {"workers": 1, "servers": 0}):
         with pytest.raises(ValueError, match="a loop needs"):
             module.Loop(**sizes)
