@@ -30,8 +30,6 @@ from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
 from runtime.virtual.costs import CostModel, load_costs
 from strategies.protocol import JobRequest, Machine, Placement, Policy, Room, TaskDemand
 
-NO_NEEDS = Needs()
-"""Virtual time depends on modelled machines only."""
 STAYING = ("Launch", "Retire", "Restart")
 """Commands for which a job would need other places than the cluster gave it."""
 
@@ -64,9 +62,15 @@ class CheckedSet:
     machines: tuple[Machine, ...]
     policy: Policy
     placement: Placement
-    needs: Needs = NO_NEEDS
-    models_hosts: bool = True
-    real_time: bool = False
+    needs: Needs
+    """Requirements of all jobs together, to prepare before they start."""
+    real_time: bool
+    """Whether its time is that of this machine."""
+
+    @property
+    def models_hosts(self) -> bool:
+        """Whether its hosts are modelled on the virtual clock."""
+        return not self.real_time
 
     @property
     def draws(self) -> bool:
@@ -77,14 +81,21 @@ class CheckedSet:
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:
     """Check all jobs of the source that ``jobs`` names; raises :class:`ConfigError` with one line."""
     config, source = anchored(written, start), written.names.jobs
-    _refuse_runtime(config)
-    hosts = _hosts_of(config)
+    real_time: bool = locate(config.runtime[TARGET]).real_time  # type: ignore[attr-defined]
+    if real_time:
+        _refuse_counted(config)
+    hosts = _hosts_of(config, "hosts cluster.hosts.gpus=2" if real_time else "star_servers")
     arrivals: Arrivals = instantiate(config.jobs, "jobs")
     policy: Policy = instantiate(config.policy, "policy")
     placement: Placement = instantiate(config.placement, "placement")
     machines = tuple(_machine(host) for host in hosts.hosts)
     with explained(config.policy, "policy"):
         policy.validate(machines)
+    if policy.preempts and real_time:
+        raise ConfigError(
+            f"policy={written.names.policy}: preempts, and real jobs cannot continue elsewhere; choose a policy that "
+            "does not preempt, or runtime=virtual replay.detail=gpus_only"
+        )
     if policy.preempts and config.replay.detail == "iterations":
         raise ConfigError(
             f"policy={written.names.policy}: preempts, and with replay.detail=iterations jobs cannot "
@@ -107,6 +118,13 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         if problem := problem_of(job.request, empty, policy, placement):
             raise ConfigError(f"jobs={source}: {problem}")
         jobs.append(job)
+    needs = Needs()
+    for job in jobs:
+        needs = needs.with_those_of(job.checked.needs)
+    if real_time:
+        from runtime.run.jobs.as_processes import shared_mechanisms
+
+        shared_mechanisms([job.checked for job in jobs])
     return CheckedSet(
         written=written,
         config=config,
@@ -115,6 +133,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         machines=machines,
         policy=policy,
         placement=placement,
+        needs=needs,
+        real_time=real_time,
     )
 
 
@@ -127,19 +147,26 @@ def _named(job: str) -> Iterator[None]:
         raise ConfigError(f"{job}: {error}") from None
 
 
-def _refuse_runtime(config: Config) -> None:
-    if locate(config.runtime[TARGET]).real_time:  # type: ignore[attr-defined]
+def _refuse_counted(config: Config) -> None:
+    """Real jobs compute gradients."""
+    runtime = config.names.runtime
+    if config.replay.detail != "iterations":
         raise ConfigError(
-            f"runtime={config.names.runtime}: sets of jobs run on the virtual clock only "
-            f"(jobs={config.names.jobs}); choose runtime=virtual, or jobs=none for one job"
+            f"replay.detail={config.replay.detail}: counts seconds on the virtual clock, and runtime={runtime} trains "
+            "every job; use replay.detail=iterations, or runtime=virtual"
+        )
+    if not locate(config.backend[TARGET]).computes:  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"backend={config.names.backend}: computes no gradients, and runtime={runtime} needs them (jobs="
+            f"{config.names.jobs} chooses backend=none by default); choose backend=torch, or runtime=virtual"
         )
 
 
-def _hosts_of(config: Config) -> Hosts:
+def _hosts_of(config: Config, cure: str) -> Hosts:
     if config.cluster.hosts is None:
         raise ConfigError(
             f"cluster={config.names.cluster}: has no hosts that jobs could share (jobs={config.names.jobs}); choose "
-            "cluster=star_servers, or another one with cluster.hosts"
+            f"cluster={cure}, or another one with cluster.hosts"
         )
     hosts = parse_machines(config.cluster.hosts)
     if not any(host.gpus for host in hosts.hosts):
