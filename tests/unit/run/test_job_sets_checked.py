@@ -12,6 +12,7 @@ from runtime.run.jobs.shaping import seed_of
 from tests.support.job_sets import checked_set, row
 from tests.support.turns import by_turns
 
+LIVE = ("runtime=live", "workload=ledger", "backend=numpy", "cluster=hosts", "cluster.hosts.gpus=2")
 BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "gang": ([row("a"), row("b", gpus=41)], (), r"^jobs=given: job b: gpus=41: the cluster has 40 GPUs; "),
     "no worker": ([row("a", gpus=0)], (), r"^jobs=given: job a: gpus=0: must be 1 or more"),
@@ -40,7 +41,29 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         r"^jobs=given: job a: straggler=link_throttle: bandwidth of link:\d, which belongs to all jobs",
     ),
     "gradients": ([row("a")], ("backend=numpy",), r"^jobs=given: job a: backend=numpy: trains workload=digits, "),
-    "live": ([row("a")], ("runtime=live",), r"^runtime=live: sets of jobs run on the virtual clock only"),
+    "live without gradients": (
+        [row("a")],
+        ("runtime=live",),
+        r"^backend=none: computes no gradients, and runtime=live",
+    ),
+    "live without hosts": (
+        [row("a")],
+        (*LIVE, "cluster=local"),
+        r"^cluster=local: has no hosts .*cluster=hosts cluster",
+    ),
+    "live without GPUs": ([row("a")], (*LIVE, "cluster.hosts.gpus=null"), r"^cluster.hosts.gpus=null: every worker"),
+    "live on modelled hosts": (
+        [row("a", model="")],
+        (*LIVE, "cluster=star_servers"),
+        r"^jobs=given: job a: runtime=live: the cluster is only modelled",
+    ),
+    "live and preemptive": ([row("a")], (*LIVE, "policy=las"), r"^policy=las: preempts, and real jobs cannot continue"),
+    "live and counted": (
+        [row("a")],
+        (*LIVE, "replay.detail=gpus_only"),
+        r"^replay.detail=gpus_only: counts seconds on",
+    ),
+    "live model of another": ([row("a")], LIVE, r"^jobs=given: job a: backend=numpy: trains workload=ledger, and"),
     "no hosts": ([row("a")], ("cluster=local",), r"^cluster=local: has no hosts that jobs could share"),
     "no GPUs": ([row("a")], ("cluster=hosts",), r"^cluster.hosts.gpus=null: every worker of jobs=given holds a GPU"),
     "preempts": ([row("a")], ("policy=srtf",), r"^policy=srtf: preempts, and with replay.detail=iterations"),
