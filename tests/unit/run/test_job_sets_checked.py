@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from runtime.api import Needs
+from runtime.containment import Isolation
 from runtime.errors import ConfigError
+from runtime.live.machines.mechanisms import Missing
+from runtime.live.runtime import LiveRuntime
 from runtime.run.jobs.shaping import seed_of
 from tests.support.job_sets import checked_set, row
 from tests.support.turns import by_turns
@@ -48,7 +52,7 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     ),
     "live without hosts": (
         [row("a")],
-        (*LIVE, "cluster=local"),
+        ("runtime=live", "backend=numpy", "cluster=local"),
         r"^cluster=local: has no hosts .*cluster=hosts cluster",
     ),
     "live without GPUs": ([row("a")], (*LIVE, "cluster.hosts.gpus=null"), r"^cluster.hosts.gpus=null: every worker"),
@@ -75,6 +79,30 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         r"^jobs=given: job a: settings=cluster=local: is the same",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("lacks", "line"),
+    [
+        ("network", r"^jobs=given: job a: cluster.hosts: no network; be root, or choose cluster=local$"),
+        ("cgroup_cpu", r"^cluster.hosts.cpu_cores=4.0: without control groups each job would get all of it; .*cpu_by="),
+    ],
+)
+def test_a_machine_that_cannot_hold_live_jobs_says_why(monkeypatch: pytest.MonkeyPatch, lacks: str, line: str) -> None:
+    def look(name: str) -> Missing | None:
+        return Missing(reason=f"no {name}", cure="be root") if name == lacks else None
+
+    monkeypatch.setattr(LiveRuntime, "look", staticmethod(look))
+    with pytest.raises(ConfigError, match=line):
+        checked_set([row("a", model="")], *LIVE)
+
+
+def test_live_jobs_need_all_that_one_of_them_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
+    checked = checked_set([row("a", model="")], *LIVE)
+    assert checked.needs == Needs(isolation=Isolation.NETWORK, janitor=True)
+    assert (checked.real_time, checked.models_hosts) == (True, False)
+    assert checked_set([row("a")]).needs == Needs()
 
 
 @pytest.mark.parametrize("case", by_turns(BAD, 6))
