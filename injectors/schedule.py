@@ -98,11 +98,13 @@ class Schedule:
 
     Attributes:
         kinds: kinds of the plan's disturbances.
+        revision: how often :meth:`moved` has changed the answers.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._windows = dict(enumerate(plan.disturbances))
         self.kinds: frozenset[Kind] = frozenset(one.kind for one in plan.disturbances if one.start_s < one.end_s)
+        self.revision = 0
         self._compile()
 
     def _compile(self) -> None:
@@ -134,6 +136,7 @@ class Schedule:
             else:
                 del self._windows[index]
         if left:
+            self.revision += 1
             self._compile()
         return bool(left)
 

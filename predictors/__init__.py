@@ -3,7 +3,7 @@
 from predictors.arx import Arx
 from predictors.backtest import backtest
 from predictors.base import SpeedPredictor, SpeedRecord
-from predictors.by_speed import SPEED_PREDICTORS, BySpeed, speed_predictor
+from predictors.by_speed import SPEED_PREDICTORS, BySpeed, prepare, speed_predictor
 from predictors.ema import Ema
 from predictors.fixed_duration import FixedDuration
 from predictors.last_value import LastValue
@@ -32,6 +32,7 @@ __all__ = [
     "StragglerPredictor",
     "TwiceMedian",
     "backtest",
+    "prepare",
     "speed_predictor",
     "straggler_predictor",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
 
 from predictors.base import SpeedRecord
-from predictors.history import REGRESSORS, Floats, History, standardised
+from predictors.history import REGRESSORS, Floats, History, standardised, tables
 
 MIN_ROWS = len(REGRESSORS) + 2
 """Minimum table rows for a fit, more than there are unknowns; with fewer rows the last value is returned instead."""
@@ -24,11 +25,14 @@ class Arx:
         window: number of records to learn from.
         ridge: penalty on the standardised coefficients; it only keeps constant inputs from making the fit singular.
         refit_every: records between two fits.
+        history: where somebody else stores the records; None: its own.
     """
 
-    def __init__(self, window: int = 200, ridge: float = 1e-6, refit_every: int = 5) -> None:
+    def __init__(
+        self, window: int = 200, ridge: float = 1e-6, refit_every: int = 5, history: History | None = None
+    ) -> None:
         self.ridge, self.refit_every = ridge, refit_every
-        self._history = History(window)
+        self._history = History(window) if history is None else history
         self._fitted_at: int | None = None
         self._coefficients: Floats = np.zeros(len(REGRESSORS))
         self._intercept = 0.0
@@ -46,8 +50,8 @@ class Arx:
         """Value of the fitted line, or the last speed if there is no fit yet or the newest speed is novel."""
         if self._history.num_rows < MIN_ROWS:
             return self._history.last_speed
-        if self._fitted_at is None or self.records - self._fitted_at >= self.refit_every:
-            self._fit()
+        if self.is_due:
+            fit_together([self])
         if self._history.novel:
             return self._history.last_speed
         value = float(self._history.row(cpu, memory) @ self._coefficients) + self._intercept
@@ -58,10 +62,27 @@ class Arx:
         """Coefficients of the last fit, by regressor name."""
         return dict(zip(REGRESSORS, map(float, self._coefficients), strict=True))
 
-    def _fit(self) -> None:
-        rows, speeds = self._history.table()
-        inputs, mean, scale = standardised(rows)
-        normal = inputs.T @ inputs + self.ridge * np.eye(len(REGRESSORS))
-        self._coefficients = np.linalg.solve(normal, inputs.T @ (speeds - speeds.mean())) / scale
-        self._intercept = float(speeds.mean() - mean @ self._coefficients)
-        self._fitted_at = self.records
+    @property
+    def is_due(self) -> bool:
+        """Whether the next prediction needs another fit."""
+        if self._history.num_rows < MIN_ROWS:
+            return False
+        return self._fitted_at is None or self.records - self._fitted_at >= self.refit_every
+
+
+def fit_together(predictors: Sequence[Arx]) -> None:
+    """Fit these, most of which have as many records; the result does not depend on who is fitted with whom."""
+    groups: dict[tuple[int, float], list[Arx]] = {}
+    for one in predictors:
+        groups.setdefault((one._history.num_rows, one.ridge), []).append(one)
+    for (_, ridge), group in groups.items():
+        rows, speeds = tables([one._history for one in group])
+        inputs, means, scales = standardised(rows)
+        middles = np.add.reduce(speeds, axis=1) / speeds.shape[1]
+        across = inputs.transpose(0, 2, 1)
+        normal = across @ inputs + ridge * np.eye(len(REGRESSORS))
+        found = np.linalg.solve(normal, across @ (speeds - middles[:, None])[..., None])[..., 0] / scales
+        for one, coefficients, mean, middle in zip(group, found, means, middles, strict=True):
+            one._coefficients = coefficients
+            one._intercept = float(middle - mean @ coefficients)
+            one._fitted_at = one.records

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import final
 
-from predictors.arx import Arx
+from predictors.arx import Arx, fit_together
 from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.checks import check_number
 from predictors.ema import Ema
@@ -28,6 +29,12 @@ def speed_predictor(name: str, ema_alpha: float = 0.2) -> SpeedPredictor:
         case "last":
             return LastValue()
     raise ValueError(f"predictor={name}: must be one of {', '.join(SPEED_PREDICTORS)}")
+
+
+def prepare(predictors: Iterable[SpeedPredictor]) -> None:
+    """Fit at once what the next predictions of these would fit one after another, with the same result."""
+    linear = [one.linear if isinstance(one, Narx) and one.is_linear else one for one in predictors]
+    fit_together([one for one in linear if isinstance(one, Arx) and one.is_due])
 
 
 @final

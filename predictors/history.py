@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,26 +22,36 @@ class History:
     """The last ``window`` records, oldest first; ``count`` records have been added in all."""
 
     def __init__(self, window: int) -> None:
-        self._records: deque[SpeedRecord] = deque(maxlen=window)
+        self._window, self._end = window, 0
+        self._rows = np.empty((2 * window, 3))
+        """Speed, processor and memory of all records in the window, up to ``_end``, behind some that have left it."""
         self.count = 0
         self._learnt = (0.0, float("inf"))
 
     def add(self, record: SpeedRecord) -> None:
         """Append a record; the oldest falls out of a full window."""
-        self._records.append(record)
+        if self._end == len(self._rows):
+            self._end = self._window
+            self._rows[: self._end] = self._rows[self._end :]
+        self._rows[self._end] = record
+        self._end += 1
         self.count += 1
+
+    @property
+    def _records(self) -> Floats:
+        return self._rows[max(0, self._end - self._window) : self._end]
 
     @property
     def last_speed(self) -> float:
         """Speed of the newest record; raises ``ValueError`` if there is none."""
-        if not self._records:
+        if not self.count:
             raise nothing_known()
-        return self._records[-1].speed
+        return float(self._rows[self._end - 1, 0])
 
     @property
     def num_rows(self) -> int:
         """Number of rows of the table; a row needs two records before its own."""
-        return max(0, len(self._records) - 2)
+        return max(0, min(self.count, self._window) - 2)
 
     @property
     def novel(self) -> bool:
@@ -53,31 +64,51 @@ class History:
 
     def table(self) -> tuple[Floats, Floats]:
         """(regressors, rows x 6; the speed that followed, rows)."""
-        speeds = [record.speed for record in self._records]
-        self._learnt = min(speeds), max(speeds)
-        speed, cpu, memory = np.asarray(self._records, dtype=float).T
-        columns = (speed[1:-1], speed[:-2], cpu[2:], cpu[1:-1], memory[2:], memory[1:-1])
-        return np.column_stack(columns), speed[2:]
+        rows, speeds = tables([self])
+        return rows[0], speeds[0]
 
     def row(self, cpu: float, memory: float) -> Floats:
         """Regressors of the next iteration, float [6]."""
-        newest, before = self._records[-1], self._records[-2]
-        return np.array([newest.speed, before.speed, cpu, newest.cpu, memory, newest.memory])
+        (before, _, _), (newest, newest_cpu, newest_memory) = self._rows[self._end - 2 : self._end].tolist()
+        return np.array([newest, before, cpu, newest_cpu, memory, newest_memory])
 
     def plausible(self, speed: float) -> float:
         """``speed`` clipped to [half the slowest, twice the fastest] of the window, since a fit may extrapolate wildly.
 
         NaN becomes the last speed.
         """
-        if not np.isfinite(speed):
-            return self.last_speed
-        speeds = [record.speed for record in self._records]
-        return float(min(max(speed, min(speeds) / 2), max(speeds) * 2))
+        newest = self.last_speed
+        if not isfinite(speed):
+            return newest
+        if newest / 2 <= speed <= newest * 2:  # as nearly always: no need to look through the window
+            return speed
+        speeds = self._records[:, 0]
+        return min(max(speed, float(speeds.min()) / 2), float(speeds.max()) * 2)
+
+
+def tables(histories: Sequence[History]) -> tuple[Floats, Floats]:
+    """The tables of histories of the same length: [histories, rows, 6] and [histories, rows]."""
+    records = np.stack([history._records for history in histories])
+    speed, cpu, memory = records[..., 0], records[..., 1], records[..., 2]
+    for history, slowest, fastest in zip(
+        histories, speed.min(axis=1).tolist(), speed.max(axis=1).tolist(), strict=True
+    ):
+        history._learnt = slowest, fastest
+    columns = (speed[:, 1:-1], speed[:, :-2], cpu[:, 2:], cpu[:, 1:-1], memory[:, 2:], memory[:, 1:-1])
+    return np.stack(columns, axis=2), speed[:, 2:]
+
+
+def mean_of(values: Floats) -> Floats:
+    """The mean over rows: ``values.mean(axis=-2)`` without its checks, which take longer than the sum."""
+    found: Floats = np.add.reduce(values, axis=-2) / values.shape[-2]
+    return found
 
 
 def standardised(values: Floats) -> tuple[Floats, Floats, Floats]:
-    """(z-scores, mean, scale) of each column; a constant column has scale 1 and z-scores 0."""
-    mean, scale = values.mean(axis=0), values.std(axis=0)
+    """(z-scores, mean, scale) of each column of [..., rows, columns]; a constant one has scale 1 and z-scores 0."""
+    mean = mean_of(values)
+    centred = values - mean[..., None, :]
+    scale = np.sqrt(mean_of(centred * centred))  # which is what std does, mean included
     constant = scale <= 1e-9 * np.abs(mean)
     scale = np.where(constant, 1.0, scale)
-    return np.where(constant, 0.0, (values - mean) / scale), mean, scale
+    return np.where(constant[..., None, :], 0.0, centred / scale[..., None, :]), mean, scale

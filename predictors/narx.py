@@ -36,7 +36,7 @@ class Narx:
     def __init__(self, hidden: int = 10, window: int = 200, refit_every: int = 50) -> None:
         self.hidden, self.refit_every = hidden, refit_every
         self._history = History(window)
-        self._linear = Arx(window)
+        self.linear = Arx(window, history=self._history)
         self._weights = _spread(hidden * (len(REGRESSORS) + 2) + 1)
         self._fitted_at: int | None = None
 
@@ -48,12 +48,16 @@ class Narx:
     def update(self, record: SpeedRecord) -> None:
         """Store the record; refitting is deferred to the next prediction."""
         self._history.add(record)
-        self._linear.update(record)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the linear fit answers, since there are too few records."""
+        return self.records < MIN_RECORDS
 
     def predict(self, cpu: float = 1.0, memory: float = 1.0) -> float:
         """The network's output; the linear fit's before 50 records; the last speed if that is novel."""
-        if self.records < MIN_RECORDS:
-            return self._linear.predict(cpu, memory)
+        if self.is_linear:
+            return self.linear.predict(cpu, memory)
         if self._fitted_at is None or self.records - self._fitted_at >= self.refit_every:
             self._fit()
         if self._history.novel:

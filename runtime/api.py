@@ -211,6 +211,7 @@ def commands_on(config: Config) -> dict[str, str | None]:
             "topology=allreduce: parts of a round are decoded where all gradients come together; use topology=ps"
         )
         unable["Score"] = "topology=allreduce: servers compare gradients with the reference; use topology=ps"
+        unable["Reserve"] = "topology=allreduce: jobs reserve what their servers need of hosts; use topology=ps"
     else:
         unable[CHILDREN] = "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"
     if config.topology.collective not in (None, "ring"):

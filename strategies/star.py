@@ -12,6 +12,7 @@ from strategies.composition.parts import Parts
 from strategies.gates import ModalGate, RingGate
 from strategies.modes.choice import MODES, Choice
 from strategies.modes.chooser import ModeChooser
+from strategies.modes.demands import ModeDemands
 from strategies.modes.kappas import kappa_for
 from strategies.modes.learned import ModeLearner
 from strategies.modes.ring import WAITS_S, RingChooser, check_waits
@@ -36,8 +37,11 @@ class Star(Composition):
     it is made that much ahead (STAR-). With ``learning`` a model costs the modes once it has learnt enough from these
     decisions (STAR-ML, :mod:`strategies.modes.learned`).
 
+    With ``prevent`` a mode whose servers need more of their hosts is asked for first, and gives way to the next best
+    if the other jobs there would lose more than this one wins (section IV-D1); the cluster's policy decides that.
+
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
-    past times, not from resources, and give the noise scale as a number. Prevention, placement and trees are not in
+    past times, not from resources, and give the noise scale as a number. Placement is the cluster's; trees are not in
     this strategy.
 
     Attributes:
@@ -72,6 +76,10 @@ class Star(Composition):
         topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
             (:mod:`strategies.modes.ring`); ``modes`` and ``learning`` are refused there, prices and clusters unused.
         waits_s: with ``allreduce``, seconds that parents may wait for their children.
+        prevent: whether the cluster is asked for what a mode needs; False is the ablation /PS.
+        check_workers: see :class:`strategies.modes.demands.ModeDemands`, as the next two; False is the ablation /W.
+        cpu_growth_frac: by which the processor time of a server grows in ASGD.
+        link_growth_frac: by which what it sends per second does.
     """
 
     predictor: str = "ema"
@@ -101,6 +109,10 @@ class Star(Composition):
     lr_rule: str = "batch_linear"
     topology: str = "ps"
     waits_s: Sequence[float] = WAITS_S
+    prevent: bool = False
+    check_workers: bool = True
+    cpu_growth_frac: float | None = 0.43
+    link_growth_frac: float | None = 0.18
 
     def compose(self) -> Parts:
         """A gate with modes, predicted times, a noise scale, and the schedule that chooses by them."""
@@ -115,6 +127,13 @@ class Star(Composition):
         )
         check_choice("topology", self.topology, "ps", "allreduce")
         check_waits(self.waits_s)
+        if not isinstance(self.prevent, bool):
+            raise ValueError(f"prevent={self.prevent}: must be true or false")
+        demands = ModeDemands(
+            cpu_growth_frac=self.cpu_growth_frac,
+            link_growth_frac=self.link_growth_frac,
+            check_workers=self.check_workers,
+        )
         if self.topology == "allreduce":
             return self._ring(times)
         kappa = self.kappa
@@ -131,6 +150,7 @@ class Star(Composition):
             max_pause_frac=self.max_pause_frac,
             learning=self.learning,
             when_calm=self.when_calm,
+            prevention=demands if self.prevent else None,
         )
         return Parts(
             gate=ModalGate(),
@@ -143,6 +163,8 @@ class Star(Composition):
         """A ring that stragglers leave."""
         if tuple(self.modes) != MODES:
             raise ValueError(f"modes={','.join(self.modes)}: is for topology=ps; leave it out for a ring")
+        if self.prevent:
+            raise ValueError("prevent=true: is for topology=ps; a ring has no servers whose needs grow with the mode")
         if self.learning is not None:
             raise ValueError(
                 "learning: the model of STAR-ML costs the modes of topology=ps; use learning=null for a ring"

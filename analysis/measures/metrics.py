@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.measures import targets, work
 from analysis.measures.disturbances import achieved
+from analysis.records.jumps import jumps_of
 from analysis.records.load import Run
 
 
@@ -30,7 +31,8 @@ def summarise(run: Run) -> dict[str, Any]:
     A time that was never reached is null; ``tta_missed`` distinguishes an infinite one (true) from one that was not
     measured (null: the job has no target). ``jct_s`` of a run that is not ``completed`` is how long it lasted.
     """
-    parts = (_identity(run), _times(run), _gradients(run), _workers(run), _injected(run), _overhead(run), _events(run))
+    ends = (_overhead(run), _events(run), _skipped(run))
+    parts = (_identity(run), _times(run), _gradients(run), _workers(run), _injected(run), *ends)
     summary = {key: value for part in parts for key, value in part.items()}
     return dict(_safe(summary))
 
@@ -136,6 +138,15 @@ def _events(run: Run) -> dict[str, Any]:
         "torn": run.torn,
         "integrity": {"ok": sound.ok, "problems": list(sound.problems), "unchecked": list(sound.unchecked)},
     }
+
+
+def _skipped(run: Run) -> dict[str, Any]:
+    """How much of a job was not carried out in detail; nothing of one that was."""
+    jumps = jumps_of(run.notable_lines)
+    if not jumps:
+        return {}
+    iterations = sum(sum(jump.note.iterations.values()) for jump in jumps)
+    return {"skipped_s": sum(jump.note.seconds for jump in jumps), "skipped_iterations": iterations}
 
 
 def _safe(value: Any) -> Any:

@@ -19,6 +19,7 @@ from analysis.records.schema import (
     Compute,
     Drop,
     Failed,
+    Jumped,
     Line,
     Lost,
     Parked,
@@ -64,6 +65,8 @@ class History:
         self.version = 0
         self.given_up: list[tuple[float, int]] = []
         """(t, samples) of gradients that were dropped permanently."""
+        self.later: list[tuple[int, int, int]] = []
+        """(row, updates, iterations) of gradients that waited while so much was skipped."""
         self._halted = self._going_back = False
         self._held: set[tuple[int, float]] = set()
         self._issued: dict[int, float] = {}
@@ -95,6 +98,8 @@ class History:
                 self._held.add((line.note.worker, line.t))
             case None if isinstance(line.note, RollingBack):
                 self._going_back = True
+            case None if isinstance(line.note, Jumped):
+                self._jumped(line.note)
 
     def _arrived(self, t: float, event: Arrived) -> None:
         """Add an arrived gradient; an empty one has nothing to apply."""
@@ -129,6 +134,12 @@ class History:
             self.updates.void[row] = True
         fate = np.frombuffer(self.arrivals.fate, np.uint8)  # the same memory, so it may not outlive this method
         fate[(fate == APPLIED) & (np.frombuffer(self.arrivals.applied_version, np.int64) > version)] = VOID
+
+    def _jumped(self, note: Jumped) -> None:
+        """Count the skipped updates; gradients that wait are so many iterations and updates later."""
+        self.version += note.updates
+        for row, event in self._open.values():
+            self.later.append((row, note.updates, note.iterations.get(str(event.grad.worker), 0)))
 
     def _carry_out(self, line: Line) -> None:
         for command in line.commands:

@@ -22,6 +22,7 @@ from analysis.records.schema import (
     Drop,
     Failed,
     Joined,
+    Jumped,
     LayoutChanged,
     Line,
     Lost,
@@ -59,7 +60,8 @@ def integrity(run: Run) -> Integrity:
     if run.contents.integrity is not None:
         return run.contents.integrity
     if run.by_rows:
-        problems = [*_line_problems(run), *problems_of(run.path / ROWS, run.tables.iterations, run.finished)]
+        rows = problems_of(run.path / ROWS, run.tables.iterations, run.finished, _jumps(run))
+        problems = [*_line_problems(run), *rows]
         unchecked = ["life of every Compute: the record has rows instead of events"]
     else:
         conserved, unchecked = _conservation(run)
@@ -174,6 +176,7 @@ class _Lives:
     def take(self, line: Line) -> Iterator[str]:
         """What the next line breaks."""
         self.going_back |= isinstance(line.note, RollingBack)
+        self.version += line.note.updates if isinstance(line.note, Jumped) else 0
         if line.event is not None:
             yield from (f"seq {line.seq}: {problem}" for problem in self._take(line))
 
@@ -288,6 +291,8 @@ def _conservation(run: Run) -> tuple[list[str], list[str]]:
     total = list(_total(run, int(updates["samples"].sum())))
     if run.job.get("epoch_overlap"):
         return total, ["samples of each epoch: epochs overlap"]
+    if _jumps(run):
+        return total, ["samples of each epoch: iterations were skipped"]
     return [*_per_epoch(uses, run.job["num_samples"]), *total], []
 
 
@@ -315,3 +320,7 @@ def _total(run: Run, applied: int) -> Iterator[str]:
         yield f"{applied} samples applied and {given_up} given up in {epochs} epochs of {run.job['num_samples']}"
     if epochs is not None and end.epochs_done == epochs and end.shards_done != end.shards_total:
         yield f"{end.shards_done} of {end.shards_total} shards done at the end"
+
+
+def _jumps(run: Run) -> list[Jumped]:
+    return [line.note for line in run.notable_lines if isinstance(line.note, Jumped)]

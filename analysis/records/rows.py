@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from analysis.records.schema import DURATIONS, PARTS, ROWS, Finished
+from analysis.records.schema import DURATIONS, PARTS, ROWS, Finished, Jumped
 
 MAGIC = b"PAR1"
 """Magic bytes at the beginning and the end of a Parquet file."""
@@ -79,17 +80,23 @@ def _stored(path: Path) -> pd.DataFrame:
     return pd.DataFrame({**dict.fromkeys(NUMBERS, INTEGERS), **dict.fromkeys(("t", *DURATIONS, *MORE), FLOATS)})
 
 
-def problems_of(path: Path, rows: pd.DataFrame, end: Finished | None) -> list[str]:
-    """Problems of a file's rows: duplicate gradients, gaps in the versions, sums that contradict the last line."""
+def problems_of(path: Path, iterations: pd.DataFrame, end: Finished | None, jumps: Sequence[Jumped] = ()) -> list[str]:
+    """Problems of a file's rows: duplicate gradients, gaps in the versions, sums that contradict the last line.
+
+    ``iterations`` may have copies of them, for what ``jumps`` have skipped.
+    """
     if not has_end(path):
         return [f"{ROWS}: has no end, so its rows are lost; repeat the run"]
     found = []
+    rows = iterations[~iterations["skipped"]] if jumps else iterations
+    skipped = sum(jump.updates for jump in jumps)
     if (twice := int(rows["grad"].duplicated().sum())) > 0:
         found.append(f"{twice} gradients were used twice")
     versions = updates_of(rows)["version"].to_numpy()
-    if not np.array_equal(versions, np.arange(1, len(versions) + 1)):
+    whole = np.array_equal(versions, np.arange(1, len(versions) + 1))
+    if not whole and not (skipped and len(versions) and versions[-1] <= len(versions) + skipped):
         found.append("the versions of the updates have gaps")
-    applied = int(rows.loc[rows["fate"] == "applied", "samples"].sum())
+    applied = int(rows.loc[rows["fate"] == "applied", "samples"].sum()) + sum(jump.samples for jump in jumps)
     if end is not None and end.samples_applied is not None and end.samples_applied != applied:
         found.append(f"{applied} samples applied, but the last line says {end.samples_applied}")
     return found

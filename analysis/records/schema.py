@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from strategies.protocol import Demand as Demand
 from strategies.protocol import Grad as Grad
 from strategies.protocol import NodeUse as NodeUse
+from strategies.protocol import Share as Share
 from strategies.protocol import Timings as Timings
 
 DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
@@ -91,6 +93,14 @@ class Denied(_Tagged, frozen=True, tag=True, gc=False):
     """What was requested for this node is not available."""
 
     node: str
+    reason: str = ""
+
+
+class Reserved(_Tagged, frozen=True, tag=True, gc=False):
+    """The cluster's answer to a reservation, and what the job's nodes hold of their hosts."""
+
+    ok: bool
+    shares: tuple[Share, ...] = ()
     reason: str = ""
 
 
@@ -231,6 +241,13 @@ class Allocate(_Tagged, frozen=True, tag=True, gc=False):
     node: str
 
 
+class Reserve(_Tagged, frozen=True, tag=True, gc=False):
+    """Ask the cluster for more of the hosts, also at the cost of other jobs; no demands give all back."""
+
+    demands: tuple[Demand, ...] = ()
+    worth_s: float = 0.0
+
+
 class Wake(_Tagged, frozen=True, tag=True, gc=False):
     """Arm a timer of the strategy, for ``at_s``; ``tag`` says what for."""
 
@@ -298,6 +315,20 @@ class Injected(_Tagged, frozen=True, tag=True, gc=False):
     took_s: float = 0.0
 
 
+class Jumped(_Tagged, frozen=True, tag=True, gc=False):
+    """The lab has skipped ``seconds``, up to now: so many iterations by worker, and updates with their samples.
+
+    They are like those that were carried out since ``since_s``; ``version`` counts all updates until now.
+    """
+
+    seconds: float
+    version: int
+    updates: int
+    samples: int
+    iterations: dict[str, int]
+    since_s: float = 0.0
+
+
 class Finished(_Tagged, frozen=True, tag=True, gc=False):
     """The end of a run that ended by itself; the line's ``t`` is the job's end."""
 
@@ -328,6 +359,7 @@ Event = (
     | ServerLost
     | ServerJoined
     | Denied
+    | Reserved
     | Restored
     | Evaluated
     | Observed
@@ -337,9 +369,10 @@ Event = (
     | Scheduling
     | Woke
 )
-OfNodes = Restart | Launch | Retire | Repartition | Allocate
+OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
 Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
-Note = Parked | RollingBack | Updated | LayoutChanged | Requested | Repartitioning | Allocated | Injected | Finished
+OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
+Note = Parked | RollingBack | Updated | OfLayout | Injected | Jumped | Finished
 
 
 OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from analysis.records import rows
 from analysis.records.gather import BUSY, NUMBERS, Gathered
 from analysis.records.history import FATES, NEVER, Updates
+from analysis.records.jumps import iterations_with, jumps_of, updates_with
 from analysis.records.schema import (
     DURATIONS,
     OF_TASKS,
@@ -60,7 +61,8 @@ class Tables:
 def make_tables(gathered: Gathered, rows_path: Path | None) -> Tables:
     """All frames of a run, once; ``rows_path``: its file of rows, if it has one. Tables without rows are empty frames.
 
-    Columns go from ``gathered`` into the frames, so that there are not two of each.
+    Columns go from ``gathered`` into the frames, so that there are not two of each. Iterations and updates that were
+    skipped are there, too (:mod:`analysis.records.jumps`).
     """
     if rows_path is not None:
         iterations = rows.read_rows(rows_path)
@@ -68,6 +70,8 @@ def make_tables(gathered: Gathered, rows_path: Path | None) -> Tables:
     else:
         iterations, updates = _iterations(gathered), _updates(gathered.history.updates)
     lines = gathered.kept
+    if jumps := jumps_of(lines):
+        iterations, updates = iterations_with(iterations, jumps), updates_with(updates, jumps)
     return Tables(
         iterations=iterations,
         updates=updates,
@@ -94,6 +98,9 @@ def _iterations(gathered: Gathered) -> pd.DataFrame:
     take, fates = gathered.arrivals.take, gathered.history.arrivals
     columns: dict[str, Any] = {"t": take("t")}
     columns |= {name: take(name, np.int64) for name in NUMBERS}
+    for row, skipped_updates, skipped in gathered.history.later:
+        columns["version_read"][row] += skipped_updates
+        columns["iteration"][row] += skipped
     columns |= {name: take(name) for name in (*DURATIONS, *PARTS)}
     columns["iter_s"] = columns["data_s"] + columns["compute_s"] + columns["send_s"]
     columns["bpt_s"] = columns["data_s"] + columns["compute_s"]

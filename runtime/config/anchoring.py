@@ -18,7 +18,7 @@ from runtime.config.instantiate import TARGET
 from runtime.config.parse import Config
 from runtime.errors import ConfigError
 
-SECTIONS = ("strategy", "straggler", "runtime", "backend", "scheduler", "jobs", "policy", "placement")
+SECTIONS = ("strategy", "straggler", "runtime", "backend", "scheduler", "jobs", "policy", "placement", "prevention")
 FOLDER = "_dir"
 """Suffix of settings that are directories, which may not exist yet."""
 

@@ -53,6 +53,7 @@ class Names(_Strict, frozen=True):
     jobs: str
     policy: str
     placement: str
+    prevention: str
 
 
 class Cluster(_Strict, frozen=True):
@@ -111,7 +112,7 @@ class Workload(_Strict, frozen=True):
 class Replay(_Strict, frozen=True):
     """How a set of jobs is replayed; ``conf/config.yaml`` explains every field."""
 
-    detail: Literal["iterations", "gpus_only"]
+    detail: Literal["iterations", "measured", "gpus_only"]
     use_every_s: Positive
     duration_scale: Positive
     max_iterations: Annotated[int, Meta(ge=2)] | None
@@ -149,6 +150,7 @@ class Config(_Strict, frozen=True):
     """The source of a set of jobs; ``NO_JOBS``: this is one job."""
     policy: Spec
     placement: Spec
+    prevention: Spec
     replay: Replay
 
     @property

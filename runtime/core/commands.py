@@ -18,6 +18,7 @@ from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Executor
 from runtime.core.job import Job, Port, RecordSink
 from runtime.core.recovery.automaton import RESTARTED
+from runtime.core.reservations import Reservations, check_demands
 from runtime.core.scheduling import Scheduler
 from runtime.core.stuck import Promised
 from strategies.protocol import (
@@ -36,6 +37,7 @@ from strategies.protocol import (
     Partition,
     ProtocolError,
     Repartition,
+    Reserve,
     Restart,
     Retire,
     Scheduling,
@@ -58,11 +60,12 @@ class Commands:
         evaluations: Evaluations,
         promised: Promised,
         scheduler: Scheduler,
+        reservations: Reservations,
         tell: Callable[[AnyEvent], None],
     ) -> None:
         self.job, self.port, self.record, self.executor = job, port, record, executor
         self.course, self.evaluations, self.promised = course, evaluations, promised
-        self.scheduler, self.tell = scheduler, tell
+        self.scheduler, self.reservations, self.tell = scheduler, reservations, tell
         self.elastic = Elastic(
             executor,
             port,
@@ -101,6 +104,8 @@ class Commands:
                 self.elastic.repartition(t, command)
             case Allocate():
                 self.elastic.allocate(t, command)
+            case Reserve():
+                self._reserve(t, command)
             case Wake():
                 self.promised.timers += 1
                 self.port.wake(command.at_s, f"strategy:{command.tag}")
@@ -125,6 +130,12 @@ class Commands:
     def snapshot(self) -> bytes:
         """The data service's state as a checkpoint carries it."""
         return msgspec.json.encode(self.executor.shards.state())
+
+    def _reserve(self, t: float, command: Reserve) -> None:
+        """Ask whoever decides for all jobs on the same hosts; the answer follows at once."""
+        nodes = [str(node) for node in self.executor.layout.nodes if node not in self.elastic.awaited]
+        check_demands(command, nodes)
+        self.tell(self.reservations.reserve(t, command))
 
     # ---- restarts ----------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Disturb, Executor
 from runtime.core.job import Job, Port, RecordSink, Status
 from runtime.core.ledger import Order
+from runtime.core.reservations import Alone, Reservations
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.core.stuck import Promised, awaits, declare
 from strategies.protocol import (
@@ -68,6 +69,7 @@ class Coordinator:
         stopwatch: Callable[[], float],
         scheduler: Scheduler | None = None,
         place_of: Callable[[str], str | None] = lambda node: None,
+        reservations: Reservations | None = None,
     ) -> None:
         self.job, self.strategy, self.port, self.record = job, strategy, port, record
         self.scheduler, self.place_of = scheduler or ConstantPending(), place_of
@@ -78,7 +80,16 @@ class Coordinator:
         self.evaluations = Evaluations(job, port, self.course)
         self.promised = Promised()
         self.commands = Commands(
-            job, port, record, self.executor, self.course, self.evaluations, self.promised, self.scheduler, self._tell
+            job,
+            port,
+            record,
+            self.executor,
+            self.course,
+            self.evaluations,
+            self.promised,
+            self.scheduler,
+            reservations or Alone(),
+            self._tell,
         )
         self.elastic = self.commands.elastic
         self.dialogue = Dialogue(strategy, self.executor, self.course, record, stopwatch, self.commands.carry_out)

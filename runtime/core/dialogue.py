@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -37,33 +38,61 @@ class Dialogue:
         self.state: dict[str, float | int | str] = {}
         """The last result of ``Strategy.log_state``."""
         self._queue: deque[AnyEvent] = deque()
+        self._held = executor.ledger.held
 
     def tell(self, event: AnyEvent) -> None:
         """Pass an event to the strategy, now or after it has answered earlier ones."""
-        queue, course, held = self._queue, self.course, self.executor.ledger.held
-        queue.append(event)
-        if len(queue) > 1:
-            return
+        self._queue.append(event)
+        if len(self._queue) == 1:
+            self._exchange()
+
+    def go_on(self, event: AnyEvent, answer: Callable[[], object]) -> None:
+        """What follows on an event that somebody else has noted and passed to the strategy.
+
+        ``answer`` returns what it has answered, or raises what it has raised.
+        """
+        self._queue.append(event)
+        self._answer(event, answer)
+        self._queue.popleft()
+        self.settle()
+
+    def settle(self) -> None:
+        """After an event: end held Computes that nothing could free any more."""
+        self._release()
+        self._exchange()
+
+    def _exchange(self) -> None:
+        queue = self._queue
         while queue:
             self._ask(queue[0])
             queue.popleft()
-            if held and not queue and not course.halted and not course.status:
-                for grad in self.executor.empty_arrivals():
-                    queue.append(Arrived(t=course.t, grad=grad, timings=Timings()))
+            if self._held:
+                self._release()
+
+    def _release(self) -> None:
+        queue, course = self._queue, self.course
+        if self._held and not queue and not course.halted and not course.status:
+            for grad in self.executor.empty_arrivals():
+                queue.append(Arrived(t=course.t, grad=grad, timings=Timings()))
 
     def _ask(self, event: AnyEvent) -> None:
-        course, stopwatch = self.course, self.stopwatch
+        course = self.course
         if event.t < course.t:
             event = msgspec.structs.replace(event, t=course.t)
-        t = course.t = event.t
+        course.t = event.t
         worker = event.grad.worker if isinstance(event, ABOUT_GRADIENTS) else getattr(event, "worker", None)
         if worker is not None:
             self.executor.ledger.note_event(worker, event)
+        self._answer(event, partial(self.strategy.handle, event))
+
+    def _answer(self, event: AnyEvent, answer: Callable[[], object]) -> None:
+        course, stopwatch = self.course, self.stopwatch
         begun = stopwatch()
         try:
-            commands = checked(self.strategy, event, self.strategy.handle(event))
+            commands = checked(self.strategy, event, answer())
         except Exception:  # the event on which it failed must be in the record; its state is unreliable
-            self.record.event(t, event, (), self.executor.version, (stopwatch() - begun) * 1e6, None)
+            self.record.event(course.t, event, (), self.executor.version, (stopwatch() - begun) * 1e6, None)
+            self.state = {}
             raise
         decide_us = (stopwatch() - begun) * 1e6
         try:

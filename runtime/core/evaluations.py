@@ -13,6 +13,7 @@ class Evaluations:
         self.job, self.port, self.course = job, port, course
         self.under_way = False
         self._values: list[float] = []
+        self._history: list[tuple[float, float]] = []
 
     def ask(self, version: int) -> None:
         """Evaluate the current parameters, unless an evaluation is in progress or all tasks roll back."""
@@ -25,9 +26,18 @@ class Evaluations:
         job, value = self.job, metrics.get(self.job.metric)
         if value is None:
             return
+        self._history.append((t, value))
         if job.stop_at_target and job.reached(value):
             self.course.finish(t, "done", f"target {job.metric} reached")
         if job.stop_at_convergence and job.convergence is not None:
             self._values.append(value)
             if job.convergence.reached(self._values):
                 self.course.finish(t, "done", f"{job.metric} has converged")
+
+    def gained(self, t: float, window_s: float) -> float | None:
+        """By how much the metric has improved during the last ``window_s`` seconds; None: too few evaluations."""
+        if len(self._history) < 2:
+            return None
+        older = [value for at_s, value in self._history if at_s <= t - window_s] or [self._history[0][1]]
+        change = self._history[-1][1] - older[-1]
+        return change if self.job.higher_is_better else -change

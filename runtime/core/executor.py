@@ -82,7 +82,7 @@ class Executor:
         self.reserved: dict[int, tuple[Compute, tuple[Range, ...], tuple[Piece, ...]]] = {}
         self._names: dict[int, str] = {}
         """Of workers, as a plan writes them."""
-        self._next_grad_id = 0
+        self.next_grad_id = 0
         self._empty_rounds = 0
 
     # ---- who takes part ----------------------------------------------------------------------------------------------
@@ -209,17 +209,25 @@ class Executor:
         grad = self.ledger.check_score(command, self.scoring.asked)
         self.scoring.ask(grad, refresh=command.refresh)
 
+    def done(self, t: float) -> None:
+        """The last epoch is done."""
+        self.finish(t, f"{self.job.epochs} epochs done")
+
     def _epochs_moved(self, t: float, opened_before: int) -> None:
         if self.shards.finished:
-            self.finish(t, f"{self.job.epochs} epochs done")
+            self.done(t)
         elif self.shards.epochs_opened > opened_before:
             self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
+
+    def progressed(self) -> None:
+        """A Compute was begun: the strategy is not stuck."""
+        self._empty_rounds = 0
 
     # ---- Computes ----------------------------------------------------------------------------------------------------
 
     def _begin(self, t: float, command: Compute) -> bool:
         """Start a Compute if there is data for it."""
-        worker, grad_id = command.worker, self._next_grad_id
+        worker, grad_id = command.worker, self.next_grad_id
         shards, member = self.shards, self.members.members[worker]
         opened = shards.epochs_opened
         pieces: tuple[Piece, ...] = ()
@@ -231,8 +239,8 @@ class Executor:
             return False
         if shards.epochs_opened > opened:
             self.record.note(t, "EpochStarted", epoch=shards.newest_epoch)
-        self._next_grad_id += 1
-        self._empty_rounds = 0
+        self.next_grad_id += 1
+        self.progressed()
         order = self._order(command, grad_id, samples_of(ranges))
         self.ledger.busy[worker] = order
         if member.state == "here":
@@ -372,8 +380,8 @@ class Executor:
             raise ProtocolError(f"the strategy is stuck: no data is left to compute and {unused} wait forever")
         orders = []
         for worker in sorted(held):
-            orders.append(self._order(held[worker], self._next_grad_id, 0))
-            self._next_grad_id += 1
+            orders.append(self._order(held[worker], self.next_grad_id, 0))
+            self.next_grad_id += 1
             del self.ledger.held[worker]
         return [self.arrived(order) for order in orders]
 

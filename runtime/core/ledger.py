@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -41,6 +42,14 @@ class GradientLedger:
     def note_event(self, worker: int, event: Event) -> None:
         """Remember an event for error messages."""
         self._history[worker].append(event)
+
+    def remember(self, grad: Grad) -> None:
+        """Remember a used gradient, likewise."""
+        self._used.append(grad)
+
+    def histories(self, num_workers: int) -> list[Callable[[Event], None]]:
+        """:meth:`note_event` of each worker, for who notes many."""
+        return [self._history[worker].append for worker in range(num_workers)]
 
     def check_compute(self, command: Compute, alive: bool) -> None:
         """A Compute needs a living, idle worker and at least one sample."""

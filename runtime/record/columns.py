@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
 from runtime.record.recorder import Recorder, reserve_space
@@ -77,6 +77,7 @@ class IterationWriter:
 
     def block(self, columns: Mapping[str, NDArray[Any] | float]) -> None:
         """Append several iterations: ``worker`` has one value per row, others that or one for all; without any: NaN."""
+        self._flush_rows()
         num_rows, begun = np.size(columns["worker"]), 0
         while begun < num_rows:
             end = min(num_rows, begun + GROUP_ROWS - self._filled)
@@ -144,13 +145,13 @@ class ColumnRecorder:
     def __init__(self, run_dir: Path) -> None:
         self.lines = Recorder(run_dir)
         self.rows = IterationWriter(run_dir, self.lines.release_reserve)
-        self._open: dict[int, tuple[float, Arrived]] = {}
+        self.open_rows: dict[int, tuple[float, Arrived]] = {}
 
     def event(self, t: float, event: object, commands: Any, version: int, decide_us: float, state: object) -> None:
         """Hold an arrival until its gradient is applied or dropped; write other events at once, without commands."""
         if isinstance(event, Arrived):
             if event.grad.samples:
-                self._open[event.grad.id] = (t, event)
+                self.open_rows[event.grad.id] = (t, event)
         else:
             self.lines.event(t, event, (), version, decide_us, None)
         number = version
@@ -170,6 +171,8 @@ class ColumnRecorder:
         """Write a note line; before the job's last one, close the rows, so that it can say if they are complete."""
         if kind == "Finished":
             self.rows.close()
+        elif kind == "Jumped":
+            self._jumped(**fields)
         self.lines.note(t, kind, **fields)
 
     def close(self) -> None:
@@ -179,8 +182,19 @@ class ColumnRecorder:
         finally:
             self.lines.close()
 
+    def _jumped(self, *, updates: Any, iterations: Any, **_: object) -> None:
+        """Gradients that wait are as many iterations and updates later as were skipped."""
+        for grad_id, (t, event) in self.open_rows.items():
+            grad = event.grad
+            later = replace(
+                grad,
+                version=grad.version + updates,
+                iteration=grad.iteration + iterations.get(str(grad.worker), 0),
+            )
+            self.open_rows[grad_id] = t, replace(event, grad=later)
+
     def _decided(self, grad_id: int, applied_version: int, applied_t: float) -> None:
-        waiting = self._open.pop(grad_id, None)
+        waiting = self.open_rows.pop(grad_id, None)
         if waiting is None:  # already resolved, or the job ended before the command was executed
             return
         t, event = waiting

@@ -32,7 +32,7 @@ from runtime.run.checking import Checked, check
 
 EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
-OF_SETS = ("policy", "placement", "replay")
+OF_SETS = ("policy", "placement", "prevention", "replay")
 """Sections that only a set of jobs has a use for."""
 
 

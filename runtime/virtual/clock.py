@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 START, PLAN, MACHINE, NETWORK, MESSAGE, TIMER = range(-2, 4)
 """At equal times a job starts first and the plan's windows open and close, then machines act, then links and processors
 are shared again, then the coordinator is notified, then timers fire."""
+Entry = tuple[float, int, int, Callable[..., None], tuple[Any, ...]]
+"""When, priority, number among all that was ever scheduled, action, its arguments."""
 Moment = tuple[float, float]
 """A lab's time as the exact sum of two floats, the first of which is its rounded value."""
 
@@ -30,15 +32,43 @@ class Timeline:
         self.clock: Clock | None = None
         """Clock of the current action's job."""
         self._heap: list[tuple[float, float, int, int, Clock, float, Callable[..., None], tuple[Any, ...]]] = []
-        self._sequence = 0
+        self.sequence = 0
+        """Actions that were ever scheduled."""
 
     def add(
         self, clock: Clock, when_s: float, priority: int, action: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
-        """Call ``action(*args)`` at ``when_s`` of ``clock``."""
-        self._sequence += 1
-        lab_s, rest_s = exact_sum(clock.offset_s, when_s) if clock.offset_s else (when_s, 0.0)
-        heapq.heappush(self._heap, (lab_s, rest_s, priority, self._sequence, clock, when_s, action, args))
+        """Call ``action(*args)`` at ``when_s`` of ``clock``, but not before the current action.
+
+        To a job that caught up with an action of another clock ``now`` is rounded, and may lie an instant before it.
+        """
+        self.sequence += 1
+        moment = exact_sum(clock.offset_s, when_s) if clock.offset_s else (when_s, 0.0)
+        if moment < self.moment:
+            moment = self.moment
+        heapq.heappush(self._heap, (*moment, priority, self.sequence, clock, when_s, action, args))
+
+    def lift(self) -> list[Entry]:
+        """Take out all scheduled actions, of a timeline with one clock left, which starts at 0."""
+        heap, self._heap = self._heap, []
+        return [
+            (when_s, priority, number, action, args)
+            for _, _, priority, number, clock, when_s, action, args in heap
+            if not clock.ended
+        ]
+
+    def lay(self, clock: Clock, entries: Iterable[Entry]) -> None:
+        """Schedule actions as they were before :meth:`lift`."""
+        for when_s, priority, number, action, args in entries:
+            heapq.heappush(self._heap, (when_s, 0.0, priority, number, clock, when_s, action, args))
+
+    def peek(self) -> Entry | None:
+        """The next action; None: there is none."""
+        self._skip_ended()
+        if not self._heap:
+            return None
+        _, _, priority, number, _, when_s, action, args = self._heap[0]
+        return when_s, priority, number, action, args
 
     def is_next(self, priority: int) -> bool:
         """Whether nothing else is to happen at this moment before an action of this priority."""
@@ -60,6 +90,20 @@ class Timeline:
 
     advance = step
     """A compiled timeline carries out several actions here, as long as none of them is Python."""
+
+    @property
+    def next_fixed_s(self) -> float:
+        """Time of the next action that no jump takes along, in the lab's time; infinity if there is none."""
+        return min((entry[0] for entry in self._heap if not (entry[4].moves or entry[4].ended)), default=math.inf)
+
+    def jump(self, span_s: float, clocks: Collection[Clock]) -> None:
+        """Advance at once; what these clocks have scheduled is as far away afterwards as before."""
+        for clock in clocks:
+            clock.offset_s += span_s
+        lab_s, rest_s = exact_sum(self.moment[0], span_s)
+        self.moment = lab_s, rest_s + self.moment[1]
+        self._heap = [(*max(exact_sum(entry[4].offset_s, entry[5]), self.moment), *entry[2:]) for entry in self._heap]
+        heapq.heapify(self._heap)
 
     def drop_ended(self) -> None:
         """Forget what jobs that are over had scheduled, and so the jobs."""
@@ -84,6 +128,8 @@ class Clock:
         self.now = 0.0
         self.ended = False
         """Whether the job is over, so that its scheduled actions are dropped."""
+        self.moves = False
+        """Whether a jump takes along what it has scheduled."""
 
     def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
         """Call ``action(*args)`` at ``when_s``, or now if that has passed."""
@@ -105,7 +151,8 @@ class Clock:
     def catch_up(self) -> None:
         """Advance to the lab's time: another clock's action affects this job."""
         self.timeline.clock = self
-        self.now = math.fsum((*self.timeline.moment, -self.offset_s))  # rounded once, so it never decreases
+        now = math.fsum((*self.timeline.moment, -self.offset_s))  # rounded once, so it decreases by jumps at most
+        self.now = max(self.now, now)
 
 
 def exact_sum(a: float, b: float) -> Moment:

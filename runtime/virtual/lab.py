@@ -13,14 +13,19 @@ from typing import Protocol, final
 import msgspec
 
 from runtime.api import Outcome
+from runtime.core.jumps import Measured
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
+from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent
+from runtime.virtual.control.jumping import LabJumps
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.event_loop.loop import EventLoop, loop_of
 from runtime.virtual.garbage import rare_collections
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock, new_timeline
+from strategies.protocol import Prevention
 
 LOOK_EVERY = 256
 """Steps between two checks of the wall clock, for the view."""
@@ -51,7 +56,10 @@ class _Tenant(msgspec.Struct, kw_only=True, eq=False):
     clock: Clock
     make: Make
     ended: Ended | None
+    model: str
     session: VirtualSession | None = None
+    loop: EventLoop | None = None
+    """Its compiled loop, where there is one."""
 
 
 @final
@@ -65,30 +73,49 @@ class VirtualLab:
     Args:
         shared: the machines that all jobs live on; empty: each job has its own.
         keeper: adds jobs while others run; None: all are added before.
+        prevention: decides what jobs on shared machines reserve; None: all is granted, and nobody is limited.
+        note: writes what was reserved, in the lab's time.
+        measured: carry out some rounds after every change, and jump to the next; None: carry out all. Only on shared
+            machines.
     """
 
-    def __init__(self, shared: Sequence[Site] = (), keeper: Keeper | None = None) -> None:
+    def __init__(
+        self,
+        shared: Sequence[Site] = (),
+        keeper: Keeper | None = None,
+        prevention: Prevention | None = None,
+        note: Note = silent,
+        measured: Measured | None = None,
+    ) -> None:
         self.timeline = new_timeline()
         self.interrupted_by = 0
         """The signal that ends all jobs, if one came."""
         self.machines = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
         """Those that all jobs share."""
-        self.keeper = keeper
+        self.keeper, self.sharing = keeper, None
+        if prevention is not None and self.machines is not None:
+            self.sharing = HostSharing(self.machines, shared, prevention, note)
+        self._jumps: LabJumps | None = None
+        if measured is not None:
+            if self.machines is None:
+                raise ValueError("measured: is for jobs on shared machines")
+            self._jumps = LabJumps(self.timeline, self.machines, measured)
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
         self._outcomes: dict[str, Outcome] = {}
         self._seen_s = -math.inf
 
-    def add(self, name: str, make: Make, start_s: float = 0.0, ended: Ended | None = None) -> None:
+    def add(self, name: str, make: Make, start_s: float = 0.0, ended: Ended | None = None, *, model: str = "") -> None:
         """A job that starts at ``start_s`` of the lab's time; raises ``ValueError`` for a name that is in use.
 
-        ``ended(outcome)`` is called when it is over, while its tasks are still there.
+        ``ended(outcome)`` is called when it is over, while its tasks are still there. ``model``: what it trains, by
+        which a policy of prevention may know how sensitive it is.
         """
         if name in self._names:
             raise ValueError(f"name={name}: another job of this lab is called so")
         self._names.add(name)
-        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make, ended=ended)
+        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make, ended=ended, model=model)
         self._waiting.append(tenant)
         tenant.clock.at(0.0, START, self._start, tenant)
 
@@ -97,23 +124,39 @@ class VirtualLab:
         steps = 0
         with interruptible(self), rare_collections():
             while self._waiting or self._running or (self.keeper is not None and self.keeper.to_come):
-                self._step()
-                steps += 1
-                if steps % LOOK_EVERY == 0:
+                steps += self._step()
+                if steps >= LOOK_EVERY:
+                    steps = 0
                     self._look()
         return self._outcomes
 
     def _start(self, tenant: _Tenant) -> None:
         self._waiting.remove(tenant)
-        tenancy = None if self.machines is None else Tenancy(tenant.name, tenant.clock, self.machines)
+        work = tenant.clock if self._jumps is None else self._jumps.clock_of_tasks(tenant.clock)
+        tenancy, sharing = None, self.sharing
+        if self.machines is not None:
+            desk = None if sharing is None else Desk(sharing, tenant.name, tenant.clock)
+            tenancy = Tenancy(tenant.name, work, self.machines, desk)
         tenant.session = tenant.make(tenant.clock, tenancy)
+        if sharing is not None and tenancy is not None:
+            sharing.enter(tenant.session, tenancy, tenant.model)
+            tenant.clock.catch_up()
+        if self._jumps is not None:
+            self._jumps.started(tenant.session)
         self._running.append(tenant)
         tenant.session.begin()
+        if self.machines is None and self.keeper is None:  # whose actions are on the timeline, too
+            tenant.loop = loop_of(tenant.session)
 
-    def _step(self) -> None:
-        """Run the next action, which may end a job."""
+    def _step(self) -> int:
+        """Run the next actions, which may end a job; returns about how many."""
+        steps = 0
         try:
-            self.timeline.advance()
+            steps = self._loop()
+            if not steps:
+                self.timeline.advance()
+            if self._jumps is not None:
+                self._jumps.look()
         except OSError as error:
             if not is_full(error):
                 raise
@@ -124,7 +167,19 @@ class VirtualLab:
         for tenant in self._running:
             if tenant.session is not None and tenant.session.over:
                 self._end_all()
-                return
+                break
+        return steps or 1
+
+    def _loop(self) -> int:
+        """Many decisions of a job that is alone, where it has a compiled loop; 0: none."""
+        alone = len(self._running) == 1 and not self._waiting and self.keeper is None
+        for tenant in self._running:
+            if tenant.loop is not None and alone:
+                self.timeline.clock = tenant.clock
+                return tenant.loop.advance()
+            if tenant.loop is not None:
+                tenant.loop.leave()
+        return 0
 
     def _end_all(self) -> None:
         """End all jobs that are over."""
@@ -134,6 +189,8 @@ class VirtualLab:
     def _end(self, tenant: _Tenant, error: OSError | None = None) -> None:
         session = tenant.session
         assert session is not None
+        if tenant.loop is not None:
+            tenant.loop.leave()
         session.experiment.interrupted_by = self.interrupted_by
         try:
             outcome = session.end() if error is None else session.out_of_space(error)
@@ -145,6 +202,11 @@ class VirtualLab:
         if tenant.ended is not None:
             tenant.ended(outcome)
         tenant.clock.ended = True
+        if self.sharing is not None:
+            self.sharing.leave(tenant.name)
+        if self._jumps is not None:
+            self._jumps.ended(session)
+            session.work.ended = True
         session.leave()
         self._running.remove(tenant)
         self.timeline.drop_ended()

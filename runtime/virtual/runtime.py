@@ -27,7 +27,7 @@ from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.lab import VirtualLab, interruptible
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
-from strategies.protocol import NodeId
+from strategies.protocol import NodeId, Strategy
 
 HOSTS = "cluster.hosts"
 
@@ -124,6 +124,7 @@ class VirtualRuntime:
             nodes = "record=iterations: rows know no nodes that come and go; use record=events"
             for command in OF_NODES:
                 can[command.__name__] = can[command.__name__] or nodes
+            can["Reserve"] = can["Reserve"] or "record=iterations: rows hold no reservations; use record=events"
         return can
 
     def check(self, around: RunContext) -> Needs:
@@ -194,17 +195,17 @@ class VirtualRuntime:
             lease_s=longest_silence_s(self.lease_s, self.cluster),
             clock=clock,
             tenancy=tenancy,
-            telemetry_every_s=self._telemetry_s(experiment),
+            telemetry_every_s=self.telemetry_s(experiment.strategy),
         )
         for node in session.coordinator.executor.layout.nodes:
             if (cores := self._cores[node.role]) is not None:
                 session.places.allocate(str(node), cores)
         return session
 
-    def _telemetry_s(self, experiment: RunSpec) -> float | None:
+    def telemetry_s(self, strategy: Strategy) -> float | None:
         """Seconds between two samples; by default, only strategies that watch what nodes use are given any."""
         if self.telemetry_every_s == "auto":
-            return TELEMETRY_S if experiment.strategy.watches_use else None
+            return TELEMETRY_S if strategy.watches_use else None
         return self.telemetry_every_s
 
     def _regular(self, experiment: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
@@ -214,7 +215,7 @@ class VirtualRuntime:
             return None
         if self.cluster.hosts is not None or self.cluster.devices is not None or any(self._cores.values()):
             return None
-        if self._telemetry_s(experiment) is not None:
+        if self.telemetry_s(experiment.strategy) is not None:
             return None
         scored = learner.progress is not None
         staleness_hint = hint_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)

@@ -13,7 +13,7 @@ from typing import Any, final
 from strategies.composition.fitting import check_fit
 from strategies.composition.parts import Parts
 from strategies.gates import Verdict
-from strategies.gates.base import Bounded, Dividing
+from strategies.gates.base import Bounded, Dividing, Waiting
 from strategies.hooks import (
     ChecksBatch,
     ChecksLength,
@@ -92,6 +92,7 @@ class Composition(Strategy):
         self.measures = any(getattr(part, "measures", False) for part in everything)
         self.reads_received = any(getattr(part, "reads_received", False) for part in everything)
         self.watches_servers = any(getattr(part, "watches_servers", False) for part in everything)
+        self.watches_use = self.watches_use or any(getattr(part, "watches_use", False) for part in everything)
         for part in everything:
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}
         self.attaches = getattr(parts.gate, "attaches", False)
@@ -99,6 +100,9 @@ class Composition(Strategy):
             self.topologies = frozenset({"allreduce"})
         if parts.gate.rounds and not self.watches_servers:
             self.topologies = frozenset({"ps", "allreduce"})
+        # what learns, decides or follows does so by what it sees; so does a rate that falls with a gradient's age
+        alone = isinstance(parts.load, EvenLoad) and len(everything) == 2
+        self.may_jump = alone and getattr(parts.gate, "may_jump", False) and parts.lr_rule not in STALENESS_RULES
         if parts.screen is not None:
             self.validation_samples, self.rescales = parts.screen.validation_samples, parts.screen.rescale
 
@@ -167,6 +171,12 @@ class Composition(Strategy):
         if not alone or rule in STALENESS_RULES or not isinstance(gate, Bounded):
             return None
         return BoundedStalenessHint(lr_scale=1.0 if rule == "unit" else None, bound=gate.bound)
+
+    @final
+    def waiting_groups(self) -> Sequence[Sequence[int]]:
+        """Those of the gate, where it is known whom a worker waits for."""
+        gate = self.parts.gate
+        return gate.waiting_groups() if isinstance(gate, Waiting) else ()
 
     # ---- events -----------------------------------------------------------------------------------------------------
 

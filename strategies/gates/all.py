@@ -21,6 +21,7 @@ class AllGate:
 
     rounds: ClassVar[bool] = True
     drops: ClassVar[bool] = False
+    may_jump: ClassVar[bool] = True
     bound: ClassVar[int] = 0
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
@@ -51,6 +52,9 @@ class AllGate:
             return NOTHING
         self.missing.add(worker)
         return Verdict(go=(worker,), opens=opens)
+
+    def waiting_groups(self) -> list[list[int]]:
+        return [sorted(self.roster.members)]
 
     def _complete(self) -> Verdict:
         """Restarting members get their next order with the others, because a later one would draw other samples."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import msgspec
@@ -35,7 +35,8 @@ class Gate(Protocol):
     them, and they may ``go`` like all others.
 
     ``rounds``: every update is one of all members, who then go together (so replicas can hold the parameters);
-    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third.
+    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third, and one that
+    ``may_jump`` (:class:`strategies.protocol.Strategy`) as a fourth: it counts by itself, and compares no versions.
     """
 
     rounds: ClassVar[bool]
@@ -69,6 +70,15 @@ class Bounded(Protocol):
     @property
     def bound(self) -> int | None:
         """Iterations that a worker may be ahead of the slowest; None: any number."""
+        ...
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """A gate of which it is known who waits for whom."""
+
+    def waiting_groups(self) -> Sequence[Sequence[int]]:
+        """Workers whose gradients make an update together (:meth:`strategies.protocol.Strategy.waiting_groups`)."""
         ...
 
 

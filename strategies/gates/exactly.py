@@ -24,6 +24,7 @@ class ExactlyGate:
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
+    may_jump: ClassVar[bool] = True
 
     x: int = 2
 

@@ -85,6 +85,9 @@ class GroupsGate:
             self.at.begins(worker)
         return Verdict(apply=by_worker(self.at.take(place, waiting)), go=go)
 
+    def waiting_groups(self) -> list[list[int]]:
+        return [sorted(group) for group in self.groups if group]
+
     def log_state(self) -> dict[str, float | int | str]:
         """The sizes of the groups, and the number of waiting gradients."""
         return {"groups": self._sizes, "arrived": len(self.at.buffer)}

@@ -127,6 +127,13 @@ class ModalGate:
             self.at.begins(worker)
         return Verdict(apply=by_worker(update), go=tuple(sorted(go)))
 
+    def waiting_groups(self) -> list[list[int]]:
+        """All with SSGD, the groups of dynamic x-order; with static x-order nobody in particular is waited for."""
+        if self.mode.x is not None:
+            return []
+        places = sorted({self.at.of[worker] for worker in self.members})
+        return [sorted(worker for worker in self.members if self.at.of[worker] == place) for place in places]
+
     def log_state(self) -> dict[str, float | int | str]:
         """The mode, and the number of waiting gradients."""
         if self._said[0] is not self.mode:  # its text is long where there are many groups

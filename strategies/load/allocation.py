@@ -17,6 +17,8 @@ import numpy as np
 High = int | None
 """Upper bound in samples; None: no bound."""
 Time = float | tuple[float, int]
+MARGIN, MOST_HALVINGS = 1e-9, 100
+"""Fraction of the finishing time that is left to the greedy; steps of the search for that time."""
 
 
 def split_min_max(
@@ -100,20 +102,25 @@ def _seed(
 ) -> list[int]:
     """The greedy's state shortly before its end: every sample that takes less than some time.
 
-    That time is the continuous optimum, found by bisection from below, less a margin far above the rounding of a
-    float: within it the greedy itself decides, so the result is the one from the lower bounds on, sample for sample.
+    That time is the continuous optimum, found by bisection from below as exactly as the margin that is taken off, which
+    is far above the rounding of a float: within it the greedy itself decides, so the result is the one from the lower
+    bounds on, sample for sample.
     """
     speed, low = np.asarray(speeds, dtype=float), np.asarray(lows, dtype=float)
     high = np.asarray([total if most is None else min(most, total) for most in highs], dtype=float)
     high = np.maximum(high, low)
     early, late = 0.0, float(np.max((high + base_samples) / speed, initial=0.0))
-    for _ in range(100):
+    for _ in range(MOST_HALVINGS):
+        if late - early <= MARGIN * late:
+            break
         middle = (early + late) / 2
-        if np.clip(middle * speed - base_samples, low, high).sum() <= total:
+        if np.minimum(np.maximum(middle * speed - base_samples, low), high).sum() <= total:
             early = middle
         else:
             late = middle
-    return [int(samples) for samples in np.clip(np.floor(early * (1 - 1e-9) * speed - base_samples), low, high)]
+    start = np.minimum(np.maximum(np.floor(early * (1 - MARGIN) * speed - base_samples), low), high)
+    found: list[int] = start.astype(np.int64).tolist()
+    return found
 
 
 def _hand_out(total: int, samples: list[int], highs: Sequence[High], time: Callable[[int, int], Time]) -> list[int]:

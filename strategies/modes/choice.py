@@ -128,12 +128,17 @@ class Choice:
             return "ssgd" not in self.modes
         return len(groups) < count or "asgd" not in self.modes
 
+    def better(self, mode_s: Mapping[Mode, float], present: Mode, count: int) -> list[Mode]:
+        """The modes that are better than the present one by what a change must gain, the best first."""
+        present = costed_as(present, count)
+        most_s = (1 - self.min_gain_frac) * mode_s[present]
+        return [mode for mode, seconds in mode_s.items() if mode != present and seconds < most_s]
+
     def chosen(self, mode_s: Mapping[Mode, float], present: Mode, count: int) -> tuple[Mode, str]:
         """The mode to take, and why it is not the best if it is not."""
-        if present.groups is None:
-            present = mode_of(count if present.x is None else min(present.x, count), count)
+        present = costed_as(present, count)
         best = next(iter(mode_s))
-        if best == present or mode_s[best] < (1 - self.min_gain_frac) * mode_s[present]:
+        if best == present or self.better(mode_s, present, count):
             return best, ""
         return present, f" and stays: {best} gains less than {self.min_gain_frac:.0%}"
 
@@ -141,6 +146,11 @@ class Choice:
 def mode_of(x: int, count: int) -> Mode:
     """The mode in which x of ``count`` workers' gradients make an update."""
     return SSGD if x == count else ASGD if x == 1 else Mode(x=x)
+
+
+def costed_as(present: Mode, count: int) -> Mode:
+    """The present mode as it is among the costs: with fewer workers than x it is SSGD."""
+    return present if present.groups is not None else mode_of(min(present.x or count, count), count)
 
 
 def placed(groups: Groups, place: Mapping[int, int]) -> list[list[int]]:

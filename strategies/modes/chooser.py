@@ -7,14 +7,19 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import ClassVar, NamedTuple, final
 
+import msgspec
+
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.gates.base import Verdict
 from strategies.gates.modal import SSGD, ModalGate, Mode
 from strategies.hooks import Order, Peers, State
-from strategies.modes.choice import Choice, Decision, Groups
+from strategies.modes.choice import Choice, Decision, Groups, costed_as
+from strategies.modes.demands import ModeDemands
 from strategies.modes.held import Held
 from strategies.modes.learned import ModeLearner, Question
+from strategies.modes.reserving import Reserving
 from strategies.modes.spacing import Spacing
+from strategies.modes.times import updates_per_progress
 from strategies.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
 from strategies.monitoring.clustering import cluster_by_ratio
 from strategies.nodes.pause import Pause
@@ -27,11 +32,16 @@ from strategies.protocol import (
     Grad,
     Joined,
     Lost,
+    Reserve,
+    Reserved,
     Restored,
     Started,
     Wake,
     Woke,
 )
+
+ASK_AGAIN_ITERS = 10
+"""Average iterations of every worker after which a refused mode is asked for again, since others' needs change."""
 
 
 class Change(NamedTuple):
@@ -63,6 +73,8 @@ class ModeChooser:
         max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
         learning: what costs the modes once it has learnt enough, in seconds of its own (STAR-ML); None: STAR-H always.
         when_calm: the mode without stragglers: ``ssgd`` (STAR), or ``cheaper``.
+        prevention: what modes need of the hosts, which is then asked for before a mode is taken; one that is refused
+            gives way to the next best, and SSGD needs nothing (section IV-D1). None: nothing is asked for.
     """
 
     looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictsStragglers, MeasuresNoise)
@@ -76,6 +88,7 @@ class ModeChooser:
     max_pause_frac: float = 1.0
     learning: ModeLearner | None = None
     when_calm: str = "ssgd"
+    prevention: ModeDemands | None = None
 
     def __post_init__(self) -> None:
         check_whole("predict_every_iters", self.predict_every_iters, 1)
@@ -90,12 +103,24 @@ class ModeChooser:
         if self.learning is not None:
             self.learning.check_costs(self.choice.costs)
         check_choice("when_calm", self.when_calm, "ssgd", "cheaper")
+        if not isinstance(self.prevention, ModeDemands | None):
+            raise ValueError(f"prevention={self.prevention}: must be a strategies.modes.demands.ModeDemands, or null")
         self._calm = replace(self.choice, modes=("ssgd",))
 
     @property
     def needs(self) -> frozenset[type[Command]]:
-        """``Wake`` only if there is a pause to end."""
-        return frozenset({Wake}) if self.pause and self.decision_s else frozenset()
+        """``Wake`` only if there is a pause to end, ``Reserve`` only if modes are asked for."""
+        reserves = frozenset[type[Command]]() if self.prevention is None else frozenset({Reserve})
+        return reserves | {Wake} if self._pauses else reserves
+
+    @property
+    def _pauses(self) -> bool:
+        return self.pause and self.decision_s > 0
+
+    @property
+    def watches_use(self) -> bool:
+        """Whether it must know what servers use."""
+        return self.prevention is not None
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` for more workers than a model has room for."""
@@ -131,12 +156,21 @@ class ModeChooser:
         self._question: Question | None = None
         """Of the last decision, as long as its mode is used and all workers stay."""
         self._held: Held | None = None
+        self._reserving: Reserving | None = None
+        self._holds = False
+        """Whether more is reserved than SSGD needs."""
+        self._refused = False
+        """Whether the last decision would have been another if the cluster had granted it."""
         if self.learning is not None:
             self.learning.reset()
+        if self.prevention is not None:
+            self.prevention.reset(started)
 
     def observe_event(self, event: AnyEvent) -> None:
         """Note lost workers; after a restore training begins in the mode chosen last, without a pause."""
         self._updated, self._now = False, event.t
+        if self.prevention is not None:
+            self.prevention.observe(event, synchronous=self._gate.mode == SSGD)
         match event:
             case Joined():
                 self._held = self._question = None
@@ -149,6 +183,7 @@ class ModeChooser:
                 self._held = self._question = None
                 self._version = event.version
                 self._pause = Pause()
+                self._holds, self._reserving = self._holds or self._reserving is not None, None
                 if self._change is not None:
                     self._gate.mode, self._change = self._change.mode, None
                     self._switches += 1
@@ -163,7 +198,9 @@ class ModeChooser:
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
         """Change the mode if it is time, then predict and decide if it is time for that."""
         answers: list[Verdict | AnyCommand] = [*self._taken(event.t)]
-        if isinstance(event, Arrived) and event.grad.samples:
+        if isinstance(event, Reserved) and self._reserving is not None:
+            answers += self._answered(event, self._reserving)
+        elif isinstance(event, Arrived) and event.grad.samples:
             self._arrived += 1
             if self._arrived >= self.predict_every_iters * len(self._gate.members) and not self._is_deciding():
                 self._arrived = 0
@@ -171,6 +208,9 @@ class ModeChooser:
                 answers += self._looked(event.t)
             elif self.learning is not None:
                 self.learning.advance(self.choice.costs)
+        if self._holds and self._gate.mode == SSGD and not self._is_deciding():
+            self._holds = False
+            answers.append(Reserve())
         return answers
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
@@ -183,7 +223,7 @@ class ModeChooser:
     # ---- decisions --------------------------------------------------------------------------------------------------
 
     def _is_deciding(self) -> bool:
-        return self._change is not None or self._pause.until_s is not None
+        return self._change is not None or self._reserving is not None or self._pause.until_s is not None
 
     def _looked(self, t: float) -> Sequence[Verdict | AnyCommand]:
         """Predict, and decide if there is something new or nothing was decided for long."""
@@ -202,10 +242,11 @@ class ModeChooser:
         clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
         groups = tuple(tuple(workers[index] for index in group) for group in clusters)
         noise = self._noise.phi_of(self._batch_samples * len(workers))
-        if noise is None:
+        if noise is None or not (self.prevention is None or self.prevention.known):
             return ()
         same = self._seen == (outlook.tagged, groups) and not self._moved(workers, outlook.times_s)
-        if (same and self._iters < self.redecide_iters) or self._spacing.waits(t):
+        most_iters = min(self.redecide_iters, ASK_AGAIN_ITERS) if self._refused else self.redecide_iters
+        if (same and self._iters < most_iters) or self._spacing.waits(t):
             return ()
         self._seen, self._iters = (outlook.tagged, groups), 0
         self._decided_s = dict(zip(workers, outlook.times_s, strict=True))
@@ -236,6 +277,7 @@ class ModeChooser:
     ) -> Sequence[Verdict | AnyCommand]:
         """Cost all modes and take the best; a pause begins in any case, since the decision has to be made."""
         before, (phi, age), takes_s = self._gate.mode, noise, self._takes_s(workers)
+        self._refused = False
         self._learn_of_held()
         question = Question(workers, outlook.times_s, groups, self._batch_samples, phi, before)
         by_model = self.learning is not None and self.learning.can_decide(len(workers))
@@ -256,16 +298,49 @@ class ModeChooser:
         self._decisions += 1
         self._said = f"{self.decision} ({self.choice.costs}{', by the model' if by_model else ''})"
         self._question = question
-        if chosen == before:
-            self._hold(t)
         answers: list[Verdict | AnyCommand] = []
-        if self.needs:
-            self._spacing.decided(t, takes_s, changed=chosen != before)
+        if self._pauses:
             self._pause.until_s = t + takes_s
             answers.append(Wake(at_s=self._pause.until_s, tag="decided"))
-        if chosen != before:
-            answers += self._changing_to(chosen, t, t + takes_s)
-        return answers
+        if self.prevention is None or chosen in (before, SSGD):
+            return [*answers, *self._settled(chosen, t, t + takes_s)]
+        self._reserving = Reserving(
+            t,
+            self.choice.better(mode_s, before, len(workers)),
+            mode_s,
+            before,
+            mode_s[costed_as(before, len(workers))],
+            updates_per_progress(self._batch_samples * len(workers), phi),
+            updated=self._updated,
+            ready_s=t + takes_s,
+        )
+        return [*answers, self._reserving.asks(self.prevention, workers, outlook.times_s)]
+
+    def _answered(self, event: Reserved, reserving: Reserving) -> Sequence[Verdict | AnyCommand]:
+        """The cluster grants or refuses a mode: it is taken, or the next is asked for, or the present one stays."""
+        assert self.prevention is not None
+        assert self.decision is not None
+        mode = reserving.answered(event)
+        if mode is None:
+            return (reserving.asks(self.prevention, self.decision.workers, self.decision.times_s),)
+        self._reserving, self._refused = None, bool(reserving.refused)
+        if event.ok:
+            self._holds = True
+        if reserving.refused:
+            self.decision = msgspec.structs.replace(self.decision, chosen=mode)
+            self._said = f"{self.decision}; refused by the cluster: {', '.join(reserving.refused)}"
+        self._updated |= reserving.updated and event.t == reserving.t
+        return self._settled(mode, event.t, reserving.ready_s)
+
+    def _settled(self, mode: Mode, t: float, ready_s: float) -> Sequence[Verdict]:
+        """A decision is made, whose mode is to be taken when it has had its time."""
+        before = self._gate.mode
+        if self._pauses:
+            self._spacing.decided(t, ready_s - t, changed=mode != before)
+        if mode == before:
+            self._hold(t)
+            return ()
+        return self._changing_to(mode, t, ready_s)
 
     def _takes_s(self, workers: tuple[int, ...]) -> float:
         """Seconds that the next decision takes."""

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import final
 
-from predictors import SPEED_PREDICTORS, SpeedPredictor, SpeedRecord, speed_predictor
+from predictors import SPEED_PREDICTORS, SpeedPredictor, SpeedRecord, prepare, speed_predictor
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
+
+NO_USE = (1.0, 1.0)
+"""Processor and memory without telemetry."""
 
 
 @final
@@ -85,7 +88,9 @@ class Forecast:
 
         A worker with too few records gets the median of the others; all get 1 if none has enough.
         """
-        known = {worker: self._speed(worker) for worker in workers if self._records(worker) >= self.min_records}
+        enough = [worker for worker in workers if self._records(worker) >= self.min_records]
+        prepare([self._of[worker] for worker in enough])
+        known = {worker: self._speed(worker) for worker in enough}
         middle = median(known.values()) if known else 1.0
         return [known.get(worker, middle) for worker in workers]
 
@@ -97,7 +102,7 @@ class Forecast:
         return self._predictor(worker).records
 
     def _use(self, worker: int) -> tuple[float, float]:
-        return self._uses.get(str(NodeId.worker(worker)), (1.0, 1.0))
+        return NO_USE if not self._uses else self._uses.get(str(NodeId.worker(worker)), NO_USE)
 
     def _predictor(self, worker: int) -> SpeedPredictor:
         if worker not in self._of:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from strategies.protocol.sharing import Demand
 from strategies.protocol.values import Part
 
 
@@ -149,6 +150,18 @@ class Allocate(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     """Rate at which it may send; live with servers, virtual on hosts, elsewhere ``Denied`` follows."""
 
 
+class Reserve(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Ask the cluster that the job's tasks have these ``demands`` from now on, at the cost of other jobs if need be.
+
+    ``Reserved`` follows. A reservation replaces the one before, and none (no ``demands``) gives all back; one that is
+    refused changes nothing. It ends with the job. Where no other job can be on the same hosts, all are granted.
+    """
+
+    demands: tuple[Demand, ...] = ()
+    worth_s: float = 0.0
+    """By how many seconds as much progress as of a global batch takes less time with it."""
+
+
 class Wake(Command, frozen=True, kw_only=True, tag=True):
     """Fire ``Woke(tag)`` at ``at_s`` (or at once if that has passed)."""
 
@@ -163,5 +176,5 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
     ok: bool = True
 
 
-OfNodes = Restart | Launch | Retire | Repartition | Allocate
+OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
 AnyCommand = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from strategies.protocol.sharing import Share
 from strategies.protocol.timings import Timings
 from strategies.protocol.values import Grad, LossCause, NodeUse
 
@@ -103,6 +104,19 @@ class Denied(Event, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
+class Reserved(Event, frozen=True, kw_only=True, tag=True):
+    """The cluster's answer to a ``Reserve``: whether it is granted, and what the job's nodes hold of their hosts now.
+
+    Without other jobs on the same hosts they hold what they need, and ``shares`` is empty. No event to wait for: it
+    comes at once, or with a server's loss not at all.
+    """
+
+    ok: bool
+    shares: tuple[Share, ...] = ()
+    reason: str = ""
+    """Why it is refused."""
+
+
 class Restored(Event, frozen=True, kw_only=True, tag=True):
     """The parameters were rolled back to ``version``, on all servers.
 
@@ -179,5 +193,5 @@ class Woke(Event, frozen=True, kw_only=True, tag=True):
 
 
 _OfWorkers = Arrived | Failed | Lost | Joined
-_OfNodes = _OfWorkers | ServerLost | ServerJoined | Denied
+_OfNodes = _OfWorkers | ServerLost | ServerJoined | Denied | Reserved
 AnyEvent = Started | _OfNodes | Restored | Evaluated | Observed | Scored | Measured | Updated | Scheduling | Woke

@@ -66,6 +66,11 @@ class Strategy(Protocol):
     rescales: bool = False
     """Whether its weights can give anything but the mean over the samples."""
 
+    may_jump: bool = False
+    """Whether a virtual clock may skip iterations of which it never hears: the next event is then one of an iteration
+    long after. Only if no decision depends on how many it has seen, or on what it has seen of each; it must not compare
+    versions of gradients, which have grown meanwhile."""
+
     data: str = "dynamic"
 
     validation_samples: int = 0
@@ -96,6 +101,13 @@ class Strategy(Protocol):
     def staleness_hint(self) -> BoundedStalenessHint | None:
         """A description of all decisions, where one exists; a runtime without faults may use it to run faster."""
         return None
+
+    def waiting_groups(self) -> Sequence[Sequence[int]]:
+        """Workers whose gradients make an update together now, so that the faster ones of a group wait for the slowest.
+
+        Who is in none waits for nobody. A cluster takes from workers that wait what they do not need.
+        """
+        return ()
 
     def log_state(self) -> dict[str, float | int | str]:
         """The state of the decision to plot, recorded with every event that changed it.

@@ -1,19 +1,23 @@
-"""The cost of a worker-iteration on the virtual clock, event by event, with 1,000 workers next to 100.
+"""The cost of a worker-iteration on the virtual clock, event by event, with 8 to 10,000 workers.
 
-One process on one core, so no round is gated; both sizes run in turns, for as many rounds. What is set up once per
-worker is left out: the cost is that of the rounds in the middle of a job, in processor time.
+One process on one core, so no round is gated; all sizes run in turns. What is set up once per worker is left out: the
+cost is that of the rounds in the middle of a job (with the log), or by which a longer job costs more than a shorter one
+(with rows), in processor time.
 """
 
 from __future__ import annotations
 
 import gc
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+import runtime.virtual.lab as lab
 from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder
 from runtime.virtual.control.session import VirtualSession
@@ -29,8 +33,10 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
 FLAT = ("bsp", "asp", "ssp", "backup_workers", "antdt_nd", "lb_bsp", "dynamic_x")
 FEW, MANY = 100, 1000
+MOST = 10_000
+LENGTHS = {8: (10, 40), FEW: (10, 40), MANY: (6, 16), MOST: (4, 8)}
+"""Rounds of a shorter and of a longer job, by workers; LB-BSP trains its networks after 50, which takes longer."""
 ROUNDS, TURNS, WARM = 14, 3, 5
-
 
 RATES = dict.fromkeys(("asp", "ssp", "bsp", "backup_workers"), 100000)
 RATES |= dict.fromkeys(("antdt_nd", "dynamic_x", "lb_bsp", "star_h"), 40000)
@@ -89,11 +95,63 @@ def test_as_cheap_with_many_workers_as_with_few(tmp_path: Path, report: Report) 
     report.judge("a worker-iteration by workers", goals, extra=f"{each}; star_h {ratio['star_h']:.2g} x")
 
 
+def play_s(name: str, workers: int, rounds: int, run_dir: Path, *, compiled: bool) -> float:
+    """Processor seconds of a whole job with rows only; ``compiled``: by the event loop in C, where it was built."""
+    run_dir.mkdir()
+    batch, record = 8 * workers, ColumnRecorder(run_dir)
+    job = make_job(
+        num_workers=workers, num_samples=batch * rounds, global_batch_samples=batch, epochs=1, max_time_s=1e6
+    )
+    session = VirtualSession(
+        make_run_spec(job, make(name), record, run_dir), calm(), NoLearner(1000, None), COSTS, PROFILE
+    )
+    gc.collect()
+    begun = time.process_time()
+    with nullcontext() if compiled else patch.object(lab, "loop_of", lambda session: None):
+        run_alone(session)
+    record.close()
+    return time.process_time() - begun
+
+
+def more_s(name: str, workers: int, run_dir: Path, *, compiled: bool = True) -> float:
+    """Seconds per worker-iteration by which a longer job costs more than a shorter one."""
+    few, many = LENGTHS[workers]
+    took = [play_s(name, workers, rounds, run_dir / f"{rounds}", compiled=compiled) for rounds in (few, many)]
+    return (took[1] - took[0]) / (many - few) / workers
+
+
 def test_worker_iterations_event_by_event(tmp_path: Path, report: Report) -> None:
-    """What no fast path takes: every decision is asked for, and every gradient goes through the coordinator."""
-    took: dict[str, list[float]] = {}
+    """What no fast path takes: the strategy is asked for every decision."""
+    took: dict[tuple[str, bool], list[float]] = {}
     for turn in range(TURNS):
         for name in RATES:
-            took.setdefault(name, []).append(cost_s(name, FEW, tmp_path / f"{name}{turn}", ColumnRecorder))
-    goals = [at_least(f"{name}, {FEW} workers", 1 / median(took[name]), wanted, "/s") for name, wanted in RATES.items()]
-    report.judge("worker-iterations event by event, rows only", goals)
+            for compiled in (True, False):
+                (place := tmp_path / f"{name}{compiled}{turn}").mkdir()
+                took.setdefault((name, compiled), []).append(more_s(name, FEW, place, compiled=compiled))
+    ratio = {
+        name: median(python / c for c, python in zip(took[name, True], took[name, False], strict=True))
+        for name in RATES
+    }
+    goals = [
+        at_least(f"{name}, {FEW} workers", 1 / median(took[name, True]), wanted, "/s") for name, wanted in RATES.items()
+    ]
+    each = ", ".join(f"{name} {ratio[name]:.2g}" for name in RATES)
+    report.judge("worker-iterations event by event, rows only", goals, extra=f"times as fast as in Python: {each}")
+
+
+@pytest.mark.timeout(900)
+def test_flat_with_rows(tmp_path: Path, report: Report) -> None:
+    """As many workers as a large trace has, without the log."""
+    took: dict[tuple[str, int], list[float]] = {}
+    for turn in range(TURNS):
+        for name in FLAT:
+            for workers in LENGTHS:
+                (place := tmp_path / f"{name}{workers}{turn}").mkdir()
+                took.setdefault((name, workers), []).append(more_s(name, workers, place))
+    goals = []
+    for name in FLAT:
+        pairs = zip(took[name, FEW], took[name, MOST], strict=True)
+        goals.append(at_most(f"{name}: {MOST:,} workers to {FEW}", median(many / few for few, many in pairs), 1.3, "x"))
+    each = ", ".join(f"{name} {' '.join(f'{median(took[name, w]) * 1e6:.1f}' for w in LENGTHS)}" for name in FLAT)
+    sizes = ", ".join(f"{workers:,}" for workers in LENGTHS)
+    report.judge("a worker-iteration by workers, rows only", goals, extra=f"us with {sizes} workers: {each}")

@@ -36,8 +36,8 @@ class ClockByWorker(Clock):
     def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
         worker = next((arg.order.worker for arg in args if isinstance(arg, Iteration)), 0)
         timeline, when_s = self.timeline, max(when_s, self.now)
-        timeline._sequence += 1
-        order = (worker << 40) + timeline._sequence
+        timeline.sequence += 1
+        order = (worker << 40) + timeline.sequence
         heapq.heappush(timeline._heap, (when_s, 0.0, priority, order, self, when_s, action, args))
 
 
@@ -46,7 +46,7 @@ class ClockOutOfOrder(Clock):
 
     def step(self) -> None:
         timeline = self.timeline
-        first = heapq.heappop(timeline._heap) if timeline._sequence % 5 == 0 and len(timeline._heap) > 1 else None
+        first = heapq.heappop(timeline._heap) if timeline.sequence % 5 == 0 and len(timeline._heap) > 1 else None
         super().step()
         if first is not None:
             heapq.heappush(timeline._heap, first)

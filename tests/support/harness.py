@@ -103,6 +103,9 @@ class Desk(Scores, Answers):
     ``applied`` holds (t, order, gradients) of every update, ``effective`` those that no Restored has undone.
     """
 
+    model_bytes: int | None = None
+    """What ``Started`` says."""
+
     def __init__(self, strategy: Strategy, job: Job | None = None, **options: Any) -> None:
         held_out = strategy.validation_samples
         self.job = msgspec.structs.replace(job or make_job(), validation_samples=held_out)
@@ -194,7 +197,7 @@ class Desk(Scores, Answers):
         return self.t
 
     def start(self) -> Desk:
-        self.core.receive(0.0, inputs.JobStarted())
+        self.core.receive(0.0, inputs.JobStarted(model_bytes=self.model_bytes))
         return self
 
     def say(self, *commands: Any) -> None:

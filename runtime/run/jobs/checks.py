@@ -5,7 +5,7 @@ A job is refused with one line that names it. Where its tasks will be is not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +27,10 @@ from runtime.run.checks import CheckedJob, check_job, explained
 from runtime.run.jobs.models import Models
 from runtime.run.jobs.shaping import iterations_of, refuse_shared, seed_of, sized, with_epochs, with_length
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
+from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.costs import CostModel, load_costs
-from strategies.protocol import JobRequest, Machine, Placement, Policy, Room, TaskDemand
+from runtime.virtual.runtime import VirtualRuntime
+from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
 
 STAYING = ("Launch", "Retire", "Restart")
 """Commands for which a job would need other places than the cluster gave it."""
@@ -62,6 +64,8 @@ class CheckedSet:
     machines: tuple[Machine, ...]
     policy: Policy
     placement: Placement
+    prevention: Prevention | None
+    """None: no job asks for anything."""
     needs: Needs
     """Requirements of all jobs together, to prepare before they start."""
     real_time: bool
@@ -88,19 +92,12 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     arrivals: Arrivals = instantiate(config.jobs, "jobs")
     policy: Policy = instantiate(config.policy, "policy")
     placement: Placement = instantiate(config.placement, "placement")
+    prevention: Prevention = instantiate(config.prevention, "prevention")
     machines = tuple(_machine(host) for host in hosts.hosts)
     with explained(config.policy, "policy"):
         policy.validate(machines)
-    if policy.preempts and real_time:
-        raise ConfigError(
-            f"policy={written.names.policy}: preempts, and real jobs cannot continue elsewhere; choose a policy that "
-            "does not preempt, or runtime=virtual replay.detail=gpus_only"
-        )
-    if policy.preempts and config.replay.detail == "iterations":
-        raise ConfigError(
-            f"policy={written.names.policy}: preempts, and with replay.detail=iterations jobs cannot "
-            "continue elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
-        )
+    if policy.preempts:
+        _refuse_preemption(config, real_time)
     with explained(config.jobs, "jobs"):
         submissions = arrivals.submissions(config.seed)
     if not submissions:
@@ -125,6 +122,13 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         from runtime.run.jobs.as_processes import shared_mechanisms
 
         shared_mechanisms([job.checked for job in jobs])
+        _refuse_reserving(jobs)
+    asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
+    if prevention.takes and not asks:
+        raise ConfigError(
+            f"prevention={written.names.prevention}: no job asks for anything, so it has no effect; use "
+            "strategy=star_h strategy.prevent=true and replay.detail=iterations, or prevention=none"
+        )
     return CheckedSet(
         written=written,
         config=config,
@@ -135,6 +139,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         placement=placement,
         needs=needs,
         real_time=real_time,
+        prevention=prevention if asks else None,
     )
 
 
@@ -145,6 +150,31 @@ def _named(job: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{job}: {error}") from None
+
+
+def _refuse_preemption(config: Config, real_time: bool) -> None:
+    """Only jobs that are counted can continue elsewhere."""
+    policy, detail = config.names.policy, config.replay.detail
+    if real_time:
+        raise ConfigError(
+            f"policy={policy}: preempts, and real jobs cannot continue elsewhere; choose one that does not, "
+            "or runtime=virtual replay.detail=gpus_only"
+        )
+    if detail != "gpus_only":
+        raise ConfigError(
+            f"policy={policy}: preempts, and with replay.detail={detail} jobs cannot continue elsewhere; choose "
+            "replay.detail=gpus_only, or a policy that does not preempt"
+        )
+
+
+def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
+    """Real jobs have nobody yet who answers what they ask of the hosts."""
+    if any(Reserve in job.checked.strategy.needs for job in jobs):
+        names = jobs[0].checked.written.names
+        raise ConfigError(
+            f"strategy={names.strategy}: reserves room on hosts, which runtime={names.runtime} cannot do for a set of "
+            "jobs; use strategy.prevent=false, or runtime=virtual"
+        )
 
 
 def _refuse_counted(config: Config) -> None:
@@ -226,6 +256,15 @@ class _Shaper:
             iterations = raw["workload"]["epochs"] * samples // batch
         checked = check_job(parse(raw), self._start)
         _refuse_other_places(checked)
+        if replay.detail == "measured":
+            runtime = checked.runtime
+            assert isinstance(runtime, VirtualRuntime)
+            refuse_jumps(
+                checked.strategy,
+                {one.kind for one in checked.plan.disturbances},
+                computes=backend.computes,
+                telemetry=runtime.telemetry_s(checked.strategy) is not None,
+            )
         request = JobRequest(
             job=submission.job,
             submit_s=submission.submit_s,

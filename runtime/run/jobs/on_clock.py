@@ -7,6 +7,7 @@ from typing import final
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome
+from runtime.core.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
@@ -47,7 +48,9 @@ def on_clock(
         checked.policy,
         checked.placement,
         record,
-        jobs={name: _OnClock(job) for name, job in jobs.items()} if replay.detail == "iterations" else None,
+        jobs={name: _OnClock(job) for name, job in jobs.items()} if replay.detail != "gpus_only" else None,
+        prevention=checked.prevention,
+        measured=Measured() if replay.detail == "measured" else None,
         use_every_s=replay.use_every_s,
         restart_s=replay.restart_s,
         tick=tick,

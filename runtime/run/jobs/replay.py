@@ -56,7 +56,7 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
     except FileExistsError:
         raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
     publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(_meta(checked, run_dir)), indent=1), b"\n"])
-    num_hosts, detailed = len(checked.machines), checked.config.replay.detail == "iterations"
+    num_hosts, detailed = len(checked.machines), checked.config.replay.detail != "gpus_only"
     running = {
         job.request.job: RunningJob(job, run_dir / JOBS / job.request.job, num_hosts, record) for job in checked.jobs
     }
@@ -150,6 +150,8 @@ def _meta(checked: CheckedSet, run_dir: Path) -> dict[str, Any]:
             "policy_fields": _fields(written.policy),
             "placement": names.placement,
             "placement_fields": _fields(written.placement),
+            "prevention": names.prevention,
+            "prevention_fields": _fields(written.prevention),
             "cluster": names.cluster,
             "strategy": names.strategy,
             "straggler": names.straggler,

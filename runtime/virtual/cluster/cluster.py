@@ -10,6 +10,7 @@ from runtime.api import Outcome
 from runtime.core.cluster.arriving import by_submission
 from runtime.core.cluster.coordinator import ClusterCoordinator
 from runtime.core.cluster.inputs import AnyInput, Woke
+from runtime.core.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
 from runtime.virtual.clock import TIMER
 from runtime.virtual.cluster.executors import ByDuration, DetailedJob, Executor, InDetail
@@ -17,7 +18,7 @@ from runtime.virtual.cluster.use import HostUse
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.twins import new_clock
-from strategies.protocol import JobRequest, JobState, Machine, Placement, Places, Policy
+from strategies.protocol import JobRequest, JobState, Machine, Placement, Places, Policy, Prevention
 
 INTERRUPTED = "interrupted"
 
@@ -32,7 +33,9 @@ class VirtualCluster:
     Args:
         sites: of every machine, in the order of their numbers.
         requests: in the order of submission.
+        prevention: decides what jobs reserve of each other's hosts; None: none of them does.
         jobs: those that train in detail, by name; None: each holds its GPUs for its ``duration_s``.
+        measured: let those that train in detail do some rounds after every change, and jump to the next.
         tick: called a few times per second with the cluster's time, for the view.
     """
 
@@ -45,13 +48,15 @@ class VirtualCluster:
         placement: Placement,
         record: ClusterRecorder,
         *,
+        prevention: Prevention | None = None,
         jobs: Mapping[str, DetailedJob] | None,
         use_every_s: float,
         restart_s: float = 0.0,
+        measured: Measured | None = None,
         tick: Callable[[float], None] = lambda t: None,
     ) -> None:
         self.record, self._tick, self._every_s = record, tick, use_every_s
-        self.lab = VirtualLab(sites, self)
+        self.lab = VirtualLab(sites, self, prevention, self._note, measured)
         self.clock = new_clock(self.lab.timeline)
         assert self.lab.machines is not None
         self._use = HostUse(self.lab.machines, [site.name for site in sites])
@@ -63,7 +68,14 @@ class VirtualCluster:
                 restart_s,
             )
             if jobs is None
-            else InDetail(self.lab, jobs, self._report, lambda: self.clock.now, self._use.leaving)
+            else InDetail(
+                self.lab,
+                jobs,
+                {request.job: request.model for request in requests},
+                self._report,
+                lambda: self.clock.now,
+                self._use.leaving,
+            )
         )
         self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
         self._batches = by_submission(requests)
@@ -152,3 +164,7 @@ class VirtualCluster:
         """The lab's time, rounded up: not before anything that has happened."""
         lab_s, rest_s = self.lab.timeline.moment
         return math.nextafter(lab_s, math.inf) if rest_s > 0 else lab_s
+
+    def _note(self, t: float, kind: str, /, **fields: object) -> None:
+        """What jobs have reserved, at the cluster's time."""
+        self.record.note(self.now, kind, **fields)

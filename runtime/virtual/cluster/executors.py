@@ -47,6 +47,7 @@ class InDetail:
     """Jobs of a lab: they slow each other down, as their tasks share processors and links. They cannot be preempted.
 
     Args:
+        models: names of what they train, by job.
         now: the cluster's time.
         leaving: called with a job whose tasks are about to leave.
     """
@@ -55,16 +56,18 @@ class InDetail:
         self,
         lab: VirtualLab,
         jobs: Mapping[str, DetailedJob],
+        models: Mapping[str, str],
         report: Report,
         now: Callable[[], float],
         leaving: Callable[[str], None],
     ) -> None:
+        self._models = models
         self._lab, self._jobs, self._report, self._now, self._leaving = lab, jobs, report, now, leaving
 
     def start(self, job: JobState, places: Places) -> None:
         name = job.request.job
         ended = partial(self._ended, name)
-        self._lab.add(name, partial(self._jobs[name].begin, places), self._now(), ended)
+        self._lab.add(name, partial(self._jobs[name].begin, places), self._now(), ended, model=self._models[name])
         self._report(JobStarted(name))
 
     def preempt(self, job: JobState) -> None:

@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "joint.h"
 #include "fair_rates.h"
 #include "ends.h"
 #include "fluid.h"
@@ -16,12 +17,21 @@
 #include "sharing_type.h"
 #include "task_work.h"
 #include "task_work_type.h"
+#include "orders.h"
+#include "orders_type.h"
+#include "chain.h"
+#include "joined.h"
+#include "chain_type.h"
 
-static PyTypeObject *const TYPES[] = {&FluidType,   &StepType, &TimelineType, &ClockType,
-                                      &SharingType, &TaskType, &MessageType,  &TaskWorkType};
+static PyTypeObject *const TYPES[] = {&FluidType, &StepType,    &TimelineType, &ClockType, &SharingType, &TaskType,  &WayType,
+                                      &MessageType, &TaskWorkType, &QueueType, &ChainType,   &WorkerType, &IterationType};
+
+static PyMethodDef functions[] = {{"order_updates", (PyCFunction)(void (*)(void))order_updates, METH_FASTCALL,
+                                   "Order an update from every server, which reaches them at a time."},
+                                  {NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_hosts", "The model of shared machines, compiled.", -1, NULL, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_hosts", "The model of shared machines, compiled.", -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__hosts(void) {
     PyObject *module = PyModule_Create(&definition);

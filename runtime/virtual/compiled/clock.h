@@ -8,7 +8,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *timeline;
     double offset_s, now;
-    char ended;
+    char ended, moves;
 } Clock;
 
 typedef struct {
@@ -26,6 +26,7 @@ typedef struct {
     Entry *heap;
     Py_ssize_t count, room;
     int64_t sequence;
+    char told; /* whether a loop over decisions was told something */
 } Timeline;
 
 static PyTypeObject ClockType, TimelineType;
@@ -64,6 +65,9 @@ static Entry pop_entry(Timeline *self) {
         self->heap[at] = last;
     return first;
 }
+
+/* Whether it calls nothing in Python by itself. */
+static inline int is_step(const Entry *entry) { return Py_IS_TYPE(entry->action, &StepType); }
 
 static void drop_entry(Entry *entry) {
     Py_DECREF(entry->clock);
@@ -104,6 +108,14 @@ static void exact_sum(double a, double b, double *total, double *rest) {
     *rest = isinf(sum) ? 0.0 : (a - (sum - second)) + (b - second);
 }
 
+/* A job's rounded time may lie an instant before the action that it follows. */
+static void not_before_now(const Timeline *self, Entry *entry) {
+    if (entry->lab_s < self->lab_s || (entry->lab_s == self->lab_s && entry->rest_s < self->rest_s)) {
+        entry->lab_s = self->lab_s;
+        entry->rest_s = self->rest_s;
+    }
+}
+
 static int add_entry(Timeline *self, Clock *clock, double when_s, int priority, PyObject *action, PyObject *args) {
     Entry entry = {when_s, 0.0, when_s, ++self->sequence, priority, clock, action, args};
     if (self->count == self->room) {
@@ -117,6 +129,7 @@ static int add_entry(Timeline *self, Clock *clock, double when_s, int priority, 
     }
     if (clock->offset_s)
         exact_sum(clock->offset_s, when_s, &entry.lab_s, &entry.rest_s);
+    not_before_now(self, &entry);
     Py_INCREF(clock);
     Py_INCREF(action);
     Py_XINCREF(args);
@@ -133,6 +146,32 @@ static int act_at(Clock *clock, double when_s, int priority, PyObject *action, P
 static int is_next(Timeline *self, int priority) {
     Entry now = {self->lab_s, self->rest_s, 0.0, INT64_MAX, priority, NULL, NULL, NULL};
     return !self->count || is_before(&now, &self->heap[0]); /* what is scheduled now would be the last of its kind */
+}
+
+/* Time of the next action that no jump takes along. */
+static double next_fixed(const Timeline *self) {
+    double first_s = INFINITY;
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        const Entry *one = &self->heap[i];
+        if (!one->clock->moves && !one->clock->ended && one->lab_s < first_s)
+            first_s = one->lab_s;
+    }
+    return first_s;
+}
+
+/* The moment is later, and every action where its clock says. */
+static void move_on(Timeline *self, double span_s) {
+    double rest_s;
+    exact_sum(self->lab_s, span_s, &self->lab_s, &rest_s);
+    self->rest_s = rest_s + self->rest_s;
+    Py_ssize_t count = self->count;
+    self->count = 0;
+    for (Py_ssize_t i = 0; i < count; i++) { /* what is pushed takes the place of one that has been read */
+        Entry entry = self->heap[i];
+        exact_sum(entry.clock->offset_s, entry.when_s, &entry.lab_s, &entry.rest_s);
+        not_before_now(self, &entry);
+        push_entry(self, entry);
+    }
 }
 
 static int take_step(Timeline *self) {
@@ -159,4 +198,28 @@ static int take_step(Timeline *self) {
     }
     drop_entry(&entry);
     return failed ? -1 : 0;
+}
+
+/* Advance to the lab's time: another clock's action affects this job. The exact sum of three floats, rounded once, is
+ * Python's math.fsum. */
+static int catch_up(Clock *self) {
+    static PyObject *fsum;
+    Timeline *timeline = (Timeline *)self->timeline;
+    double now = timeline->lab_s;
+    if (self->offset_s || timeline->rest_s) {
+        PyObject *module = fsum ? NULL : PyImport_ImportModule("math"), *found;
+        if (module)
+            fsum = PyObject_GetAttrString(module, "fsum");
+        Py_XDECREF(module);
+        found = fsum ? PyObject_CallFunction(fsum, "((ddd))", timeline->lab_s, timeline->rest_s, -self->offset_s)
+                     : NULL;
+        if (!found)
+            return -1;
+        now = PyFloat_AsDouble(found);
+        Py_DECREF(found);
+    }
+    self->now = self->now > now ? self->now : now;
+    if (timeline->clock != (PyObject *)self)
+        Py_XSETREF(timeline->clock, Py_NewRef(self));
+    return 0;
 }

@@ -54,6 +54,67 @@ static PyObject *timeline_advance(Timeline *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *shown_entry(const Entry *entry) {
+    PyObject *args = entry->args ? Py_NewRef(entry->args) : PyTuple_New(0);
+    return args ? Py_BuildValue("diLON", entry->when_s, entry->priority, (long long)entry->sequence, entry->action, args)
+                : NULL;
+}
+
+static PyObject *timeline_lift(Timeline *self, PyObject *unused) {
+    PyObject *all = PyList_New(0);
+    Py_ssize_t kept = 0;
+    while (all && self->count && self->heap[0].clock->ended)
+        skip_ended(self);
+    Py_ssize_t count = self->count;
+    for (Py_ssize_t i = 0; i < count; i++) /* compiled steps stay */
+        if (is_step(&self->heap[i])) {
+            Entry step = self->heap[i];
+            self->heap[i] = self->heap[kept];
+            self->heap[kept++] = step;
+        }
+    for (Py_ssize_t i = kept; all && i < count; i++) {
+        Entry entry = self->heap[i];
+        PyObject *shown = shown_entry(&entry);
+        if (!shown || PyList_Append(all, shown))
+            Py_CLEAR(all);
+        Py_XDECREF(shown);
+        drop_entry(&entry);
+    }
+    self->count = 0;
+    while (self->count < kept)
+        push_entry(self, self->heap[self->count]);
+    return all;
+}
+
+static PyObject *timeline_lay(Timeline *self, PyObject *args) {
+    PyObject *entries, *action, *about;
+    Clock *clock;
+    double when_s;
+    int priority;
+    long long sequence;
+    if (!PyArg_ParseTuple(args, "O!O!", &ClockType, &clock, &PyList_Type, &entries))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++) {
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "diLOO!", &when_s, &priority, &sequence, &action,
+                              &PyTuple_Type, &about))
+            return NULL;
+        int64_t before = self->sequence;
+        self->sequence = sequence - 1; /* it keeps its number */
+        int failed = add_entry(self, clock, when_s, priority, action, about);
+        self->sequence = before;
+        if (failed)
+            return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *timeline_peek(Timeline *self, PyObject *unused) {
+    skip_ended(self);
+    if (!self->count)
+        Py_RETURN_NONE;
+    return shown_entry(&self->heap[0]);
+}
+
 static PyObject *timeline_drop_ended(Timeline *self, PyObject *unused) {
     drop_ended(self);
     Py_RETURN_NONE;
@@ -64,6 +125,30 @@ static PyObject *timeline_next_s(Timeline *self, void *unused) {
     return PyFloat_FromDouble(self->count ? self->heap[0].lab_s : INFINITY);
 }
 
+static PyObject *timeline_next_fixed_s(Timeline *self, void *unused) { return PyFloat_FromDouble(next_fixed(self)); }
+
+static PyObject *timeline_jump(Timeline *self, PyObject *args) {
+    double span_s;
+    PyObject *clocks;
+    if (!PyArg_ParseTuple(args, "dO", &span_s, &clocks))
+        return NULL;
+    PyObject *each = PySequence_Fast(clocks, "clocks must be iterable");
+    if (!each)
+        return NULL;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(each); i++) {
+        PyObject *clock = PySequence_Fast_GET_ITEM(each, i);
+        if (!Py_IS_TYPE(clock, &ClockType)) {
+            PyErr_SetString(PyExc_TypeError, "a compiled timeline moves compiled clocks");
+            Py_DECREF(each);
+            return NULL;
+        }
+        ((Clock *)clock)->offset_s += span_s;
+    }
+    Py_DECREF(each);
+    move_on(self, span_s);
+    Py_RETURN_NONE;
+}
+
 static PyObject *timeline_moment(Timeline *self, void *unused) {
     return Py_BuildValue("(dd)", self->lab_s, self->rest_s);
 }
@@ -71,18 +156,25 @@ static PyObject *timeline_moment(Timeline *self, void *unused) {
 static PyMethodDef timeline_methods[] = {
     {"add", (PyCFunction)timeline_add, METH_VARARGS, "Call an action at a time of a clock."},
     {"is_next", (PyCFunction)timeline_is_next, METH_O, "Whether nothing else comes before a priority at this moment."},
+    {"lift", (PyCFunction)timeline_lift, METH_NOARGS, "Take out all scheduled actions."},
+    {"lay", (PyCFunction)timeline_lay, METH_VARARGS, "Schedule actions of a clock as they were before."},
+    {"peek", (PyCFunction)timeline_peek, METH_NOARGS, "The next action; None: there is none."},
     {"step", (PyCFunction)timeline_step, METH_NOARGS, "Advance to the next action and carry it out."},
+    {"jump", (PyCFunction)timeline_jump, METH_VARARGS, "Advance at once, with all that these clocks have scheduled."},
     {"advance", (PyCFunction)timeline_advance, METH_NOARGS, "Carry out actions until one calls Python."},
     {"drop_ended", (PyCFunction)timeline_drop_ended, METH_NOARGS, "Forget what ended jobs had scheduled."},
     {NULL}};
 
 static PyGetSetDef timeline_getset[] = {
     {"next_s", (getter)timeline_next_s, NULL, "Time of the next action."},
+    {"next_fixed_s", (getter)timeline_next_fixed_s, NULL, "Time of the next action that no jump takes along."},
     {"moment", (getter)timeline_moment, NULL, "Time of the current action."},
     {NULL}};
 
 static PyMemberDef timeline_members[] = {
-    {"clock", T_OBJECT, offsetof(Timeline, clock), 0, "Clock of the current action's job."}, {NULL}};
+    {"clock", T_OBJECT, offsetof(Timeline, clock), 0, "Clock of the current action's job."},
+    {"sequence", T_LONGLONG, offsetof(Timeline, sequence), 0, "Actions that were ever scheduled."},
+    {NULL}};
 
 static PyTypeObject TimelineType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Timeline",
@@ -162,22 +254,7 @@ static PyObject *clock_next_s(Clock *self, void *unused) {
     return timeline_next_s((Timeline *)self->timeline, NULL);
 }
 
-/* The exact sum of three floats, rounded once, is Python's math.fsum: this is rare. */
-static PyObject *clock_catch_up(Clock *self, PyObject *unused) {
-    Timeline *timeline = (Timeline *)self->timeline;
-    PyObject *module = PyImport_ImportModule("math"), *found = NULL;
-    if (module)
-        found = PyObject_CallMethod(module, "fsum", "((ddd))", timeline->lab_s, timeline->rest_s, -self->offset_s);
-    Py_XDECREF(module);
-    if (!found)
-        return NULL;
-    self->now = PyFloat_AsDouble(found);
-    Py_DECREF(found);
-    PyObject *before = timeline->clock;
-    timeline->clock = Py_NewRef(self);
-    Py_XDECREF(before);
-    Py_RETURN_NONE;
-}
+static PyObject *clock_catch_up(Clock *self, PyObject *unused) { return none_unless(catch_up(self)); }
 
 static PyMethodDef clock_methods[] = {
     {"at", (PyCFunction)(void (*)(void))clock_at, METH_FASTCALL, "Call action(*args) at a time, or now if it passed."},
@@ -190,6 +267,7 @@ static PyMemberDef clock_members[] = {{"timeline", T_OBJECT, offsetof(Clock, tim
                                       {"offset_s", T_DOUBLE, offsetof(Clock, offset_s), 0, "The lab's at its start."},
                                       {"now", T_DOUBLE, offsetof(Clock, now), 0, "Seconds since the job's start."},
                                       {"ended", T_BOOL, offsetof(Clock, ended), 0, "Whether the job is over."},
+                                      {"moves", T_BOOL, offsetof(Clock, moves), 0, "Whether jumps take it along."},
                                       {NULL}};
 
 static PyGetSetDef clock_getset[] = {{"next_s", (getter)clock_next_s, NULL, "Time of the next action."}, {NULL}};

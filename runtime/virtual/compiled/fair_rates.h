@@ -48,7 +48,8 @@ struct Resource {
 
 struct Activity {
     End end;
-    PyObject *key, *then, *accounts; /* the last two are set by sharing.h */
+    PyObject *key, *then, *accounts; /* the last two are set by sharing.h: what follows, and bytes of its accounts */
+    struct Activity **slot;          /* where its owner, which is then its key, keeps it; NULL: it is found by its key */
     double limit, weight, amount, left, since_s, rate;
     double ended_s; /* when it was complete; only if it is not running */
     double fair, most, stops_at;
@@ -133,11 +134,29 @@ static double weight_of_users(const Resource *resource, int unsettled_only) {
 
 /* ---- progressive filling --------------------------------------------------------------------------------------- */
 
+/* Sort pointers: a few by insertion, since qsort calls a function for every comparison. */
+#define SORT(Type, all, count, is_first, compare)                                                                      \
+    do {                                                                                                               \
+        if ((count) > 24) {                                                                                            \
+            qsort(all, count, sizeof(Type *), compare);                                                                \
+            break;                                                                                                     \
+        }                                                                                                              \
+        for (Py_ssize_t i = 1; i < (count); i++) {                                                                     \
+            Type *one = (all)[i];                                                                                      \
+            Py_ssize_t at = i;                                                                                         \
+            for (; at && is_first(one, (all)[at - 1]); at--)                                                           \
+                (all)[at] = (all)[at - 1];                                                                             \
+            (all)[at] = one;                                                                                           \
+        }                                                                                                              \
+    } while (0)
+
+static inline int stops_first(const Activity *a, const Activity *b) {
+    return a->stops_at < b->stops_at || (a->stops_at == b->stops_at && a->end.number < b->end.number);
+}
+
 static int by_stop(const void *one, const void *other) {
     const Activity *a = *(Activity *const *)one, *b = *(Activity *const *)other;
-    if (a->stops_at != b->stops_at)
-        return a->stops_at < b->stops_at ? -1 : 1;
-    return (a->end.number > b->end.number) - (a->end.number < b->end.number);
+    return stops_first(a, b) ? -1 : stops_first(b, a);
 }
 
 /* Prepare all: resources that several share fill up; one user's alone is the same as a limit. */
@@ -160,12 +179,11 @@ static void begin_filling(Room *room) {
     }
     for (Py_ssize_t i = 0; i < room->num_found; i++) {
         Activity *one = room->found[i];
-        one->stops_at = one->most / one->weight;
+        one->stops_at = one->weight == 1.0 ? one->most : one->most / one->weight;
         if (one->most < INFINITY)
             room->limited[room->num_limited++] = one;
     }
-    if (room->num_limited > 1)
-        qsort(room->limited, room->num_limited, sizeof(Activity *), by_stop);
+    SORT(Activity, room->limited, room->num_limited, stops_first, by_stop);
 }
 
 /* The level at which the next resources are full, and these. */

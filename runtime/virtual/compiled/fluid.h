@@ -6,7 +6,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *names; /* name -> address of its resource */
     PyObject *sets;  /* tuple of names -> bytes: addresses of their resources */
-    PyObject *keys;  /* key -> address of the activity, which runs or is complete but not collected */
+    PyObject *keys;  /* key -> address of the activity without a slot, which runs or is complete but not collected */
     Resource *resources;
     Activity *first, *last;
     Py_ssize_t num_resources, num_activities, room_for; /* the latter: the sum of both that fits into the arrays */
@@ -17,6 +17,7 @@ typedef struct {
     Activity **ended;   /* complete, not collected */
     Py_ssize_t num_changed, num_fresh, num_ended;
     int64_t numbered, searches;
+    int64_t generation; /* of the names */
     double now_s;
     int stale;
 } Fluid;
@@ -85,6 +86,8 @@ static void reach(Fluid *self, Resource *resource) {
         find_activity(self, use->activity);
 }
 
+#define is_older(one, other) ((one)->end.number < (other)->end.number)
+
 static int by_number(const void *one, const void *other) {
     const End *a = *(End *const *)one, *b = *(End *const *)other;
     return (a->number > b->number) - (a->number < b->number);
@@ -109,8 +112,8 @@ static void find_affected(Fluid *self) {
                 reach(self, room->found[i]->uses[j].resource);
     self->num_fresh = self->num_changed = 0;
     if (room->num_found > 1) {
-        qsort(room->found, room->num_found, sizeof(Activity *), by_number);
-        qsort(room->full, room->num_full, sizeof(Resource *), by_number);
+        SORT(Activity, room->found, room->num_found, is_older, by_number);
+        SORT(Resource, room->full, room->num_full, is_older, by_number);
     }
 }
 
@@ -327,8 +330,8 @@ static void append_activity(Fluid *self, Activity *one) {
     self->num_activities++;
 }
 
-static int refuse_start(Fluid *self, PyObject *key, double amount, double limit, double weight) {
-    if (address_in(self->keys, key)) {
+static int refuse_start(Fluid *self, PyObject *key, Activity **slot, double amount, double limit, double weight) {
+    if (slot ? *slot : address_in(self->keys, key)) {
         PyErr_Format(PyExc_ValueError, "key=%R: is in use; keys are free again once complete or stopped", key);
         return -1;
     }
@@ -343,24 +346,25 @@ static int refuse_start(Fluid *self, PyObject *key, double amount, double limit,
     return 0;
 }
 
-/* Begin an activity; returns it, or NULL with an exception. */
-static Activity *start_activity(Fluid *self, double t, PyObject *key, double amount, PyObject *names, double limit,
-                                double weight) {
-    if (refuse_start(self, key, amount, limit, weight))
+/* Begin an activity that uses the resources of a set; returns it, or NULL with an exception. Its owner, if it has a
+ * slot for it, is its key. */
+static Activity *start_on(Fluid *self, double t, PyObject *key, Activity **slot, double amount, PyObject *set,
+                          double limit, double weight) {
+    if (refuse_start(self, key, slot, amount, limit, weight) || advance(self, t) || make_room(self))
         return NULL;
-    PyObject *set = find_set(self, names);
-    if (!set || advance(self, t) || make_room(self))
-        return NULL;
-    Py_ssize_t count = PyTuple_GET_SIZE(names);
+    Py_ssize_t count = PyBytes_GET_SIZE(set) / sizeof(Resource *);
     Activity *one = PyMem_Calloc(1, sizeof(Activity) + count * sizeof(Use));
     if (!one) {
         PyErr_NoMemory();
         return NULL;
     }
-    if (set_address(self->keys, key, one)) {
+    if (slot) {
+        *slot = one;
+    } else if (set_address(self->keys, key, one)) {
         PyMem_Free(one);
         return NULL;
     }
+    one->slot = slot;
     one->key = Py_NewRef(key);
     one->end = (End){INFINITY, ++self->numbered, -1, 1};
     one->limit = limit;
@@ -381,12 +385,25 @@ static Activity *start_activity(Fluid *self, double t, PyObject *key, double amo
     return one;
 }
 
+/* Begin an activity that is found by its key. */
+static Activity *start_activity(Fluid *self, double t, PyObject *key, double amount, PyObject *names, double limit,
+                                double weight) {
+    if (refuse_start(self, key, NULL, amount, limit, weight))
+        return NULL;
+    PyObject *set = find_set(self, names);
+    return set ? start_on(self, t, key, NULL, amount, set, limit, weight) : NULL;
+}
+
 /* Forget an activity that uses nothing any more, and is not among the ended ones. */
 static int discard(Fluid *self, Activity *one) {
     *(one->before ? &one->before->after : &self->first) = one->after;
     *(one->after ? &one->after->before : &self->last) = one->before;
     self->num_activities--;
-    int failed = PyDict_DelItem(self->keys, one->key);
+    int failed = 0;
+    if (one->slot)
+        *one->slot = NULL;
+    else
+        failed = PyDict_DelItem(self->keys, one->key);
     PyObject *objects[] = {one->key, one->then, one->accounts};
     PyMem_Free(one);
     for (int i = 0; i < 3; i++)
@@ -434,8 +451,7 @@ static int reweigh(Fluid *self, double t, Activity *one, double weight) {
 
 /* Put the complete activities in the order of their starts; the caller discards them and sets num_ended to 0. */
 static void sort_ended(Fluid *self) {
-    if (self->num_ended > 1)
-        qsort(self->ended, self->num_ended, sizeof(Activity *), by_number);
+    SORT(Activity, self->ended, self->num_ended, is_older, by_number);
 }
 
 /* ---- resources ------------------------------------------------------------------------------------------------- */

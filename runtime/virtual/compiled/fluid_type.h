@@ -50,6 +50,7 @@ static int add_resources(Fluid *self, PyObject *capacities) {
     }
     Py_XDECREF(items);
     PyDict_Clear(self->sets);
+    self->generation++;
     return failed ? -1 : 0;
 }
 
@@ -60,6 +61,7 @@ static int remove_resources(Fluid *self, PyObject *names) {
         failed = remove_resource(self, PySequence_Fast_GET_ITEM(each, i));
     Py_XDECREF(each);
     PyDict_Clear(self->sets);
+    self->generation++;
     return failed ? -1 : 0;
 }
 

@@ -1,10 +1,18 @@
 /* Activities that follow a clock, each calling back at its end: the twin of machines/sharing.py. */
 
+/* On which is booked what was done. */
+typedef struct Account {
+    double done;
+    struct Account *older;
+} Account;
+
 typedef struct {
     PyObject_HEAD
     Clock *clock;
     Fluid *fluid;
-    PyObject *done;                /* account -> what was booked on it */
+    PyObject *names;               /* of accounts -> their addresses */
+    PyObject *sets;                /* tuple of such names -> bytes: addresses of the accounts */
+    Account *accounts;             /* all that there ever were: activities may still point to them */
     PyObject *settle, *complete;   /* the two steps below */
     int settling;
     double due_s;
@@ -30,10 +38,67 @@ static int settle(Sharing *self) {
     return is_new ? act_at(self->clock, due_s, MACHINE, self->complete, NULL) : 0;
 }
 
-/* Begin an activity now; then is called at its end, and what is done of it is booked on the accounts (a tuple). */
-static int begin_share(Sharing *self, PyObject *key, double amount, PyObject *resources, PyObject *then,
-                       PyObject *accounts, double limit) {
-    Activity *one = start_activity(self->fluid, self->clock->now, key, amount, resources, limit, 1.0);
+/* ---- accounts --------------------------------------------------------------------------------------------------- */
+
+static Account *find_account(Sharing *self, PyObject *name) {
+    Account *found = address_in(self->names, name);
+    if (found || PyErr_Occurred())
+        return found;
+    found = PyMem_Calloc(1, sizeof(Account));
+    if (!found) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    found->older = self->accounts;
+    self->accounts = found;
+    return set_address(self->names, name, found) ? NULL : found;
+}
+
+/* The accounts of these names (bytes: their addresses), borrowed. */
+static PyObject *find_accounts(Sharing *self, PyObject *names) {
+    PyObject *found = PyDict_GetItemWithError(self->sets, names);
+    if (found || PyErr_Occurred())
+        return found;
+    Py_ssize_t count = PyTuple_GET_SIZE(names);
+    found = PyBytes_FromStringAndSize(NULL, count * sizeof(Account *));
+    int failed = !found;
+    for (Py_ssize_t i = 0; !failed && i < count; i++) {
+        Account *one = find_account(self, PyTuple_GET_ITEM(names, i));
+        failed = !one;
+        ((Account **)PyBytes_AS_STRING(found))[i] = one;
+    }
+    if (!failed)
+        failed = PyDict_SetItem(self->sets, names, found);
+    Py_XDECREF(found); /* the dict holds it */
+    return failed ? NULL : found;
+}
+
+static inline Py_ssize_t num_accounts(const Activity *one) { return PyBytes_GET_SIZE(one->accounts) / sizeof(Account *); }
+
+static inline Account *account_of(const Activity *one, Py_ssize_t i) {
+    return ((Account **)PyBytes_AS_STRING(one->accounts))[i];
+}
+
+/* Whether what is done of an activity is booked on an account. */
+static int is_booked_on(const Activity *one, const Account *account) {
+    for (Py_ssize_t i = 0; i < num_accounts(one); i++)
+        if (account_of(one, i) == account)
+            return 1;
+    return 0;
+}
+
+/* Book what was done of an activity. */
+static void book(Activity *one, double left) {
+    for (Py_ssize_t i = 0; i < num_accounts(one); i++) {
+        Account *account = account_of(one, i);
+        account->done = account->done + one->amount - left;
+    }
+}
+
+/* ---- activities ------------------------------------------------------------------------------------------------- */
+
+/* What follows at the end of an activity that begins now, and the accounts (bytes) on which is booked what is done. */
+static int follow(Sharing *self, Activity *one, PyObject *then, PyObject *accounts) {
     if (!one)
         return -1;
     one->then = Py_NewRef(then);
@@ -41,80 +106,73 @@ static int begin_share(Sharing *self, PyObject *key, double amount, PyObject *re
     return settle_soon(self);
 }
 
-static double booked(Sharing *self, PyObject *account) {
-    PyObject *found = PyDict_GetItemWithError(self->done, account);
-    return found ? PyFloat_AS_DOUBLE(found) : 0.0;
+/* Begin an activity on a set of resources, which its owner keeps in a slot. */
+static int begin_on(Sharing *self, PyObject *owner, Activity **slot, double amount, PyObject *set, PyObject *then,
+                    PyObject *accounts, double limit) {
+    return follow(self, start_on(self->fluid, self->clock->now, owner, slot, amount, set, limit, 1.0), then, accounts);
 }
 
-/* Book what was done of an activity. */
-static int book(Sharing *self, Activity *one, double left) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(one->accounts); i++) {
-        PyObject *account = PyTuple_GET_ITEM(one->accounts, i);
-        PyObject *sum = PyFloat_FromDouble(booked(self, account) + one->amount - left);
-        int failed = !sum || PyDict_SetItem(self->done, account, sum);
-        Py_XDECREF(sum);
-        if (failed)
+/* End an activity early. */
+static int stop_activity(Sharing *self, Activity *one) {
+    if (advance(self->fluid, self->clock->now))
+        return -1;
+    double left = abandon(self->fluid, self->clock->now, one);
+    book(one, left);
+    return discard(self->fluid, one) || settle_soon(self) ? -1 : 0;
+}
+
+/* End the activity of a slot early, if it is in progress. */
+static int stop_slot(Sharing *self, Activity **slot) { return *slot ? stop_activity(self, *slot) : 0; }
+
+/* All activities of an account in progress have this weight together, each an equal part of it. */
+static int divide(Sharing *self, const Account *account, double weight) {
+    Py_ssize_t count = 0;
+    for (Activity *one = self->fluid->first; one; one = one->after)
+        count += is_booked_on(one, account);
+    for (Activity *one = self->fluid->first; count && one; one = one->after) {
+        if (!is_booked_on(one, account) || weight / count == one->weight)
+            continue;
+        if (reweigh(self->fluid, self->clock->now, one, weight / count) || settle_soon(self))
             return -1;
     }
     return 0;
 }
 
-/* End an activity early, if it is in progress. */
-static int stop_share(Sharing *self, PyObject *key) {
-    Activity *one = address_in(self->fluid->keys, key);
-    if (!one)
-        return PyErr_Occurred() ? -1 : 0;
-    if (advance(self->fluid, self->clock->now))
-        return -1;
-    double left = abandon(self->fluid, self->clock->now, one);
-    return book(self, one, left) || discard(self->fluid, one) || settle_soon(self) ? -1 : 0;
-}
-
-/* Whether what is done of an activity is booked on an account; -1 with an exception. */
-static int is_booked_on(const Activity *one, PyObject *account) { return PySequence_Contains(one->accounts, account); }
-
-static Py_ssize_t count_booked_on(Sharing *self, PyObject *account) {
-    Py_ssize_t count = 0;
-    for (Activity *one = self->fluid->first; one; one = one->after) {
-        int counts = is_booked_on(one, account);
-        if (counts < 0)
-            return -1;
-        count += counts;
-    }
-    return count;
-}
-
-/* All activities of an account in progress have this weight together, each an equal part of it. */
-static int divide(Sharing *self, PyObject *account, double weight) {
-    Py_ssize_t count = count_booked_on(self, account);
-    for (Activity *one = self->fluid->first; count > 0 && one; one = one->after) {
-        int counts = is_booked_on(one, account);
-        if (counts < 0)
-            return -1;
-        if (!counts || weight / count == one->weight)
-            continue;
-        if (reweigh(self->fluid, self->clock->now, one, weight / count) || settle_soon(self))
-            return -1;
-    }
-    return count < 0 ? -1 : 0;
-}
-
-/* Take what happens at the ends of completed activities out of the model, as a tuple; it may start others. */
-static PyObject *close_completed(Sharing *self) {
+/* Take what happens at the ends of completed activities out of the model, into an array of references; it may start
+ * others. */
+static int close_completed(Sharing *self, PyObject **all) {
     Fluid *fluid = self->fluid;
-    sort_ended(fluid);
     Py_ssize_t count = fluid->num_ended;
-    PyObject *all = PyTuple_New(count);
+    int failed = 0;
+    sort_ended(fluid);
     fluid->num_ended = 0;
-    for (Py_ssize_t i = 0; all && i < count; i++) {
-        PyTuple_SET_ITEM(all, i, Py_NewRef(fluid->ended[i]->then));
-        if (book(self, fluid->ended[i], 0.0) || discard(fluid, fluid->ended[i]))
-            Py_CLEAR(all);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        all[i] = Py_NewRef(fluid->ended[i]->then);
+        book(fluid->ended[i], 0.0);
+        failed |= discard(fluid, fluid->ended[i]);
     }
-    return all;
+    return failed ? -1 : 0;
 }
 
-/* Call back completed activities; after a change of rates there may be none. */
+/* Call back completed activities. */
+static int follow_completed(Sharing *self) {
+    Py_ssize_t count = self->fluid->num_ended;
+    PyObject *few[16], **all = count > 16 ? PyMem_Malloc(count * sizeof *all) : few;
+    if (!all) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int failed = close_completed(self, all);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        failed = failed || go_on(all[i]);
+        Py_DECREF(all[i]);
+    }
+    if (all != few)
+        PyMem_Free(all);
+    return failed ? -1 : 0;
+}
+
+/* An end is due; after a change of rates there may be none. */
 static int complete(Sharing *self) {
     if (self->clock->now < self->due_s)
         return 0;
@@ -123,13 +181,10 @@ static int complete(Sharing *self) {
     self->due_s = INFINITY;
     int settles = !self->settling;
     self->settling = 1;
-    PyObject *all = close_completed(self);
-    int failed = !all;
-    for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(all); i++)
-        failed = go_on(PyTuple_GET_ITEM(all, i));
-    Py_XDECREF(all);
-    if (failed || !settles)
-        return failed ? -1 : 0;
+    if (follow_completed(self))
+        return -1;
+    if (!settles)
+        return 0;
     return is_next((Timeline *)self->clock->timeline, NETWORK) ? settle(self) : act_now(self, NETWORK, self->settle);
 }
 
@@ -137,15 +192,11 @@ static int run_settle(Step *step) { return settle((Sharing *)step->owner); }
 
 static int run_complete(Step *step) { return complete((Sharing *)step->owner); }
 
-/* The sum of all that was booked, with what is done by now of activities in progress; -1 with an exception. */
-static double done_by_now(Sharing *self, PyObject *account) {
+/* The sum of all that was booked, with what is done by now of activities in progress. */
+static double done_by_now(Sharing *self, const Account *account) {
     Sum sum = {0.0, 0.0};
-    for (Activity *one = self->fluid->first; one; one = one->after) {
-        int counts = is_booked_on(one, account);
-        if (counts < 0)
-            return -1.0;
-        if (counts)
+    for (Activity *one = self->fluid->first; one; one = one->after)
+        if (is_booked_on(one, account))
             add_to(&sum, one->amount - left_of(one, self->clock->now));
-    }
-    return booked(self, account) + total_of(&sum);
+    return account->done + total_of(&sum);
 }

@@ -3,7 +3,8 @@
 static int sharing_traverse(Sharing *self, visitproc visit, void *arg) {
     Py_VISIT(self->clock);
     Py_VISIT(self->fluid);
-    Py_VISIT(self->done);
+    Py_VISIT(self->names);
+    Py_VISIT(self->sets);
     Py_VISIT(self->settle);
     Py_VISIT(self->complete);
     return 0;
@@ -15,7 +16,13 @@ static void sharing_dealloc(Sharing *self) {
     PyObject_GC_UnTrack(self);
     Py_CLEAR(self->clock);
     Py_CLEAR(self->fluid);
-    Py_CLEAR(self->done);
+    while (self->accounts) {
+        Account *one = self->accounts;
+        self->accounts = one->older;
+        PyMem_Free(one);
+    }
+    Py_CLEAR(self->names);
+    Py_CLEAR(self->sets);
     Py_CLEAR(self->settle);
     Py_CLEAR(self->complete);
     Py_TYPE(self)->tp_free(self);
@@ -32,10 +39,11 @@ static PyObject *sharing_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     self->clock = (Clock *)Py_NewRef(clock);
     self->due_s = INFINITY;
     self->fluid = make_fluid(&FluidType, capacities);
-    self->done = PyDict_New();
+    self->names = PyDict_New();
+    self->sets = PyDict_New();
     self->settle = (PyObject *)make_step(run_settle, self, NULL, NULL, 0.0, 0);
     self->complete = (PyObject *)make_step(run_complete, self, NULL, NULL, 0.0, 0);
-    if (!self->fluid || !self->done || !self->settle || !self->complete)
+    if (!self->fluid || !self->names || !self->sets || !self->settle || !self->complete)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -56,26 +64,33 @@ static PyObject *sharing_start(Sharing *self, PyObject *args, PyObject *kwargs) 
                                      &PyTuple_Type, &accounts, &limit))
         return NULL;
     accounts = accounts ? Py_NewRef(accounts) : PyTuple_New(0);
-    int failed = !accounts || begin_share(self, key, amount, resources, then, accounts, limit);
+    PyObject *found = accounts ? find_accounts(self, accounts) : NULL;
+    int failed = !found || follow(self,
+                                  start_activity(self->fluid, self->clock->now, key, amount, resources, limit, 1.0),
+                                  then, found);
     Py_XDECREF(accounts);
     return none_unless(failed);
 }
 
-static PyObject *sharing_stop(Sharing *self, PyObject *key) { return none_unless(stop_share(self, key)); }
+static PyObject *sharing_stop(Sharing *self, PyObject *key) {
+    Activity *one = address_in(self->fluid->keys, key);
+    return none_unless(one ? stop_activity(self, one) : !!PyErr_Occurred());
+}
 
 static PyObject *sharing_divide(Sharing *self, PyObject *args) {
-    PyObject *account;
+    PyObject *name;
     double weight;
-    if (!PyArg_ParseTuple(args, "Od", &account, &weight))
+    if (!PyArg_ParseTuple(args, "Od", &name, &weight))
         return NULL;
     if (!(weight > 0 && weight < INFINITY))
         return none_unless(refuse("weight=%S: must be finite and more than 0", weight, 0.0));
-    return none_unless(divide(self, account, weight));
+    Account *account = find_account(self, name);
+    return none_unless(!account || divide(self, account, weight));
 }
 
-static PyObject *sharing_done(Sharing *self, PyObject *account) {
-    double done = done_by_now(self, account);
-    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(done);
+static PyObject *sharing_done(Sharing *self, PyObject *name) {
+    Account *account = find_account(self, name);
+    return account ? PyFloat_FromDouble(done_by_now(self, account)) : NULL;
 }
 
 static PyObject *sharing_set_capacity(Sharing *self, PyObject *args) {

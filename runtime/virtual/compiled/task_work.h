@@ -6,7 +6,11 @@ typedef struct Message Message;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *name, *accounts, *cores; /* the accounts: a tuple of its name */
+    PyObject *name, *cores;
+    PyObject *accounts;    /* bytes: the one of its name */
+    PyObject *set;         /* bytes: the resources of its cores, as of a generation of their names */
+    int64_t set_generation;
+    Activity *work;        /* that it does now, apart from messages */
     PyObject *waiting;                 /* a list, or NULL: what it does when it continues */
     double uses_cores, weight;         /* the weight of all that it does together; less than 0: there is none */
     int64_t life;
@@ -20,23 +24,34 @@ typedef struct {
     Sharing *processors, *links;
     PyObject *way_of;
     PyObject *tasks; /* name -> Task */
-    PyObject *ways;  /* path -> a tuple with what follows */
+    PyObject *ways;  /* path -> Way */
+    int64_t generation; /* of the ways */
 } TaskWork;
 
-enum { WAY_LINKS, WAY_ACCOUNTS, WAY_LATENCY_S, WAY_PATH, WAY_KEYS }; /* two keys: of the work at either end */
+/* What a message uses on a path, and what is in progress there. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *path, *links, *accounts; /* the last are bytes */
+    PyObject *set;                     /* bytes: the links' resources, as of a generation of their names */
+    int64_t set_generation, generation;
+    double latency_s;
+    Task *ends[2];
+    Activity *flow, *carries[2];
+} Way;
 
 /* A message on its way, as long as its transfer or the work at one of its ends is not done. */
 struct Message {
     PyObject_HEAD
     TaskWork *work;
     Task *task; /* that it is dropped with; NULL: it is no longer on its way */
-    PyObject *way, *then;
+    Way *way;
+    PyObject *then;
     double latency_s;
     unsigned open; /* bits: the transfer, the work of the sender and of the receiver */
     Message *before, *after;
 };
 
-static PyTypeObject TaskType, MessageType, TaskWorkType;
+static PyTypeObject TaskType, WayType, MessageType, TaskWorkType;
 
 /* ---- who works ------------------------------------------------------------------------------------------------- */
 
@@ -46,6 +61,24 @@ static Task *find_task(TaskWork *self, PyObject *name) {
     if (!found && !PyErr_Occurred())
         PyErr_SetObject(PyExc_KeyError, name);
     return (Task *)found;
+}
+
+static void forget_ways(TaskWork *self) {
+    PyDict_Clear(self->ways);
+    self->generation++;
+}
+
+/* The resources of a task's cores or of a way's links, found again when their names may mean others; borrowed. */
+static PyObject *set_of(Sharing *sharing, PyObject *names, PyObject **set, int64_t *generation) {
+    Fluid *fluid = sharing->fluid;
+    if (*set && *generation == fluid->generation)
+        return *set;
+    PyObject *found = find_set(fluid, names);
+    if (found) {
+        Py_XSETREF(*set, Py_NewRef(found));
+        *generation = fluid->generation;
+    }
+    return found;
 }
 
 static int admit_task(TaskWork *self, PyObject *name, double uses_cores, PyObject *cores) {
@@ -59,9 +92,12 @@ static int admit_task(TaskWork *self, PyObject *name, double uses_cores, PyObjec
     one->weight = -1.0;
     one->is_here = 1;
     PyObject_GC_Track(one);
-    int failed = !(one->accounts = PyTuple_Pack(1, name)) || PyDict_SetItem(self->tasks, name, (PyObject *)one);
+    PyObject *names = PyTuple_Pack(1, name);
+    int failed = !names || !(one->accounts = Py_XNewRef(find_accounts(self->processors, names))) ||
+                 PyDict_SetItem(self->tasks, name, (PyObject *)one);
+    Py_XDECREF(names);
     Py_DECREF(one);
-    PyDict_Clear(self->ways);
+    forget_ways(self);
     return failed ? -1 : 0;
 }
 
@@ -86,10 +122,10 @@ static int drop_message(TaskWork *self, Message *one) {
     Py_INCREF(one);
     unsigned open = one->open;
     take_off(one);
-    int failed = stop_share(self->links, PyTuple_GET_ITEM(one->way, WAY_PATH));
+    int failed = stop_slot(self->links, &one->way->flow);
     for (int end = 0; !failed && end < 2; end++)
         if (open & 2u << end)
-            failed = stop_share(self->processors, PyTuple_GET_ITEM(one->way, WAY_KEYS + end));
+            failed = stop_slot(self->processors, &one->way->carries[end]);
     Py_DECREF(one);
     return failed;
 }
@@ -97,15 +133,22 @@ static int drop_message(TaskWork *self, Message *one) {
 static int forget_task(TaskWork *self, Task *task) {
     task->life++;
     Py_CLEAR(task->waiting);
-    int failed = stop_share(self->processors, task->name);
+    int failed = stop_slot(self->processors, &task->work);
     while (!failed && task->first)
         failed = drop_message(self, task->first);
     return failed;
 }
 
+static Account *account_of_task(const Task *task) { return *(Account **)PyBytes_AS_STRING(task->accounts); }
+
+/* Everything that a task does has its weight together; 1 each if it has none. */
+static int divide_work(TaskWork *self, Task *task) {
+    return divide(self->processors, account_of_task(task), task->weight < 0 ? 1.0 : task->weight);
+}
+
 static int weigh_task(TaskWork *self, Task *task, double weight) {
     task->weight = weight;
-    return divide(self->processors, task->name, weight < 0 ? 1.0 : weight);
+    return divide_work(self, task);
 }
 
 static int resume_task(Task *task) {
@@ -156,17 +199,22 @@ static int run_ended(Step *step) {
     Task *task = (Task *)step->other;
     if (go_on(step->one))
         return -1;
-    return task->is_here ? divide(self->processors, task->name, task->weight < 0 ? 1.0 : task->weight) : 0;
+    return task->is_here ? divide_work(self, task) : 0;
 }
 
 /* Use the processor; all that a task with a weight does has it together. */
-static int use_cores(TaskWork *self, Task *task, PyObject *key, double core_seconds, PyObject *then, double limit) {
+static int use_cores(TaskWork *self, Task *task, PyObject *owner, Activity **slot, double core_seconds, PyObject *then,
+                     double limit) {
+    PyObject *set = set_of(self->processors, task->cores, &task->set, &task->set_generation);
+    if (!set)
+        return -1;
     if (task->weight < 0)
-        return begin_share(self->processors, key, core_seconds, task->cores, then, task->accounts, limit);
+        return begin_on(self->processors, owner, slot, core_seconds, set, then, task->accounts, limit);
     PyObject *ended = (PyObject *)make_step(run_ended, self, then, task, 0.0, 0);
-    int failed = !ended || begin_share(self->processors, key, core_seconds, task->cores, ended, task->accounts, limit);
+    int failed =
+        !ended || begin_on(self->processors, owner, slot, core_seconds, set, ended, task->accounts, limit);
     Py_XDECREF(ended);
-    return failed ? -1 : divide(self->processors, task->name, task->weight);
+    return failed ? -1 : divide_work(self, task);
 }
 
 /* Work at up to so many cores, which matter only where the task's own resource has more. */
@@ -175,7 +223,8 @@ static int work_at(TaskWork *self, Task *task, double core_seconds, double cores
         return when_awake(task, then);
     double own = task->uses_cores > THREAD_CORES ? task->uses_cores : THREAD_CORES;
     PyObject *awake = (PyObject *)make_step(run_when_awake, task, then, NULL, 0.0, 0);
-    int failed = !awake || use_cores(self, task, task->name, core_seconds, awake, cores < own ? cores : INFINITY);
+    int failed = !awake || use_cores(self, task, (PyObject *)task, &task->work, core_seconds, awake,
+                                     cores < own ? cores : INFINITY);
     Py_XDECREF(awake);
     return failed ? -1 : 0;
 }
@@ -190,23 +239,48 @@ static int compute_task(TaskWork *self, Task *task, double seconds, PyObject *th
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
+static Way *make_way(TaskWork *self, PyObject *path) {
+    PyObject *about = PyObject_CallOneArg(self->way_of, path), *links, *accounts, *found;
+    double latency_s;
+    Way *one = NULL;
+    if (about && PyArg_ParseTuple(about, "O!O!d", &PyTuple_Type, &links, &PyTuple_Type, &accounts, &latency_s) &&
+        PyTuple_GET_SIZE(path) == 2 && (found = find_accounts(self->links, accounts)))
+        one = PyObject_GC_New(Way, &WayType);
+    if (one) {
+        memset((char *)one + sizeof(PyObject), 0, sizeof(Way) - sizeof(PyObject));
+        one->path = Py_NewRef(path);
+        one->links = Py_NewRef(links);
+        one->accounts = Py_NewRef(found);
+        one->latency_s = latency_s;
+        one->generation = self->generation;
+        PyObject_GC_Track(one);
+    } else if (about && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "a path has two ends");
+    }
+    Py_XDECREF(about);
+    return one;
+}
+
 /* What a message uses on a path, borrowed. */
-static PyObject *find_way(TaskWork *self, PyObject *path) {
+static Way *find_way(TaskWork *self, PyObject *path) {
     PyObject *found = PyDict_GetItemWithError(self->ways, path);
     if (found || PyErr_Occurred())
-        return found;
-    PyObject *about = PyObject_CallOneArg(self->way_of, path), *links, *accounts, *source, *target;
-    double latency_s;
-    if (!about || !PyArg_ParseTuple(about, "O!O!d", &PyTuple_Type, &links, &PyTuple_Type, &accounts, &latency_s) ||
-        !PyArg_ParseTuple(path, "OO", &source, &target)) {
-        Py_XDECREF(about);
-        return NULL;
-    }
-    found = Py_BuildValue("(OOdO(OO)(OO))", links, accounts, latency_s, path, path, source, path, target);
-    Py_DECREF(about);
-    int failed = !found || PyDict_SetItem(self->ways, path, found);
-    Py_XDECREF(found); /* the dict holds it */
-    return failed ? NULL : found;
+        return (Way *)found;
+    Way *one = make_way(self, path);
+    int failed = !one || PyDict_SetItem(self->ways, path, (PyObject *)one);
+    Py_XDECREF(one); /* the dict holds it */
+    return failed ? NULL : one;
+}
+
+/* The task at an end of a way, borrowed; NULL with a KeyError if it has left. */
+static Task *task_at(TaskWork *self, Way *way, int end) {
+    Task *task = way->ends[end];
+    if (task && task->is_here)
+        return task;
+    task = find_task(self, PyTuple_GET_ITEM(way->path, end));
+    if (task)
+        Py_XSETREF(way->ends[end], (Task *)Py_NewRef(task));
+    return task;
 }
 
 static int run_part(Step *step) {
@@ -222,37 +296,38 @@ static int run_part(Step *step) {
 }
 
 static int carry_at(TaskWork *self, Message *message, int end, double carry_s) {
-    Task *task = find_task(self, PyTuple_GET_ITEM(PyTuple_GET_ITEM(message->way, WAY_PATH), end));
+    Way *way = message->way;
+    Task *task = task_at(self, way, end);
     PyObject *done = task ? (PyObject *)make_step(run_part, message, NULL, NULL, 0.0, 1 + end) : NULL;
     if (!done)
         return -1;
     double limit = task->uses_cores > THREAD_CORES ? THREAD_CORES : INFINITY;
-    int failed = use_cores(self, task, PyTuple_GET_ITEM(message->way, WAY_KEYS + end), carry_s, done, limit);
+    int failed = use_cores(self, task, (PyObject *)way, &way->carries[end], carry_s, done, limit);
     Py_DECREF(done);
     return failed;
 }
 
 static int transfer(TaskWork *self, Message *message, double num_bytes) {
-    PyObject *way = message->way, *done = (PyObject *)make_step(run_part, message, NULL, NULL, 0.0, 0);
-    int failed = !done || begin_share(self->links, PyTuple_GET_ITEM(way, WAY_PATH), num_bytes,
-                                      PyTuple_GET_ITEM(way, WAY_LINKS), done, PyTuple_GET_ITEM(way, WAY_ACCOUNTS),
-                                      INFINITY);
+    Way *way = message->way;
+    PyObject *set = set_of(self->links, way->links, &way->set, &way->set_generation);
+    PyObject *done = set ? (PyObject *)make_step(run_part, message, NULL, NULL, 0.0, 0) : NULL;
+    int failed = !done || begin_on(self->links, (PyObject *)way, &way->flow, num_bytes, set, done, way->accounts,
+                                   INFINITY);
     Py_XDECREF(done);
     return failed ? -1 : 0;
 }
 
-/* Send a message along a path; it has arrived when its transfer and the work at either end are done. */
-static int send_message(TaskWork *self, Task *task, PyObject *path, double num_bytes, double latency_s, PyObject *then,
-                        double carry_s) {
-    PyObject *way = find_way(self, path);
-    Message *one = way ? PyObject_GC_New(Message, &MessageType) : NULL;
+/* Send a message on a way; it has arrived when its transfer and the work at either end are done. */
+static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, double latency_s, PyObject *then,
+                   double carry_s) {
+    Message *one = PyObject_GC_New(Message, &MessageType);
     if (!one)
         return -1;
     one->work = (TaskWork *)Py_NewRef(self);
     one->task = (Task *)Py_NewRef(task);
-    one->way = Py_NewRef(way);
+    one->way = (Way *)Py_NewRef(way);
     one->then = Py_NewRef(then);
-    one->latency_s = latency_s + PyFloat_AS_DOUBLE(PyTuple_GET_ITEM(way, WAY_LATENCY_S));
+    one->latency_s = latency_s + way->latency_s;
     one->open = carry_s ? 7 : 1;
     PyObject_GC_Track(one);
     append_message(task, one);
@@ -261,4 +336,11 @@ static int send_message(TaskWork *self, Task *task, PyObject *path, double num_b
         failed = carry_at(self, one, end, carry_s);
     Py_DECREF(one);
     return failed;
+}
+
+/* Send a message along a path. */
+static int send_message(TaskWork *self, Task *task, PyObject *path, double num_bytes, double latency_s, PyObject *then,
+                        double carry_s) {
+    Way *way = find_way(self, path);
+    return way ? send_on(self, task, way, num_bytes, latency_s, then, carry_s) : -1;
 }

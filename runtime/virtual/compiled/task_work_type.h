@@ -1,10 +1,9 @@
 /* The Python type of task_work.h, with the interface of its twin. */
 
-/* ---- tasks and messages, which Python never sees --------------------------------------------------------------- */
+/* ---- tasks, ways and messages, which Python never sees --------------------------------------------------------------- */
 
 static int task_traverse(Task *self, visitproc visit, void *arg) {
     Py_VISIT(self->name);
-    Py_VISIT(self->accounts);
     Py_VISIT(self->cores);
     Py_VISIT(self->waiting);
     for (Message *one = self->first; one; one = one->after)
@@ -25,8 +24,11 @@ static void task_dealloc(Task *self) {
     Py_CLEAR(self->name);
     Py_CLEAR(self->accounts);
     Py_CLEAR(self->cores);
+    Py_CLEAR(self->set);
     PyObject_GC_Del(self);
 }
+
+static PyObject *task_repr(Task *self) { return PyObject_Repr(self->name); } /* it is the key of its work */
 
 static PyTypeObject TaskType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Task",
@@ -35,6 +37,37 @@ static PyTypeObject TaskType = {
     .tp_traverse = (traverseproc)task_traverse,
     .tp_clear = (inquiry)task_clear,
     .tp_dealloc = (destructor)task_dealloc,
+    .tp_repr = (reprfunc)task_repr,
+};
+
+static int way_traverse(Way *self, visitproc visit, void *arg) {
+    Py_VISIT(self->path);
+    Py_VISIT(self->links);
+    Py_VISIT(self->ends[0]);
+    Py_VISIT(self->ends[1]);
+    return 0;
+}
+
+static void way_dealloc(Way *self) { /* activities hold their way: it has none any more */
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->path);
+    Py_CLEAR(self->links);
+    Py_CLEAR(self->accounts);
+    Py_CLEAR(self->set);
+    Py_CLEAR(self->ends[0]);
+    Py_CLEAR(self->ends[1]);
+    PyObject_GC_Del(self);
+}
+
+static PyObject *way_repr(Way *self) { return PyObject_Repr(self->path); } /* it is the key of its flow */
+
+static PyTypeObject WayType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Way",
+    .tp_basicsize = sizeof(Way),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_traverse = (traverseproc)way_traverse,
+    .tp_dealloc = (destructor)way_dealloc,
+    .tp_repr = (reprfunc)way_repr,
 };
 
 static int message_traverse(Message *self, visitproc visit, void *arg) {
@@ -137,8 +170,9 @@ static PyObject *task_work_move(TaskWork *self, PyObject *args) {
     if (!task || PyErr_Occurred() || forget_task(self, task))
         return NULL;
     Py_SETREF(task->cores, Py_NewRef(cores));
+    Py_CLEAR(task->set);
     task->weight = found;
-    PyDict_Clear(self->ways);
+    forget_ways(self);
     Py_RETURN_NONE;
 }
 

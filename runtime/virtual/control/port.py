@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Protocol
 
 from runtime.core import inputs
 from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
+from runtime.virtual.control.behind import Behind
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.scorer import Scorer
@@ -44,7 +45,11 @@ class Nodes(Protocol):
 
 
 class VirtualPort:
-    """The port of the virtual clock, see :class:`runtime.core.job.Port`. ``tell`` passes inputs to the coordinator."""
+    """The port of the virtual clock, see :class:`runtime.core.job.Port`. ``tell`` passes inputs to the coordinator.
+
+    ``behind``: by how much the time of servers and workers is behind. Timers whose tag is in ``moving`` are in that
+    time, with ``work`` as their clock and ``tell_here`` for their inputs.
+    """
 
     def __init__(
         self,
@@ -59,11 +64,17 @@ class VirtualPort:
         nodes: Callable[[], Nodes],
         scorer: Scorer,
         updating: Callable[[int], None] | None = None,
+        applied: Callable[[ApplyOrder], None] = lambda order: None,
+        behind: Behind | None = None,
+        work: Clock | None = None,
+        tell_here: Callable[[inputs.AnyInput], None] | None = None,
+        moving: Collection[str] = (),
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
         self.tell, self._evaluation_s = tell, evaluation_s
         self._checkpointed, self._supervisor, self._updating = checkpointed, nodes, updating
-        self._scorer = scorer
+        self._scorer, self._applied, self._behind = scorer, applied, behind or Behind()
+        self._work, self._tell_here, self._moving = work or clock, tell_here or tell, moving
         self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     @property
@@ -78,6 +89,7 @@ class VirtualPort:
         """Update all servers. ``updating`` gets the version before; the data service books the samples afterwards."""
         if self._updating is not None:
             self._updating(order.version - 1)
+        self._applied(order)
         self._orders.append((self._apply, (order,)))
 
     def drop(self, grads: tuple[int, ...]) -> None:
@@ -116,13 +128,21 @@ class VirtualPort:
         return denied
 
     def wake(self, at_s: float, tag: str) -> None:
-        self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))
+        if tag in self._moving:
+            self._work.at(at_s - self._behind.s, TIMER, self._tell_here, inputs.TimerFired(tag))
+        else:
+            self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))
 
     def flush(self, sent_s: float) -> None:
         """Carry out the collected orders, which leave the coordinator at ``sent_s``."""
         orders, self._orders = self._orders, []
         for order, args in orders:
             order(sent_s, *args)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no order waits to be carried out."""
+        return not self._orders
 
     def discard(self) -> None:
         """Discard orders that were not carried out."""
@@ -133,7 +153,7 @@ class VirtualPort:
         self.clock.at(sent_s + self._evaluation_s, MESSAGE, self.tell, evaluated)
 
     def _compute(self, sent_s: float, order: ComputeOrder) -> None:
-        self.workers.begin(order, self.learner.gradient(order), sent_s)
+        self.workers.begin(order, self.learner.gradient(order), sent_s - self._behind.s)
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.learner.drop(grads)
@@ -142,7 +162,7 @@ class VirtualPort:
         learner, servers = self.learner, self.servers
         parts = [] if order.measure is None else learner.sqr_norms(order, servers.sizes)
         learner.apply(order)
-        servers.carry_out(order, sent_s)
+        servers.carry_out(order, sent_s - self._behind.s)
         for place, part in enumerate(parts):
             assert order.measure is not None
             answer = inputs.NormPart(servers.numbers[place], order.measure, part)

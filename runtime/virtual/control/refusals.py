@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
-from injectors.plan import target_of
+from collections.abc import Collection
+
+from injectors.plan import OF_MEMBERS, Kind, target_of
 from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
 from runtime.errors import ConfigError
 from runtime.virtual.costs import Costs
+from strategies.protocol import Strategy
 
 LOADING_FRAC = 0.02
 """Part of a device's time per sample: with at least this loading time, a throttled processor shows."""
+
+
+LOSING: frozenset[Kind] = OF_MEMBERS | {"kill", "pause"}
+"""Kinds of disturbances after which a job is not what it was measured to be."""
+IN_DETAIL = "or replay.detail=iterations, which carries out every one of them"
+
+
+def refuse_jumps(strategy: Strategy, kinds: Collection[Kind], *, computes: bool, telemetry: bool) -> None:
+    """Raise :class:`ConfigError` for a job whose iterations cannot be skipped.
+
+    ``kinds``: of disturbances in its plan; ``computes``: whether gradients are computed; ``telemetry``: whether the use
+    of nodes is sampled.
+    """
+    if computes:
+        raise ConfigError(
+            f"replay.detail=measured: skipped iterations have no gradients; set backend=none, {IN_DETAIL}"
+        )
+    if not strategy.may_jump:
+        name = type(strategy).__name__
+        raise ConfigError(
+            f"replay.detail=measured: {name} decides by what it sees of every iteration (Strategy.may_jump); choose a "
+            f"strategy that does not, {IN_DETAIL}"
+        )
+    if telemetry:
+        raise ConfigError(
+            f"replay.detail=measured: runtime.telemetry_every_s would end every jump; set it to null, {IN_DETAIL}"
+        )
+    if losing := sorted(LOSING & set(kinds)):
+        raise ConfigError(
+            f"replay.detail=measured: a plan with {losing[0]} changes who computes; choose a straggler that only slows "
+            f"down, {IN_DETAIL}"
+        )
 
 
 def refuse_hidden(hosts: Hosts | None, costs: Costs, around: RunContext, *, paced_s: float) -> None:

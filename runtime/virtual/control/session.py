@@ -18,7 +18,9 @@ from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
+from runtime.virtual.control.behind import Behind, Jumping
 from runtime.virtual.control.factory import assemble
+from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
@@ -29,7 +31,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.model_state import ModelState
+from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
@@ -98,20 +100,29 @@ class VirtualSession:
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self.clock = clock or new_clock()
+        self.work = self.clock if tenancy is None else tenancy.clock
+        """The clock of all that is in progress; the job's own unless the lab jumps (:mod:`.jumping`)."""
+        self.behind = Behind()
+        self.jumps: Jumping | None = None
+        self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
-            self.clock, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
+            self.work, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
         )
         self.servers, self.workers, self.machines = modelled
+        if self.work is not self.clock:
+            self.servers.disturb = lambda task, t: schedule.delay_for(task, t + self.behind.s)
         placement = None if hosts is None else Placement(hosts)
         requests = experiment.strategy.cores_as == "request"
+        if self.machines is not None:
+            self.workers.tell_arrivals(self._tell_arrived)
         self.places = Places(placement, self.machines, self.servers, self.workers, costs, requests=requests)
         self.port = VirtualPort(
             self.clock,
             learner,
             self.servers,
             self.workers,
-            tell=self._tell,
+            tell=self.tell,
             evaluation_s=costs.evaluation_s,
             checkpointed=lambda *about: self.supervisor.save(*about),
             nodes=lambda: self.nodes,
@@ -122,9 +133,14 @@ class VirtualSession:
                 self.servers,
                 samples=job.validation_samples,
                 shares_memory=experiment.transport == "shm",
-                tell=self._tell,
+                tell=self.tell,
             ),
             updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
+            applied=lambda order: None if self.jumps is None else self.jumps.applied(order),
+            behind=self.behind,
+            work=self.work,
+            tell_here=self._tell_here,
+            moving=self._moving() if self.work is not self.clock else (),
         )
         self.stopwatch = Stopwatch() if measures_decisions else None
         self.coordinator = Coordinator(
@@ -136,7 +152,10 @@ class VirtualSession:
             stopwatch=self.stopwatch or float,  # which returns 0
             scheduler=experiment.scheduler,
             place_of=self.places.host_of,
+            reservations=None if tenancy is None else tenancy.reservations,
         )
+        self.loads: Loads | None = None
+        """Measures it for the jobs on the same hosts, where any of them may reserve something."""
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
         if isinstance(self.servers, Replicas):
             self.servers.here = lambda: len(self.coordinator.members.here())
@@ -154,22 +173,29 @@ class VirtualSession:
             note=self._note,
             fail=self._fail,
             moved=lambda task: self.windows.moved(task),
+            behind=self.behind,
         )
-        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self._tell)
+        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell)
         self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
-        self._telemetry_every_s = telemetry_every_s
+        self.telemetry_every_s = telemetry_every_s
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.failure: str | None = None
         self._declares_stuck = job.stuck_after_s is not None
-        self._busy_until_s = 0.0
-        self._inbox: deque[Call] = deque()
-        self._serving = False
+        self.busy_until_s = 0.0
+        self.inbox: deque[Call] = deque()
+        self.serving = False
         """Whether the next waiting input has its time."""
 
     @property
     def over(self) -> bool:
         """Whether the job is over."""
         return self.failure is not None or self._course.status is not None
+
+    @property
+    def hosts(self) -> set[str]:
+        """The names of the hosts that it is on; empty if each task has its own machine."""
+        found = [self.places.host_of(str(node)) for node in self.coordinator.executor.layout.nodes]
+        return {host for host in found if host is not None}
 
     # ---- from beginning to end ---------------------------------------------------------------------------------------
 
@@ -178,10 +204,10 @@ class VirtualSession:
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
-        self._tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
-        self.clock.at(REPORT_EVERY_S, TIMER, self._report)
-        if self._telemetry_every_s is not None:
-            self._observe(self._telemetry_every_s)
+        self.tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
+        self.work.at(REPORT_EVERY_S, TIMER, self._report)
+        if self.telemetry_every_s is not None:
+            self._observe(self.telemetry_every_s)
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""
@@ -213,6 +239,17 @@ class VirtualSession:
         """End the job: the disk is full, so its record cannot continue."""
         return self._end_as(no_space(error, self.experiment.run_dir), failed="disk_full")
 
+    @property
+    def observes(self) -> bool:
+        """Whether it samples what tasks use."""
+        return self.telemetry_every_s is not None
+
+    def only_notes(self, action: Callable[..., None]) -> bool:
+        """Whether an action of its clock only writes notes, which takes neither time nor decisions."""
+        if action == self._report:
+            return not self.coordinator.strategy.watches_servers
+        return action == self._announce
+
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
         self.experiment.interrupted_by = number
@@ -225,7 +262,8 @@ class VirtualSession:
 
     # ---- the coordinator, which does one thing at a time -------------------------------------------------------------
 
-    def _tell(self, given: inputs.AnyInput) -> None:
+    def tell(self, given: inputs.AnyInput) -> None:
+        """Pass an input to the coordinator, now or when it is free."""
         self._drive(self.coordinator.receive, given)
 
     def _drive(self, call: Callable[..., None], *args: Any) -> None:
@@ -233,20 +271,28 @@ class VirtualSession:
 
         ``call(t, *args)`` gets the time of that.
         """
-        if not self._inbox and self.clock.now >= self._busy_until_s:
+        if not self.inbox and self.clock.now >= self.busy_until_s:
             self._handle(call, args)
             return
-        self._inbox.append((call, args))
-        if not self._serving:
-            self._serving = True
-            self.clock.at(self._busy_until_s, MESSAGE, self._serve)
+        self.inbox.append((call, args))
+        if not self.serving:
+            self.serving = True
+            self.clock.at(self.busy_until_s, MESSAGE, self.serve)
 
-    def _serve(self) -> None:
+    def decide(self, call: Callable[[float], None]) -> None:
+        """End a decision that somebody else has begun."""
+        self._handle(call, ())
+
+    def serve(self) -> None:
         """Process the next waiting input, in order."""
-        self._handle(*self._inbox.popleft())
-        self._serving = bool(self._inbox)
-        if self._serving:
-            self.clock.at(self._busy_until_s, MESSAGE, self._serve)
+        self._handle(*self.inbox.popleft())
+        self.serve_on()
+
+    def serve_on(self) -> None:
+        """After a waiting input: process the next when the coordinator is free."""
+        self.serving = bool(self.inbox)
+        if self.serving:
+            self.clock.at(self.busy_until_s, MESSAGE, self.serve)
 
     def _handle(self, call: Callable[..., None], args: tuple[Any, ...]) -> None:
         if self.over:
@@ -260,7 +306,7 @@ class VirtualSession:
         busy_until_s = now + self.costs.decision_s
         if self.stopwatch is not None:
             busy_until_s += self.stopwatch.take_s()
-        self._busy_until_s = busy_until_s
+        self.busy_until_s = busy_until_s
         self.port.flush(busy_until_s)
         if not self._ledger.busy and self._declares_stuck and not self.over and not self._to_come():
             declare(self.coordinator, now)
@@ -268,17 +314,44 @@ class VirtualSession:
     def _to_come(self) -> bool:
         """Whether the strategy will receive an unknown event even if it gives no command."""
         job = self.coordinator
-        return awaits(job) or bool(self._inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
+        return awaits(job) or bool(self.inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result
-        if self._telemetry_every_s is not None:
+        if self.telemetry_every_s is not None and self.machines is None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
-        self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell, arrived)
+        self.work.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
+
+    def _moving(self) -> set[str]:
+        """Tags of the timers that jumps take along: nobody needs a checkpoint, or an evaluation without metrics."""
+        scores = not isinstance(self.learner, NoLearner) or self.learner.progress is not None
+        return {"runtime:checkpoint"} if scores else {"runtime:checkpoint", "runtime:evaluate"}
+
+    def _tell_here(self, given: inputs.AnyInput) -> None:
+        """An input from where time is that of the tasks."""
+        self.clock.catch_up()
+        if self.jumps is not None and isinstance(given, inputs.GradientArrived):
+            self.jumps.arrived(given)
+        self.tell(given)
+
+    def _tell_on_shared(self, given: inputs.GradientArrived) -> None:
+        """A gradient that has arrived, of a job on machines that others share."""
+        order = self._ledger.busy.get(given.worker)
+        if self.loads is not None and order is not None and order.grad_id == given.grad_id:
+            self.loads.arrived(given.worker, given.timings, order.samples)
+        if self.work is self.clock:
+            self.tell(given)
+        else:
+            self._tell_here(given)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
+
+    def limited(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Another job on the same hosts needs that a task uses no more than this; None: it may again."""
+        self.clock.catch_up()
+        self._note("Limited", node=node, cpu_cores=cpu_cores, link_bytes_per_s=link_bytes_per_s)
 
     # ---- notes -------------------------------------------------------------------------------------------------------
 
@@ -294,24 +367,28 @@ class VirtualSession:
         """Report what everybody has used, and do so again."""
         period_s, nodes = self.usage.sample(self.clock.now)
         if nodes:
-            self._tell(inputs.Observed(period_s, nodes))
+            self.tell(inputs.Observed(period_s, nodes))
         self.clock.at(self.clock.now + every_s, TIMER, self._observe, every_s)
 
     def _report(self) -> None:
+        """Report what the servers have done, every so many seconds of their time."""
+        self.clock.catch_up()
         version = self.coordinator.version
         for about in self.servers.report():
             busy = _busy(about, version)
             self.usage.served(about.server, about.busy_s, about.injected_s)
             if self.coordinator.strategy.watches_servers:
-                self._tell(busy)
+                self.tell(busy)
             else:
                 self.coordinator.receive(self.clock.now, busy)
-        self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self._report)
+        self.work.at(self.work.now + REPORT_EVERY_S, TIMER, self._report)
 
     def _announce(self) -> None:
         """Record which disturbances are open, now and whenever that changes."""
         now = self.clock.now
         self._note("Injecting", active=self.schedule.active(now))
+        if self.jumps is not None:
+            self.jumps.changed()
         if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self._announce)
 

@@ -16,6 +16,7 @@ from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import Phase, TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.control.behind import Behind
 from runtime.virtual.control.files import File, Files
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.standstill import Standstill
@@ -38,7 +39,8 @@ class VirtualSupervisor:
 
     Otherwise the coordinator would continue to order lost tasks, and learn of a return before the loss. ``drive`` lets
     the coordinator react to something now or when it is free, ``discard`` drops orders that were not sent, ``note``
-    writes to the record, ``fail`` is called with the reason if the run cannot continue.
+    writes to the record, ``fail`` is called with the reason if the run cannot continue. ``behind``: by how much the
+    servers' time is behind.
     """
 
     def __init__(
@@ -57,10 +59,12 @@ class VirtualSupervisor:
         note: Callable[..., None],
         fail: Callable[[str], None],
         moved: Callable[[str], None],
+        behind: Behind,
     ) -> None:
         self.clock, self.costs, self.coordinator, self.learner = clock, costs, coordinator, learner
         self.servers, self.workers, self.places, self.lease_s = servers, workers, places, lease_s
         self.drive, self.discard, self.note, self.fail = drive, discard, note, fail
+        self._behind = behind
         job = coordinator.job
         self._copies = isinstance(servers, Replicas) and job.failover == "shards"
         """A returning replica copies the parameters of those that stayed."""
@@ -107,7 +111,11 @@ class VirtualSupervisor:
 
     def _store(self, effect: effects.Store) -> None:
         stored = partial(self._stored, effect.number, effect.keepers)
-        self.servers.store(self._t, lambda done_s: self.clock.at(done_s + self.costs.control_s, MESSAGE, stored))
+
+        def written(done_s: float) -> None:
+            self.clock.at(done_s + self._behind.s + self.costs.control_s, MESSAGE, stored)
+
+        self.servers.store(self._t - self._behind.s, written)
 
     def _stored(self, number: int, keepers: tuple[Key, ...]) -> None:
         if self.coordinator.status is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from injectors.plan import Kind
 from runtime.virtual.clock import Clock
@@ -23,6 +23,15 @@ class Machines(Protocol):
     """What the tasks and the plan of one job may do: on machines of its own, or on such as it shares."""
 
     clock: Clock
+
+    @property
+    def task_work(self) -> Any:
+        """What carries out the work of tasks, of any job (:class:`runtime.virtual.machines.task_work.TaskWork`)."""
+        ...
+
+    def name_of(self, task: str) -> str:
+        """The name that a task has there."""
+        ...
 
     @property
     def paused_since_s(self) -> Mapping[str, float]:

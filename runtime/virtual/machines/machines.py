@@ -57,6 +57,8 @@ class ModelledMachines:
         """Cores of the tasks that were given some."""
         self._requested: dict[str, float] = {}
         """Cores that tasks can always have."""
+        self._skipped: dict[str, float] = {}
+        """What was not carried out of an account, but counts."""
         self._processors = sharing_on(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
         self._links = sharing_on(clock, links | dict.fromkeys(sorted(self._routes), inf))
@@ -115,6 +117,7 @@ class ModelledMachines:
             del self.sites[task], self._uses[task]
             self._allotted.pop(task, None)
             self._requested.pop(task, None)
+            self._skipped.pop(task, None)
             self.paused_since_s.pop(task, None)
         gates = [f"gate of {task}" for task in tasks]
         self._links.remove([*gates, *(f"up of {task}" for task in tasks)])
@@ -123,6 +126,9 @@ class ModelledMachines:
     def site(self, name: str) -> Site:
         """One of the machines; raises ``KeyError``."""
         return self._named[name]
+
+    def name_of(self, task: str) -> str:
+        return task
 
     # ---- work of tasks -----------------------------------------------------------------------------------------------
 
@@ -169,11 +175,25 @@ class ModelledMachines:
 
     def core_seconds(self, task: str) -> float:
         """Work that a task has done so far, with the part of what it is doing."""
-        return self._processors.done(task)
+        return self._processors.done(task) + self._skipped.get(task, 0.0)
 
     def bytes_of(self, site: str) -> tuple[float, float]:
         """Payload bytes that have left a machine and that have reached it so far."""
-        return self._links.done(f"out {site}"), self._links.done(f"in {site}")
+        out, into = f"out {site}", f"in {site}"
+        skipped = self._skipped
+        return self._links.done(out) + skipped.get(out, 0.0), self._links.done(into) + skipped.get(into, 0.0)
+
+    def accounts(self) -> dict[str, float]:
+        """What all tasks have worked, and the bytes that have left and reached all machines."""
+        found = {task: self.core_seconds(task) for task in self.sites}
+        for name in self._named:
+            found[f"out {name}"], found[f"in {name}"] = self.bytes_of(name)
+        return found
+
+    def skip(self, done: Mapping[str, float]) -> None:
+        """Count something on these accounts that was not carried out."""
+        for account, amount in done.items():
+            self._skipped[account] = self._skipped.get(account, 0.0) + amount
 
     # ---- disturbances ------------------------------------------------------------------------------------
 

@@ -6,11 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from typing import final
 
 from injectors.plan import Kind
+from runtime.core.reservations import Reservations
 from runtime.errors import ConfigError
 from runtime.virtual.clock import Clock
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import THREAD_CORES
+from runtime.virtual.machines.task_work import TaskWork
+
+Limits = tuple[float | None, float | None]
+"""Cores, and bytes of payload that are sent per second; None: no limit."""
 
 
 @final
@@ -18,13 +23,19 @@ class Tenancy:
     """What one job may do on shared machines; see :class:`runtime.virtual.machines.machines.Machines`.
 
     Tasks are called ``worker:1`` here and ``NAME/worker:1`` there. Either side has a clock of its own: before it is
-    called, the clock of that side catches up.
+    called, the clock of that side catches up. ``reservations`` answers what the job reserves; None: the job itself.
     """
 
-    def __init__(self, name: str, clock: Clock, machines: ModelledMachines) -> None:
-        self.name, self.clock = name, clock
+    def __init__(
+        self, name: str, clock: Clock, machines: ModelledMachines, reservations: Reservations | None = None
+    ) -> None:
+        self.name, self.clock, self.reservations = name, clock, reservations
         self._machines = machines
         self._tasks: dict[str, str] = {}
+        self._allotted: dict[str, Limits] = {}
+        """What the job itself gives to its tasks."""
+        self._limits: dict[str, Limits] = {}
+        """What they are left with for other jobs' sake."""
 
     def admit(
         self,
@@ -43,11 +54,19 @@ class Tenancy:
         uses = {self._tasks[task]: uses_cores(task) for task in homes}
         self._machines.admit(sites, uses.__getitem__)
 
+    @property
+    def task_work(self) -> TaskWork:
+        return self._machines.task_work
+
+    def name_of(self, task: str) -> str:
+        return self._tasks[task]
+
     def leave(self) -> None:
         """The job is over."""
         self._machines.clock.catch_up()
         self._machines.dismiss(list(self._tasks.values()))
         self._tasks = {}
+        self._allotted, self._limits = {}, {}
 
     # ---- what tasks do -----------------------------------------------------------------------------------------------
 
@@ -76,9 +95,29 @@ class Tenancy:
 
     def dismiss(self, tasks: Collection[str]) -> None:
         self._there().dismiss([self._tasks.pop(task) for task in tasks])
+        for task in tasks:
+            self._allotted.pop(task, None)
+            self._limits.pop(task, None)
 
     def allot(self, task: str, cores: float | None, link_bytes_per_s: float | None = None) -> None:
-        self._there().allot(self._tasks[task], cores, link_bytes_per_s)
+        self._allotted[task] = (cores, link_bytes_per_s)
+        self._give(task)
+
+    def limit(self, task: str, cores: float | None, link_bytes_per_s: float | None) -> bool:
+        """Others need that a task uses no more, whatever its own job gives it; whether it is still there."""
+        if task not in self._tasks:
+            return False
+        self._limits[task] = (cores, link_bytes_per_s)
+        self._give(task)
+        return True
+
+    def _give(self, task: str) -> None:
+        """The smaller of what its job gives it and of what others leave it."""
+        both = [limits[task] for limits in (self._allotted, self._limits) if task in limits]
+        cores, rate = (
+            min((one for one in given if one is not None), default=None) for given in zip(*both, strict=True)
+        )
+        self._there().allot(self._tasks[task], cores, rate)
 
     def request(self, task: str, cores: float | None) -> None:
         self._there().request(self._tasks[task], cores)

@@ -1,8 +1,7 @@
-"""Servers on shared machines: each works through a queue, with durations known only at the end."""
+"""Servers on shared machines: each works through a queue of orders."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import final
@@ -11,40 +10,9 @@ from runtime.core.executor import Disturb
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.tasks.server_queue import Queue, Work
 from runtime.virtual.tasks.servers import ServerGroup
-
-Work = Callable[[Then], object]
-"""Work that calls its argument at the end."""
-
-
-@final
-class Queue:
-    """The orders of one server, carried out one after another; none begins while it is paused."""
-
-    def __init__(self, machines: Machines, task: str) -> None:
-        self.machines, self.task = machines, task
-        self.void = False
-        self._orders: deque[Work] = deque()
-        self._busy = self._looking = False
-
-    def put(self, work: Work) -> None:
-        if not self.void:
-            self._orders.append(work)
-            self._next()
-
-    def _next(self) -> None:
-        """Start the next orders; a loop, because many orders take no time at all."""
-        if self._looking:
-            return
-        self._looking = True
-        while self._orders and not self._busy:
-            self._busy = True
-            self.machines.awake(self.task, partial(self._orders.popleft(), self._done))
-        self._looking = False
-
-    def _done(self) -> None:
-        self._busy = False
-        self._next()
+from runtime.virtual.tasks.twins import order_updates, queue_on
 
 
 @final
@@ -56,11 +24,18 @@ class HostServers(ServerGroup):
     ) -> None:
         super().__init__(costs, num_parameters, num_servers, disturb)
         self.machines = machines
-        self._queues = [Queue(machines, name) for name in self.names]
+        self.queues: list[Queue] = []
+        """By place; the list remains the same one when others take their places."""
+        self._begin_queues()
+
+    def _begin_queues(self) -> None:
+        self.queues[:] = [
+            queue_on(self.machines, name, self.costs, num_bytes, self.cores, self.reported, place, self._was_busy)
+            for place, (name, num_bytes) in enumerate(zip(self.names, self.num_bytes, strict=True))
+        ]
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        for server, name in enumerate(self.names):
-            self._order(server, sent_s, partial(self._update, server, num_grads, self.disturb(name, sent_s)))
+        order_updates(self.queues, sent_s + self.costs.control_s, num_grads, self.disturb, sent_s)
 
     def deliver(self, sent_s: float, deliver: Callable[[int], object]) -> None:
         """Each server calls ``deliver(server)`` when it reaches this order."""
@@ -69,7 +44,7 @@ class HostServers(ServerGroup):
 
     def take(self, server: int, then: Then) -> None:
         """A gradient has reached a server, which takes it after its earlier orders."""
-        self._queues[server].put(partial(self._at_once, then))
+        self.queues[server].put(partial(self._at_once, then))
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
         self._when_all(sent_s, then, lambda server, done: done())
@@ -77,7 +52,7 @@ class HostServers(ServerGroup):
     def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
         def compared(begun_s: float, done: Then) -> None:
             now = self.machines.clock.now
-            self._busy[server][1] += now - begun_s
+            self.reported[server][1] += now - begun_s
             then(now)
             done()
 
@@ -110,14 +85,14 @@ class HostServers(ServerGroup):
             self._order(server, sent_s, partial(begin, server))
 
     def halt(self) -> None:
-        for queue in self._queues:
+        for queue in self.queues:
             if not queue.void:
                 queue.void = True
                 self.machines.forget(queue.task)
-        self._queues = [Queue(self.machines, name) for name in self.names]
+        self._begin_queues()
 
     def leave(self, server: str) -> None:
-        for queue in self._queues:
+        for queue in self.queues:
             if queue.task == server:
                 queue.void = True
 
@@ -126,31 +101,9 @@ class HostServers(ServerGroup):
 
     def _order(self, server: int, sent_s: float, work: Work) -> None:
         reached_s = sent_s + self.costs.control_s
-        self.machines.clock.at(reached_s, MACHINE, self._queues[server].put, work)
+        self.machines.clock.at(reached_s, MACHINE, self.queues[server].put, work)
 
     @staticmethod
     def _at_once(act: Then, done: Then) -> None:
         act()
-        done()
-
-    # ---- an update ---------------------------------------------------------------------------------------------------
-
-    def _update(self, server: int, num_grads: int, injected: tuple[float, float], done: Then) -> None:
-        seconds = self.update_s(server, num_grads)
-        updated = partial(self._updated, server, self.machines.clock.now, injected, done)
-        self.machines.compute(self.names[server], seconds, updated)
-
-    def _updated(self, server: int, begun_s: float, injected: tuple[float, float], done: Then) -> None:
-        """After the work it sleeps for its injected delay."""
-        now = self.machines.clock.now
-        asked_s = injected[0] + injected[1] * (now - begun_s)
-        end = partial(self._ended, server, begun_s, now, done)
-        if asked_s > 0:
-            self.machines.sleep(self.names[server], asked_s + self.costs.sleep_overshoot_s, end)
-        else:
-            end()
-
-    def _ended(self, server: int, begun_s: float, updated_s: float, done: Then) -> None:
-        now = self.machines.clock.now
-        self._was_busy(server, now - begun_s, now - updated_s)
         done()

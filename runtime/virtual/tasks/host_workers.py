@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import final
+from typing import Any, final
 
 from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder
+from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Machines
@@ -21,6 +23,7 @@ from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.twins import chain_on
 from strategies.protocol import NodeId
 
 Step = Callable[[Iteration], object]
@@ -59,19 +62,33 @@ class HostWorkers(WorkerModel):
         self.default, self.uses_cores = default, uses_cores
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
+        self._there = {number: machines.name_of(name) for number, name in self.names.items()}
+        self.chain: Any | None = None
+        """The compiled twin of the chain that begins with :meth:`begin`; None: there is none."""
+        if isinstance(servers, HostServers):
+            self.chain = chain_on(self, machines, servers.queues, self._there, self._copy_s, uses_cores, self._end)
 
     def add(self, worker: int, at_s: float) -> None:
         self._enter(worker, at_s)
         self.names[worker] = str(NodeId.worker(worker))
+        self._there[worker] = self.machines.name_of(self.names[worker])
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:
         node = NodeId.parse(task)
         if node.role == "worker":
             self.profiles[node.number] = self.default if device is None else device
 
+    def tell_arrivals(self, tell: Callable[[GradientArrived], None]) -> None:
+        if self.chain is not None:
+            self.chain.tell = tell
+
     # ---- batch and parameters ----------------------------------------------------------------------------------------
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
+        if self.chain is not None:
+            samples, worker = samples_of(order.ranges), order.worker
+            self.chain.begin(order, result, worker, samples, order.accum, order.delay_s, order.slowdown_frac, sent_s)
+            return
         iteration = Iteration(order, result)
         send_s = 0.0 if self.shares_memory else self._copy_s + self.costs.carry_per_byte_s * self.model_bytes
         iteration.cpu_s = self.costs.data_s(iteration.samples) * self.uses_cores + send_s

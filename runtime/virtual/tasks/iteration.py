@@ -9,6 +9,7 @@ from math import inf
 import msgspec
 
 from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder
 from runtime.core.shards import samples_of
 from runtime.virtual.clock import Clock
@@ -109,6 +110,9 @@ class WorkerModel(ABC):
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:  # noqa: B027  (without hosts there is nothing to do)
         """A task has moved to another host, with this device; None: the cluster's device."""
+
+    def tell_arrivals(self, tell: Callable[[GradientArrived], None]) -> None:  # noqa: B027  (only a compiled chain does)
+        """Let arrivals go straight to ``tell``, ``control_s`` after a gradient is taken, instead of to ``arrived``."""
 
     @abstractmethod
     def _abandon(self, worker: int) -> None:

@@ -8,6 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.native import JITTER, native
+
+COMPILED = native(JITTER)
+"""The loop over levels in C; None: it was not built."""
 BLOCK = 1024
 """Factors drawn at a time where all are needed."""
 FEW = 64
@@ -43,15 +47,20 @@ class Jitter:
         self._next += 1
         return self._few[self._next - 1]
 
+    @property
+    def rest(self) -> tuple[list[float], int]:
+        """Factors drawn for :meth:`factor`, and how many of them are used."""
+        return self._few, self._next
+
+    @rest.setter
+    def rest(self, rest: tuple[list[float], int]) -> None:
+        self._few, self._next = rest
+
     def block(self, count: int = BLOCK) -> NDArray[np.float64]:
         """The next ``count`` factors, float64 [count]; not to be mixed with :meth:`factor`."""
         levels, level = self._inputs(count)
         if self.rho:
-            found = []
-            for value in levels.tolist():
-                level = self.rho * level + value
-                found.append(level)
-            self._level, levels = level, np.array(found)
+            self._level = remember(levels, self.rho, level)
         return self._factors(levels)
 
     def _inputs(self, count: int) -> tuple[NDArray[np.float64], float]:
@@ -72,7 +81,7 @@ class Jitter:
     def blocks(workers: Sequence[Jitter], count: int = BLOCK) -> NDArray[np.float64]:
         """The next factors of workers with the same ``sigma`` and ``rho``, side by side: float64 [count, workers]."""
         one = workers[0]
-        if len(workers) < CROWD or not one.rho:
+        if len(workers) < CROWD or not one.rho or COMPILED is not None:
             return np.stack([worker.block(count) for worker in workers], axis=1)
         inputs, before = zip(*[worker._inputs(count) for worker in workers], strict=True)
         levels, level = np.stack(inputs, axis=1), np.array(before)
@@ -82,3 +91,16 @@ class Jitter:
         for worker, last in zip(workers, level.tolist(), strict=True):
             worker._level = last
         return one._factors(levels)
+
+
+def remember(values: NDArray[np.float64], rho: float, level: float) -> float:
+    """Make levels of ``values``, in place: each is ``rho`` times the one before, and its value; returns the last."""
+    if COMPILED is not None:
+        last: float = COMPILED.remember(values, rho, level)
+        return last
+    found = []
+    for value in values.tolist():
+        level = rho * level + value
+        found.append(level)
+    values[:] = found
+    return level

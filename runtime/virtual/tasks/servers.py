@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple, final
 
+import numpy as np
+
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder
 from runtime.core.layout import Layout
@@ -42,7 +44,7 @@ class ServerGroup(ABC):
         self.num_bytes = [PARAMETER_BYTES * (hi - lo) for lo, hi in layout.ranges(self.num_parameters).values()]
         self.names = [str(server) for server in layout.holders]
         self.numbers = [server.number for server in layout.holders]
-        self._busy: list[list[float]] = [[0, 0.0, 0.0] for _ in self.names]
+        self.reported: list[list[float]] = [[0, 0.0, 0.0] for _ in self.names]
         self._times: dict[int, list[float]] = {}
         """Seconds of an update of so many gradients, by place; as long as nobody gets other cores."""
 
@@ -115,10 +117,10 @@ class ServerGroup(ABC):
     def report(self) -> list[BusyServer]:
         """The work of each server since the last report; idle ones are omitted."""
         told = []
-        for place, (updates, busy_s, injected_s) in enumerate(self._busy):
+        for place, (updates, busy_s, injected_s) in enumerate(self.reported):
             if updates:
                 told.append(BusyServer(self.numbers[place], int(updates), busy_s, injected_s))
-                self._busy[place] = [0, 0.0, 0.0]
+                self.reported[place] = [0, 0.0, 0.0]
         return told
 
     def _compare_s(self, server: int) -> float:
@@ -127,7 +129,7 @@ class ServerGroup(ABC):
 
     def _was_busy(self, server: int, seconds: float, injected_s: float) -> None:
         """Count the time of one more update."""
-        done = self._busy[server]
+        done = self.reported[server]
         done[0] += 1
         done[1] += seconds
         done[2] += injected_s
@@ -166,16 +168,13 @@ class Servers(ServerGroup):
         """Report so many updates of these durations, which somebody else has timed."""
         sums: dict[tuple[float, ...], list[float]] = {}
         for place, (busy_s, injected_s) in enumerate(durations):
-            before = (*self._busy[place], busy_s, injected_s)
+            before = (*self.reported[place], busy_s, injected_s)
             if before not in sums:
-                done, total_s, total_injected_s = self._busy[place]
-                one_s = busy_s + injected_s
-                for _ in range(updates):  # one after another, since sums are rounded
-                    total_s += one_s
-                for _ in range(updates if injected_s else 0):
-                    total_injected_s += injected_s
+                done, total_s, total_injected_s = self.reported[place]
+                total_s = _added(total_s, busy_s + injected_s, updates)
+                total_injected_s = _added(total_injected_s, injected_s, updates if injected_s else 0)
                 sums[before] = [done + updates, total_s, total_injected_s]
-            self._busy[place] = sums[before].copy()
+            self.reported[place] = sums[before].copy()
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
         then(max(sent_s + self.costs.control_s, self.idle_s))
@@ -183,7 +182,7 @@ class Servers(ServerGroup):
     def inner_products(self, server: int, sent_s: float, then: Callable[[float], object]) -> None:
         seconds = self._compare_s(server)
         self.free_s[server] = max(self.free_s[server], sent_s + self.costs.control_s) + seconds
-        self._busy[server][1] += seconds
+        self.reported[server][1] += seconds
         self.idle_s = max(self.free_s)
         then(self.free_s[server])
 
@@ -204,3 +203,10 @@ class Servers(ServerGroup):
     def begin_again(self, at_s: float) -> None:
         self.free_s = [at_s] * len(self.num_bytes)
         self.idle_s = at_s
+
+
+def _added(total: float, each: float, count: int) -> float:
+    """``count`` values added to ``total`` one after another, since sums are rounded."""
+    terms = np.full(count + 1, each)
+    terms[0] = total
+    return float(np.add.accumulate(terms)[-1])

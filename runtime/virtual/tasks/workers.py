@@ -79,7 +79,7 @@ class Workers(WorkerModel):
         worker, samples = order.worker, samples_of(order.ranges)
         paces = self._paces.get(worker)
         if paces is None or paces.samples != samples or paces.accum != order.accum:
-            paces = self._paces[worker] = self._pace(worker, samples, order.accum)
+            paces = self._paces[worker] = self.pace(worker, samples, order.accum)
         reached_s = sent_s + self.costs.control_s
         waited_s, data_s = reached_s - self.idle_since_s[worker], paces.data_s
         if self.cores:
@@ -128,9 +128,9 @@ class Workers(WorkerModel):
         iteration.compute_s = compute_s = own_s + injected_s
         iteration.since_s = since_s = at_s + compute_s
         if order.parent is not None:
-            self.clock.at(since_s + self._to_parent_s, MACHINE, self._pushed, iteration)
+            self.clock.at(since_s + self._to_parent_s, MACHINE, self.pushed, iteration)
         elif self.network is None:
-            self.clock.at(since_s + self._transfer_s, MACHINE, self._pushed, iteration)
+            self.clock.at(since_s + self._transfer_s, MACHINE, self.pushed, iteration)
         else:
             self.clock.at(since_s, MACHINE, self._push, iteration)
 
@@ -140,16 +140,17 @@ class Workers(WorkerModel):
             self.network.transfer(
                 ("push", iteration.order.worker),
                 self.model_bytes,
-                lambda: self.clock.at(self.clock.now + self._transfer_s, MACHINE, self._pushed, iteration),
+                lambda: self.clock.at(self.clock.now + self._transfer_s, MACHINE, self.pushed, iteration),
             )
 
-    def _pushed(self, iteration: Iteration) -> None:
+    def pushed(self, iteration: Iteration) -> None:
         """A gradient counts as pushed when the servers, which queue their work, have taken it."""
         if not iteration.void:
             taken_s = self.clock.now if self.shares_memory else max(self.clock.now, self.servers.idle_s)
             self._end(iteration, taken_s)
 
-    def _pace(self, worker: int, samples: int, accum: int) -> Paces:
+    def pace(self, worker: int, samples: int, accum: int) -> Paces:
+        """The times of a batch of this worker."""
         profile = self.profiles[worker]
         paced_s = None if profile is None else profile.seconds(samples, accum)
         return Paces(samples, accum, self.costs.data_s(samples), self.costs.compute_s(samples, accum), paced_s)

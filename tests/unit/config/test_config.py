@@ -23,6 +23,7 @@ RAW: dict[str, Any] = {
         "jobs": "none",
         "policy": "fifo",
         "placement": "first_fit",
+        "prevention": "none",
     },
     "strategy": {"_target_": "strategies.bsp.BSP"},
     "straggler": {"_target_": "injectors.patterns.none.NoStragglers"},
@@ -63,6 +64,7 @@ RAW: dict[str, Any] = {
     "jobs": {"_target_": "injectors.arrivals.none.NoArrivals"},
     "policy": {"_target_": "strategies.cluster.policies.fifo.Fifo"},
     "placement": {"_target_": "strategies.cluster.placements.first_fit.FirstFit"},
+    "prevention": {"_target_": "strategies.cluster.prevention.none.NoPrevention"},
     "replay": {
         "detail": "iterations",
         "use_every_s": 60.0,

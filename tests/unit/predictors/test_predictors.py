@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors import SPEED_PREDICTORS, Arx, Ema, LastValue, Narx, SpeedPredictor, SpeedRecord, speed_predictor
+from predictors import (
+    SPEED_PREDICTORS,
+    Arx,
+    Ema,
+    LastValue,
+    Narx,
+    SpeedPredictor,
+    SpeedRecord,
+    prepare,
+    speed_predictor,
+)
 from predictors.history import History
 from predictors.narx import _loss, _spread
 
@@ -200,3 +210,29 @@ def test_the_regressors_of_a_row_are_the_last_two_speeds_and_both_iterations_res
     assert regressors.tolist() == [[2, 1, 30, 20, 300, 200], [3, 2, 40, 30, 400, 300]]
     assert speeds.tolist() == [3, 4]
     assert history.row(50.0, 500.0).tolist() == [4, 3, 50, 40, 500, 400]
+
+
+@every_predictor
+def test_who_is_fitted_together_predicts_the_same_to_the_bit(name: str) -> None:
+    """Seven workers, of whom one has fewer records, until networks take over from linear fits."""
+    alone, together = ([speed_predictor(name) for _ in range(7)] for _ in range(2))
+    chance = np.random.default_rng(1)
+    for step in range(60):
+        for worker in range(7 if step > 3 else 6):
+            record = SpeedRecord(float(chance.uniform(40, 60)), float(chance.uniform(0.5, 1.0)))
+            alone[worker].update(record)
+            together[worker].update(record)
+        known = slice(7 if step > 3 else 6)
+        prepare(together[known])
+        assert [one.predict(0.7) for one in together[known]] == [one.predict(0.7) for one in alone[known]]
+
+
+def test_a_window_keeps_its_newest_records() -> None:
+    history = History(4)
+    for number in range(1, 12):
+        history.add(SpeedRecord(float(number), number / 10, number / 100))
+        assert history.num_rows == max(0, min(number, 4) - 2)
+    rows, speeds = history.table()
+    assert rows.tolist() == [[9.0, 8.0, 1.0, 0.9, 0.1, 0.09], [10.0, 9.0, 1.1, 1.0, 0.11, 0.1]]
+    assert speeds.tolist() == [10.0, 11.0]
+    assert history.row(0.5, 0.25).tolist() == [11.0, 10.0, 0.5, 1.1, 0.25, 0.11]

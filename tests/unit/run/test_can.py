@@ -58,6 +58,12 @@ REFUSALS = [
     ),
     (DDP, "Retire", "topology.collective=ddp: DistributedDataParallel keeps its group; "),
     ("strategy.data=even", "Launch", "data=even: every epoch is cut into one part per worker of the start; "),
+    (
+        "topology=allreduce",
+        "Reserve",
+        "topology=allreduce: jobs reserve what their servers need of hosts; use topology=ps",
+    ),
+    (f"{VIRTUAL} record=iterations", "Reserve", "record=iterations: rows hold no reservations; use record=events"),
     (f"{VIRTUAL} record=iterations", "Allocate", "record=iterations: rows know no nodes that come and go; "),
     ("", CHILDREN, "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"),
     (f"{VIRTUAL} {DDP}", CHILDREN, "topology.collective=ddp: all replicas take part in every sum; use topology.coll"),

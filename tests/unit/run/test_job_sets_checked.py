@@ -71,6 +71,21 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "no hosts": ([row("a")], ("cluster=local",), r"^cluster=local: has no hosts that jobs could share"),
     "no GPUs": ([row("a")], ("cluster=hosts",), r"^cluster.hosts.gpus=null: every worker of jobs=given holds a GPU"),
     "preempts": ([row("a")], ("policy=srtf",), r"^policy=srtf: preempts, and with replay.detail=iterations"),
+    "preempts, measured": (
+        [row("a")],
+        ("policy=srtf", "replay.detail=measured"),
+        r"^policy=srtf: preempts, and with replay.detail=measured",
+    ),
+    "learns": (
+        [row("a")],
+        ("strategy=lb_bsp", "replay.detail=measured"),
+        r"^jobs=given: job a: replay.detail=measured: LBBSP decides by what it sees of every iteration",
+    ),
+    "telemetry": (
+        [row("a")],
+        ("runtime.telemetry_every_s=1", "replay.detail=measured"),
+        r"^jobs=given: job a: replay.detail=measured: runtime.telemetry_every_s",
+    ),
     "no job": ([], (), r"^jobs=given: gives no job"),
     "table": ([row("a")], ("replay.models=nowhere",), r"^replay.models=nowhere: cannot be read"),
     "setting of all": (

@@ -398,5 +398,5 @@ def test_newcomers_of_two_jobs_share_their_host_and_leave_nothing_there() -> Non
     for name, worker in (("grows", 0), ("grows", 1), ("stays", 0)):
         assert strategies[name].compute_s[worker][1] == pytest.approx(1.5 if worker else 1.0)
     assert strategies["stays"].compute_s[0][-1] == pytest.approx(1.0, abs=0.01)
-    assert lab._shared is not None
-    assert lab._shared.sites == {}
+    assert lab.machines is not None
+    assert lab.machines.sites == {}

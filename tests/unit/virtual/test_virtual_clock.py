@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.virtual.clock import MACHINE, MESSAGE, NETWORK, PLAN, TIMER, Clock, Timeline
+from tests.support.compiled import HOSTS, needs_compiled
 
 Entry = tuple[float, int]  # due, priority
 PRIORITIES = (PLAN, MACHINE, NETWORK, MESSAGE, TIMER)
@@ -25,8 +26,8 @@ class ById(Timeline):
     def add(
         self, clock: Clock, when_s: float, priority: int, action: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
-        self._sequence += 1
-        key: Any = (args, self._sequence)
+        self.sequence += 1
+        key: Any = (args, self.sequence)
         heapq.heappush(self._heap, (when_s, 0.0, priority, key, clock, when_s, action, args))
 
 
@@ -140,3 +141,48 @@ def test_time_stands_where_the_last_action_was() -> None:
     assert (clock.now, clock.next_s) == (3.5, math.inf)
     with pytest.raises(IndexError):
         clock.step()
+
+
+# ---- jumps ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
+@given(entries=ENTRIES, after=st.integers(0, 4), span_s=st.sampled_from([0.0, 0.1, 7.25, 1e6 + 1 / 3]))
+def test_a_jump_takes_along_what_is_on_clocks_that_move(
+    make: Callable[[], Timeline], entries: list[Entry], after: int, span_s: float
+) -> None:
+    """Of a clock that moves, everything is as late by its own reading; of one that does not, by that of the lab."""
+    timeline = make()
+    kind: Any = Clock if isinstance(timeline, Timeline) else HOSTS.Clock
+    fixed, moving = kind(timeline, 0.3), kind(timeline, 0.3)
+    moving.moves = True
+    seen: list[tuple[Clock, float, float]] = []
+    for when_s, priority in entries:
+        for clock in (fixed, moving):
+            clock.at(when_s, priority, lambda clock, due_s: seen.append((clock, due_s, clock.now)), clock, when_s)
+    for _ in range(min(after, 2 * len(entries))):
+        timeline.step()
+    if timeline.next_fixed_s < timeline.moment[0] + span_s:  # it would pass that
+        return
+    timeline.jump(span_s, [moving])
+    before = timeline.moment[0]
+    while timeline.next_s < math.inf:
+        timeline.step()
+        assert timeline.moment[0] >= before - 1e-9
+    assert all(now_s == due_s for _, due_s, now_s in seen)
+    assert moving.offset_s == 0.3 + span_s
+    assert len(seen) == 2 * len(entries)
+
+
+@pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
+def test_the_next_fixed_action_is_neither_one_that_moves_nor_of_a_job_that_is_over(
+    make: Callable[[], Timeline],
+) -> None:
+    timeline = make()
+    kind: Any = Clock if isinstance(timeline, Timeline) else HOSTS.Clock
+    over, moving, fixed = (kind(timeline, 1.0) for _ in range(3))
+    over.ended = moving.moves = True
+    assert timeline.next_fixed_s == math.inf
+    for clock, when_s in ((over, 0.5), (moving, 0.75), (fixed, 2.0), (fixed, 3.0)):
+        clock.at(when_s, MESSAGE, print)
+    assert timeline.next_fixed_s == 3.0

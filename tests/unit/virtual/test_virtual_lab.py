@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import weakref
@@ -19,7 +20,7 @@ from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.job import Job
 from runtime.errors import ConfigError
 from runtime.record.recorder import Recorder
-from runtime.virtual.clock import START, Clock, exact_sum
+from runtime.virtual.clock import MACHINE, START, Clock, exact_sum
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.garbage import THRESHOLDS
@@ -115,6 +116,29 @@ def test_rounded_times_would_be_seen() -> None:
     total, rest = exact_sum(LATER_S, 0.1)
     assert rest
     assert total - LATER_S + rest == 0.1
+
+
+def test_who_is_called_back_by_shared_machines_acts_after_that() -> None:
+    """A job's own time is rounded, and in the lab's may lie an instant before the action of the machines."""
+    earlier = 0
+    for number in range(1, 200):
+        timeline, seen = twins.new_timeline(), list[float]()
+        there, job, at_s = twins.new_clock(timeline), twins.new_clock(timeline, LATER_S), 3 * LATER_S + number * 0.137
+
+        def see(there: Clock = there, seen: list[float] = seen) -> None:
+            there.catch_up()
+            seen.append(there.now)
+
+        def come_back(job: Clock = job, see: Callable[[], None] = see) -> None:
+            job.catch_up()
+            job.at(job.now, MACHINE, see)
+
+        there.at(at_s, MACHINE, come_back)
+        while timeline.next_s < math.inf:
+            timeline.step()
+        assert seen == [at_s]
+        earlier += exact_sum(LATER_S, job.now) < (at_s, 0.0)
+    assert earlier > 10
 
 
 def test_a_jobs_time_starts_at_zero() -> None:

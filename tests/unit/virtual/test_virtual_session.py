@@ -414,7 +414,7 @@ def test_a_newcomer_takes_part_after_its_launch_and_who_leaves_takes_no_sample_a
     costs = msgspec.structs.replace(RESTART, link_bytes_per_s=link_bytes_per_s)
 
     def change(run: VirtualSession) -> None:
-        run._tell(Operated("join", "worker:4") if run.clock.now < 2.0 else Operated("leave", "worker:1"))
+        run.tell(Operated("join", "worker:4") if run.clock.now < 2.0 else Operated("leave", "worker:1"))
 
     run, tape, outcome = accident(strategy(), costs, change, 1.0, 2.0)
     assert (outcome.status, uses(run)) == ("done", {3.0})

@@ -1,0 +1,71 @@
+/* What a loop over a job's decisions calls of its machines, see joint.h. */
+
+static Worker *find_worker(Chain *chain, PyObject *number);
+static Iteration *make_iteration(Chain *chain, Worker *worker, PyObject *order, PyObject *result);
+
+static int joined_begin(void *chain, int64_t place, int64_t grad_id, PyObject *number, Py_ssize_t samples,
+                        Py_ssize_t accum, double delay_s, double slowdown_frac, double sent_s) {
+    Chain *self = chain;
+    Worker *worker = find_worker(self, number);
+    Iteration *one = worker ? make_iteration(self, worker, Py_None, self->result) : NULL;
+    if (!one)
+        return -1;
+    one->place = place;
+    one->grad_id = grad_id;
+    one->samples = samples;
+    one->accum = accum;
+    one->delay_s = delay_s;
+    one->slowdown_frac = slowdown_frac;
+    int failed = begin_iteration(one, sent_s);
+    Py_DECREF(one);
+    return failed;
+}
+
+static int joined_update(void *chain, double sent_s, Py_ssize_t num_grads, const double *delay_s,
+                         const double *slowdown_frac) {
+    Chain *self = chain;
+    double reached_s = sent_s + self->prices.control_s;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(self->queues); i++) {
+        Queue *server = queue_at(self, i);
+        if (!server || order_update(server, reached_s, num_grads, delay_s[i], slowdown_frac[i]))
+            return -1;
+    }
+    return 0;
+}
+
+static int joined_run(void *chain, double before_s, int priority, int64_t sequence) {
+    Timeline *timeline = (Timeline *)((Chain *)chain)->clock->timeline;
+    Entry bound = {before_s, 0.0, before_s, sequence, priority, NULL, NULL, NULL};
+    timeline->told = 0;
+    for (;;) {
+        skip_ended(timeline);
+        if (!timeline->count || !is_before(&timeline->heap[0], &bound))
+            return NOTHING_BEFORE;
+        if (!is_step(&timeline->heap[0]))
+            return PYTHON_BEFORE;
+        if (take_step(timeline))
+            return -1;
+        if (timeline->told)
+            return TOLD;
+    }
+}
+
+static void joined_act(void *chain, double now_s) {
+    Clock *clock = ((Chain *)chain)->clock;
+    Timeline *timeline = (Timeline *)clock->timeline;
+    clock->now = timeline->lab_s = now_s;
+    timeline->rest_s = 0.0;
+}
+
+/* A capsule for a loop, which keeps the chain; it is the machines' of a job whose clock begins at 0. */
+static PyObject *join(Chain *self, PyObject *result) {
+    if (self->clock->offset_s || self->clock != self->work->clock || !PyTuple_Check(result)) {
+        PyErr_SetString(PyExc_ValueError, "only machines of a job's own, from the start, can be joined");
+        return NULL;
+    }
+    Timeline *timeline = (Timeline *)self->clock->timeline;
+    Py_XSETREF(self->result, Py_NewRef(result));
+    self->hosts = (Hosts){self,          &timeline->sequence, &self->clock->now, joined_begin,
+                          joined_update, joined_run,          joined_act};
+    return PyCapsule_New(&self->hosts, HOSTS_CAPSULE, NULL);
+}

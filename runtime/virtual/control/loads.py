@@ -1,0 +1,140 @@
+"""What the tasks of one job on shared hosts have needed lately, as a policy of prevention is given it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from statistics import fmean
+from typing import final
+
+from msgspec.structs import replace
+
+from runtime.core.coordinator import Coordinator
+from runtime.virtual.machines.interface import Machines
+from runtime.virtual.tasks.iteration import WorkerModel
+from runtime.virtual.tasks.servers import ServerGroup
+from strategies.protocol import RESOURCES, JobLoad, NodeId, Share, TaskLoad, Timings
+
+ITERATIONS = 10
+"""Last iterations of a worker over which is averaged."""
+WINDOW_S = 10.0
+"""Seconds over which the use of servers is averaged ..."""
+SAMPLE_S = 0.5
+"""... from samples that are this far apart."""
+GAIN_S = 120.0
+"""Seconds over which a metric's improvement counts (STAR: 2 minutes)."""
+
+
+@final
+class Loads:
+    """Measures one job on the machines that it shares.
+
+    Args:
+        machines: as the job sees them.
+        servers: of the job, as the next two.
+    """
+
+    def __init__(
+        self, machines: Machines, servers: ServerGroup, workers: WorkerModel, coordinator: Coordinator
+    ) -> None:
+        self.machines, self.servers, self.workers, self.coordinator = machines, servers, workers, coordinator
+        self._iterations: dict[int, deque[tuple[Timings, float]]] = {}
+        """Last iterations of every worker, with the seconds for which its processor worked."""
+        self._samples: deque[tuple[float, int, dict[str, float]]] = deque()
+        self._arrived = 0
+
+    def arrived(self, worker: int, timings: Timings, samples: int) -> None:
+        """A worker has delivered a gradient."""
+        self._arrived += 1
+        if samples:
+            worked_s = timings.data_s + self._computing_s(worker, timings, samples)
+            self._iterations.setdefault(worker, deque(maxlen=ITERATIONS)).append((timings, worked_s))
+
+    def _computing_s(self, worker: int, timings: Timings, samples: int) -> float:
+        """Seconds of computing without the sleep of a paced device."""
+        if self.workers.profiles[worker] is None or timings.overrun_s:
+            return timings.compute_s - timings.injected_s
+        return self.workers.costs.compute_s(samples)
+
+    def sample(self, t: float) -> None:
+        """Read what the servers have used until ``t``, on any clock."""
+        used = {name: self.machines.core_seconds(name) for name in self.servers.names}
+        self._samples.append((t, self._arrived, used))
+        while len(self._samples) > 2 and self._samples[1][0] <= t - WINDOW_S:
+            self._samples.popleft()
+
+    @property
+    def known(self) -> bool:
+        """Whether every worker has delivered a gradient, so that it is known what it needs."""
+        return all(worker in self._iterations for worker in self.coordinator.members.here())
+
+    def measured(self, job: str, t: float, model: str, *, asks: bool, held: Mapping[str, Share]) -> JobLoad:
+        """What the job needs; of one that ``asks``, its workers' waiting counts.
+
+        ``held``: the shares of tasks that were granted or left some, which these hold.
+        """
+        self.sample(t)
+        gradients_s, cores = self._averages()
+        workers = [worker for worker in self.coordinator.members.here() if worker in self._iterations]
+        tasks = [
+            *(self._worker(worker, gradients_s, asks) for worker in workers),
+            *(self._server(place, gradients_s, cores) for place in range(len(self.servers.names))),
+        ]
+        groups = self.coordinator.strategy.waiting_groups()
+        gain = self.coordinator.evaluations.gained(self.coordinator.course.t, GAIN_S)
+        return JobLoad(
+            job=job,
+            tasks=tuple(_holding(task, held[task.node]) if task.node in held else task for task in tasks if task.host),
+            groups=tuple(tuple(str(NodeId.worker(worker)) for worker in group) for group in groups),
+            gain=1.0 if gain is None else gain,
+            model=model,
+        )
+
+    def _averages(self) -> tuple[float, dict[str, float]]:
+        """Gradients per second, and the cores of every server, over the window."""
+        (begun_s, arrived, used), (now_s, arrived_now, used_now) = self._samples[0], self._samples[-1]
+        if now_s <= begun_s:
+            return 0.0, dict.fromkeys(used_now, 0.0)
+        seconds = now_s - begun_s
+        cores = {name: (amount - used.get(name, 0.0)) / seconds for name, amount in used_now.items()}
+        return (arrived_now - arrived) / seconds, cores
+
+    def _worker(self, worker: int, gradients_s: float, asks: bool) -> TaskLoad:
+        iterations, node = self._iterations[worker], str(NodeId.worker(worker))
+        cpu_s = fmean(timings.cpu_s or 0.0 for timings, _ in iterations)
+        worked_s = fmean(worked_s for _, worked_s in iterations)
+        sending_s = fmean(timings.send_s for timings, _ in iterations)
+        own_s = fmean(timings.own_s for timings, _ in iterations)
+        sent_bytes = float(sum(self.servers.num_bytes))
+        per_s = gradients_s / max(1, len(self.coordinator.members.here())) if asks else 1.0 / own_s
+        return TaskLoad(
+            node=node,
+            host=self.coordinator.place_of(node) or "",
+            cpu_cores=per_s * cpu_s,
+            link_bytes_per_s=per_s * sent_bytes,
+            peak_cores=min(cpu_s / worked_s, self.workers.costs.worker_cores) if worked_s > 0 else math.inf,
+            peak_bytes_per_s=sent_bytes / sending_s if sending_s > 0 else math.inf,
+            cpu_s=cpu_s,
+            sent_bytes=sent_bytes,
+            iter_s=own_s,
+        )
+
+    def _server(self, place: int, gradients_s: float, cores: Mapping[str, float]) -> TaskLoad:
+        node, sent_bytes = self.servers.names[place], float(self.servers.num_bytes[place])
+        count = len(self.coordinator.members.here())
+        return TaskLoad(
+            node=node,
+            host=self.coordinator.place_of(node) or "",
+            cpu_cores=cores[node],
+            link_bytes_per_s=gradients_s * sent_bytes,
+            peak_cores=self.workers.costs.server_cores,
+            cpu_s=cores[node] * count / gradients_s if gradients_s else 0.0,
+            sent_bytes=sent_bytes * count,
+        )
+
+
+def _holding(task: TaskLoad, share: Share) -> TaskLoad:
+    """The task with the share that it was granted or left."""
+    given = {resource: amount for resource in RESOURCES if (amount := getattr(share, resource)) is not None}
+    return replace(task, fixed=frozenset(given), **given)

@@ -1,0 +1,175 @@
+"""The compiled loop of one job, with its arrays as numpy sees them, and what it calls now and then."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from injectors.schedule import Schedule
+from runtime.core.permutation import permute
+from runtime.core.shards import Epoch
+from runtime.record.columns import FLOATS, INTEGERS, ColumnRecorder
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.workers import Workers
+from strategies.protocol import NodeId
+
+WHOLE = frozenset({
+    "drawn", "iterations", "incarnations", "profiles", "server_updates", "shuffled", "row_integers"
+})  # fmt: skip
+"""The arrays that hold int64; the others hold float64."""
+POLICIES = "dynamic", "shared", "even"
+ROWS = tuple(name for name in FLOATS if name != "cpu_s")
+"""The columns of ``row_floats``."""
+
+
+@final
+class Arrays:
+    """``loop`` is a ``Loop`` of ``_events.c``; its arrays are attributes of this object."""
+
+    def __init__(self, session: VirtualSession, module: ModuleType) -> None:
+        job = session.experiment.job
+        self.session = session
+        self.loop: Any = module.Loop(job.num_workers, job.num_servers)
+        self.room = module.ROOM
+        self.on_hosts = isinstance(session.workers, HostWorkers)
+        self._views: dict[str, NDArray[Any]] = {}
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        """An array of the loop, by the name that it has there."""
+        if name not in self._views:
+            kind = np.int64 if name in WHOLE else np.float64
+            self._views[name] = np.frombuffer(getattr(self.loop, name), kind)
+        return self._views[name]
+
+
+@final
+class Delays:
+    """What the plan asks of all nodes of a ``role``, in two arrays that follow the time."""
+
+    def __init__(
+        self, schedule: Schedule, role: str, delay_s: NDArray[np.float64], slowdown_frac: NDArray[np.float64]
+    ) -> None:
+        self.schedule, self._delay_s, self._slowdown_frac = schedule, delay_s, slowdown_frac
+        self._places = {str(NodeId(role, number)): number for number in range(len(delay_s))}
+        self._revision = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the time: the next one may be any."""
+        if self._revision != self.schedule.revision:
+            self._revision = self.schedule.revision
+            changes = self.schedule.changes(("delay", "slowdown"))
+            self._changes = [(one.t, one.target) for one in changes if one.target in self._places]
+            self._times = [t for t, _ in self._changes]
+        self._next = 0
+        self._delay_s[:] = self._slowdown_frac[:] = 0.0
+
+    def follow(self, t: float) -> float:
+        """Look up what is asked at ``t``, which never decreases; returns when that changes."""
+        begun, self._next = self._next, bisect_right(self._times, t)
+        for target in {target for _, target in self._changes[begun : self._next]}:
+            place = self._places[target]
+            self._delay_s[place], self._slowdown_frac[place] = self.schedule.delay_for(target, t)
+        return self._times[self._next] if self._next < len(self._times) else math.inf
+
+
+def connect(arrays: Arrays, workers: Workers | HostWorkers, record: ColumnRecorder) -> None:
+    """Give the loop all that it calls, and the numbers that do not change."""
+    session, loop = arrays.session, arrays.loop
+    core, costs, job = session.coordinator, session.costs, session.experiment.job
+    executor, ledger, shards = core.executor, core.ledger, core.shards
+    loop.decision_s, loop.control_s, loop.overshoot_s = costs.decision_s, costs.control_s, costs.sleep_overshoot_s
+    loop.update_base_s, loop.update_per_byte_s = costs.update_base_s, costs.update_per_byte_s
+    loop.transfer_s = 0.0 if workers.shares_memory else costs.transfer_s(workers.model_bytes)
+    loop.shares_memory, loop.jitters = workers.shares_memory, bool(costs.jitter_sigma) and isinstance(workers, Workers)
+    loop.declares_stuck = job.stuck_after_s is not None
+    distinct = list(dict.fromkeys(workers.profiles.values()))
+    arrays.profiles[:] = [distinct.index(workers.profiles[worker]) for worker in range(job.num_workers)]
+    loop.handle, loop.grads = core.strategy.handle, ledger.grads
+    loop.remember, loop.histories = ledger.remember, ledger.histories(job.num_workers)
+    loop.pace = pacer(workers) if isinstance(workers, Workers) else None
+    loop.write_rows = lambda: write_rows(arrays, record)
+    loop.write_line = lambda t, event, version: record.lines.event(t, event, (), version, 0.0, None)
+    loop.note_held = lambda t, worker: record.note(t, "Held", worker=worker)
+    loop.note_epoch = lambda t, epoch: record.note(t, "EpochStarted", epoch=epoch)
+    loop.finish = executor.done
+    loop.shuffle = shuffler(arrays)
+    loop.new_epoch = lambda: books_of(Epoch(shards.cut))
+    cut = shards.cut
+    loop.num_samples, loop.num_shards = cut.num_samples, cut.num_shards
+    loop.shard_samples = -1 if cut.shard_samples is None else cut.shard_samples
+    loop.policy, loop.overlap = POLICIES.index(shards.policy), shards.overlap
+    loop.epochs = -1 if shards.epochs is None else shards.epochs
+    loop.draw = drawer(arrays, workers)
+    loop.learn = learner(arrays)
+    loop.learns = session.learner.progress is not None  # type: ignore[attr-defined]
+
+
+def books_of(epoch: Epoch) -> tuple[Epoch, dict[int, int], bytearray]:
+    """An epoch and its books, in which the loop writes."""
+    return epoch, epoch.partial, epoch.done
+
+
+def shuffler(arrays: Arrays) -> Callable[[int, int], None]:
+    """Computes the order of some shards of an epoch."""
+    shards, order = arrays.session.coordinator.shards, arrays.shuffled
+
+    def shuffle(epoch: int, block: int) -> None:
+        places = np.arange(block * len(order), min(shards.cut.num_shards, (block + 1) * len(order)))
+        order[: len(places)] = permute(places, shards.cut.num_shards, (shards.seed, epoch))
+
+    return shuffle
+
+
+def pacer(workers: Workers) -> Callable[[int, int, int], tuple[float, float, float]]:
+    """Seconds of a batch: to load it, to compute it, of the device's profile (-1: there is none)."""
+
+    def pace(worker: int, samples: int, accum: int) -> tuple[float, float, float]:
+        found = workers.pace(worker, samples, accum)
+        return found.data_s, found.real_s, -1.0 if found.paced_s is None else found.paced_s
+
+    return pace
+
+
+def drawer(arrays: Arrays, workers: Workers | HostWorkers) -> Callable[[int], None]:
+    """Draws the next factors of a worker's jitter."""
+    factors = arrays.factors.reshape(len(workers.profiles), -1)
+
+    def draw(worker: int) -> None:
+        factors[worker] = workers.jitter[worker].block(factors.shape[1])
+
+    return draw
+
+
+def learner(arrays: Arrays) -> Callable[[int, float, int], None]:
+    """Tells the progress model of an update, as ``Executor.apply`` and the port do."""
+    session = arrays.session
+    job, shards = session.experiment.job, session.coordinator.shards
+    progress = session.learner.progress  # type: ignore[attr-defined]
+
+    def learn(samples: int, lr_scale: float, samples_applied: int) -> None:
+        rate = job.lr * job.lr_at(samples_applied + shards.samples_given_up) * lr_scale
+        progress.update(samples, rate / progress.model.lr)
+
+    return learn
+
+
+def write_rows(arrays: Arrays, record: ColumnRecorder) -> None:
+    """Write the rows that the loop has collected."""
+    loop, room = arrays.loop, arrays.room
+    rows, loop.rows = loop.rows, 0
+    if not rows:
+        return
+    whole, floats = arrays.row_integers.reshape(-1, room), arrays.row_floats.reshape(-1, room)
+    columns = dict(zip(INTEGERS, whole[:, :rows], strict=True))
+    columns |= dict(zip(ROWS, floats[: len(ROWS), :rows], strict=True))
+    if arrays.on_hosts:
+        columns["cpu_s"] = floats[len(ROWS), :rows]
+    record.rows.block(columns)

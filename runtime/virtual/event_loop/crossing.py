@@ -1,0 +1,427 @@
+"""A session's state goes into the compiled loop, and comes back: the same as if Python had come there."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, final
+
+import msgspec
+
+from runtime.core import inputs
+from runtime.core.job import ComputeOrder
+from runtime.core.ledger import Order
+from runtime.core.shards import Range, Returned
+from runtime.record.columns import ColumnRecorder
+from runtime.virtual.clock import MACHINE, MESSAGE, Entry
+from runtime.virtual.event_loop.arrays import Arrays, Delays, books_of, write_rows
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.iteration import Iteration
+from runtime.virtual.tasks.model_state import NOTHING
+from runtime.virtual.tasks.servers import Servers
+from runtime.virtual.tasks.workers import Workers
+from strategies.protocol import Timings
+
+OURS = "strategy:"
+"""Of the tags of timers that a strategy has set."""
+
+
+@final
+class Crossing:
+    """``loop``: of ``arrays``, which is empty as long as Python drives the job."""
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        module: Any,
+        workers: Workers | HostWorkers,
+        servers: Servers | HostServers,
+        record: ColumnRecorder,
+    ) -> None:
+        self.arrays, self.loop, self.module = arrays, arrays.loop, module
+        self.session = arrays.session
+        self.workers, self.servers, self.record = workers, servers, record
+        self.chain: Any = None
+        """Of workers on hosts, which then continues by itself."""
+        if isinstance(workers, HostWorkers):
+            self.chain = workers.chain
+            self._capsule = self.loop.join(self.chain.join(NOTHING))
+        schedule, loop = self.session.schedule, self.loop
+        of_workers = Delays(schedule, "worker", arrays.delay_s, arrays.slowdown_frac)
+        of_servers = Delays(schedule, "server", arrays.server_delay_s, arrays.server_slowdown)
+        self._delays = of_workers, of_servers
+        loop.look_up = lambda t: setattr(loop, "look_s", of_workers.follow(t))
+        loop.look_up_servers = lambda t: setattr(loop, "look_servers_s", of_servers.follow(t))
+
+    # ---- into the loop -----------------------------------------------------------------------------------------------
+
+    def is_possible(self) -> bool:
+        """Whether all members are here, and nothing is in progress that the loop does not know."""
+        session, core = self.session, self.session.coordinator
+        executor, course, members = core.executor, core.course, core.members.members
+        if len(members) != len(self.arrays.iterations) or self.servers.numbers != list(
+            range(len(self.arrays.server_bytes))
+        ):
+            return False
+        if session.over or course.halted or executor.reserved or executor.parts.used or executor.scoring.asked:
+            return False
+        if executor.attachments.parents or core.elastic.awaited or not session.port.idle:
+            return False
+        if self.workers.cores or self.servers.cores or core.shards.departed:
+            return False
+        if max(core.shards.local, default=0) >= len(members):
+            return False
+        if any(member.state != "here" for member in members.values()) or list(members) != list(range(len(members))):
+            return False
+        if self.chain is not None and self.servers.numbers != list(range(len(self.arrays.server_bytes))):
+            return False
+        return all(self._known(call, args) for call, args in session.inbox)
+
+    def enter(self) -> None:
+        """Move the state of the job into the loop."""
+        session, loop, core = self.session, self.loop, self.session.coordinator
+        executor, timeline = core.executor, session.clock.timeline
+        loop.now, loop.t = session.clock.now, core.course.t
+        loop.busy_until_s, loop.serving, loop.serves = session.busy_until_s, session.serving, False
+        loop.version, loop.next_grad, loop.begun = executor.version, executor.next_grad_id, False
+        loop.timers, loop.sequence, loop.over = core.promised.timers, timeline.sequence, False
+        self._enter_workers()
+        self._enter_servers()
+        self._enter_plan()
+        self._enter_data()
+        self.coming = {order.grad_id: order for order in core.ledger.busy.values()}
+        foreign = [entry for entry in timeline.lift() if not self._enter_entry(entry)]
+        timeline.lay(session.clock, foreign)
+        for _, args in session.inbox:
+            kind, about, given = self._entry_of(args[0])
+            loop.add_waiting(kind, about, given)
+        if self.chain is not None:
+            for worker, iteration in self.workers.under_way.items():
+                iteration.place = self._add_work(core.ledger.busy[worker], Timings())  # type: ignore[attr-defined]
+            self.chain.loop = self._capsule
+        for grad in core.ledger.grads.values():
+            t, event = self.record.open_rows.pop(grad.id)
+            self._add_work(Order(**_of_grad(grad)), event.timings, t=t, event=event)
+        for worker, command in core.ledger.held.items():
+            loop.hold(worker, command)
+
+    def _enter_workers(self) -> None:
+        arrays, workers, few = self.arrays, self.workers, self.module.FEW
+        members, iterations = self.session.coordinator.members.members, self.session.coordinator.executor.iterations
+        for worker in range(len(members)):
+            arrays.idle_since_s[worker] = workers.idle_since_s[worker]
+            arrays.iterations[worker] = iterations[worker]
+            arrays.incarnations[worker] = members[worker].incarnation
+            factors, used = workers.jitter[worker].rest
+            arrays.drawn[worker] = used if factors else few
+            if factors:
+                arrays.factors[worker * few : (worker + 1) * few] = factors
+
+    def _enter_servers(self) -> None:
+        arrays, servers, loop = self.arrays, self.servers, self.loop
+        if isinstance(servers, Servers):
+            arrays.server_free_s[:] = servers.free_s
+            loop.idle_s = servers.idle_s
+        arrays.server_bytes[:] = servers.num_bytes
+        self.share_reports()
+
+    def _enter_plan(self) -> None:
+        for delays in self._delays:
+            delays.begin()
+        self.loop.look_s = self.loop.look_servers_s = -math.inf
+
+    def _known(self, call: Any, args: tuple[Any, ...]) -> bool:
+        """Whether the loop can carry this out: reports of gradients that are awaited, and timers."""
+        if call != self.session.coordinator.receive or len(args) != 1:
+            return False
+        given = args[0]
+        if isinstance(given, inputs.GradientArrived):
+            order = self.session.coordinator.ledger.busy.get(given.worker)
+            return order is not None and order.grad_id == given.grad_id
+        return isinstance(given, inputs.TimerFired) and given.tag.startswith(OURS)
+
+    def _enter_entry(self, entry: Entry) -> bool:
+        """Enter what the loop can carry out; False for what is Python's."""
+        when_s, priority, number, action, args = entry
+        session, module = self.session, self.module
+        kind, about, given = module.SERVE, 0, None
+        if isinstance(self.workers, Workers) and action == self.workers.pushed and not args[0].void:
+            kind, about = module.PUSHED, self._add_iteration(args[0])
+        elif action == session.tell and self._known(session.coordinator.receive, args):
+            kind, about, given = self._entry_of(args[0])
+        elif action != session.serve:
+            return False
+        self.loop.add_entry(when_s, priority, number, kind, about, given)
+        return True
+
+    def _entry_of(self, given: Any) -> tuple[int, int, str | None]:
+        if isinstance(given, inputs.TimerFired):
+            return self.module.WOKE, 0, given.tag.removeprefix(OURS)
+        order = self.coming[given.grad_id]
+        return self.module.ARRIVED, self._add_work(order, given.timings), None
+
+    def _add_iteration(self, iteration: Iteration) -> int:
+        order = iteration.order
+        timings = Timings(
+            wait_s=iteration.wait_s,
+            data_s=iteration.data_s,
+            pull_s=iteration.pull_s,
+            compute_s=iteration.compute_s,
+            injected_s=iteration.injected_s,
+            overrun_s=iteration.overrun_s,
+            recv_s=iteration.recv_s,
+        )
+        del self.workers.under_way[order.worker]
+        return self._add_work(self.coming[order.grad_id], timings, order=order, iteration=iteration)
+
+    def _add_work(
+        self,
+        about: Order,
+        timings: Timings,
+        *,
+        order: ComputeOrder | None = None,
+        iteration: Iteration | None = None,
+        t: float = 0.0,
+        event: Any = None,
+    ) -> int:
+        """Enter a Compute in progress, or a gradient that may be used."""
+        place: int = self.loop.add_work((
+            about.grad_id,
+            about.worker,
+            about.iteration,
+            about.version,
+            about.samples,
+            about.assigned_samples,
+            1 if order is None else order.accum,
+            0.0 if order is None else order.delay_s,
+            0.0 if order is None else order.slowdown_frac,
+            timings.wait_s,
+            timings.data_s,
+            timings.pull_s,
+            timings.compute_s,
+            timings.send_s,
+            timings.injected_s,
+            timings.overrun_s,
+            timings.recv_s,
+            0.0 if iteration is None else iteration.loaded_s,
+            0.0 if iteration is None else iteration.since_s,
+            timings.cpu_s or 0.0,
+            t,
+            event,
+        ), [(*_ends(work), -1) for work in self.session.coordinator.shards.out[about.grad_id][1]])  # fmt: skip
+        return place
+
+    def _enter_data(self) -> None:
+        shards, loop = self.session.coordinator.shards, self.loop
+        loop.epochs_opened, loop.epochs_done = shards.epochs_opened, shards.epochs_done
+        loop.samples_applied, loop.shards_done = shards.samples_applied, shards.shards_done
+        for worker, queue in shards.local.items():
+            loop.add_samples(worker, [(*_ends(work), -1) for work in queue])
+        loop.add_samples(-1, [(*_ends(work), worker) for work, worker in shards.requeued])
+        for number, epoch in shards.open.items():
+            loop.add_epoch(number, epoch.next_shard, epoch.num_done, books_of(epoch))
+
+    # ---- and back ----------------------------------------------------------------------------------------------------
+
+    def share_reports(self) -> None:
+        """Give the loop what the servers have done since their last report."""
+        arrays = self.arrays
+        if self.chain is not None:
+            return
+        for place, (updates, busy_s, injected_s) in enumerate(self.servers.reported):
+            arrays.server_updates[place] = updates
+            arrays.server_busy_s[place], arrays.server_injected_s[place] = busy_s, injected_s
+
+    def show(self) -> None:
+        """What a report needs: version and the servers' work."""
+        arrays = self.arrays
+        self.session.coordinator.executor.version = self.loop.version
+        if self.chain is not None:
+            return
+        of_servers = zip(
+            arrays.server_updates.tolist(),
+            arrays.server_busy_s.tolist(),
+            arrays.server_injected_s.tolist(),
+            strict=True,
+        )
+        self.servers.reported[:] = map(list, of_servers)
+
+    def leave(self, *, full: bool = False) -> None:
+        """Move the state of the job back; ``full``: no row can be written any more."""
+        session, loop, core = self.session, self.loop, self.session.coordinator
+        executor, ledger = core.executor, core.ledger
+        if not full:
+            write_rows(self.arrays, self.record)
+        works, entries, waiting, held = loop.leave()
+        if self.chain is not None:
+            self.chain.loop = None
+        self.show()
+        session.clock.now, core.course.t = loop.now, loop.t
+        session.busy_until_s, session.serving = loop.busy_until_s, loop.serving
+        executor.next_grad_id, core.promised.timers = loop.next_grad, loop.timers
+        if loop.begun:
+            executor.progressed()
+        self._leave_workers()
+        if isinstance(self.servers, Servers):
+            self.servers.free_s[:], self.servers.idle_s = self.arrays.server_free_s.tolist(), loop.idle_s
+        orders = {place: _Work(*work) for place, work in works.items()}
+        self._leave_data(orders.values())
+        ledger.busy.clear()
+        for work in sorted(orders.values(), key=lambda work: work.id):
+            if work.event is None:
+                ledger.busy[work.worker] = work.order()
+            elif work.event is not loop.event:  # the current one is being decided on
+                self.record.open_rows[work.id] = (work.t, work.event)
+        ledger.held.clear()
+        ledger.held.update(held)
+        timeline = session.clock.timeline
+        timeline.lay(session.clock, [self._laid(entry, orders) for entry in entries])
+        timeline.sequence = max(timeline.sequence, loop.sequence)
+        session.inbox.clear()
+        for kind, about, given in waiting:
+            session.inbox.append((core.receive, (self._input(kind, about, given, orders),)))
+
+    def _leave_data(self, works: Iterable[_Work]) -> None:
+        shards, loop = self.session.coordinator.shards, self.loop
+        local, requeued, epochs = loop.leave_data()
+        shards.epochs_opened, shards.epochs_done = loop.epochs_opened, loop.epochs_done
+        shards.samples_applied, shards.shards_done = loop.samples_applied, loop.shards_done
+        for worker, ranges in enumerate(local):
+            if ranges or worker in shards.local:
+                shards.local[worker] = deque(Range(*work[:4]) for work in ranges)
+        shards.requeued = deque(Returned(Range(*work[:4]), work[4]) for work in requeued)
+        shards.open = {}
+        for number, next_shard, num_done, epoch in epochs:
+            epoch.next_shard, epoch.num_done = next_shard, num_done
+            shards.open[number] = epoch
+        shards.out = {
+            work.id: (work.worker, tuple(Range(*one[:4]) for one in work.ranges))
+            for work in sorted(works, key=lambda work: work.id)
+        }
+
+    def _leave_workers(self) -> None:
+        arrays, workers, few = self.arrays, self.workers, self.module.FEW
+        iterations = self.session.coordinator.executor.iterations
+        drawn, factors = arrays.drawn.tolist(), arrays.factors.tolist()
+        for worker, (idle_since_s, done) in enumerate(
+            zip(arrays.idle_since_s.tolist(), arrays.iterations.tolist(), strict=True)
+        ):
+            if self.chain is None:
+                workers.idle_since_s[worker] = idle_since_s
+            if done:
+                iterations[worker] = done
+            if self.loop.jitters:
+                workers.jitter[worker].rest = factors[worker * few : (worker + 1) * few], drawn[worker]
+
+    def _laid(self, entry: tuple[Any, ...], works: dict[int, _Work]) -> Entry:
+        when_s, priority, number, kind, about, given = entry
+        session, module = self.session, self.module
+        if kind == module.PUSHED and isinstance(self.workers, Workers):
+            return when_s, MACHINE, number, self.workers.pushed, (self._iteration(works[about]),)
+        if kind == module.SERVE:
+            return when_s, MESSAGE, number, session.serve, ()
+        return when_s, priority, number, session.tell, (self._input(kind, about, given, works),)
+
+    def _input(self, kind: int, about: int, given: str | None, works: dict[int, _Work]) -> inputs.AnyInput:
+        if kind == self.module.WOKE:
+            return inputs.TimerFired(f"{OURS}{given}")
+        work = works[about]
+        return inputs.GradientArrived(work.id, work.worker, work.timings(self.chain is not None), *NOTHING)
+
+    def _iteration(self, work: _Work) -> Iteration:
+        core = self.session.coordinator
+        order = ComputeOrder(
+            grad_id=work.id,
+            worker=work.worker,
+            incarnation=core.members.members[work.worker].incarnation,
+            version=work.version,
+            ranges=core.shards.out[work.id][1],
+            accum=work.accum,
+            delay_s=work.delay_s,
+            slowdown_frac=work.slowdown_frac,
+        )
+        self.workers.under_way[work.worker] = iteration = Iteration(
+            order,
+            NOTHING,
+            False,
+            work.wait_s,
+            work.data_s,
+            work.pull_s,
+            work.compute_s,
+            work.injected_s,
+            work.overrun_s,
+            work.loaded_s,
+            work.since_s,
+            work.recv_s,
+        )
+        return iteration
+
+
+class _Work(msgspec.Struct, eq=False):
+    """A Compute in progress or a gradient, as the loop shows it."""
+
+    id: int
+    worker: int
+    iteration: int
+    version: int
+    samples: int
+    assigned_samples: int
+    accum: int
+    delay_s: float
+    slowdown_frac: float
+    wait_s: float
+    data_s: float
+    pull_s: float
+    compute_s: float
+    send_s: float
+    injected_s: float
+    overrun_s: float
+    recv_s: float
+    loaded_s: float
+    since_s: float
+    cpu_s: float
+    t: float
+    event: Any
+    ranges: list[tuple[int, ...]]
+
+    def order(self) -> Order:
+        """As the ledger has it."""
+        return Order(
+            grad_id=self.id,
+            worker=self.worker,
+            iteration=self.iteration,
+            version=self.version,
+            assigned_samples=self.assigned_samples,
+            samples=self.samples,
+        )
+
+    def timings(self, with_cpu: bool) -> Timings:
+        """As the worker reports them."""
+        return Timings(
+            wait_s=self.wait_s,
+            data_s=self.data_s,
+            pull_s=self.pull_s,
+            compute_s=self.compute_s,
+            send_s=self.send_s,
+            injected_s=self.injected_s,
+            overrun_s=self.overrun_s,
+            recv_s=self.recv_s,
+            cpu_s=self.cpu_s if with_cpu else None,
+        )
+
+
+def _ends(work: Range) -> tuple[int, int, int, int]:
+    return work.epoch, work.shard, work.start, work.stop
+
+
+def _of_grad(grad: Any) -> dict[str, int]:
+    return {
+        "grad_id": grad.id,
+        "worker": grad.worker,
+        "iteration": grad.iteration,
+        "version": grad.version,
+        "assigned_samples": grad.assigned_samples,
+        "samples": grad.samples,
+    }

@@ -1,0 +1,161 @@
+"""Drives a session by the compiled loop as long as that knows what happens, and by Python else."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from runtime.native import EVENTS, native
+from runtime.record.columns import ColumnRecorder
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.event_loop.arrays import Arrays, connect
+from runtime.virtual.event_loop.crossing import Crossing
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.servers import Servers
+from runtime.virtual.tasks.workers import Workers
+from strategies.protocol import Command, Partition, Score
+
+CHUNK = 1 << 10
+"""Decisions until a lab looks at views and signals."""
+UNKNOWN: frozenset[type[Command]] = frozenset((Partition, Score))
+"""Commands of which a strategy that needs them gives too many for the loop."""
+PATIENCE = 2, 4096
+"""Actions that Python carries out before it tries again, at first and at most."""
+
+
+def loop_of(session: VirtualSession) -> EventLoop | None:
+    """The compiled loop for this job; None if there is none, or nearly every decision would be Python's."""
+    module = native(EVENTS)
+    workers, servers, record = session.workers, session.servers, session.record
+    if module is None or not isinstance(record, ColumnRecorder) or not isinstance(session.learner, NoLearner):
+        return None
+    if isinstance(workers, HostWorkers) and isinstance(servers, HostServers):
+        if workers.chain is None or not isinstance(session.machines, ModelledMachines):
+            return None
+    elif not isinstance(workers, Workers) or not isinstance(servers, Servers) or workers.network is not None:
+        return None
+    strategy = session.coordinator.strategy
+    if strategy.needs & UNKNOWN or strategy.measures or strategy.attaches:
+        return None
+    if session.stopwatch is not None or session.observes or session.clock.offset_s:
+        return None
+    return EventLoop(session, module, workers, servers, record)
+
+
+@final
+class EventLoop:
+    """One job, which is alone in its lab as long as :meth:`advance` is called."""
+
+    def __init__(
+        self,
+        session: VirtualSession,
+        module: Any,
+        workers: Workers | HostWorkers,
+        servers: Servers | HostServers,
+        record: ColumnRecorder,
+    ) -> None:
+        self.session, self.module = session, module
+        arrays = Arrays(session, module)
+        connect(arrays, workers, record)
+        self.loop = arrays.loop
+        self.crossing = Crossing(arrays, module, workers, servers, record)
+        self._inside = False
+        self._wait, self._patience = 0, PATIENCE[0]
+        self._decided = 0
+
+    def advance(self) -> int:
+        """Carry out decisions, some at a time; returns how many steps that was, 0 if the next action is Python's."""
+        if not self._inside and not self._enter():
+            return 0
+        module, session, loop = self.module, self.session, self.loop
+        self._see()
+        while True:
+            try:
+                why = loop.advance(CHUNK)
+            except Exception as error:
+                self._decided += loop.events
+                if loop.event is None:  # no decision of the strategy: the disk is full, say
+                    self._leave(full=True)
+                    raise
+                self._decide(error)
+                return 1
+            self._decided += loop.events
+            session.clock.now, session.clock.timeline.sequence = loop.now, loop.sequence
+            if why == module.FOREIGN and self._is_report():
+                self.crossing.show()
+                session.clock.timeline.step()
+                self.crossing.share_reports()
+                self._see()
+            else:
+                break
+        if why == module.PAUSE:
+            return int(loop.events)
+        if why == module.FOREIGN:
+            self._leave()
+            return 0
+        if why == module.OVER:
+            self._leave()
+        else:
+            self._decide()
+        return 1
+
+    def leave(self) -> None:
+        """Let Python drive the job again."""
+        if self._inside:
+            self._leave()
+
+    def _enter(self) -> bool:
+        if self._wait:
+            self._wait -= 1
+            return False
+        if not self.crossing.is_possible():
+            self._wait = self._patience
+            return False
+        self.crossing.enter()
+        self._inside, self._decided = True, 0
+        return True
+
+    def _leave(self, *, full: bool = False) -> None:
+        self.crossing.leave(full=full)
+        core = self.session.coordinator
+        if self._decided and self.loop.event is None:  # else that follows
+            core.dialogue.state = core.strategy.log_state()
+        self._inside = False
+        enough = self._decided >= len(core.members.members)
+        self._patience = PATIENCE[0] if enough else min(2 * self._patience, PATIENCE[1])
+        self._wait = 0 if enough else self._patience
+
+    def _see(self) -> None:
+        """Tell the loop when something is due that it does not know."""
+        timeline, loop = self.session.clock.timeline, self.loop
+        entry = timeline.peek()
+        assert entry is not None, "a session reports forever"
+        loop.sequence = timeline.sequence
+        loop.foreign_s, loop.foreign_priority, loop.foreign_sequence = entry[:3]
+
+    def _is_report(self) -> bool:
+        """Whether what is due only looks at the job, and tells the strategy nothing."""
+        entry = self.session.clock.timeline.peek()
+        return entry is not None and self.session.only_notes(entry[3])
+
+    def _decide(self, error: Exception | None = None) -> None:
+        """Python ends a decision: the strategy has failed, or its answer is not known to the loop, or nobody works."""
+        session, loop = self.session, self.loop
+        event, answer, serves = loop.event, loop.answer, loop.serves
+        self._leave()
+        loop.event = loop.answer = None
+        dialogue = session.coordinator.dialogue
+
+        def answered() -> object:
+            if error is not None:
+                raise error
+            return answer
+
+        if event is None:
+            session.decide(lambda t: dialogue.settle())
+        else:
+            session.decide(lambda t: dialogue.go_on(event, answered))
+        if serves:
+            session.serve_on()

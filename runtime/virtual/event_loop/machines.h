@@ -1,0 +1,129 @@
+/* How long things take: the twin of Servers and Workers (runtime/virtual/tasks/), operation by operation. */
+
+/* One update on all servers, ordered at `sent_s`: Servers.update. */
+static int update(Loop *l, double sent_s, int64_t num_grads) {
+    if (sent_s >= l->look_servers_s) {
+        PyObject *found = PyObject_CallFunction(l->look_up_servers, "d", sent_s);
+        if (!found)
+            return -1;
+        Py_DECREF(found);
+    }
+    if (l->hosts)
+        return l->hosts->update(l->hosts->chain, sent_s, num_grads, l->server_delay_s, l->server_slowdown);
+    double reached_s = sent_s + l->control_s, last_s = -INFINITY;
+    for (int64_t server = 0; server < l->servers; server++) {
+        double busy_s = l->update_base_s + l->update_per_byte_s * l->server_bytes[server] * (double)num_grads;
+        double asked_s = l->server_delay_s[server] + l->server_slowdown[server] * busy_s;
+        double injected_s = asked_s > 0 ? asked_s + l->overshoot_s : 0.0;
+        double begun_s = l->server_free_s[server];
+        l->server_free_s[server] = (begun_s > reached_s ? begun_s : reached_s) + busy_s + injected_s;
+        l->server_updates[server]++;
+        l->server_busy_s[server] += busy_s + injected_s;
+        l->server_injected_s[server] += injected_s;
+        if (l->server_free_s[server] > last_s)
+            last_s = l->server_free_s[server];
+    }
+    l->idle_s = last_s;
+    return 0;
+}
+
+/* What a worker needs for a batch, by the models: Workers._pace. */
+static const Pace *pace_of(Loop *l, int64_t worker, int64_t samples, int64_t accum) {
+    int64_t profile = l->profiles[worker];
+    uint64_t hash = ((uint64_t)samples * 31 + (uint64_t)accum * 1009 + (uint64_t)profile * 7) * 0x9E3779B97F4A7C15u;
+    Pace *pace = &l->paces[hash >> 54];
+    if (pace->samples == samples && pace->accum == accum && pace->profile == profile)
+        return pace;
+    PyObject *found = PyObject_CallFunction(l->pace, "LLL", (long long)worker, (long long)samples, (long long)accum);
+    Pace made = {profile, samples, accum, 0.0, 0.0, 0.0};
+    int good = found && PyArg_ParseTuple(found, "ddd", &made.data_s, &made.real_s, &made.paced_s);
+    Py_XDECREF(found);
+    if (!good)
+        return NULL;
+    *pace = made;
+    return pace;
+}
+
+/* The next factor of a worker's jitter. */
+static int draw_factor(Loop *l, int64_t worker, double *factor) {
+    *factor = 1.0;
+    if (!l->jitters)
+        return 0;
+    if (l->drawn[worker] == FEW) {
+        PyObject *found = PyObject_CallOneArg(l->draw, l->numbers[worker]);
+        if (!found)
+            return -1;
+        Py_DECREF(found);
+        l->drawn[worker] = 0;
+    }
+    *factor = l->factors[worker * FEW + l->drawn[worker]++];
+    return 0;
+}
+
+/* An iteration whose order leaves the coordinator at `sent_s`: Workers.begin to Workers._pulled. */
+static int begin_work(Loop *l, int64_t place, double sent_s) {
+    Work *work = &l->works[place];
+    if (l->hosts)
+        return l->hosts->begin(l->hosts->chain, place, work->id, l->numbers[work->worker], work->samples, work->accum,
+                               work->delay_s, work->slowdown_frac, sent_s);
+    const Pace *pace = pace_of(l, work->worker, work->samples, work->accum);
+    double factor;
+    if (!pace || draw_factor(l, work->worker, &factor))
+        return -1;
+    double reached_s = sent_s + l->control_s, waited_s = reached_s - l->idle_since_s[work->worker];
+    double loaded_s = reached_s + pace->data_s;
+    double delivered_s = l->idle_s > reached_s ? l->idle_s : reached_s, at_s = delivered_s + l->transfer_s;
+    double recv_s = at_s - (loaded_s > delivered_s ? loaded_s : delivered_s);
+    if (loaded_s > at_s)
+        at_s = loaded_s;
+    double own_s, overrun_s = 0.0;
+    if (pace->paced_s < 0) {
+        own_s = pace->real_s * factor;
+    } else if (pace->real_s > pace->paced_s) {
+        own_s = pace->real_s * factor;
+        overrun_s = own_s - pace->paced_s > 0.0 ? own_s - pace->paced_s : 0.0;
+    } else {
+        own_s = pace->paced_s * factor + l->overshoot_s;
+    }
+    double asked_s = work->delay_s + work->slowdown_frac * own_s;
+    work->wait_s = waited_s > 0.0 ? waited_s : 0.0;
+    work->data_s = pace->data_s;
+    work->loaded_s = loaded_s;
+    work->recv_s = recv_s > 0.0 ? recv_s : 0.0;
+    work->pull_s = at_s - loaded_s;
+    work->overrun_s = overrun_s;
+    work->injected_s = asked_s > 0 ? asked_s + l->overshoot_s : 0.0;
+    work->compute_s = own_s + work->injected_s;
+    work->since_s = at_s + work->compute_s;
+    return happen_at(l, work->since_s + l->transfer_s, MACHINE, PUSHED, place, NULL);
+}
+
+/* The servers take a gradient: Workers._pushed to VirtualSession._arrived. */
+static int push(Loop *l, int64_t place) {
+    Work *work = &l->works[place];
+    double taken_s = l->shares_memory || l->now >= l->idle_s ? l->now : l->idle_s;
+    l->idle_since_s[work->worker] = taken_s;
+    work->send_s = taken_s - work->since_s;
+    return happen_at(l, taken_s + l->control_s, MESSAGE, ARRIVED, place, NULL);
+}
+
+/* Machines have a gradient: HostWorkers._end to VirtualSession._arrived. */
+static int arrive(void *loop, int64_t place, double when_s, const double *times) {
+    Loop *l = loop;
+    if (place < 0 || place >= l->num_works || l->works[place].id < 0) {
+        PyErr_SetString(PyExc_ValueError, "a gradient of no work");
+        return -1;
+    }
+    Work *work = &l->works[place];
+    work->wait_s = times[0];
+    work->data_s = times[1];
+    work->pull_s = times[2];
+    work->compute_s = times[3];
+    work->send_s = times[4];
+    work->injected_s = times[5];
+    work->overrun_s = times[6];
+    work->recv_s = times[7];
+    work->cpu_s = times[8];
+    l->now = *l->hosts->now;
+    return happen_at(l, when_s, MESSAGE, ARRIVED, place, NULL);
+}

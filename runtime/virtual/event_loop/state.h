@@ -1,0 +1,248 @@
+/* What a job's loop over events knows: the queue of what happens next, work in progress, servers, rows. */
+
+enum { MACHINE = 0, MESSAGE = 2, TIMER = 3 };  /* priorities of runtime/virtual/clock.py */
+enum { PUSHED, ARRIVED, SERVE, WOKE };         /* what happens: a gradient is at the servers, at the coordinator, ... */
+enum { UNUSED_ID = -1 };
+
+#define ROOM 4096 /* rows that are collected */
+#define FEW 64    /* factors of jitter drawn at a time for one worker: runtime/virtual/tasks/jitter.py */
+#define PACES 1024
+#define SHUFFLED 1024 /* shards whose order is computed at once: BLOCK of runtime/core/permutation.py */
+#define MOST_OPEN 64  /* epochs at a time */
+
+/* Samples of a shard; of those that came back, the worker that had them (-1: unknown). */
+typedef struct {
+    int64_t epoch, shard, start, stop, worker;
+} Range;
+
+typedef struct {
+    Range *items; /* a ring */
+    int64_t room, first, count;
+} Queue;
+
+typedef struct {
+    int64_t number, next_shard, num_done;
+    PyObject *epoch, *partial, *done; /* the Epoch, and its books */
+} Epoch;
+
+typedef struct {
+    double when_s;
+    int64_t sequence, about; /* about: a place among works */
+    int priority, kind;
+    PyObject *given; /* the TimerFired of WOKE, else NULL */
+} Entry;
+
+/* A Compute in progress, then its gradient until it is used. */
+typedef struct {
+    int64_t id, worker, iteration, version, samples, assigned, accum;
+    int64_t next;  /* of the same worker that is unused, or the next free place; -1: none */
+    int64_t mark;  /* the last answer in which it was named */
+    double delay_s, slowdown_frac;
+    double wait_s, data_s, pull_s, compute_s, send_s, injected_s, overrun_s, recv_s, loaded_s, since_s;
+    double cpu_s;    /* where processors are modelled */
+    double t;        /* when the coordinator received it */
+    Queue ranges;    /* its samples */
+    PyObject *event; /* Arrived, as soon as it was */
+} Work;
+
+typedef struct {
+    int64_t profile, samples, accum;
+    double data_s, real_s, paced_s; /* paced_s < 0: not paced */
+} Pace;
+
+typedef struct {
+    int kind;
+    int64_t about;
+    PyObject *given;
+} Waiting; /* for the coordinator */
+
+/* Arrays that Python sees as bytearrays: element type, name, length. By worker, by server, by row. */
+#define ARRAYS(X)                        \
+    X(double, idle_since_s, workers)     \
+    X(double, delay_s, workers)          \
+    X(double, slowdown_frac, workers)    \
+    X(double, factors, workers * FEW)    \
+    X(int64_t, drawn, workers)           \
+    X(int64_t, iterations, workers)      \
+    X(int64_t, incarnations, workers)    \
+    X(int64_t, profiles, workers)        \
+    X(double, server_free_s, servers)    \
+    X(double, server_bytes, servers)     \
+    X(int64_t, server_updates, servers)  \
+    X(double, server_busy_s, servers)    \
+    X(double, server_injected_s, servers) \
+    X(double, server_delay_s, servers)   \
+    X(double, server_slowdown, servers)  \
+    X(int64_t, shuffled, SHUFFLED)       \
+    X(int64_t, row_integers, 7 * ROOM)   \
+    X(double, row_floats, 11 * ROOM)
+
+/* Python objects, set before the first event: functions, types, and the books that Python sees, too. */
+#define NEEDED(X)                                                                                                \
+    X(handle) X(new_epoch) X(shuffle) X(finish) X(grads) X(remember) X(histories) X(draw) X(look_up)      \
+    X(look_up_servers) X(pace) X(write_rows) X(write_line) X(note_held) X(note_epoch) X(learn)
+/* The event and the answer that Python goes on with. */
+#define OBJECTS(X) NEEDED(X) X(event) X(answer)
+
+typedef struct {
+    PyObject_HEAD
+#define FIELD(type, name, length) PyObject *name##_bytes; type *name;
+    ARRAYS(FIELD)
+#undef FIELD
+#define FIELD(name) PyObject *name;
+    OBJECTS(FIELD)
+#undef FIELD
+    PyObject *hosts_held; /* the capsule of the machines; NULL: there are none */
+    Hosts *hosts;
+    Decisions decisions;
+    int64_t *counter; /* of what was ever scheduled */
+    PyObject **numbers, **held; /* of workers: as Python integers; Computes that wait for data */
+    int64_t *busy, *unused, *worker_mark;
+    Entry *heap;
+    Py_ssize_t count, room;
+    Work *works;
+    int64_t num_works, free_work;
+    Waiting *inbox; /* a ring */
+    int64_t inbox_room, inbox_first, inbox_count;
+    int64_t *named; /* the gradients of an answer, in order */
+    int64_t named_room, num_named;
+    Pace paces[PACES];
+    Queue *local, requeued;
+    Epoch open[MOST_OPEN];
+    int num_open;
+    long long policy, epochs, epochs_opened, epochs_done, samples_applied, shards_done, num_shards, shard_samples;
+    long long num_samples, shuffled_epoch, shuffled_block;
+    double now, t, busy_until_s, idle_s, look_s, look_servers_s;
+    double decision_s, control_s, overshoot_s, transfer_s, update_base_s, update_per_byte_s;
+    double foreign_s;
+    int64_t sequence;
+    long long workers, servers, version, next_grad, foreign_priority, foreign_sequence, rows, timers;
+    long long num_busy, num_held, events, stop, stamp;
+    char overlap, shares_memory, jitters, learns, declares_stuck, serving, over, serves, begun;
+} Loop;
+
+/* ---- what happens next ------------------------------------------------------------------------------------------ */
+
+static inline int is_before(double s, long long priority, int64_t sequence, const Entry *other) {
+    if (s != other->when_s)
+        return s < other->when_s;
+    if (priority != other->priority)
+        return priority < other->priority;
+    return sequence < other->sequence;
+}
+
+static void *wider(void *array, int64_t count, size_t size) {
+    void *found = PyMem_Realloc(array, (size_t)count * size);
+    if (!found)
+        PyErr_NoMemory();
+    return found;
+}
+
+static int put_entry(Loop *l, Entry entry) {
+    if (l->count == l->room) {
+        Entry *heap = wider(l->heap, 2 * l->room + 64, sizeof *heap);
+        if (!heap)
+            return -1;
+        l->heap = heap;
+        l->room = 2 * l->room + 64;
+    }
+    Py_ssize_t at = l->count++;
+    for (; at && is_before(entry.when_s, entry.priority, entry.sequence, &l->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        l->heap[at] = l->heap[(at - 1) / 2];
+    l->heap[at] = entry;
+    return 0;
+}
+
+static Entry pop_entry(Loop *l) {
+    Entry first = l->heap[0], last = l->heap[--l->count];
+    Py_ssize_t at = 0;
+    for (Py_ssize_t child; (child = 2 * at + 1) < l->count; at = child) {
+        Entry *one = &l->heap[child];
+        if (child + 1 < l->count && is_before(one[1].when_s, one[1].priority, one[1].sequence, one)) {
+            one++;
+            child++;
+        }
+        if (!is_before(one->when_s, one->priority, one->sequence, &last))
+            break;
+        l->heap[at] = *one;
+    }
+    if (l->count)
+        l->heap[at] = last;
+    return first;
+}
+
+/* As Clock.at: now if that has passed; takes over the reference to `given`. */
+static int happen_at(Loop *l, double when_s, int priority, int kind, int64_t about, PyObject *given) {
+    Entry entry = {when_s > l->now ? when_s : l->now, ++*l->counter, about, priority, kind, given};
+    return put_entry(l, entry);
+}
+
+/* ---- work in progress -------------------------------------------------------------------------------------------- */
+
+static int64_t new_work(Loop *l) {
+    if (l->free_work < 0) {
+        int64_t before = l->num_works, count = 2 * before + 64;
+        Work *works = wider(l->works, count, sizeof *works);
+        if (!works)
+            return -1;
+        memset(works + before, 0, (size_t)(count - before) * sizeof *works);
+        for (int64_t place = before; place < count; place++) {
+            works[place].id = UNUSED_ID;
+            works[place].next = place + 1 < count ? place + 1 : -1;
+        }
+        l->works = works;
+        l->num_works = count;
+        l->free_work = before;
+    }
+    int64_t place = l->free_work;
+    l->free_work = l->works[place].next;
+    Queue ranges = l->works[place].ranges;
+    ranges.count = ranges.first = 0;
+    memset(&l->works[place], 0, sizeof(Work));
+    l->works[place].ranges = ranges;
+    l->works[place].next = -1;
+    return place;
+}
+
+static void free_work(Loop *l, int64_t place) {
+    Py_CLEAR(l->works[place].event);
+    l->works[place].id = UNUSED_ID;
+    l->works[place].next = l->free_work;
+    l->free_work = place;
+}
+
+static void keep_unused(Loop *l, int64_t place) {
+    l->works[place].next = l->unused[l->works[place].worker];
+    l->unused[l->works[place].worker] = place;
+}
+
+static int64_t find_unused(Loop *l, int64_t worker, int64_t id) {
+    int64_t place = l->unused[worker];
+    while (place >= 0 && l->works[place].id != id)
+        place = l->works[place].next;
+    return place;
+}
+
+static void take_unused(Loop *l, int64_t place) {
+    int64_t *link = &l->unused[l->works[place].worker];
+    while (*link != place)
+        link = &l->works[*link].next;
+    *link = l->works[place].next;
+}
+
+static int wait_for_coordinator(Loop *l, int kind, int64_t about, PyObject *given) {
+    if (l->inbox_count == l->inbox_room) {
+        int64_t room = 2 * l->inbox_room + 16;
+        Waiting *ring = wider(NULL, room, sizeof *ring);
+        if (!ring)
+            return -1;
+        for (int64_t i = 0; i < l->inbox_count; i++)
+            ring[i] = l->inbox[(l->inbox_first + i) % l->inbox_room];
+        PyMem_Free(l->inbox);
+        l->inbox = ring;
+        l->inbox_room = room;
+        l->inbox_first = 0;
+    }
+    l->inbox[(l->inbox_first + l->inbox_count++) % l->inbox_room] = (Waiting){kind, about, given};
+    return 0;
+}

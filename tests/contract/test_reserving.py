@@ -1,0 +1,58 @@
+"""Strategies that reserve what a mode needs, with a cluster that refuses now and then, owe what all others do."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from runtime.core.inputs import Observed
+from strategies.protocol import NodeUse, Reserve, Reserved
+from tests.contract.catalogue import HURRIES, MODES, faults, make, uneven_job
+from tests.support.faults import random_outcome, random_seconds
+from tests.support.harness import HeapRun
+from tests.support.laws import dead, played, unaveraged, unconserved, unlawful, unpicklable, unrepeatable
+from tests.support.turns import by_turns
+
+RESERVING = ("star_h", "star_ahead", "star_ml")
+SETTINGS = {"prevent": True, "when_calm": "ssgd", "max_pause_frac": 1.0}
+
+
+class Moody:
+    """Refuses two questions of three; what is given back is accepted."""
+
+    def __init__(self) -> None:
+        self.asked: list[Reserve] = []
+
+    def reserve(self, t: float, command: Reserve) -> Reserved:
+        self.asked.append(command)
+        ok = not command.demands or len(self.asked) % 3 == 0
+        return Reserved(t=t, ok=ok, reason="" if ok else "not now")
+
+
+def run_of(name: str, mode: str, seed: int) -> tuple[HeapRun, Moody]:
+    """The scenario of every strategy, with what servers use twice a second."""
+    cluster = Moody()
+    strategy = make(name, **{**HURRIES[name], **SETTINGS})
+    outcome = random_outcome(seed) if mode != "calm" else (lambda order: "ok")
+    job = uneven_job(4, seed)
+    run = HeapRun(strategy, job, random_seconds(seed), faults(mode, seed, 4), outcome, reservations=cluster)
+    used = Observed(0.5, (NodeUse(node="server:0", cpu_cores=0.4),))
+    for step in range(1, 200):
+        run.push(0.5 * step, 0, lambda t: run.core.receive(t, used))
+    return run, cluster
+
+
+@pytest.mark.parametrize("seed", by_turns(range(1, 5), 1))
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", RESERVING)
+def test_it_owes_what_every_strategy_owes(name: str, mode: str, seed: int) -> None:
+    run, cluster = run_of(name, mode, seed)
+    refused = played(run)
+    assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
+    again = partial(make, name, **{**HURRIES[name], **SETTINGS})
+    assert unrepeatable(again, run.lines) + unpicklable(again, run.lines, every=max(2, len(run.lines) // 4)) == []
+    answers = run.received(Reserved)
+    assert len(answers) == len(cluster.asked) > 0
+    assert {answer.ok for answer in answers} == {True, False}
+    assert {type(command) for command in run.commands} <= run.core.strategy.needs

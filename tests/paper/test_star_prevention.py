@@ -1,0 +1,283 @@
+"""STAR's prevention upon a change of the mode (section IV-D1), with numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from runtime.core.inputs import Observed
+from runtime.core.job import ComputeOrder
+from strategies.bsp import BSP
+from strategies.cluster.prevention.reduction import reductions, sensitivity_of, weight_of
+from strategies.cluster.prevention.sensitivities import TIMES_S, model_sensitivity
+from strategies.cluster.prevention.star import StarPrevention
+from strategies.gates.modal import ASGD, SSGD, Mode
+from strategies.modes.demands import growth_part
+from strategies.modes.reserving import Reserving
+from strategies.protocol import Asked, Demand, HostRoom, JobLoad, NodeUse, Reserve, Reserved, Share, TaskLoad
+from strategies.star import Star
+from tests.support.harness import HeapRun, make_job
+
+
+def worker(node: str, iter_s: float, cores: float = 1.0, cpu_s: float | None = None, host: str = "host:0") -> TaskLoad:
+    """A worker that computes all the time, unless ``cpu_s`` says otherwise; it sends nothing."""
+    cpu_s = iter_s * cores if cpu_s is None else cpu_s
+    return TaskLoad(node=node, host=host, cpu_cores=cores, link_bytes_per_s=0.0, cpu_s=cpu_s, iter_s=iter_s)
+
+
+def job(name: str, *tasks: TaskLoad, gain: float = 1.0, model: str = "") -> JobLoad:
+    """All its workers make one group (SSGD)."""
+    return JobLoad(job=name, tasks=tasks, groups=(tuple(task.node for task in tasks),), gain=gain, model=model)
+
+
+def asked(*jobs: JobLoad, extra: float, worth_s: float, cores: float) -> Asked:
+    """Job a's server uses a tenth of a core, and needs so much more."""
+    server = TaskLoad(node="server:0", host="host:0", cpu_cores=0.1, link_bytes_per_s=0.0)
+    demand = Demand(node="server:0", cpu_cores=extra)
+    rooms = (HostRoom(host="host:0", cpu_cores=cores), HostRoom(host="host:1", cpu_cores=cores))
+    own = JobLoad(job="a", tasks=(server,))
+    return Asked(job="a", demands=(demand,), worth_s=worth_s, jobs=(own, *jobs), hosts=rooms)
+
+
+def test_shares_of_three_tasks() -> None:
+    """Section IV-D1: R x (1 / (S A)) / sum; R = 30, S = 2, 4, 8, A = .5, .25, .5 give 13.333, 13.333 and 3.333."""
+    tasks = [("b", "worker:0"), ("c", "worker:0"), ("d", "worker:0")]
+    weights = [weight_of(sensitivity, gain) for sensitivity, gain in ((2, 0.5), (4, 0.25), (8, 0.5))]
+    found = reductions(30.0, dict(zip(tasks, weights, strict=True)), dict.fromkeys(tasks, 100.0))
+    assert [found[task] for task in tasks] == pytest.approx([40 / 3, 40 / 3, 10 / 3])
+
+
+def test_sensitivity_of_resnet20() -> None:
+    """Published code: times to accuracy of 1760 and 1000 s with throttled processors, 600 s without: 4.8889."""
+    assert sensitivity_of(600, (1760, 1000)) == pytest.approx(4.8889, abs=5e-5)
+    assert model_sensitivity("star_resnet20", "cpu_cores") == model_sensitivity("resnet20", "cpu_cores")
+    assert model_sensitivity("resnet20", "cpu_cores") == pytest.approx(4.8889, abs=5e-5)
+
+
+def test_the_printed_product_would_be_zero() -> None:
+    """Departure: as printed, (TTA_j - TTA) / TTA, a throttled link that costs ResNet-20 nothing leaves nobody to divide
+    by; its second level takes 600 s, as without any."""
+    undisturbed_s, _, links_s = TIMES_S["resnet20"]
+    assert links_s[1] == undisturbed_s
+    assert all(
+        model_sensitivity(model, resource) > 0 for model in TIMES_S for resource in ("cpu_cores", "link_bytes_per_s")
+    )
+
+
+def test_what_a_host_has_left_costs_nobody_anything() -> None:
+    """Section IV-D1: resources are reassigned only if the task does not have enough; 4 - 1.1 cores are left."""
+    grant = StarPrevention().answer(asked(job("b", worker("worker:0", 1.0)), extra=2.9, worth_s=0.0, cores=4.0))
+    assert grant.ok
+    assert grant.shares == {("a", "server:0"): Share(node="server:0", cpu_cores=3.0)}
+
+
+def test_a_worker_that_waits_gives_first() -> None:
+    """Section IV-D1: a faster worker ends with the slowest of its group. Of two workers on one host with 2.1 cores, b's
+    takes 1 s and waits for one of 1.25 s, so 0.8 of a core suffice; c's waits for nobody. 0.15 are missing: b gives."""
+    b = job("b", worker("worker:0", 1.0), worker("worker:1", 1.25, host="host:1"))
+    c = job("c", worker("worker:0", 1.0), worker("worker:1", 1.0, host="host:1"))
+    grant = StarPrevention().answer(asked(b, c, extra=0.15, worth_s=1e-3, cores=2.1))
+    assert grant.ok
+    assert grant.added_s == pytest.approx(0.0, abs=1e-12)
+    assert grant.shares["b", "worker:0"].cpu_cores == pytest.approx(0.85)
+    assert ("c", "worker:0") not in grant.shares
+    assert grant.shares["a", "server:0"].cpu_cores == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("worth_s", "ok"), [(0.1112, False), (0.1113, True)])
+def test_what_costs_more_than_it_is_worth_is_refused(worth_s: float, ok: bool) -> None:
+    """Section IV-D1: S_w < S_o. b and c give 0.0527 of a core each: 1 / 0.9473 - 1 = 0.0556 s longer, 0.1112 in all."""
+    b, c = (job(name, worker("worker:0", 1.0), worker("worker:1", 1.0, host="host:1")) for name in "bc")
+    grant = StarPrevention().answer(asked(b, c, extra=2 * (1 - 1 / 1.0556), worth_s=worth_s, cores=2.1))
+    assert grant.ok == ok
+    assert grant.added_s == pytest.approx(0.1112)
+    assert bool(grant.shares) == ok
+
+
+def test_a_sensitive_job_and_one_that_improves_give_less() -> None:
+    """Section IV-D1: in proportion to 1 / (S A). ResNet-20 at a gain of 0.1 against an unknown model (S = 1) at 0.4."""
+    b = job("b", worker("worker:0", 1.0), model="resnet20", gain=0.1)
+    c = job("c", worker("worker:0", 1.0), gain=0.4)
+    question = asked(b, c, extra=0.1, worth_s=9.0, cores=2.1)
+    shares = StarPrevention().answer(question).shares
+    gives = {name: 1.0 - (shares[name, "worker:0"].cpu_cores or 0.0) for name in "bc"}
+    assert gives["b"] / gives["c"] == pytest.approx(0.4 / (0.1 * 4.8889), rel=1e-4)
+    assert sum(gives.values()) == pytest.approx(0.1)
+
+
+def test_the_ablation_divides_equally() -> None:
+    """Section V-C, /RS: without sensitivity and stage both give the same."""
+    b = job("b", worker("worker:0", 1.0), model="resnet20", gain=0.1)
+    c = job("c", worker("worker:0", 1.0), gain=0.4)
+    shares = StarPrevention(reduce_by="equal").answer(asked(b, c, extra=0.1, worth_s=9.0, cores=2.1)).shares
+    assert [shares[name, "worker:0"].cpu_cores for name in "bc"] == pytest.approx([0.95, 0.95])
+
+
+def test_the_part_of_asgds_growth_that_a_mode_has() -> None:
+    """Departure: STAR measured SSGD and ASGD only (figure 8); between them it is linear in the reports per update."""
+    modes = (SSGD, Mode(x=4), Mode(x=3), Mode(x=2), ASGD, Mode(groups=((0, 1, 2), (3, 4))))
+    assert [growth_part(mode, 5) for mode in modes] == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1 - 1.5 / 4])
+
+
+# ---- a mode is asked for --------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Grants all modes but those with more than ``most`` cores or bytes of demand; keeps what it was asked."""
+
+    def __init__(self, most: float = math.inf) -> None:
+        self.most = most
+        self.asked: list[Reserve] = []
+
+    def reserve(self, t: float, command: Reserve) -> Reserved:
+        self.asked.append(command)
+        most = max((demand.link_bytes_per_s for demand in command.demands), default=0.0)
+        return Reserved(t=t, ok=most <= self.most, reason="" if most <= self.most else "too much")
+
+
+SEND = 1_000_000
+"""Bytes of the model."""
+ROUND_S = 4.0
+"""SSGD waits for the straggler: four gradients in 4 s."""
+
+
+def run_of(cluster: Cluster | None, seconds: Any = (1.0, 1.0, 1.0, 4.0), **changes: Any) -> HeapRun:
+    """Four workers, the last four times as slow; last times as predictions, decisions that take no time."""
+    settings = {"predictor": "last_value", "warmup_iters": 0, "decision_s": 0.0, "phi": 1000.0, "check_workers": False}
+    printed = {"mode_cost": "priced", "kappa": 0.14, "when_calm": "ssgd", "prevent": True}
+    job = make_job(global_batch_samples=512, max_time_s=60.0)
+    run = HeapRun(Star(**{**settings, **printed, **changes}), job, seconds, reservations=cluster)
+    run.model_bytes = SEND
+    used = Observed(period_s=0.5, nodes=(NodeUse(node="server:0", cpu_cores=0.5),))
+    for at_s in (1.5, 2.0, 2.5, 3.0):
+        run.push(at_s, 0, lambda t: run.core.receive(t, used))
+    return run.run()
+
+
+def modes(run: HeapRun) -> list[str]:
+    """All modes that were taken, in order."""
+    found = [str(line.state["mode"]) for line in run.lines if line.state and "mode" in line.state]
+    return [mode for mode, before in zip(found, [None, *found], strict=False) if mode != before]
+
+
+def test_the_best_mode_is_asked_for_before_it_is_taken() -> None:
+    """Section IV-D1: with T = 1, 1, 1, 4 and phi = 1000 dynamic costs 3.52 s and SSGD 11.81 (figure 16's price): it is
+    worth 8.29 s per unit of progress, of which a global batch of 512 makes 1 / (1 + 1000 / 512)."""
+    cluster = Cluster()
+    run = run_of(cluster)
+    assert modes(run)[:2] == ["ssgd", "dynamic 3 1"]
+    first = cluster.asked[0]
+    assert first.worth_s == pytest.approx((11.8125 - 3.5236) / (1 + 1000 / 512), rel=1e-3)
+    assert [demand.node for demand in first.demands] == ["server:0"]
+    asked_at = next(index for index, line in enumerate(run.lines) if any(isinstance(c, Reserve) for c in line.commands))
+    assert isinstance(run.lines[asked_at + 1].event, Reserved)
+    assert run.lines[asked_at + 1].event.t == run.lines[asked_at].event.t
+
+
+def test_the_demand_of_a_mode_is_a_part_of_asgds_growth() -> None:
+    """Figure 8 and departure: 18 and 43 % more in ASGD; dynamic with two gradients per update has 2 / 3."""
+    cluster = Cluster()
+    run_of(cluster)
+    sends = 4 * SEND / ROUND_S
+    assert cluster.asked[0].demands[0].link_bytes_per_s == pytest.approx(0.18 * 2 / 3 * sends)
+    assert cluster.asked[0].demands[0].cpu_cores == pytest.approx(0.43 * 2 / 3 * 0.5)
+
+
+def test_with_growth_as_expected_the_gradients_per_second_count() -> None:
+    """Departure: with null a mode's growth is that of its gradients per second, 3 / 1 + 1 / 4 instead of 4 / 4."""
+    cluster = Cluster()
+    run_of(cluster, link_growth_frac=None)
+    assert cluster.asked[0].demands[0].link_bytes_per_s == pytest.approx((3.25 / 1.0 - 1.0) * SEND)
+
+
+def test_a_refused_mode_gives_way_to_the_next_best() -> None:
+    """Section IV-D1: otherwise the mode with the second lowest time: static 3, which has a third of the growth."""
+    sends = 4 * SEND / ROUND_S
+    cluster = Cluster(most=0.18 * sends / 2)
+    run = run_of(cluster)
+    assert modes(run)[:2] == ["ssgd", "static 3"]
+    costs = [reserve.worth_s for reserve in cluster.asked[:2]]
+    assert costs == sorted(costs, reverse=True)
+    said = [line.state["decision"] for line in run.lines if line.state and line.state.get("decision")]
+    assert "refused by the cluster: dynamic 3 1 (too much)" in said[1]
+
+
+def test_ssgd_is_taken_without_a_question() -> None:
+    """Section IV-D1: from dynamic x-order, with ASGD refused, SSGD is the next best, which needs nothing."""
+    mode_s = {ASGD: 2.0, SSGD: 3.0, Mode(x=2): 4.0}
+    left = [ASGD, SSGD, Mode(x=2)]
+    reserving = Reserving(1.0, left, mode_s, Mode(x=3), 5.0, 2.0, updated=False, ready_s=1.0)
+    assert reserving.mode == ASGD
+    assert reserving.answered(Reserved(t=1.0, ok=False, reason="no")) == SSGD
+    assert reserving.refused == ["asgd (no)"]
+
+
+def test_without_any_room_it_stays_with_ssgd() -> None:
+    """Section IV-D1: SSGD needs no more than it has; it is BSP then, update for update."""
+    cluster = Cluster(most=0.0)
+    run, bsp = (
+        run_of(cluster),
+        HeapRun(BSP(), make_job(global_batch_samples=512, max_time_s=60.0), [1.0, 1.0, 1.0, 4.0]),
+    )
+    assert set(modes(run)) == {"ssgd"}
+    assert len(cluster.asked) > 1
+    assert [order for _, order, _ in run.applied] == [order for _, order, _ in bsp.run().applied]
+
+
+def test_what_was_reserved_is_given_back_with_the_mode() -> None:
+    """Section IV-D1: without a straggler it is SSGD again, and needs nothing more."""
+    done = [0]
+
+    def seconds(worker: int, order: ComputeOrder) -> float:
+        done[0] += worker == 3
+        return 4.0 if worker == 3 and done[0] < 6 else 1.0
+
+    cluster = Cluster()
+    run = run_of(cluster, seconds)
+    assert len(modes(run)) > 2
+    assert modes(run)[0] == modes(run)[-1] == "ssgd"
+    assert cluster.asked[0].demands
+    assert not cluster.asked[-1].demands
+
+
+def test_own_workers_are_asked_for_unless_that_is_switched_off() -> None:
+    """Section IV-D1 needs no check of workers, section V-C's /W is without it: their waiting ends, so they use more."""
+    checked = Cluster()
+    run_of(checked, check_workers=True)
+    nodes = {demand.node: demand for demand in checked.asked[0].demands}
+    assert set(nodes) == {"server:0", "worker:0", "worker:1", "worker:2"}
+    assert nodes["worker:0"].link_bytes_per_s == pytest.approx((1 / 1.0 - 1 / 4.0) * SEND)
+
+
+def test_the_ablation_asks_for_nothing() -> None:
+    """Section V-C, /PS: as if there were no prevention."""
+    cluster = Cluster()
+    run = run_of(cluster, prevent=False)
+    assert not cluster.asked
+    granted = run_of(Cluster())
+    assert [order for _, order, _ in run.applied] == [order for _, order, _ in granted.applied]
+
+
+def test_a_ring_is_refused() -> None:
+    """Departure: section IV-D1 is carried out for parameter servers only."""
+    with pytest.raises(ValueError, match="prevent=true: is for topology=ps"):
+        Star(topology="allreduce", phi=300.0, prevent=True)
+
+
+def test_nothing_is_asked_for_before_it_is_known_what_servers_use() -> None:
+    """Departure: a demand is a part of what was measured in SSGD, so until then it stays with SSGD."""
+    cluster = Cluster()
+    job = make_job(global_batch_samples=512, max_time_s=60.0)
+    settings = {"predictor": "last_value", "warmup_iters": 0, "decision_s": 0.0, "phi": 1000.0}
+    run = HeapRun(Star(**settings, prevent=True), job, [1.0, 1.0, 1.0, 4.0], reservations=cluster).run()  # type: ignore[arg-type]
+    assert set(modes(run)) == {"ssgd"}
+    assert not cluster.asked
+
+
+def test_a_refused_mode_is_asked_for_again() -> None:
+    """Section IV-C decides at every iteration; here, while times stay, after ten if the cluster has refused."""
+    cluster = Cluster(most=0.0)
+    run_of(cluster, redecide_iters=1000, modes=["ssgd", "dynamic"])
+    assert len(cluster.asked) == 2, "15 rounds of 4 s, the first of them without a decision, then after ten more"

@@ -1,0 +1,402 @@
+"""The compiled event loop: the same files, to the byte, as by Python alone, whatever a strategy answers."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import runtime.virtual.event_loop.arrays as arrays_module
+import runtime.virtual.event_loop.loop as loop_module
+import runtime.virtual.lab as lab_module
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from runtime.api import Outcome
+from runtime.cluster.device import DeviceProfile
+from runtime.core.job import Job
+from runtime.native import EVENTS, OFF, SWITCH, native
+from runtime.record.columns import PENDING_ROWS, ColumnRecorder, IterationWriter
+from runtime.training.progress import Progress, load_progress
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.event_loop.loop import EventLoop
+from runtime.virtual.lab import VirtualLab
+from runtime.virtual.tasks.model_state import NoLearner
+from strategies.protocol import (
+    Apply,
+    Arrived,
+    Checkpoint,
+    Compute,
+    Drop,
+    Evaluate,
+    ProtocolError,
+    Started,
+    Stop,
+    Strategy,
+    Wake,
+    Woke,
+)
+from tests.contract.catalogue import NAMES, hurried
+from tests.support.harness import Puppet, make_job, make_run_spec
+from tests.support.turns import by_turns
+
+built = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
+SECONDS = st.sampled_from([0.0, 1e-4, 3e-4, 0.001, 0.0101, 0.03])
+"""Few values, so that many things happen at the same time."""
+FILES = ("events.jsonl", "iterations.parquet")
+FIRST = ("asp", "lb_bsp", "antdt_nd", "star_h", "backup_workers")
+EXAMPLES = 8
+"""For each strategy: each example is two jobs."""
+
+
+@st.composite
+def costs_of(draw: st.DrawFn) -> Costs:
+    times = ("control_s", "latency_s", "update_base_s", "decision_s", "evaluation_s", "sleep_overshoot_s", "launch_s")
+    jitter = {"jitter_sigma": 0.2, "jitter_rho": draw(st.sampled_from([0.0, 0.3]))} if draw(st.booleans()) else {}
+    known = {name: draw(SECONDS) for name in (*times, "data_base_s", "checkpoint_base_s")}
+    each = {"update_per_byte_s": draw(st.sampled_from([0.0, 1e-7])), "data_per_sample_s": 1e-6}
+    return Costs(compute_base_s=0.02, compute_per_sample_s=1e-4, **known, **each, **jitter)
+
+
+@st.composite
+def windows_of(draw: st.DrawFn) -> Disturbance:
+    kind: Any = draw(st.sampled_from(["delay", "slowdown", "delay", "kill"]))
+    targets = ["worker:0", "worker:1"] if kind == "kill" else ["worker:0", "worker:1", "server:0", "server:1"]
+    start_s, length_s = draw(st.floats(0.0, 0.6)), draw(st.sampled_from([0.001, 0.05, 0.3]))
+    magnitude = 1.0 if kind == "kill" else draw(SECONDS) + 1e-3
+    target = draw(st.sampled_from(targets))
+    return Disturbance(start_s=start_s, end_s=start_s + length_s, target=target, kind=kind, magnitude=magnitude)
+
+
+@st.composite
+def jobs_of(draw: st.DrawFn) -> Job:
+    workers = draw(st.sampled_from([4, 5]))
+    batch = workers * 8 + draw(st.sampled_from([0, 3]))
+    return make_job(
+        num_workers=workers,
+        num_servers=draw(st.integers(2, 3)),
+        global_batch_samples=batch,
+        num_samples=batch * draw(st.integers(2, 40)) + draw(st.sampled_from([0, 5])),
+        batches_per_shard=draw(st.sampled_from([1, 3])),
+        epochs=draw(st.sampled_from([1, 3, None])),
+        epoch_overlap=draw(st.booleans()),
+        max_time_s=draw(st.sampled_from([0.7, 2.0])),
+        eval_every_s=draw(st.sampled_from([None, 0.13])),
+        checkpoint_every_s=draw(st.sampled_from([None, 0.21])),
+        stuck_after_s=draw(st.sampled_from([None, 1.0])),
+        lr=0.03,
+        lr_at=lambda samples: 1.0 / (1.0 + samples),
+    )
+
+
+def play(run_dir: Path, job: Job, strategy: Strategy, about: dict[str, Any]) -> Outcome:
+    run_dir.mkdir()
+    record = ColumnRecorder(run_dir)
+    spec = make_run_spec(job, strategy, record, run_dir, transport=about["transport"])
+    learner = NoLearner(5000, Progress(load_progress("digits_mlp")) if about["progress"] else None)
+    plan = Schedule(build_plan("test", 0, 1000.0, about["windows"]))
+    lab, rest = VirtualLab(), (spec, plan, learner, about["costs"], about["profile"])
+    lab.add("job", lambda clock, tenancy: VirtualSession(*rest, clock=clock))
+    outcome = lab.run()["job"]
+    record.close()
+    return outcome
+
+
+def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int = 1 << 10, patience: int = 2) -> int:
+    """Play it with and without the loop, and compare; returns how many decisions the loop has carried out."""
+    decided = 0
+    with ExitStack() as changed:
+        changed.enter_context(patch.object(loop_module, "CHUNK", chunk))
+        changed.enter_context(patch.object(loop_module, "PATIENCE", (patience, 4096)))
+        leave = EventLoop._leave
+
+        def counted(self: EventLoop, **how: Any) -> None:
+            nonlocal decided
+            leave(self, **how)
+            decided += self._decided
+
+        changed.enter_context(patch.object(EventLoop, "_leave", counted))
+        compiled = play(place / "compiled", job, make(), about)
+    with patch.object(lab_module, "loop_of", lambda session: None):
+        python = play(place / "python", job, make(), about)
+    assert compiled == python
+    for name in FILES:
+        assert (place / "compiled" / name).read_bytes() == (place / "python" / name).read_bytes(), name
+    return decided
+
+
+@built
+@pytest.mark.parametrize("name", by_turns([*FIRST, *(name for name in NAMES if name not in FIRST)], always=len(FIRST)))
+@settings(max_examples=EXAMPLES)
+@given(
+    job=jobs_of(),
+    costs=costs_of(),
+    windows=st.lists(windows_of(), max_size=4),
+    paced=st.booleans(),
+    shm=st.booleans(),
+    progress=st.booleans(),
+    chunk=st.sampled_from([1, 3, 1 << 10]),
+    patience=st.sampled_from([0, 0, 2]),
+)
+def test_the_same_files_of_any_small_job(
+    name: str,
+    job: Job,
+    costs: Costs,
+    windows: list[Disturbance],
+    paced: bool,
+    shm: bool,
+    progress: bool,
+    chunk: int,
+    patience: int,
+) -> None:
+    about = {
+        "costs": costs,
+        "windows": windows,
+        "profile": DeviceProfile(base_s=0.015, per_sample_s=1e-3) if paced else None,
+        "transport": "shm" if shm else "tcp",
+        "progress": progress,
+    }
+    with TemporaryDirectory() as directory:
+        both(Path(directory), job, lambda: hurried(name), about, chunk=chunk, patience=patience)
+
+
+# ---- jobs by hand ---------------------------------------------------------------------------------------------------
+
+WORKERS, ROUNDS = 4, 60
+ABOUT: dict[str, Any] = {
+    "costs": Costs(jitter_sigma=0.1, jitter_rho=0.4, control_s=3e-4, latency_s=2e-4, update_base_s=4e-3),
+    "windows": [],
+    "profile": DeviceProfile(base_s=0.02, per_sample_s=0.00125),
+    "transport": "tcp",
+    "progress": False,
+}
+JOB = make_job(
+    num_workers=WORKERS,
+    num_servers=2,
+    global_batch_samples=8 * WORKERS,
+    num_samples=8 * WORKERS * ROUNDS,
+    epochs=1,
+    max_time_s=1000.0,
+    stuck_after_s=1.0,
+)
+
+
+@built
+@pytest.mark.parametrize("name", ["asp", "bsp", "backup_workers", "star_h"])
+def test_the_loop_carries_out_nearly_all(name: str, tmp_path: Path) -> None:
+    assert both(tmp_path, JOB, lambda: hurried(name), ABOUT) > 0.9 * WORKERS * ROUNDS
+
+
+def go(*workers: int) -> list[Any]:
+    return [Compute(worker=worker, num_samples=8) for worker in workers]
+
+
+def use(event: Arrived) -> list[Any]:
+    return [Apply(grads=(event.grad.id,), weights=(1 / 8,)), *go(event.grad.worker)]
+
+
+class Asynchronous(Puppet):
+    """ASP by hand, but for the answer to arrival ``number``: what ``other(event)`` returns or raises."""
+
+    def __init__(self, number: int, other: Any) -> None:
+        super().__init__()
+        self.number, self.other, self.arrivals = number, other, 0
+
+    def handle(self, event: Any) -> Any:
+        if isinstance(event, Started):
+            return go(*event.workers)
+        if isinstance(event, Woke):
+            return go(*range(WORKERS)) if event.tag == "all" else []
+        if not isinstance(event, Arrived):
+            return []
+        self.arrivals += 1
+        if not event.grad.samples:
+            return []
+        return self.other(event) if self.arrivals == self.number else use(event)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        return {"arrivals": self.arrivals, "warning": f"{self.arrivals} arrivals"}
+
+
+def raising(error: Exception) -> Any:
+    def answer(event: Any) -> Any:
+        raise error
+
+    return answer
+
+
+ANSWERS: dict[str, Any] = {
+    "a tuple": lambda event: tuple(use(event)),
+    "nothing": lambda event: [],
+    "no list": lambda event: None,
+    "a text": lambda event: "compute",
+    "no command": lambda event: [*use(event), "compute"],
+    "busy": lambda event: [*use(event), *go((event.grad.worker + 1) % WORKERS)],
+    "twice": lambda event: [*use(event), *go(event.grad.worker)],
+    "nobody": lambda event: [*use(event), *go(WORKERS)],
+    "negative": lambda event: go(-1),
+    "no samples": lambda event: [*use(event)[:1], Compute(worker=event.grad.worker, num_samples=0)],
+    "micro-batches": lambda event: [*use(event)[:1], Compute(worker=event.grad.worker, num_samples=8, accum=3)],
+    "too many micro-batches": lambda event: [Compute(worker=event.grad.worker, num_samples=2, accum=3)],
+    "used twice": lambda event: [use(event)[0], *use(event)],
+    "twice in one": lambda event: [Apply(grads=(event.grad.id,) * 2, weights=(0.1, 0.1))],
+    "unknown": lambda event: [Apply(grads=(10**9,), weights=(0.1,))],
+    "huge": lambda event: [Apply(grads=(10**30,), weights=(0.1,))],
+    "few weights": lambda event: [Apply(grads=(event.grad.id,), weights=())],
+    "none": lambda event: [Apply(grads=(), weights=())],
+    "dropped": lambda event: [Drop(grads=(event.grad.id,)), *go(event.grad.worker)],
+    "given up": lambda event: [Drop(grads=(event.grad.id,), requeue=False), *go(event.grad.worker)],
+    "kept": lambda event: go(event.grad.worker),
+    "later": lambda event: [*use(event), Wake(at_s=event.t + 0.05, tag="some")],
+    "in the past": lambda event: [*use(event), Wake(at_s=0.0, tag="some")],
+    "late and unlawful": lambda event: [Wake(at_s=event.t + 0.01, tag="all")],
+    "whole seconds": lambda event: [*use(event), Wake(at_s=1, tag="some")],
+    "measured": lambda event: [Apply(grads=(event.grad.id,), weights=(0.1,), measure=True), *go(event.grad.worker)],
+    "evaluated": lambda event: [Evaluate(), Checkpoint(), *use(event)],
+    "stopped": lambda event: [*use(event), Stop(reason="enough")],
+    "stopped, failed": lambda event: [Stop(reason="enough", ok=False)],
+    "a law": raising(ProtocolError("planted")),
+}
+
+
+@built
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_any_answer(answer: str, tmp_path: Path) -> None:
+    """In the middle of a job, with a coordinator that is never busy and with one that always is."""
+    for decision_s in (0.0, 0.01):
+        about = {**ABOUT, "costs": msgspec.structs.replace(ABOUT["costs"], decision_s=decision_s)}
+        (place := tmp_path / f"{decision_s}").mkdir()
+        assert both(place, JOB, lambda: Asynchronous(50, ANSWERS[answer]), about) > 30
+
+
+@built
+def test_a_strategy_that_fails_leaves_the_event_in_the_record(tmp_path: Path) -> None:
+    lines = []
+    for name, loop in (("compiled", lab_module.loop_of), ("python", lambda session: None)):
+        with patch.object(lab_module, "loop_of", loop), pytest.raises(ZeroDivisionError, match="planted"):
+            play(tmp_path / name, JOB, Asynchronous(50, raising(ZeroDivisionError("planted"))), ABOUT)
+        lines.append((tmp_path / name / "events.jsonl").read_bytes())
+    assert lines[0] == lines[1]
+
+
+@built
+def test_a_loop_that_is_wrong_is_caught(tmp_path: Path) -> None:
+    def pacer(workers: Any) -> Any:
+        return lambda worker, samples, accum: (1e-9, 0.02, -1.0)
+
+    with patch.object(arrays_module, "pacer", pacer), pytest.raises(AssertionError):
+        both(tmp_path, JOB, lambda: hurried("asp"), ABOUT)
+
+
+@built
+def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
+    ends = []
+    for name, loop in (("compiled", lab_module.loop_of), ("python", lambda session: None)):
+        full = patch.object(IterationWriter, "block", side_effect=OSError(errno.ENOSPC, "no space"))
+        with full, patch.object(lab_module, "loop_of", loop), patch.object(IterationWriter, "close"):
+            job = msgspec.structs.replace(JOB, num_samples=8 * WORKERS * 1100)
+            ends.append(play(tmp_path / name, job, hurried("asp"), ABOUT))
+    assert ends[0].status == ends[1].status == "disk_full"
+    assert abs(ends[0].version - ends[1].version) <= PENDING_ROWS, "as many rows may wait, and others than in Python"
+
+
+@built
+def test_a_signal_ends_the_job(tmp_path: Path) -> None:
+    looks = 0
+
+    def look(lab: VirtualLab) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            lab.interrupted_by = 2
+        original(lab)
+
+    original = VirtualLab._look
+    small = patch.object(lab_module, "LOOK_EVERY", 16), patch.object(loop_module, "CHUNK", 32)
+    with patch.object(VirtualLab, "_look", look), small[0], small[1]:
+        outcome = play(tmp_path / "run", JOB, hurried("asp"), ABOUT)
+    assert outcome.status == "interrupted"
+    assert 0 < outcome.version < WORKERS * ROUNDS
+    assert pq.read_metadata(tmp_path / "run" / "iterations.parquet").num_rows == outcome.version
+
+
+@built
+def test_jobs_side_by_side_are_driven_by_python_as_long_as_there_are_two(tmp_path: Path) -> None:
+    """The second begins while the loop drives the first, after a third has begun and ended next to it."""
+    play(tmp_path / "alone", JOB, hurried("asp"), ABOUT)
+    lab, records = VirtualLab(), []
+
+    def make(name: str, job: Job = JOB) -> Any:
+        (tmp_path / name).mkdir()
+        records.append(record := ColumnRecorder(tmp_path / name))
+        spec = make_run_spec(job, hurried("asp"), record, tmp_path / name)
+        schedule = Schedule(build_plan("test", 0, 1000.0, []))
+        about = spec, schedule, NoLearner(5000, None), ABOUT["costs"], ABOUT["profile"]
+        return lambda clock, tenancy: VirtualSession(*about, clock=clock)
+
+    lab.add("first", make("first"))
+    lab.add("third", make("third", msgspec.structs.replace(JOB, max_time_s=0.7)))
+    with patch.object(loop_module, "CHUNK", 16):
+        lab._step()
+        while lab._waiting or len(lab._running) > 1:
+            lab._step()
+        loop = lab._running[0].loop
+        assert loop is not None
+        while not loop._inside:
+            lab._step()
+        lab.add("second", make("second"), start_s=lab._running[0].clock.now + 0.1)
+        lab.run()
+    for record in records:
+        record.close()
+    for name in ("first", "second"):
+        for file in FILES:
+            assert (tmp_path / name / file).read_bytes() == (tmp_path / "alone" / file).read_bytes()
+
+
+@pytest.mark.skipif(os.environ.get(SWITCH) == OFF, reason="is switched off")
+def test_a_loop_that_was_built_knows_the_vocabulary() -> None:
+    """It refuses to be imported if a command has more fields than it knows, and everything would be slow in silence."""
+    was_built = any(Path(loop_module.__file__).parent.glob("_events.*.so"))
+    assert was_built == (native(EVENTS) is not None)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+@built
+def test_a_loop_refuses_what_does_not_fit() -> None:
+    module: Any = native(EVENTS)
+    work, numbers = (0, 1, 0, 0, 8, 8, 1), (0.0,) * 14
+    for sizes in ({"workers": 0, "servers": 1}, {"workers": 1, "servers": 0}):
+        with pytest.raises(ValueError, match="a loop needs"):
+            module.Loop(**sizes)
+    loop = module.Loop(workers=2, servers=1)
+    with pytest.raises(ValueError, match="without all"):
+        loop.advance(1)
+    assert loop.add_work((*work, *numbers, None), []) == 0
+    with pytest.raises(ValueError, match="somebody who is busy"):
+        loop.add_work((*work, *numbers, None), [])
+    with pytest.raises(ValueError, match="work of nobody"):
+        loop.add_work((0, 2, 0, 0, 8, 8, 1, *numbers, None), [])
+    for kind, about in ((module.PUSHED, 1), (module.ARRIVED, -1), (99, 0)):
+        with pytest.raises(ValueError, match="no such work"):
+            loop.add_entry(0.0, 0, 1, kind, about, None)
+        with pytest.raises(ValueError, match="no such work"):
+            loop.add_waiting(kind, about, None)
+    with pytest.raises(ValueError, match="held with"):
+        loop.hold(2, Compute(worker=2, num_samples=1))
+    with pytest.raises(ValueError, match="samples of nobody"):
+        loop.add_samples(2, [])
+    works, *others = loop.leave()
+    assert (len(works), others) == (1, [[], [], []])
+    assert loop.leave() == ({}, [], [], [])

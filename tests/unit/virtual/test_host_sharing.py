@@ -1,0 +1,159 @@
+"""Several jobs on shared hosts, one of which reserves more: who is limited, for how long, and what that does to all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.virtual.control import host_sharing
+from runtime.virtual.machines import twins
+from strategies.bsp import BSP
+from strategies.cluster.prevention.star import StarPrevention
+from strategies.protocol import Asked, Demand, Grant, ProtocolError, Reserve, Share, Stop
+from strategies.star import Star
+from tests.support.compiled import needs_compiled
+from tests.support.neighbours import Neighbours, Saying
+
+
+@pytest.fixture(autouse=True, params=[pytest.param("compiled", marks=needs_compiled), "python"])
+def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labs, clocks and machines of either twin."""
+    if request.param == "python":
+        monkeypatch.setattr(twins, "COMPILED", None)
+
+
+MORE = Reserve(demands=(Demand(node="server:0", cpu_cores=0.5),), worth_s=9.0)
+NOTHING = Reserve()
+
+
+class Always:
+    """Limits worker 0 of job b to a half of a core, whoever asks; keeps what it was asked."""
+
+    takes = True
+
+    def __init__(self, cores: float = 0.5) -> None:
+        self.cores = cores
+        self.asked: list[Asked] = []
+
+    def answer(self, asked: Asked) -> Grant:
+        self.asked.append(asked)
+        shares = {
+            ("a", "server:0"): Share(node="server:0", cpu_cores=self.cores),
+            ("b", "worker:0"): Share(node="worker:0", cpu_cores=0.5),
+        }
+        return Grant(ok=True, shares=shares)
+
+
+def test_a_limited_worker_computes_with_what_it_is_left() -> None:
+    """0.1 core-seconds take 0.1 s, and 0.2 s from second 2 to second 4; quotas of 10 ms let a little through."""
+    lab = Neighbours(prevention=Always())
+    lab.add("a", Saying({2.0: MORE, 4.0: NOTHING}))
+    lab.add("b", BSP())
+    lab.run()
+    computing = lab.tapes["b"].computing("worker:0")
+    for took, begin_s, end_s in ((0.1, 0.0, 2.0), (0.2, 2.25, 4.0), (0.1, 4.25, 6.0)):
+        found = [seconds for at_s, seconds in computing if begin_s < at_s < end_s]
+        assert len(found) > 6
+        assert found == pytest.approx([took] * len(found), abs=0.011)
+    assert [note["cpu_cores"] for _, note in lab.tapes["b"].noted("Limited")] == [0.5, None]
+
+
+@pytest.mark.parametrize("ends", [4.0, None])
+def test_the_end_of_the_job_gives_back(ends: float | None) -> None:
+    """By ``Stop``, or by itself at 3 s, which nobody else's job is."""
+    lab = Neighbours(prevention=Always())
+    lab.add(
+        "a", Saying({2.0: MORE, **({ends: Stop(reason="enough")} if ends else {})}), max_time_s=3.0 if not ends else 9
+    )
+    lab.add("b", BSP())
+    lab.run()
+    (_, begin), (end_s, end) = lab.tapes["b"].noted("Limited")
+    assert (begin["cpu_cores"], end["cpu_cores"]) == (0.5, None)
+    assert end_s == pytest.approx(4.0 if ends else 3.0, abs=1e-3)
+    assert [kind for _, kind, _ in lab.notes] == ["Reserved", "Released"]
+
+
+def test_a_policy_learns_what_jobs_need() -> None:
+    """The worker of b uses one core for 0.1 s of an iteration, a's server next to nothing."""
+    policy = Always()
+    lab = Neighbours(prevention=policy)
+    lab.add("a", Saying({2.0: MORE}))
+    lab.add("b", BSP(), model="vgg16")
+    lab.run()
+    (asked,) = policy.asked
+    assert (asked.job, asked.demands, asked.worth_s) == ("a", MORE.demands, 9.0)
+    assert [(room.host, room.cpu_cores) for room in asked.hosts] == [("host:0", 2.0), ("host:1", 2.0)]
+    b = next(job for job in asked.jobs if job.job == "b")
+    worker = next(task for task in b.tasks if task.node == "worker:0")
+    assert (worker.host, worker.cpu_cores) == ("host:0", pytest.approx(1.0, abs=0.12))
+    assert (worker.cpu_s, worker.iter_s) == (pytest.approx(0.1), pytest.approx(0.1, abs=0.02))
+    assert (b.groups, b.model, b.gain) == ((("worker:0", "worker:1"),), "vgg16", 1.0)
+
+
+def test_what_a_policy_gives_away_twice_fails_loudly() -> None:
+    """The law: shares in force on a host sum to what it has at most."""
+    lab = Neighbours(prevention=Always(cores=1.6))
+    lab.add("a", Saying({2.0: MORE}))
+    lab.add("b", BSP())
+    with pytest.raises(ProtocolError, match=r"grants 2\.1 cpu_cores of host:0, which has 2"):
+        raise_failure(lab)
+
+
+def raise_failure(lab: Neighbours) -> None:
+    """A job that breaks a law fails; its reason has the law."""
+    outcome = lab.run()["a"]
+    if outcome.status == "failed":
+        raise ProtocolError(outcome.reason)
+
+
+def test_a_lab_in_which_nobody_reserves_records_the_same() -> None:
+    """Measuring jobs does not change them."""
+    records = []
+    for policy in (None, StarPrevention()):
+        lab = Neighbours(prevention=policy)
+        lab.add("a", BSP())
+        lab.add("b", Star(phi=300.0))
+        lab.run()
+        records.append([tape.plain() for tape in lab.tapes.values()])
+    assert records[0] == records[1]
+
+
+def test_without_a_policy_all_is_granted_and_nobody_limited() -> None:
+    lab = Neighbours()
+    lab.add("a", Saying({2.0: MORE}))
+    lab.add("b", BSP())
+    lab.run()
+    assert [event["ok"] for event in lab.tapes["a"].received("Reserved")] == [True]
+    assert not lab.tapes["b"].noted("Limited")
+
+
+def test_shares_in_force_never_exceed_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs that change modes all the time, looked at after every change of a limit."""
+    seen: list[float] = []
+    carry_out = host_sharing.HostSharing._carry_out
+
+    def looked(self: Any) -> None:
+        carry_out(self)
+        seen.extend(total / capacity for _, _, total, capacity in self.books.totals())
+
+    monkeypatch.setattr(host_sharing.HostSharing, "_carry_out", looked)
+    lab = Neighbours(prevention=StarPrevention())
+    asks = {0.5 * step: (MORE if step % 3 else NOTHING) for step in range(2, 16)}
+    lab.add("a", Saying(asks))
+    lab.add("b", BSP())
+    lab.add("c", Saying({at_s + 0.1: command for at_s, command in asks.items()}))
+    lab.run()
+    assert len(seen) > 20
+    assert 0.5 < max(seen) <= 1.0 + 1e-9
+
+
+def test_nothing_is_taken_from_jobs_of_which_nothing_is_known() -> None:
+    """At 0.05 s nobody has delivered a gradient yet."""
+    policy = Always()
+    lab = Neighbours(prevention=policy)
+    lab.add("a", Saying({0.05: MORE}))
+    lab.add("b", BSP())
+    lab.run()
+    assert not policy.asked
+    assert [event["reason"] for event in lab.tapes["a"].received("Reserved")] == ["it is not known yet what a, b need"]
