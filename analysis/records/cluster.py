@@ -174,7 +174,7 @@ def _lives(path: Path, entries: list[notes.Entry]) -> tuple[dict[str, _Life], st
             status = note.status
         elif isinstance(note, notes.Submitted):
             problem = f"job {note.job} was submitted before" if note.job in lives else ""
-            lives.setdefault(note.job, _Life(note, entry.t))
+            lives.setdefault(note.job, _Life(note, entry.t if note.submit_s is None else note.submit_s))
         else:
             problem = (
                 lives[note.job].note(entry.t, note) if note.job in lives else f"job {note.job} was never submitted"

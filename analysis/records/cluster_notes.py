@@ -18,9 +18,13 @@ class _OfJob(msgspec.Struct, frozen=True, tag_field="type", tag=True):
 
 
 class Submitted(_OfJob, frozen=True, tag=True):
-    """The job is in the cluster from now on; ``duration_s``: how long it would take alone, None if unknown."""
+    """The job is in the cluster from now on; ``duration_s``: how long it would take alone, None if unknown.
+
+    ``submit_s``: when it was to come, a moment before with real time; None: it came at the note's own time.
+    """
 
     gpus: int
+    submit_s: float | None = None
     servers: int = 0
     user: str = ""
     model: str = ""

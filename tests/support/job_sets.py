@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,20 @@ def notes_of(run_dir: Path) -> list[dict[str, Any]]:
     lines = [msgspec.json.decode(line) for line in (run_dir / "cluster.jsonl").read_bytes().splitlines()]
     assert [line["seq"] for line in lines] == list(range(len(lines)))
     return [{"t": line["t"], **line["note"]} for line in lines]
+
+
+def gpu_violations(notes: Iterable[dict[str, Any]], gpus: list[int]) -> list[str]:
+    """Hosts that hold more workers than they have GPUs, at any instant."""
+    held: dict[str, Counter[int]] = {}
+    found = []
+    for note in notes:
+        if note["type"] == "Placed":
+            held[note["job"]] = Counter(note["workers"])
+        elif note["type"] == "Ended":
+            held.pop(note["job"], None)
+        used = sum(held.values(), Counter())
+        found += [f"host {host} at {note['t']}" for host, count in used.items() if count > gpus[host]]
+    return found
 
 
 def row(job: str, submit_s: float = 0.0, gpus: int = 2, iterations: int = 5, **more: Any) -> dict[str, Any]:

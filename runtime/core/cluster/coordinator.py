@@ -73,6 +73,11 @@ class ClusterCoordinator:
         """Every job that was submitted and has not ended, in the order of submission."""
         return self._jobs
 
+    @property
+    def gpus_used(self) -> list[int]:
+        """GPUs that jobs hold, by the number of the machine."""
+        return [machine.gpus - self.room.free[machine.number] for machine in self.room.machines]
+
     def problem_of(self, request: JobRequest) -> str | None:
         """Why a job cannot be submitted here, in one line; None: it can."""
         if request.job in self._jobs:

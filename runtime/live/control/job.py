@@ -8,6 +8,7 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -92,6 +93,8 @@ class LiveJob:
         counters = None if network is None else network.counters
         self.sampler = Sampler(counters, self.machines.placement, self.session.allotter.own_limits)
         self.session.served = self.sampler.served
+        self.begun: Callable[[], None] = lambda: None
+        """Called when its clock starts: all tasks are there."""
         self._winding_down = False
         self._gone_by_s = 0.0
 
@@ -242,6 +245,7 @@ class LiveJob:
 
     def _start_clock(self) -> None:
         """The job's clock starts."""
+        self.begun()
         self._announce()
         self.injector.start()
         if self.processes.telemetry_every_s is not None:

@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import final
+from typing import Protocol, final
 
 from runtime.api import Launcher, Outcome
 from runtime.cluster.hosts import Hosts
@@ -20,6 +20,23 @@ from runtime.live.transport.loop import Loop
 TURN_S, ENDING_TURN_S = 1.0, 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+Make = Callable[["LiveLab", str, Launcher], LiveJob]
+"""Makes a job when it starts, with its name in the lab."""
+Ended = Callable[[Outcome], None]
+
+
+class Keeper(Protocol):
+    """Who adds jobs while the lab runs."""
+
+    @property
+    def to_come(self) -> bool:
+        """Whether something is scheduled that may add one."""
+        ...
+
+    def closing(self) -> None:
+        """All jobs are over, and the machines are about to go."""
+        ...
+
 
 @final
 class LiveLab:
@@ -31,6 +48,9 @@ class LiveLab:
         launcher: makes what starts the agents of one job.
     """
 
+    keeper: Keeper | None = None
+    """Adds jobs while others run; None: all are added before."""
+
     def __init__(self, hosts: Hosts | None, mechanisms: Mechanisms, launcher: Callable[[], Launcher]) -> None:
         self.loop = Loop()
         self.hosts, self.machines = hosts, build_shared(hosts, mechanisms)
@@ -40,28 +60,42 @@ class LiveLab:
         self._names: set[str] = set()
         self._running: list[LiveJob] = []
         self._outcomes: dict[str, Outcome] = {}
+        self._ended: dict[str, Ended] = {}
         self._closing = ExitStack()
         self._closing.callback(self.loop.close)
         self._closing.callback(self.machines.close)
 
-    def add(self, name: str, make: Callable[[LiveLab, str, Launcher], LiveJob], start_s: float = 0.0) -> None:
-        """A job that starts in ``start_s``; raises ``ValueError`` for a name that is in use."""
+    def add(self, name: str, make: Make, start_s: float = 0.0, ended: Ended | None = None) -> None:
+        """A job that starts in ``start_s``; raises ``ValueError`` for a name that is in use.
+
+        ``ended(outcome)`` is called when it is over and nothing of it remains.
+        """
         if name in self._names:
             raise ValueError(f"name={name}: another job of this lab is called so")
         self._names.add(name)
         self._waiting += 1
+        if ended is not None:
+            self._ended[name] = ended
         self.loop.after(start_s, lambda: self._start(name, make))
 
     def run(self) -> dict[str, Outcome]:
         """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         with self._closing:
             self._watch_interrupts()
-            while self._running or (self._waiting and not self.interrupted_by):
+            while self._running or ((self._waiting or self._adds_more) and not self.interrupted_by):
                 self._turn()
+            if self.keeper is not None:
+                self.keeper.closing()
         return self._outcomes
 
-    def _start(self, name: str, make: Callable[[LiveLab, str, Launcher], LiveJob]) -> None:
+    @property
+    def _adds_more(self) -> bool:
+        return self.keeper is not None and self.keeper.to_come
+
+    def _start(self, name: str, make: Make) -> None:
         self._waiting -= 1
+        if self.interrupted_by:
+            return
         launcher = self._launcher()
         self._launchers.append(launcher)
         job = make(self, name, launcher)
@@ -87,6 +121,8 @@ class LiveLab:
                 assert job.outcome is not None
                 self._running.remove(job)
                 self._outcomes[job.name] = job.outcome
+                if (ended := self._ended.pop(job.name, None)) is not None:
+                    ended(job.outcome)
 
     @staticmethod
     def _out_of_space(error: OSError, job: LiveJob | None) -> None:
@@ -110,7 +146,7 @@ class LiveLab:
 
         def interrupt(number: int, _: object) -> None:
             # only noted here, since it may come in the middle of a decision; it also wakes the loop
-            if self.interrupted_by or all(job.over for job in self._running):
+            if self.interrupted_by or (all(job.over for job in self._running) and not self._adds_more):
                 for launcher in self._launchers:
                     launcher.kill_all()
                 os._exit(128 + number)

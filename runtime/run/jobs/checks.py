@@ -5,7 +5,7 @@ A job is refused with one line that names it. Where its tasks will be is not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +32,6 @@ from runtime.virtual.costs import CostModel, load_costs
 from runtime.virtual.runtime import VirtualRuntime
 from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
 
-NO_NEEDS = Needs()
-"""Virtual time depends on modelled machines only."""
 STAYING = ("Launch", "Retire", "Restart")
 """Commands for which a job would need other places than the cluster gave it."""
 
@@ -68,9 +66,15 @@ class CheckedSet:
     placement: Placement
     prevention: Prevention | None
     """None: no job asks for anything."""
-    needs: Needs = NO_NEEDS
-    models_hosts: bool = True
-    real_time: bool = False
+    needs: Needs
+    """Requirements of all jobs together, to prepare before they start."""
+    real_time: bool
+    """Whether its time is that of this machine."""
+
+    @property
+    def models_hosts(self) -> bool:
+        """Whether its hosts are modelled on the virtual clock."""
+        return not self.real_time
 
     @property
     def draws(self) -> bool:
@@ -81,8 +85,10 @@ class CheckedSet:
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:
     """Check all jobs of the source that ``jobs`` names; raises :class:`ConfigError` with one line."""
     config, source = anchored(written, start), written.names.jobs
-    _refuse_runtime(config)
-    hosts = _hosts_of(config)
+    real_time: bool = locate(config.runtime[TARGET]).real_time  # type: ignore[attr-defined]
+    if real_time:
+        _refuse_counted(config)
+    hosts = _hosts_of(config, "hosts cluster.hosts.gpus=2" if real_time else "star_servers")
     arrivals: Arrivals = instantiate(config.jobs, "jobs")
     policy: Policy = instantiate(config.policy, "policy")
     placement: Placement = instantiate(config.placement, "placement")
@@ -90,11 +96,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     machines = tuple(_machine(host) for host in hosts.hosts)
     with explained(config.policy, "policy"):
         policy.validate(machines)
-    if policy.preempts and config.replay.detail != "gpus_only":
-        raise ConfigError(
-            f"policy={written.names.policy}: preempts, and with replay.detail={config.replay.detail} jobs cannot "
-            "continue elsewhere; choose replay.detail=gpus_only, or a policy that does not preempt"
-        )
+    if policy.preempts:
+        _refuse_preemption(config, real_time)
     with explained(config.jobs, "jobs"):
         submissions = arrivals.submissions(config.seed)
     if not submissions:
@@ -112,6 +115,14 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         if problem := problem_of(job.request, empty, policy, placement):
             raise ConfigError(f"jobs={source}: {problem}")
         jobs.append(job)
+    needs = Needs()
+    for job in jobs:
+        needs = needs.with_those_of(job.checked.needs)
+    if real_time:
+        from runtime.run.jobs.as_processes import shared_mechanisms
+
+        shared_mechanisms([job.checked for job in jobs])
+        _refuse_reserving(jobs)
     asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
     if prevention.takes and not asks:
         raise ConfigError(
@@ -126,6 +137,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         machines=machines,
         policy=policy,
         placement=placement,
+        needs=needs,
+        real_time=real_time,
         prevention=prevention if asks else None,
     )
 
@@ -139,19 +152,51 @@ def _named(job: str) -> Iterator[None]:
         raise ConfigError(f"{job}: {error}") from None
 
 
-def _refuse_runtime(config: Config) -> None:
-    if locate(config.runtime[TARGET]).real_time:  # type: ignore[attr-defined]
+def _refuse_preemption(config: Config, real_time: bool) -> None:
+    """Only jobs that are counted can continue elsewhere."""
+    policy, detail = config.names.policy, config.replay.detail
+    if real_time:
         raise ConfigError(
-            f"runtime={config.names.runtime}: sets of jobs run on the virtual clock only "
-            f"(jobs={config.names.jobs}); choose runtime=virtual, or jobs=none for one job"
+            f"policy={policy}: preempts, and real jobs cannot continue elsewhere; choose one that does not, "
+            "or runtime=virtual replay.detail=gpus_only"
+        )
+    if detail != "gpus_only":
+        raise ConfigError(
+            f"policy={policy}: preempts, and with replay.detail={detail} jobs cannot continue elsewhere; choose "
+            "replay.detail=gpus_only, or a policy that does not preempt"
         )
 
 
-def _hosts_of(config: Config) -> Hosts:
+def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
+    """Real jobs have nobody yet who answers what they ask of the hosts."""
+    if any(Reserve in job.checked.strategy.needs for job in jobs):
+        names = jobs[0].checked.written.names
+        raise ConfigError(
+            f"strategy={names.strategy}: reserves room on hosts, which runtime={names.runtime} cannot do for a set of "
+            "jobs; use strategy.prevent=false, or runtime=virtual"
+        )
+
+
+def _refuse_counted(config: Config) -> None:
+    """Real jobs compute gradients."""
+    runtime = config.names.runtime
+    if config.replay.detail != "iterations":
+        raise ConfigError(
+            f"replay.detail={config.replay.detail}: counts seconds on the virtual clock, and runtime={runtime} trains "
+            "every job; use replay.detail=iterations, or runtime=virtual"
+        )
+    if not locate(config.backend[TARGET]).computes:  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"backend={config.names.backend}: computes no gradients, and runtime={runtime} needs them (jobs="
+            f"{config.names.jobs} chooses backend=none by default); choose backend=torch, or runtime=virtual"
+        )
+
+
+def _hosts_of(config: Config, cure: str) -> Hosts:
     if config.cluster.hosts is None:
         raise ConfigError(
             f"cluster={config.names.cluster}: has no hosts that jobs could share (jobs={config.names.jobs}); choose "
-            "cluster=star_servers, or another one with cluster.hosts"
+            f"cluster={cure}, or another one with cluster.hosts"
         )
     hosts = parse_machines(config.cluster.hosts)
     if not any(host.gpus for host in hosts.hosts):

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from runtime.api import Outcome
 from runtime.config.instantiate import TARGET
-from runtime.core.jumps import Measured
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
 from runtime.record.checkpoint import publish
 from runtime.record.cluster import ClusterRecorder, JobRow
 from runtime.record.cluster_view import make_cluster_view
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
-from runtime.run.experiment import JobFailed
+from runtime.run.experiment import JobFailed, prepare_data
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
-from runtime.virtual.cluster.cluster import VirtualCluster
-from runtime.virtual.costs import load_costs
-from runtime.virtual.machines.sites import sites_of_hosts
 
 JOBS = "jobs"
 """Folder of the records of single jobs."""
 
 
+class _Cluster(Protocol):
+    """A cluster of either runtime."""
+
+    @property
+    def now(self) -> float:
+        """Seconds of its clock."""
+        ...
+
+    @property
+    def interrupted_by(self) -> int:
+        """The signal that ended it, if one did."""
+        ...
+
+    def run(self) -> Mapping[str, Outcome]:
+        """Until all jobs are over, or a signal."""
+        ...
+
+
 def run_set(checked: CheckedSet, run_dir: Path) -> int:
     """Run all jobs; returns the exit code (0: all are done, 128 + signal: interrupted).
 
-    Raises :class:`ConfigError` if the directory has a record, :class:`JobFailed` if a job has failed or the disk is
-    full.
+    Raises :class:`ConfigError` if the directory has a record or data are missing, :class:`JobFailed` if a job has
+    failed or the disk is full.
     """
+    if checked.real_time:  # what a job reads at its start keeps the others waiting
+        for one in checked.jobs:
+            prepare_data(one.checked.task, one.checked.config)
     run_dir.mkdir(parents=True, exist_ok=True)
     try:
         record = ClusterRecorder(run_dir, [_row(checked, number) for number in range(len(checked.jobs))])
@@ -42,20 +61,7 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
         job.request.job: RunningJob(job, run_dir / JOBS / job.request.job, num_hosts, record) for job in checked.jobs
     }
     view = make_cluster_view(checked.config.view, record.table, title(checked), _num_gpus(checked))
-    cluster = VirtualCluster(
-        sites_of_hosts(checked.hosts, load_costs(checked.config.cluster.costs).values),
-        checked.machines,
-        [job.request for job in checked.jobs],
-        checked.policy,
-        checked.placement,
-        record,
-        prevention=checked.prevention,
-        jobs=running if detailed else None,
-        measured=Measured() if checked.config.replay.detail == "measured" else None,
-        use_every_s=checked.config.replay.use_every_s,
-        restart_s=checked.config.replay.restart_s,
-        tick=view.tick,
-    )
+    cluster = _cluster(checked, running, record, view.tick)
     try:
         cluster.run()
         if not detailed:
@@ -79,6 +85,18 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
         first = f"job {failed[0].job} {failed[0].status}; see {run_dir / JOBS / failed[0].job}"
         raise JobFailed(f"{len(failed)} of {len(rows)} jobs are not done: {first}", FAILED)
     return 0
+
+
+def _cluster(
+    checked: CheckedSet, jobs: Mapping[str, RunningJob], record: ClusterRecorder, tick: Callable[[float], None]
+) -> _Cluster:
+    if checked.real_time:
+        from runtime.run.jobs.as_processes import as_processes
+
+        return as_processes(checked, jobs, record, tick)
+    from runtime.run.jobs.on_clock import on_clock
+
+    return on_clock(checked, jobs, record, tick)
 
 
 def title(checked: CheckedSet) -> str:

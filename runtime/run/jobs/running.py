@@ -8,18 +8,13 @@ from typing import final
 
 import msgspec
 
-from injectors.schedule import Schedule
-from runtime.api import Outcome
+from runtime.api import Outcome, RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config
 from runtime.record.cluster import ClusterRecorder
 from runtime.run.checks import CheckedJob
 from runtime.run.experiment import make_job, make_run_spec, open_record, prepare_data, write_head
 from runtime.run.jobs.checks import SetJob
-from runtime.virtual.clock import Clock
-from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.runtime import VirtualRuntime, make_learner
 from strategies.protocol import NodeId, Places
 
 
@@ -42,15 +37,15 @@ def placed_job(checked: CheckedJob, places: Places, num_hosts: int) -> CheckedJo
 
 @final
 class RunningJob:
-    """A job of a set, which writes its record to ``run_dir``."""
+    """A job of a set, which writes its record to ``run_dir``; a runtime's executor holds it."""
 
     def __init__(self, job: SetJob, run_dir: Path, num_hosts: int, record: ClusterRecorder) -> None:
         self._job: SetJob | None = job
         self._name, self._run_dir, self._num_hosts, self._record = job.request.job, run_dir, num_hosts, record
         self._batch_samples = job.checked.config.workload.global_batch_samples
 
-    def begin(self, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
-        """Make its session; it runs once, so nothing of it is kept."""
+    def open(self, places: Places) -> tuple[CheckedJob, RunSpec]:
+        """Open its record; it runs once, so nothing of it is kept."""
         assert self._job is not None
         checked, self._job = placed_job(self._job.checked, places, self._num_hosts), None
         job = make_job(checked, prepare_data(checked.task, checked.config))
@@ -65,9 +60,7 @@ class RunningJob:
             save_parameters_to=self._run_dir / "parameters.npy" if checked.config.save_parameters else None,
             tick=lambda t: None,
         )
-        runtime = checked.runtime
-        assert isinstance(runtime, VirtualRuntime)
-        return runtime.session(spec, Schedule(checked.plan), make_learner(spec), clock, tenancy)
+        return checked, spec
 
     def end(self, outcome: Outcome) -> None:
         """Close its record, and note how far it got and why it ended."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 from typing import final
 
 from runtime.api import Outcome
+from runtime.core.cluster.arriving import by_submission
 from runtime.core.cluster.coordinator import ClusterCoordinator
-from runtime.core.cluster.inputs import AnyInput, JobSubmitted, Woke
+from runtime.core.cluster.inputs import AnyInput, Woke
 from runtime.core.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
 from runtime.virtual.clock import TIMER
@@ -55,7 +55,7 @@ class VirtualCluster:
         measured: Measured | None = None,
         tick: Callable[[float], None] = lambda t: None,
     ) -> None:
-        self.record, self._tick, self._every_s, self._machines = record, tick, use_every_s, machines
+        self.record, self._tick, self._every_s = record, tick, use_every_s
         self.lab = VirtualLab(sites, self, prevention, self._note, measured)
         self.clock = new_clock(self.lab.timeline)
         assert self.lab.machines is not None
@@ -78,8 +78,7 @@ class VirtualCluster:
             )
         )
         self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
-        self._batches = [list(batch) for _, batch in groupby(requests, key=lambda request: request.submit_s)]
-        self._batches.reverse()  # the next one is the last
+        self._batches = by_submission(requests)
         self._reports: list[AnyInput] = []
         self._wake = 0
         self._over = False
@@ -91,7 +90,7 @@ class VirtualCluster:
         outcomes = self.lab.run()
         if self._over:
             self._end_all()
-        self.record.hosts(self._use.sample(self.now, self._gpus_used()))
+        self.record.hosts(self._use.sample(self.now, self._coordinator.gpus_used))
         return outcomes
 
     @property
@@ -126,19 +125,19 @@ class VirtualCluster:
 
     def _await_next(self) -> None:
         if self._batches:
-            self.clock.at(self._batches[-1][0].submit_s, TIMER, self._submit)
+            self.clock.at(self._batches[-1][0].request.submit_s, TIMER, self._submit)
 
     def _submit(self) -> None:
         batch = self._batches.pop()
         self._await_next()
-        self._coordinator.receive(self.clock.now, *(JobSubmitted(request) for request in batch))
+        self._coordinator.receive(self.clock.now, *batch)
 
     def _woke(self, number: int) -> None:
         if number == self._wake:
             self._coordinator.receive(self.clock.now, Woke())
 
     def _sample(self) -> None:
-        self.record.hosts(self._use.sample(self.clock.now, self._gpus_used()))
+        self.record.hosts(self._use.sample(self.clock.now, self._coordinator.gpus_used))
         self.clock.at(self.clock.now + self._every_s, TIMER, self._sample)
 
     def _report(self, given: AnyInput) -> None:
@@ -169,7 +168,3 @@ class VirtualCluster:
     def _note(self, t: float, kind: str, /, **fields: object) -> None:
         """What jobs have reserved, at the cluster's time."""
         self.record.note(self.now, kind, **fields)
-
-    def _gpus_used(self) -> list[int]:
-        free = self._coordinator.room.free
-        return [machine.gpus - free[machine.number] for machine in self._machines]

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from runtime.api import Needs
+from runtime.containment import Isolation
 from runtime.errors import ConfigError
+from runtime.live.machines.mechanisms import Missing
+from runtime.live.runtime import LiveRuntime
 from runtime.run.jobs.shaping import seed_of
 from tests.support.job_sets import checked_set, row
 from tests.support.turns import by_turns
 
+LIVE = ("runtime=live", "workload=ledger", "backend=numpy", "cluster=hosts", "cluster.hosts.gpus=2")
 BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "gang": ([row("a"), row("b", gpus=41)], (), r"^jobs=given: job b: gpus=41: the cluster has 40 GPUs; "),
     "no worker": ([row("a", gpus=0)], (), r"^jobs=given: job a: gpus=0: must be 1 or more"),
@@ -40,7 +45,29 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         r"^jobs=given: job a: straggler=link_throttle: bandwidth of link:\d, which belongs to all jobs",
     ),
     "gradients": ([row("a")], ("backend=numpy",), r"^jobs=given: job a: backend=numpy: trains workload=digits, "),
-    "live": ([row("a")], ("runtime=live",), r"^runtime=live: sets of jobs run on the virtual clock only"),
+    "live without gradients": (
+        [row("a")],
+        ("runtime=live",),
+        r"^backend=none: computes no gradients, and runtime=live",
+    ),
+    "live without hosts": (
+        [row("a")],
+        ("runtime=live", "backend=numpy", "cluster=local"),
+        r"^cluster=local: has no hosts .*cluster=hosts cluster",
+    ),
+    "live without GPUs": ([row("a")], (*LIVE, "cluster.hosts.gpus=null"), r"^cluster.hosts.gpus=null: every worker"),
+    "live on modelled hosts": (
+        [row("a", model="")],
+        (*LIVE, "cluster=star_servers"),
+        r"^jobs=given: job a: runtime=live: the cluster is only modelled",
+    ),
+    "live and preemptive": ([row("a")], (*LIVE, "policy=las"), r"^policy=las: preempts, and real jobs cannot continue"),
+    "live and counted": (
+        [row("a")],
+        (*LIVE, "replay.detail=gpus_only"),
+        r"^replay.detail=gpus_only: counts seconds on",
+    ),
+    "live model of another": ([row("a")], LIVE, r"^jobs=given: job a: backend=numpy: trains workload=ledger, and"),
     "no hosts": ([row("a")], ("cluster=local",), r"^cluster=local: has no hosts that jobs could share"),
     "no GPUs": ([row("a")], ("cluster=hosts",), r"^cluster.hosts.gpus=null: every worker of jobs=given holds a GPU"),
     "preempts": ([row("a")], ("policy=srtf",), r"^policy=srtf: preempts, and with replay.detail=iterations"),
@@ -67,6 +94,30 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         r"^jobs=given: job a: settings=cluster=local: is the same",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("lacks", "line"),
+    [
+        ("network", r"^jobs=given: job a: cluster.hosts: no network; be root, or choose cluster=local$"),
+        ("cgroup_cpu", r"^cluster.hosts.cpu_cores=4.0: without control groups each job would get all of it; .*cpu_by="),
+    ],
+)
+def test_a_machine_that_cannot_hold_live_jobs_says_why(monkeypatch: pytest.MonkeyPatch, lacks: str, line: str) -> None:
+    def look(name: str) -> Missing | None:
+        return Missing(reason=f"no {name}", cure="be root") if name == lacks else None
+
+    monkeypatch.setattr(LiveRuntime, "look", staticmethod(look))
+    with pytest.raises(ConfigError, match=line):
+        checked_set([row("a", model="")], *LIVE)
+
+
+def test_live_jobs_need_all_that_one_of_them_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
+    checked = checked_set([row("a", model="")], *LIVE)
+    assert checked.needs == Needs(isolation=Isolation.NETWORK, janitor=True)
+    assert (checked.real_time, checked.models_hosts) == (True, False)
+    assert checked_set([row("a")]).needs == Needs()
 
 
 @pytest.mark.parametrize("case", by_turns(BAD, 6))

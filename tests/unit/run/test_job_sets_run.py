@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from runtime.run.jobs.running import placed_job
 from runtime.virtual.cluster.use import HostUse
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from strategies.protocol import Places
-from tests.support.job_sets import checked_set, notes_of, row, run_rows, table_of
+from tests.support.job_sets import checked_set, gpu_violations, notes_of, row, run_rows, table_of
 
 MIXED = [
     row("a", gpus=8, servers=2, iterations=4, model="vgg16"),
@@ -99,20 +97,6 @@ def test_jobs_on_one_host_slow_each_other_as_the_closed_form_says(tmp_path: Path
 
 
 # ---- laws -----------------------------------------------------------------------------------------------------------
-
-
-def gpu_violations(notes: Iterable[dict[str, Any]], gpus: list[int]) -> list[str]:
-    """Hosts that hold more workers than they have GPUs, at any instant."""
-    held: dict[str, Counter[int]] = {}
-    found = []
-    for note in notes:
-        if note["type"] == "Placed":
-            held[note["job"]] = Counter(note["workers"])
-        elif note["type"] == "Ended":
-            held.pop(note["job"], None)
-        used = sum(held.values(), Counter())
-        found += [f"host {host} at {note['t']}" for host, count in used.items() if count > gpus[host]]
-    return found
 
 
 def host_violations(hosts: pd.DataFrame, machines: list[dict[str, Any]]) -> list[str]:

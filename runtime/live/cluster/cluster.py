@@ -1,0 +1,159 @@
+"""A cluster of emulated hosts: jobs arrive by the wall clock, the automaton decides, a lab runs their processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, final
+
+from runtime.api import Launcher, Outcome
+from runtime.core.cluster.arriving import by_submission
+from runtime.core.cluster.coordinator import ClusterCoordinator
+from runtime.core.cluster.inputs import AnyInput, JobEnded, JobStarted, Woke
+from runtime.live.cluster.use import LiveHostUse
+from runtime.live.control.job import LiveJob
+from runtime.live.control.lab import LiveLab
+from runtime.live.transport.loop import Loop
+from runtime.record.cluster import ClusterRecorder
+from strategies.protocol import JobRequest, JobState, Machine, Placement, Places, Policy
+
+INTERRUPTED = "interrupted"
+VIEW_EVERY_S = 0.25
+
+
+class JobOfProcesses(Protocol):
+    """One job of real processes, which writes its own record."""
+
+    def begin(self, places: Places, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
+        """Open its record; the lab starts its agents at once. ``name``: of the job in the lab."""
+        ...
+
+    def end(self, outcome: Outcome) -> None:
+        """Close its record, and let go of what it holds."""
+        ...
+
+
+@final
+class LiveCluster:
+    """Runs the jobs of one source; its clock counts seconds since :meth:`run`.
+
+    Args:
+        lab: with the machines.
+        requests: in the order of submission.
+        jobs: by name.
+        tick: called a few times per second with the cluster's time, for the view.
+    """
+
+    def __init__(
+        self,
+        lab: LiveLab,
+        machines: Sequence[Machine],
+        requests: Sequence[JobRequest],
+        policy: Policy,
+        placement: Placement,
+        record: ClusterRecorder,
+        *,
+        jobs: Mapping[str, JobOfProcesses],
+        use_every_s: float,
+        tick: Callable[[float], None] = lambda t: None,
+    ) -> None:
+        self.lab, self.record, self._jobs, self._tick, self._every_s = lab, record, jobs, tick, use_every_s
+        self.clock = Loop(lab.loop)
+        self._use = LiveHostUse(lab.machines, len(machines))
+        self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
+        self._batches = by_submission(requests)
+        self._statuses: dict[str, str] = {}
+        """Of jobs that have ended after an interrupt."""
+        self._wake = 0
+        self._over = False
+
+    def run(self) -> dict[str, Outcome]:
+        """Until all jobs are over, or a signal; their outcomes, by the numbers of their submission (``j0``)."""
+        self.clock.restart_clock()
+        self._await_next()
+        self.clock.at(self._every_s, self._sample)
+        self._look()
+        self.lab.keeper = self
+        try:
+            return self.lab.run()
+        finally:
+            self._over = True
+
+    @property
+    def interrupted_by(self) -> int:
+        """The signal that ended it, if one did."""
+        return self.lab.interrupted_by
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.clock.now
+
+    # ---- for the lab -------------------------------------------------------------------------------------------------
+
+    @property
+    def to_come(self) -> bool:
+        return not self._over and bool(self._batches or self._coordinator.jobs)
+
+    def closing(self) -> None:
+        """The last sample; after an interrupt nobody starts any more, and who ran has been ended."""
+        self._over, now = True, self.now
+        for job in list(self._coordinator.jobs.values()):
+            name = job.request.job
+            if job.phase != "waiting":
+                self.record.note(now, "Ended", job=name, status=self._statuses.get(name, INTERRUPTED))
+        self.record.hosts(self._use.sample(now, self._coordinator.gpus_used))
+
+    # ---- for the automaton -------------------------------------------------------------------------------------------
+
+    def start(self, job: JobState, places: Places) -> None:
+        name = job.request.job
+        self.lab.add(f"j{job.number}", partial(self._begin, name, places), ended=partial(self._ended, name))
+
+    def preempt(self, job: JobState) -> None:
+        raise NotImplementedError("a policy that preempts is refused with real processes")
+
+    def wake(self, at_s: float) -> None:
+        self._wake += 1
+        if math.isfinite(at_s):
+            self.clock.at(at_s, partial(self._woke, self._wake))
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def _await_next(self) -> None:
+        if self._batches:
+            self.clock.at(self._batches[-1][0].request.submit_s, self._submit)
+
+    def _submit(self) -> None:
+        if not self.interrupted_by:
+            batch = self._batches.pop()
+            self._await_next()
+            self._report(*batch)
+
+    def _woke(self, number: int) -> None:
+        if number == self._wake:
+            self._report(Woke())
+
+    def _begin(self, name: str, places: Places, lab: LiveLab, lab_name: str, launcher: Launcher) -> LiveJob:
+        job = self._jobs[name].begin(places, lab, lab_name, launcher)
+        job.begun = partial(self._report, JobStarted(name))
+        return job
+
+    def _ended(self, name: str, outcome: Outcome) -> None:
+        self._jobs[name].end(outcome)
+        self._statuses[name] = outcome.status
+        self._report(JobEnded(name, outcome.status))
+
+    def _report(self, *given: AnyInput) -> None:
+        """Tell the automaton, unless all is about to end."""
+        if not self.interrupted_by:
+            self._coordinator.receive(self.now, *given)
+
+    def _sample(self) -> None:
+        self.record.hosts(self._use.sample(self.now, self._coordinator.gpus_used))
+        self.clock.after(self._every_s, self._sample)
+
+    def _look(self) -> None:
+        self._tick(self.now)
+        self.clock.after(VIEW_EVERY_S, self._look)

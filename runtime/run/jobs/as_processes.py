@@ -1,0 +1,83 @@
+"""A checked set of jobs as real processes on emulated hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import final
+
+import msgspec
+
+from injectors.schedule import Schedule
+from runtime.api import Launcher, Outcome, RunSpec
+from runtime.errors import ConfigError
+from runtime.live.cluster.cluster import LiveCluster
+from runtime.live.control.job import LiveJob
+from runtime.live.control.lab import LiveLab
+from runtime.live.launchers.local import LocalLauncher
+from runtime.live.machines.mechanisms import Mechanisms
+from runtime.live.runtime import LiveRuntime
+from runtime.record.cluster import ClusterRecorder
+from runtime.run.checks import CheckedJob
+from runtime.run.jobs.checks import CheckedSet
+from runtime.run.jobs.running import RunningJob
+from strategies.protocol import Places
+
+
+def shared_mechanisms(jobs: Sequence[CheckedJob]) -> Mechanisms:
+    """By which mechanisms this machine emulates the hosts and carries out the plans of all jobs together.
+
+    Raises :class:`ConfigError` for what is impossible here.
+    """
+    first = jobs[0]
+    assert isinstance(first.runtime, LiveRuntime)
+    arounds = [job.around for job in jobs]
+    together = msgspec.structs.replace(
+        first.around,
+        asked=frozenset().union(*(around.asked for around in arounds)),
+        commands=frozenset().union(*(around.commands for around in arounds)),
+        cores_as="request" if any(around.cores_as == "request" for around in arounds) else "limit",
+    )
+    mechanisms = first.runtime.mechanisms(together)
+    if mechanisms.host_quotas == "duty":
+        raise ConfigError(
+            f"cluster.hosts.cpu_cores={(first.config.cluster.hosts or {}).get('cpu_cores')}: without control groups "
+            "each job would get all of it; jobs that share hosts need runtime.cpu_by=cgroup (python run.py doctor), or "
+            "cluster.hosts.cpu_cores=null"
+        )
+    return mechanisms
+
+
+@final
+class _AsProcesses:
+    def __init__(self, job: RunningJob) -> None:
+        self._job = job
+        self._spec: RunSpec | None = None
+
+    def begin(self, places: Places, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
+        checked, self._spec = self._job.open(places)
+        assert isinstance(checked.runtime, LiveRuntime)
+        return checked.runtime.job(self._spec, Schedule(checked.plan), lab, name, launcher)
+
+    def end(self, outcome: Outcome) -> None:
+        assert self._spec is not None
+        LiveRuntime.clear(self._spec)
+        self._spec = None
+        self._job.end(outcome)
+
+
+def as_processes(
+    checked: CheckedSet, jobs: Mapping[str, RunningJob], record: ClusterRecorder, tick: Callable[[float], None]
+) -> LiveCluster:
+    """What runs it; ``jobs`` by name."""
+    mechanisms = shared_mechanisms([job.checked for job in checked.jobs])
+    return LiveCluster(
+        LiveLab(checked.hosts, mechanisms, LocalLauncher),
+        checked.machines,
+        [job.request for job in checked.jobs],
+        checked.policy,
+        checked.placement,
+        record,
+        jobs={name: _AsProcesses(job) for name, job in jobs.items()},
+        use_every_s=checked.config.replay.use_every_s,
+        tick=tick,
+    )

@@ -1,0 +1,57 @@
+"""A checked set of jobs on the virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import final
+
+from injectors.schedule import Schedule
+from runtime.api import Outcome
+from runtime.core.jumps import Measured
+from runtime.record.cluster import ClusterRecorder
+from runtime.run.jobs.checks import CheckedSet
+from runtime.run.jobs.running import RunningJob
+from runtime.virtual.clock import Clock
+from runtime.virtual.cluster.cluster import VirtualCluster
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import load_costs
+from runtime.virtual.machines.sites import sites_of_hosts
+from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.runtime import VirtualRuntime, make_learner
+from strategies.protocol import Places
+
+
+@final
+class _OnClock:
+    def __init__(self, job: RunningJob) -> None:
+        self._job = job
+
+    def begin(self, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
+        checked, spec = self._job.open(places)
+        runtime = checked.runtime
+        assert isinstance(runtime, VirtualRuntime)
+        return runtime.session(spec, Schedule(checked.plan), make_learner(spec), clock, tenancy)
+
+    def end(self, outcome: Outcome) -> None:
+        self._job.end(outcome)
+
+
+def on_clock(
+    checked: CheckedSet, jobs: Mapping[str, RunningJob], record: ClusterRecorder, tick: Callable[[float], None]
+) -> VirtualCluster:
+    """What runs it; ``jobs`` by name."""
+    replay = checked.config.replay
+    return VirtualCluster(
+        sites_of_hosts(checked.hosts, load_costs(checked.config.cluster.costs).values),
+        checked.machines,
+        [job.request for job in checked.jobs],
+        checked.policy,
+        checked.placement,
+        record,
+        jobs={name: _OnClock(job) for name, job in jobs.items()} if replay.detail != "gpus_only" else None,
+        prevention=checked.prevention,
+        measured=Measured() if replay.detail == "measured" else None,
+        use_every_s=replay.use_every_s,
+        restart_s=replay.restart_s,
+        tick=tick,
+    )

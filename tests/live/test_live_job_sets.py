@@ -1,0 +1,109 @@
+"""Sets of jobs as real processes: they share emulated hosts, and each is exact whatever becomes of the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.measures.cluster.checks import check_cluster
+from analysis.measures.cluster.jobs import job_times
+from analysis.records.cluster import load_cluster
+from runtime.live.machines.doctor import missing
+from tests.support.invariants import problems
+from tests.support.job_sets import gpu_violations, notes_of, table_of
+from tests.support.leaks import Start
+from tests.support.runs import LEDGER, RecordSink, Run
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+
+HOSTS = ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.gpus=2", "cluster.hosts.real_cores_per_core=0.2")
+WORDS = ("runtime=live", "jobs=list", *LEDGER, *HOSTS, "replay.use_every_s=0.5", "replay.max_iterations=null")
+GPUS = [2, 2]
+
+
+@pytest.fixture(autouse=True)
+def hosts() -> None:
+    for name in ("network", "links", "cgroup_cpu"):
+        if lack := missing(name):
+            pytest.skip(f"{lack.reason}; {lack.cure}")
+
+
+def begin(start: Start, *entries: str, **more: Any) -> Run:
+    """Start a set of these jobs."""
+    return start("run", *WORDS, f"jobs.entries=[{','.join(entries)}]", "save_parameters=true", **more)
+
+
+def entry(job: str, submit_s: float, gpus: int, epochs: int, servers: int = 1) -> str:
+    """One job; the ledger has 2,000 samples, of which each worker takes 16 in an iteration."""
+    iterations = round(epochs * 2000 / (16 * gpus))
+    return f"{{job: {job}, submit_s: {submit_s}, gpus: {gpus}, servers: {servers}, iterations: {iterations}}}"
+
+
+def record_of(run: Run, job: str) -> RecordSink:
+    return RecordSink(run.run_dir / "jobs" / job)
+
+
+def uses(run: Run, job: str) -> set[float]:
+    """How often each sample of the ledger is in the final parameters."""
+    return set(record_of(run, job).parameters().tolist())
+
+
+def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
+    """The third needs all GPUs and waits; the last would fit next to the first, and waits behind it."""
+    run = begin(start, entry("a", 0, 2, 2), entry("b", 0, 1, 2), entry("all", 0.1, 4, 2, 2), entry("late", 0.2, 1, 2))
+    run.finish()
+    notes, table = notes_of(run.run_dir), table_of(run.run_dir)
+    assert set(table.status) == {"done"}
+    assert [note["job"] for note in notes if note["type"] == "Placed"] == ["a", "b", "all", "late"]
+    assert [note["job"] for note in notes if note["type"] == "Queued"] == ["all", "late"]
+    assert notes[-1]["type"] == "Finished"
+    assert gpu_violations(notes, GPUS) == []
+    assert gpu_violations(notes, [1, 2])  # what is used twice would be seen
+    for job in table.index:
+        assert uses(run, job) == {2.0}
+        assert problems(record_of(run, job).lines()) == []
+        assert not (record_of(run, job).run_dir / "checkpoints").exists()
+    cluster = load_cluster(run.run_dir)
+    assert check_cluster(cluster, job_times(cluster)).problems == ()
+    used = pd.read_parquet(run.run_dir / "hosts.parquet")
+    assert set(used.host) == {0, 1}
+    assert used.gpus_used.max() == 2
+    assert used.out_bytes_per_s.max() > 0.0  # of the job that is on both
+
+
+def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> None:
+    run = begin(start, entry("a", 0, 2, 2), entry("victim", 0, 2, 2000), entry("c", 0.1, 2, 2))
+    victim = record_of(run, "victim")
+    run.await_that(lambda: victim.events("Arrived"), "gradients of the victim")
+    [agent] = [pid for pid in run.agents if os.readlink(f"/proc/{pid}/fd/1").startswith(str(victim.run_dir))]
+    os.kill(agent, signal.SIGKILL)
+    line = run.fail()
+    assert "1 of 3 jobs are not done: job victim failed" in line
+    assert table_of(run.run_dir).status.to_dict() == {"a": "done", "victim": "failed", "c": "done"}
+    assert "the agent died" in victim.finished["reason"]
+    assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
+
+
+def test_an_interrupt_ends_all_in_good_order(start: Start) -> None:
+    """One that runs, one that waits, one that has not come."""
+    run = begin(start, entry("a", 0, 4, 2000), entry("waits", 0.1, 1, 2), entry("never", 900, 1, 2))
+    run.await_that(lambda: record_of(run, "a").events("Arrived"), "gradients")
+    run.process.send_signal(signal.SIGINT)
+    code, _, err = run.wait()
+    assert code == 130, err
+    found = table_of(run.run_dir).status.to_dict()
+    assert found == {"a": "interrupted", "waits": "waiting", "never": "unsubmitted"}
+    assert record_of(run, "a").finished["status"] == "interrupted"
+    last = notes_of(run.run_dir)[-1]
+    assert (last["type"], last["status"]) == ("Finished", "interrupted")
+
+
+def test_an_interrupt_before_the_first_job_comes(start: Start) -> None:
+    run = begin(start, entry("never", 900, 1, 2))
+    run.await_that(lambda: (run.run_dir / "cluster.jsonl").exists() and run.chain, "the record")
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait()[0] == 130
