@@ -147,7 +147,7 @@ def _rise(resource: str, limit_frac: float) -> Measure:
 
 
 def beside_servers_rise_frac(run: Digest) -> float:
-    """By how much more often workers straggle beside 3 servers or more than beside one (figure 10)."""
+    """By how much more often workers straggle with 3 or more servers on their host than with one (figure 10)."""
     if run.found is None:
         return nan
     table = run.found.deviations
