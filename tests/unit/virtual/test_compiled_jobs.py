@@ -96,6 +96,9 @@ def test_nodes_come_and_go_and_parameters_move(
 
     def record() -> tuple[bytes, int]:
         run, strategy = stormy(seed, failover, on_hosts=True)
+        assert run.world.hosts is not None
+        if requests and any(host.cores is None for host in run.world.hosts.hosts):
+            pytest.skip("cores as requests are refused on hosts without a quota")
         return played(run), strategy.counts.total()
 
     one, other = both(twin, record)

@@ -119,7 +119,8 @@ def test_both_twins_write_the_same_bytes_and_so_does_a_second_run(monkeypatch: p
 
 
 def errors_of(seed: int, jobs: int) -> list[float]:
-    drawn = draw_lab(seed, jobs=jobs, hosts=4 + seed % 5, rounds=(150, 400), gap_s=30.0)
+    """In the labs of tests/bench/compare_detail.py."""
+    drawn = draw_lab(seed, jobs=jobs, hosts=4 + seed % 5)
     full, jumped = run_lab(drawn, None), run_lab(drawn, MEASURED)
     for one in drawn:
         assert jumped[one.name].status == "done"
