@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import ceil, inf
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +23,35 @@ class Undisturbed(msgspec.Struct, frozen=True, kw_only=True):
     server: TaskDemand
 
 
+class Busy(NamedTuple):
+    """Tasks of one host that do the same work at the same time."""
+
+    tasks: int
+    cores: float
+    """That each of them uses at full speed."""
+    seconds: float
+    """Of work at full speed."""
+
+    def alone_s(self, cores: float) -> float:
+        """How long it takes them where nobody else works on as many cores."""
+        return self.seconds * max(1.0, self.tasks * self.cores / cores)
+
+
+class Gang(NamedTuple):
+    """The workers and servers of a job on each of its machines."""
+
+    workers: tuple[int, ...]
+    servers: tuple[int, ...]
+
+    @classmethod
+    def packed(cls, workers: int, servers: int, gpus: int | None) -> Gang:
+        """On as few machines as the GPUs of each allow (None: on one), servers in turns."""
+        most = min(workers, gpus or workers)
+        machines = ceil(workers / most)
+        held = [min(most, workers - most * number) for number in range(machines)]
+        return cls(tuple(held), tuple(len(range(number, servers, machines)) for number in range(machines)))
+
+
 def undisturbed(
     costs: Costs,
     device: DeviceProfile | None,
@@ -32,36 +62,71 @@ def undisturbed(
     num_parameters: int,
     batch_samples: int,
 ) -> Undisturbed:
-    """A round of a synchronous job whose workers are on ``host``, as far as it has GPUs, and its servers on its like.
+    """A round of a synchronous job on as few machines like ``host`` as its GPUs allow, servers next to the workers.
 
-    All workers pull at once, load meanwhile, compute, and push at once; then every server updates its range. It leaves
-    out what overlaps by chance and what the strategy's decisions cost. ``batch_samples``: of one worker.
+    With an order to apply, all servers begin to update and all workers to load, on the same cores; servers then send,
+    workers compute, and push at once. Wherever a placement really puts the tasks, the same job has the same length. It
+    leaves out what the strategy's decisions cost. ``batch_samples``: of one worker.
     """
     cores = inf if host.cores is None else host.cores
-    link = costs.link_bytes_per_s or inf
-    if host.link_bytes_per_s is not None:
-        link = host.link_bytes_per_s * PAYLOAD_FRAC
-    model_bytes = PARAMETER_BYTES * num_parameters
-    together = min(num_workers, host.gpus or num_workers)
-    stretch = max(1.0, together * costs.worker_cores / cores)
-    transfer_s = costs.latency_s + 2 * host.latency_s + num_workers * model_bytes / link
+    servers, model_bytes = max(1, num_servers), PARAMETER_BYTES * num_parameters
+    gang = Gang.packed(num_workers, servers, host.gpus)
+    loading = Busy(max(gang.workers), costs.worker_cores, costs.data_s(batch_samples))
+    updating = Busy(max(gang.servers), costs.server_cores, costs.update_s(model_bytes // servers, num_workers))
+    data_s, update_s = both(loading, updating, cores)
+    transfer_s = costs.latency_s + _transfer_s(costs, host, gang, model_bytes / servers)
     copy_s = costs.transfer_per_byte_s * model_bytes
-    data_s = costs.data_s(batch_samples) * stretch
-    real_s = costs.compute_s(batch_samples) * stretch
+    real_s = loading._replace(seconds=costs.compute_s(batch_samples)).alone_s(cores)
     gpu_s = device.seconds(batch_samples) if device is not None else 0.0
-    update_s = costs.update_s(model_bytes // max(1, num_servers), num_workers)
-    update_s *= max(1.0, num_servers * costs.server_cores / cores)
-    pull_s = max(data_s + costs.control_s, transfer_s + costs.control_s) + copy_s
-    iteration_s = pull_s + max(real_s, gpu_s) + copy_s + transfer_s + update_s + costs.control_s
+    pull_s = max(data_s, update_s + transfer_s) + copy_s
+    push_s = copy_s + transfer_s
+    iteration_s = costs.control_s + pull_s + max(real_s, gpu_s) + push_s + costs.control_s
     worker_s = (costs.data_s(batch_samples) + costs.compute_s(batch_samples)) * costs.worker_cores + 2 * copy_s
-    server_s = costs.update_s(model_bytes // max(1, num_servers), num_workers) * costs.server_cores
     carry_s = costs.carry_per_byte_s * 2 * model_bytes
-    each = num_workers / max(1, num_servers)
+    each = num_workers / servers
     return Undisturbed(
         iteration_s=iteration_s,
         worker=_demand(worker_s + carry_s, model_bytes, iteration_s, gpu_s or real_s),
-        server=_demand(server_s + carry_s * each, model_bytes * each, iteration_s),
+        server=_demand(updating.seconds * costs.server_cores + carry_s * each, model_bytes * each, iteration_s),
     )
+
+
+def both(one: Busy, other: Busy, cores: float) -> tuple[float, float]:
+    """When each is done if they begin together and share so many cores max-min fairly."""
+    rates = _rates(one, other, cores)
+    ends = [
+        busy.seconds * busy.cores / rate if busy.seconds else 0.0
+        for busy, rate in zip((one, other), rates, strict=True)
+    ]
+    first = 0 if ends[0] <= ends[1] else 1
+    rest, rate = (one, other)[1 - first], rates[1 - first]
+    left = rest._replace(seconds=rest.seconds - ends[first] * rate / rest.cores)
+    ends[1 - first] = ends[first] + left.alone_s(cores)
+    return ends[0], ends[1]
+
+
+def _rates(one: Busy, other: Busy, cores: float) -> tuple[float, float]:
+    """The cores of each task while both work."""
+    if one.cores > other.cores:
+        return _rates(other, one, cores)[::-1]
+    low = min(one.cores, cores / (one.tasks + other.tasks))
+    return low, min(other.cores, (cores - one.tasks * low) / other.tasks) if cores < inf else other.cores
+
+
+def _transfer_s(costs: Costs, host: Host, gang: Gang, part_bytes: float) -> float:
+    """Seconds in which every server exchanges its part with every worker, one way, without the latency of a message.
+
+    The busiest link decides, or the work of the network stack: of a server, of a worker, of a whole machine. Between
+    tasks of one machine no link is used.
+    """
+    workers, servers = sum(gang.workers), sum(gang.servers)
+    there = list(zip(gang.workers, gang.servers, strict=True))
+    crossing = max(max(w * (servers - s), s * (workers - w)) for w, s in there)
+    link = costs.link_bytes_per_s or inf if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC
+    busiest = max((w * servers + s * workers) / (host.cores or inf) for w, s in there)
+    carry_s = costs.carry_per_byte_s * part_bytes * max(busiest, workers, servers)
+    latency_s = 2 * host.latency_s if crossing else 0.0
+    return latency_s + max(crossing * part_bytes / link, carry_s)
 
 
 def _demand(cpu_s: float, num_bytes: float, iteration_s: float, gpu_s: float = 0.0) -> TaskDemand:

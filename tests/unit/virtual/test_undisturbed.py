@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from runtime.virtual.cluster.undisturbed import Busy, both
 from tests.support.job_sets import checked_set, row, run_rows
 from tests.support.turns import by_turns
 
@@ -24,24 +26,56 @@ MEASURED_MS = {
 """Length of a step of 8 workers and 1 parameter server under SSGD in the logs of STAR's public code."""
 
 
-FAR_FRAC = {"densenet121": 0.25}
-"""The closed form is 24 % too long for it."""
-
-
-@pytest.mark.parametrize("model", by_turns(MEASURED_MS, 2))
+@pytest.mark.parametrize("model", by_turns(sorted(MEASURED_MS, key="densenet121".__ne__), 2))
 def test_a_job_alone_takes_as_long_as_the_closed_form_says(tmp_path: Path, model: str) -> None:
-    rows = [row("a", gpus=8, servers=2, iterations=10, model=model)]
-    found = run_rows(tmp_path / "run", rows, "checkpoint_every_s=null").loc["a"]
-    alone_s = checked_set(rows).jobs[0].request.duration_s
-    assert found.end_s == pytest.approx(alone_s, rel=FAR_FRAC.get(model, 0.15))
+    """Servers on the workers' host: densenet121's two update for as long as its workers load, on the same cores."""
+    assert step_s(tmp_path, gpus=8, servers=2, model=model) == pytest.approx(closed_s(8, 2, model), rel=0.04)
+
+
+def test_a_job_on_three_machines_takes_as_long_as_the_closed_form_says(tmp_path: Path) -> None:
+    """Of VGG16, as its parameters are most: they cross links."""
+    assert step_s(tmp_path, gpus=20, servers=5, model="vgg16") == pytest.approx(closed_s(20, 5, "vgg16"), rel=0.04)
+    assert closed_s(20, 5, "vgg16") > 1.05 * closed_s(8, 5, "vgg16")
+
+
+def step_s(tmp_path: Path, **size: Any) -> float:
+    """What an iteration takes on the model of hosts, from two lengths: the first one has no update."""
+    ends = [
+        run_rows(tmp_path / str(count), [row("a", iterations=count, **size)], "checkpoint_every_s=null").loc["a"].end_s
+        for count in (3, 8)
+    ]
+    return float(ends[1] - ends[0]) / 5
+
+
+def closed_s(gpus: int, servers: int, model: str) -> float:
+    job = checked_set([row("a", gpus=gpus, servers=servers, model=model, iterations=2)]).jobs[0]
+    assert job.request.duration_s is not None
+    return job.request.duration_s / 2
 
 
 @pytest.mark.parametrize("model", MEASURED_MS)
 def test_a_step_is_about_as_long_as_it_was_measured(model: str) -> None:
-    """The models are made of active times, not of this length, which differs from their sum by up to 33 %."""
-    job = checked_set([row("a", gpus=8, model=model, iterations=2)]).jobs[0]
-    assert job.request.duration_s is not None
-    assert job.request.duration_s / 2 == pytest.approx(MEASURED_MS[model] / 1e3, rel=0.3)
+    """The models are made of active times, not of this length, which differs from their sum by up to 33 %.
+
+    Here workers load while servers update, so those with long updates are too fast (googlenet by 39 %).
+    """
+    assert closed_s(8, 1, model) == pytest.approx(MEASURED_MS[model] / 1e3, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "ends"),
+    [
+        (Busy(2, 4, 1.0), Busy(1, 8, 1.0), (1.0, 1.0)),  # all have what they can use
+        (Busy(4, 4, 1.0), Busy(1, 8, 0.0), (1.0, 0.0)),
+        (Busy(8, 4, 1.0), Busy(1, 8, 0.0), (2.0, 0.0)),
+        (Busy(4, 4, 1.0), Busy(1, 8, 1.0), (1.25, 1.75)),  # 3.2 each until 1.25, when 4 of 8 are done; then 8
+        (Busy(1, 8, 1.0), Busy(4, 4, 1.0), (1.75, 1.25)),
+        (Busy(2, 2, 1.0), Busy(2, 16, 1.0), (1.0, 2.25)),  # 2 and 6 each; then 8 each for the other 10 of 16
+    ],
+)
+def test_two_groups_share_sixteen_cores(one: Busy, other: Busy, ends: tuple[float, float]) -> None:
+    """By hand."""
+    assert both(one, other, 16.0) == pytest.approx(ends)
 
 
 def test_what_tasks_use_on_average_is_what_an_iteration_needs() -> None:
