@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from runtime.core.inputs import Observed
+from runtime.core.job import ComputeOrder
 from strategies.protocol import NodeUse, Reserve, Reserved
 from tests.contract.catalogue import HURRIES, MODES, faults, make, uneven_job
 from tests.support.faults import random_outcome, random_seconds
@@ -30,23 +32,34 @@ class Moody:
         return Reserved(t=t, ok=ok, reason="" if ok else "not now")
 
 
+def slow_in_turns(seed: int) -> Callable[[int, ComputeOrder], float]:
+    """Random durations, of which one worker's are four times as long for a while, then another's, then nobody's.
+
+    Without that SSGD is the best mode for all of a third of the runs: whoever took long once is not slow the next time.
+    """
+    seconds = random_seconds(seed)
+
+    def took(worker: int, order: ComputeOrder) -> float:
+        slow = (seed + order.grad_id // 40) % 5  # 4: nobody
+        return seconds(worker, order) * (4.0 if worker == slow else 1.0)
+
+    return took
+
+
 def run_of(name: str, mode: str, seed: int) -> tuple[HeapRun, Moody]:
     """The scenario of every strategy, with what servers use twice a second."""
     cluster = Moody()
     strategy = make(name, **{**HURRIES[name], **SETTINGS})
     outcome = random_outcome(seed) if mode != "calm" else (lambda order: "ok")
     job = uneven_job(4, seed)
-    run = HeapRun(strategy, job, random_seconds(seed), faults(mode, seed, 4), outcome, reservations=cluster)
+    run = HeapRun(strategy, job, slow_in_turns(seed), faults(mode, seed, 4), outcome, reservations=cluster)
     used = Observed(0.5, (NodeUse(node="server:0", cpu_cores=0.4),))
     for step in range(1, 200):
         run.push(0.5 * step, 0, lambda t: run.core.receive(t, used))
     return run, cluster
 
 
-FIRST = 1
-
-
-@pytest.mark.parametrize("seed", by_turns(range(FIRST, 5), 1))
+@pytest.mark.parametrize("seed", by_turns(range(1, 5), 1))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", RESERVING)
 def test_it_owes_what_every_strategy_owes(name: str, mode: str, seed: int) -> None:
@@ -56,7 +69,5 @@ def test_it_owes_what_every_strategy_owes(name: str, mode: str, seed: int) -> No
     again = partial(make, name, **{**HURRIES[name], **SETTINGS})
     assert unrepeatable(again, run.lines) + unpicklable(again, run.lines, every=max(2, len(run.lines) // 4)) == []
     answers = run.received(Reserved)
-    assert len(answers) == len(cluster.asked)
-    if seed == FIRST:  # in others no mode may be better than SSGD for long enough
-        assert {answer.ok for answer in answers} == {True, False}
+    assert {answer.ok for answer, asked in zip(answers, cluster.asked, strict=True) if asked.demands} == {True, False}
     assert {type(command) for command in run.commands} <= run.core.strategy.needs
