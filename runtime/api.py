@@ -127,6 +127,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The strategy's warning to readers of the results; omitted if empty."""
 
 
+Crashed = Callable[[Exception], str]
+"""Notes an unexpected error in what belongs to one job of several; returns the reason for which that job fails."""
+
+
 class Runtime(Protocol):
     """Runs jobs. ``runtime=NAME`` chooses one; its class is built with the ``cluster`` on which it runs."""
 
@@ -277,6 +281,23 @@ def outcome_of(
         memory=memory or {},
         num_parameters=num_parameters,
         warning=str(coordinator.strategy_state.get("warning", "")),
+    )
+
+
+def never_began(reason: str) -> Outcome:
+    """The outcome of a job that could not even be created."""
+    return Outcome(
+        status="failed",
+        reason=reason,
+        t=0.0,
+        version=0,
+        epochs_done=0,
+        samples_applied=0,
+        shards_done=0,
+        shards_total=None,
+        parameters_sha256="",
+        memory={},
+        num_parameters=0,
     )
 
 

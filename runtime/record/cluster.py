@@ -95,7 +95,7 @@ class JobTable:
 class ClusterRecorder:
     """Writes the record of a cluster into ``run_dir``; raises ``FileExistsError`` if it has one.
 
-    ``reasons``: of jobs that have ended, filled in by whoever ended them, for the note ``Ended``.
+    ``reasons``: why jobs have ended, filled in by whoever ended them, for the note ``Ended``.
     """
 
     def __init__(self, run_dir: Path, rows: Sequence[JobRow]) -> None:
@@ -107,7 +107,7 @@ class ClusterRecorder:
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
         """Append a line to ``cluster.jsonl``."""
         if kind == "Ended":
-            fields["reason"] = self.reasons.pop(fields["job"], "")
+            fields["reason"] = self.reasons.get(fields["job"], "")
         self.table.note(t, kind, **fields)
         self._lines.note(t, kind, **fields)
 

@@ -12,7 +12,7 @@ from typing import Protocol, final
 
 import msgspec
 
-from runtime.api import Outcome
+from runtime.api import Crashed, Outcome, never_began
 from runtime.core.jumps import Measured
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
@@ -56,6 +56,7 @@ class _Tenant(msgspec.Struct, kw_only=True, eq=False):
     clock: Clock
     make: Make
     ended: Ended | None
+    crashed: Crashed | None
     model: str
     session: VirtualSession | None = None
     loop: EventLoop | None = None
@@ -106,16 +107,27 @@ class VirtualLab:
         self._outcomes: dict[str, Outcome] = {}
         self._seen_s = -math.inf
 
-    def add(self, name: str, make: Make, start_s: float = 0.0, ended: Ended | None = None, *, model: str = "") -> None:
+    def add(
+        self,
+        name: str,
+        make: Make,
+        start_s: float = 0.0,
+        ended: Ended | None = None,
+        *,
+        crashed: Crashed | None = None,
+        model: str = "",
+    ) -> None:
         """A job that starts at ``start_s`` of the lab's time; raises ``ValueError`` for a name that is in use.
 
-        ``ended(outcome)`` is called when it is over, while its tasks are still there. ``model``: what it trains, by
-        which a policy of prevention may know how sensitive it is.
+        ``ended(outcome)`` is called when it is over, while its tasks are still there. ``crashed(error)`` is called when
+        it cannot be created, or its strategy raises something, and returns why it failed; None: that ends the lab.
+        ``model``: what it trains, by which a policy of prevention may know how sensitive it is.
         """
         if name in self._names:
             raise ValueError(f"name={name}: another job of this lab is called so")
         self._names.add(name)
-        tenant = _Tenant(name=name, clock=new_clock(self.timeline, start_s), make=make, ended=ended, model=model)
+        clock = new_clock(self.timeline, start_s)
+        tenant = _Tenant(name=name, clock=clock, make=make, ended=ended, crashed=crashed, model=model)
         self._waiting.append(tenant)
         tenant.clock.at(0.0, START, self._start, tenant)
 
@@ -137,7 +149,14 @@ class VirtualLab:
         if self.machines is not None:
             desk = None if sharing is None else Desk(sharing, tenant.name, tenant.clock)
             tenancy = Tenancy(tenant.name, work, self.machines, desk)
-        tenant.session = tenant.make(tenant.clock, tenancy)
+        try:
+            tenant.session = tenant.make(tenant.clock, tenancy)
+        except Exception as error:
+            if tenant.crashed is None or is_full(error):
+                raise
+            self._never_began(tenant, never_began(tenant.crashed(error)), tenancy)
+            return
+        tenant.session.crashed = tenant.crashed
         if sharing is not None and tenancy is not None:
             sharing.enter(tenant.session, tenancy, tenant.model)
             tenant.clock.catch_up()
@@ -147,6 +166,16 @@ class VirtualLab:
         tenant.session.begin()
         if self.machines is None and self.keeper is None:  # whose actions are on the timeline, too
             tenant.loop = loop_of(tenant.session)
+
+    def _never_began(self, tenant: _Tenant, outcome: Outcome, tenancy: Tenancy | None) -> None:
+        """A job that could not be created leaves nothing."""
+        self._outcomes[tenant.name] = outcome
+        if tenant.ended is not None:
+            tenant.ended(outcome)
+        tenant.clock.ended = True
+        if tenancy is not None:
+            tenancy.leave()
+        self.timeline.drop_ended()
 
     def _step(self) -> int:
         """Run the next actions, which may end a job; returns about how many."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -85,6 +86,30 @@ def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> No
     assert "1 of 3 jobs are not done: job victim failed" in line
     assert table_of(run.run_dir).status.to_dict() == {"a": "done", "victim": "failed", "c": "done"}
     assert "the agent died" in victim.finished["reason"]
+    assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
+
+
+def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(start: Start) -> None:
+    bad = entry("bad", 0, 2, 2).replace("}", ", settings: ['strategy=raising']}")
+    conf = ("--config-dir", str(Path(__file__).parent / "conf"))
+    entries = f"jobs.entries=[{entry('a', 0, 2, 2)},{bad},{entry('c', 0.1, 2, 2)}]"
+    allowed = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
+    run = start("run", *WORDS, *conf, entries, "save_parameters=true", env=allowed)
+    assert "1 of 3 jobs are not done: job bad failed (RuntimeError at job_sets.py" in run.fail()
+    assert table_of(run.run_dir).status.to_dict() == {"a": "done", "bad": "failed", "c": "done"}
+    log = record_of(run, "bad").run_dir / "logs" / "coordinator.log"
+    assert "RuntimeError: a bug of this strategy" in log.read_text()
+    assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
+
+
+def test_a_job_that_cannot_be_created_ends_alone(start: Start) -> None:
+    """There is a file where its record should be."""
+    run = begin(start, entry("a", 0, 2, 2), entry("bad", 3, 2, 2), entry("c", 3.1, 2, 2))
+    run.await_that(lambda: (run.run_dir / "cluster.jsonl").exists(), "the record")
+    (run.run_dir / "jobs").mkdir(exist_ok=True)
+    (run.run_dir / "jobs" / "bad").write_text("in the way")
+    assert "1 of 3 jobs are not done: job bad failed (FileExistsError at" in run.fail()
+    assert table_of(run.run_dir).status.to_dict() == {"a": "done", "bad": "failed", "c": "done"}
     assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
 
 

@@ -20,7 +20,7 @@ from runtime.config.instantiate import ALLOW_VARIABLE
 from runtime.config.parse import parse
 from runtime.run.jobs.checks import CheckedSet, check_set
 from runtime.run.jobs.replay import run_set
-from strategies.protocol import Apply, Command, Event, Started, Strategy
+from strategies.protocol import Apply, Command, Compute, Event, Started, Strategy
 
 WORDS = (
     "runtime=virtual",
@@ -55,6 +55,20 @@ class Lawless(Strategy):
 
     def handle(self, event: Event) -> list[Command]:
         return [Apply(grads=(999_999,), weights=(1.0,))] if isinstance(event, Started) else []
+
+
+@final
+@dataclass(kw_only=True)
+class Raising(Strategy):
+    """Has a bug that shows with the first gradient."""
+
+    data: str = "dynamic"
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, Started):
+            batches = zip(event.workers, event.batch_samples, strict=True)
+            return [Compute(worker=worker, num_samples=samples) for worker, samples in batches]
+        raise RuntimeError("a bug of this strategy")
 
 
 def checked_set(

@@ -33,6 +33,10 @@ class JobOfProcesses(Protocol):
         """Close its record, and let go of what it holds."""
         ...
 
+    def crashed(self, error: Exception) -> str:
+        """Note an unexpected error, for which it fails; returns one line about it."""
+        ...
+
 
 @final
 class LiveCluster:
@@ -109,7 +113,8 @@ class LiveCluster:
 
     def start(self, job: JobState, places: Places) -> None:
         name = job.request.job
-        self.lab.add(f"j{job.number}", partial(self._begin, name, places), ended=partial(self._ended, name))
+        begin, ended = partial(self._begin, name, places), partial(self._ended, name)
+        self.lab.add(f"j{job.number}", begin, ended=ended, crashed=self._jobs[name].crashed)
 
     def preempt(self, job: JobState) -> None:
         raise NotImplementedError("a policy that preempts is refused with real processes")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol, final
 
-from runtime.api import Launcher, Outcome
+from runtime.api import Crashed, Launcher, Outcome, never_began
 from runtime.cluster.hosts import Hosts
 from runtime.errors import ConfigError, is_full
 from runtime.live.control.job import LiveJob
@@ -61,14 +61,23 @@ class LiveLab:
         self._running: list[LiveJob] = []
         self._outcomes: dict[str, Outcome] = {}
         self._ended: dict[str, Ended] = {}
+        self._crashed: dict[str, Crashed] = {}
         self._closing = ExitStack()
         self._closing.callback(self.loop.close)
         self._closing.callback(self.machines.close)
 
-    def add(self, name: str, make: Make, start_s: float = 0.0, ended: Ended | None = None) -> None:
+    def add(
+        self,
+        name: str,
+        make: Make,
+        start_s: float = 0.0,
+        ended: Ended | None = None,
+        crashed: Crashed | None = None,
+    ) -> None:
         """A job that starts in ``start_s``; raises ``ValueError`` for a name that is in use.
 
-        ``ended(outcome)`` is called when it is over and nothing of it remains.
+        ``ended(outcome)`` is called when it is over and nothing of it remains. ``crashed(error)`` is called for an
+        unexpected error while it is created or while it runs, and returns why it failed; None: that ends the lab.
         """
         if name in self._names:
             raise ValueError(f"name={name}: another job of this lab is called so")
@@ -76,6 +85,8 @@ class LiveLab:
         self._waiting += 1
         if ended is not None:
             self._ended[name] = ended
+        if crashed is not None:
+            self._crashed[name] = crashed
         self.loop.after(start_s, lambda: self._start(name, make))
 
     def run(self) -> dict[str, Outcome]:
@@ -98,19 +109,44 @@ class LiveLab:
             return
         launcher = self._launcher()
         self._launchers.append(launcher)
-        job = make(self, name, launcher)
+        try:
+            job = make(self, name, launcher)
+        except Exception as error:  # noqa: BLE001 (of one job, or it is raised)
+            self._over(name, never_began(self._reason(name, error)))
+            return
         self._closing.callback(job.close)
-        if len(self._names) > 1 and self.hosts is not None:
-            refuse_to_share(job, self.hosts)
         self._running.append(job)
-        job.begin()
+        try:
+            if len(self._names) > 1 and self.hosts is not None:
+                refuse_to_share(job, self.hosts)
+            job.begin()
+        except Exception as error:  # noqa: BLE001 (of one job, or it is raised)
+            job.session.failed(self._reason(name, error))
+
+    def _reason(self, name: str, error: Exception) -> str:
+        """Why a job fails for an error that only it has; raises the error if it concerns all."""
+        crashed = self._crashed.get(name)
+        if crashed is None or is_full(error):
+            raise error
+        return crashed(error)
+
+    def _over(self, name: str, outcome: Outcome) -> None:
+        self._outcomes[name] = outcome
+        if (ended := self._ended.pop(name, None)) is not None:
+            ended(outcome)
 
     def _turn(self) -> None:
         try:
             ending = any(job.over for job in self._running)
             self.loop.turn(ENDING_TURN_S if ending else TURN_S)
-        except OSError as error:
-            self._out_of_space(error, next((job for job in self._running if job.loop is self.loop.called), None))
+        except Exception as error:
+            job = next((job for job in self._running if job.loop is self.loop.called), None)
+            if job is None:
+                raise
+            if isinstance(error, OSError) and is_full(error):
+                self._out_of_space(error, job)
+            else:
+                job.session.failed(self._reason(job.name, error))
         for job in self._running[:]:
             try:
                 gone = job.advance()
@@ -120,9 +156,7 @@ class LiveLab:
             if gone:
                 assert job.outcome is not None
                 self._running.remove(job)
-                self._outcomes[job.name] = job.outcome
-                if (ended := self._ended.pop(job.name, None)) is not None:
-                    ended(job.outcome)
+                self._over(job.name, job.outcome)
 
     @staticmethod
     def _out_of_space(error: OSError, job: LiveJob | None) -> None:

@@ -56,13 +56,18 @@ class _AsProcesses:
     def begin(self, places: Places, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
         checked, self._spec = self._job.open(places)
         assert isinstance(checked.runtime, LiveRuntime)
-        return checked.runtime.job(self._spec, Schedule(checked.plan), lab, name, launcher)
+        job = checked.runtime.job(self._spec, Schedule(checked.plan), lab, name, launcher)
+        self._job.begun = True
+        return job
 
     def end(self, outcome: Outcome) -> None:
-        assert self._spec is not None
-        LiveRuntime.clear(self._spec)
+        if self._spec is not None:
+            LiveRuntime.clear(self._spec)
         self._spec = None
         self._job.end(outcome)
+
+    def crashed(self, error: Exception) -> str:
+        return self._job.crashed(error)
 
 
 def as_processes(

@@ -30,10 +30,15 @@ class _OnClock:
         checked, spec = self._job.open(places)
         runtime = checked.runtime
         assert isinstance(runtime, VirtualRuntime)
-        return runtime.session(spec, Schedule(checked.plan), make_learner(spec), clock, tenancy)
+        session = runtime.session(spec, Schedule(checked.plan), make_learner(spec), clock, tenancy)
+        self._job.begun = True
+        return session
 
     def end(self, outcome: Outcome) -> None:
         self._job.end(outcome)
+
+    def crashed(self, error: Exception) -> str:
+        return self._job.crashed(error)
 
 
 def on_clock(

@@ -82,7 +82,8 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
         return 128 + cluster.interrupted_by
     failed = [row for row in rows if row.status != "done"]
     if failed:
-        first = f"job {failed[0].job} {failed[0].status}; see {run_dir / JOBS / failed[0].job}"
+        why = f" ({reason})" if (reason := record.reasons.get(failed[0].job, "").partition("\n")[0]) else ""
+        first = f"job {failed[0].job} {failed[0].status}{why}; see {run_dir / JOBS / failed[0].job}"
         raise JobFailed(f"{len(failed)} of {len(rows)} jobs are not done: {first}", FAILED)
     return 0
 

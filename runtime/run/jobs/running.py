@@ -8,10 +8,11 @@ from typing import final
 
 import msgspec
 
-from runtime.api import Outcome, RunSpec
+from runtime.api import Outcome, RunSpec, record_outcome
 from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config
 from runtime.record.cluster import ClusterRecorder
+from runtime.record.crash import log_crash
 from runtime.run.checks import CheckedJob
 from runtime.run.experiment import make_job, make_run_spec, open_record, prepare_data, write_head
 from runtime.run.jobs.checks import SetJob
@@ -42,6 +43,8 @@ class RunningJob:
     def __init__(self, job: SetJob, run_dir: Path, num_hosts: int, record: ClusterRecorder) -> None:
         self._job: SetJob | None = job
         self._name, self._run_dir, self._num_hosts, self._record = job.request.job, run_dir, num_hosts, record
+        self.begun = False
+        """Whether a runtime has it, which then writes its end."""
         self._batch_samples = job.checked.config.workload.global_batch_samples
 
     def open(self, places: Places) -> tuple[CheckedJob, RunSpec]:
@@ -64,10 +67,17 @@ class RunningJob:
 
     def end(self, outcome: Outcome) -> None:
         """Close its record, and note how far it got and why it ended."""
-        self._recorder.close()
-        del self._recorder
+        if hasattr(self, "_recorder"):
+            if not self.begun:
+                record_outcome(self._recorder, outcome)
+            self._recorder.close()
+            del self._recorder
         self._record.table.rows[self._name].iterations = outcome.samples_applied // self._batch_samples
         self._record.reasons[self._name] = outcome.reason
+
+    def crashed(self, error: Exception) -> str:
+        """Write the traceback of an unexpected error to its log; returns one line about it."""
+        return log_crash(error, self._run_dir)
 
     def close(self) -> None:
         """Close the record of a job that an error of the whole run has cut off."""

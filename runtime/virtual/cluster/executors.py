@@ -41,6 +41,10 @@ class DetailedJob(Protocol):
         """Close its record, and let go of what it holds."""
         ...
 
+    def crashed(self, error: Exception) -> str:
+        """Note an unexpected error, for which it fails; returns one line about it."""
+        ...
+
 
 @final
 class InDetail:
@@ -66,8 +70,9 @@ class InDetail:
 
     def start(self, job: JobState, places: Places) -> None:
         name = job.request.job
-        ended = partial(self._ended, name)
-        self._lab.add(name, partial(self._jobs[name].begin, places), self._now(), ended, model=self._models[name])
+        one, ended = self._jobs[name], partial(self._ended, name)
+        begin = partial(one.begin, places)
+        self._lab.add(name, begin, self._now(), ended, crashed=one.crashed, model=self._models[name])
         self._report(JobStarted(name))
 
     def preempt(self, job: JobState) -> None:

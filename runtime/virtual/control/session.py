@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from injectors.schedule import Schedule
-from runtime.api import Outcome, RunSpec, RunStatus, outcome_of, record_outcome
+from runtime.api import Crashed, Outcome, RunSpec, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.hosts import Hosts, Placement
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
-from runtime.errors import no_space
+from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.behind import Behind, Jumping
 from runtime.virtual.control.factory import assemble
@@ -180,6 +180,8 @@ class VirtualSession:
         self.telemetry_every_s = telemetry_every_s
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.failure: str | None = None
+        self.crashed: Crashed | None = None
+        """What an unexpected error of this job becomes; None: it is raised."""
         self._declares_stuck = job.stuck_after_s is not None
         self.busy_until_s = 0.0
         self.inbox: deque[Call] = deque()
@@ -302,6 +304,11 @@ class VirtualSession:
             call(now, *args)
         except ProtocolError as error:
             self._fail(f"the strategy broke a law: {error}")
+            return
+        except Exception as error:
+            if self.crashed is None or is_full(error):
+                raise
+            self._fail(self.crashed(error))
             return
         busy_until_s = now + self.costs.decision_s
         if self.stopwatch is not None:

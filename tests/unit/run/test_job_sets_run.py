@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ from runtime.run.jobs.replay import run_set
 from runtime.run.jobs.running import placed_job
 from runtime.virtual.cluster.use import HostUse
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
-from strategies.protocol import Places
-from tests.support.job_sets import checked_set, gpu_violations, notes_of, row, run_rows, table_of
+from runtime.virtual.runtime import VirtualRuntime
+from strategies.protocol import Command, Event, Places
+from tests.support.job_sets import Raising, checked_set, gpu_violations, notes_of, row, run_rows, table_of
 
 MIXED = [
     row("a", gpus=8, servers=2, iterations=4, model="vgg16"),
@@ -215,16 +218,59 @@ def test_an_interrupt_ends_all_in_good_order(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_job_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
-    def lawless(raw: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
-        return {**raw, "strategy": {"_target_": "tests.support.job_sets.Lawless"}}
-
     rows = [row("good"), row("bad", settings=["strategy=lawless"]), row("later", 10.0)]
     with pytest.raises(JobFailed, match=r"1 of 3 jobs are not done: job bad failed") as error:
-        run_set(checked_set(rows, again=lawless), tmp_path / "run")
+        run_set(checked_set(rows, again=other_strategy("tests.support.job_sets.Lawless")), tmp_path / "run")
     assert error.value.exit_code == FAILED
     assert table_of(tmp_path / "run").status.to_dict() == {"good": "done", "bad": "failed", "later": "done"}
     ended = {note["job"]: note["reason"] for note in notes_of(tmp_path / "run") if note["type"] == "Ended"}
     assert ended["bad"].startswith("the strategy broke a law")
+
+
+def other_strategy(target: str) -> Callable[[dict[str, Any], tuple[str, ...]], dict[str, Any]]:
+    """Of the jobs that have a setting of their own."""
+    return lambda raw, settings: {**raw, "strategy": {"_target_": target}}
+
+
+def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(tmp_path: Path) -> None:
+    rows = [row("good"), row("bad", settings=["strategy=raising"]), row("later", 10.0)]
+    checked = checked_set(rows, again=other_strategy("tests.support.job_sets.Raising"))
+    with pytest.raises(JobFailed, match=r"1 of 3 jobs are not done: job bad failed \(RuntimeError") as error:
+        run_set(checked, tmp_path / "run")
+    assert len(str(error.value).splitlines()) == 1
+    assert table_of(tmp_path / "run").status.to_dict() == {"good": "done", "bad": "failed", "later": "done"}
+    ended = {note["job"]: note["reason"] for note in notes_of(tmp_path / "run") if note["type"] == "Ended"}
+    assert re.fullmatch(
+        r"RuntimeError at job_sets.py:\d+: a bug of this strategy \(see logs/coordinator.log\)", ended["bad"]
+    )
+    bad = tmp_path / "run" / "jobs" / "bad"
+    assert "Traceback (most recent call last)" in (bad / "logs" / "coordinator.log").read_text()
+    assert load_run(bad).status == "failed"
+
+
+def test_ctrl_c_in_a_strategy_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Raising, event: Event) -> list[Command]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Raising, "handle", interrupted)
+    rows = [row("good"), row("bad", settings=["strategy=raising"])]
+    with pytest.raises(KeyboardInterrupt):
+        run_set(checked_set(rows, again=other_strategy("tests.support.job_sets.Raising")), tmp_path / "run")
+
+
+def test_a_job_that_cannot_be_created_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = VirtualRuntime.session
+
+    def failing(self: VirtualRuntime, spec: Any, *args: Any) -> Any:
+        if spec.run_dir.name == "bad":
+            raise PermissionError(13, "no such luck")
+        return session(self, spec, *args)
+
+    monkeypatch.setattr(VirtualRuntime, "session", failing)
+    with pytest.raises(JobFailed, match=r"1 of 3 jobs are not done: job bad failed \(PermissionError"):
+        run_set(checked_set([row("good"), row("bad"), row("later", 10.0)]), tmp_path / "run")
+    assert table_of(tmp_path / "run").status.to_dict() == {"good": "done", "bad": "failed", "later": "done"}
+    assert load_run(tmp_path / "run" / "jobs" / "bad").status == "failed"
 
 
 def test_records_are_open_only_while_their_jobs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
