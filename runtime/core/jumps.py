@@ -22,7 +22,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     warm_up: int = 2
-    rounds: int = 5
+    rounds: int = 10
     apart: int = 4
     margin: int = 3
     reach: int = 10
