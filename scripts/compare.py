@@ -5,6 +5,7 @@ python scripts/compare.py --grid allreduce --report docs/fidelity_allreduce.md  
 python scripts/compare.py --grid hosts --report docs/fidelity_hosts.md           # emulated hosts, throttled
 python scripts/compare.py --only virtual                     # only the virtual runs, which need no idle machine
 python scripts/compare.py --costs my_machine --report docs/fidelity.md
+python scripts/compare.py --add docs/fidelity.md             # only the cases that the page lacks: a group of rows more
 python scripts/compare.py -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
 python scripts/compare.py --from out/fidelity                # only report, from existing records
 
@@ -36,7 +37,7 @@ from analysis.fitting.pacing import is_paced
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from analysis.records.provenance import caption
 from analysis.reports.fidelity import fidelity
-from analysis.reports.fidelity_page import markdown, overran, sheets
+from analysis.reports.fidelity_page import addition, has_case, markdown, overran, sheets
 from analysis.reports.fidelity_summary import verdict
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.run.preflight import preflight
@@ -64,6 +65,7 @@ OURS = {
 COSTS = "cluster.costs="
 WIDE = 1000
 """Width of a table in a file, in columns."""
+ADDED = "Run at another time than the rest of this page, and compared with each other alone. Made by"
 SIDES = {"virtual": "virtual", "slowed": "virtual", "live": "live", "again": "live"}
 """The variants of a case and their runtimes: ``slowed`` on devices that are 1 % slower, ``again`` a second time."""
 
@@ -74,6 +76,9 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     console = Console(highlight=False, markup=False)
     try:
         asked = parse(words)
+        if asked.add and not asked.cases:
+            console.print(f"{asked.add}: has all cases of this grid")
+            return 0
         runs = read_records(asked.source) if asked.source else make_records(asked, console, runner)
         if asked.only == "virtual":
             console.print(
@@ -213,13 +218,21 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     )
     live_first = sorted(runs, key=lambda run: run.meta["runtime"] == "virtual")  # virtual ones start in any order
     metas, tables, verdicts = [run.meta for run in live_first], list(sheets(found)), verdict(found)
+    paced = [overran(found)] if any(is_paced(meta["job"]) for meta in metas) else []
+    if asked.add:
+        began = min(str(meta.get("started_at"))[:10] for meta in metas)
+        names = ", ".join(dict.fromkeys(strategy for _, strategy, _ in asked.cases))
+        head = f"## Added on {began}: {names}\n\n{ADDED}\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
+        body = addition(asked.add.read_text(), head, [*verdicts, *paced], tables)
+        write_file(asked.add, f"{body}{own_settings(asked, '###')}\n")
+        console.print(str(asked.add), soft_wrap=True)
+        return
     page = asked.report or asked.out / "fidelity.md"
     picture = page.parent / "images" / f"{page.stem}.png" if asked.report else asked.out / "jct.png"
     draw_fidelity(picture, metas, found.measures, found.runs, found.tolerance_frac)
     numbers = write_file(asked.out / "fidelity.csv", found.measures.to_csv(index=False))
     link = picture.relative_to(page.parent).as_posix()
     head = f"# {asked.grid.title}\n\nMade by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-    paced = [overran(found)] if any(is_paced(meta["job"]) for meta in metas) else []
     body = markdown(head, [*verdicts, *paced], link, tables, found.tolerance_frac)
     write_file(page, body if asked.source else f"{body}{jobs(asked)}")
     width, console.width = console.width, console.width if console.is_terminal else WIDE
@@ -235,6 +248,11 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
 
 def jobs(asked: argparse.Namespace) -> str:
     """The settings of the jobs, and what the page does not cover."""
+    return f"{own_settings(asked, '##')}\n{asked.grid.note}\n"
+
+
+def own_settings(asked: argparse.Namespace, level: str) -> str:
+    """The settings of all jobs, and of single strategies and patterns."""
     grid = asked.grid
     lines = [f"all: `{' '.join([*grid.settings, *asked.overrides])}`"]
     for names, own in (
@@ -243,7 +261,7 @@ def jobs(asked: argparse.Namespace) -> str:
     ):
         lines += [f"{name}: `{' '.join(own[name])}`" for name in dict.fromkeys(names) if name in own]
     lines.append(f"1 % slower: `{' '.join(grid.slower)}`")
-    return "\n".join(["", "## Settings of the jobs", "", *(f"- {line}" for line in lines), "", grid.note, ""])
+    return "\n".join(["", f"{level} Settings of the jobs", "", *(f"- {line}" for line in lines), ""])
 
 
 # ---- the command line -----------------------------------------------------------------------------------------------
@@ -261,11 +279,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/fidelity...)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
     parser.add_argument("--report", metavar="FILE", type=Path, help="the page (default: OUTDIR/fidelity.md)")
+    parser.add_argument("--add", metavar="PAGE", type=Path, help="run what this page lacks, and add it as a group")
     parser.add_argument("overrides", nargs="*", help="settings of all runs, such as workload.epochs=2")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
     asked.grid = GRIDS[asked.grid]
     refuse_unwritable_file("--report", asked.report)
+    check_page(asked)
     refuse_unwritable_folder("-o", asked.out)
     if asked.source:
         given = [f"--{name}" for name in (*CHOICES, "repeats", "only", "jobs") if getattr(asked, name) is not None]
@@ -280,7 +300,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     asked.repeats = asked.grid.repeats if asked.repeats is None else asked.repeats
     if asked.repeats < 0:
         refuse(f"--repeats {asked.repeats}: must be 0 or more")
-    asked.cases = cases_of(asked)
+    page = asked.add.read_text() if asked.add else ""
+    asked.cases = [case for case in cases_of(asked) if not has_case(page, *case[:2])]
     given = [text.lstrip("+~").partition("=")[0] for text in asked.overrides]
     for name, text in zip(given, asked.overrides, strict=True):
         if name in OURS:
@@ -288,6 +309,18 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     # who chooses the devices has to say what slower ones are
     asked.slowing = not {text.partition("=")[0] for text in asked.grid.slower} & set(given)
     return asked
+
+
+def check_page(asked: argparse.Namespace) -> None:
+    """Refuse a page that cannot be added to."""
+    if asked.add is None:
+        return
+    for name, value in (("report", asked.report), ("from", asked.source), ("only", asked.only)):
+        if value:
+            refuse(f"--add {asked.add}: not together with --{name}")
+    if not asked.add.is_file():
+        refuse(f"--add {asked.add}: no such page; make it with --report")
+    refuse_unwritable_file("--add", asked.add)
 
 
 def cases_of(asked: argparse.Namespace) -> list[tuple[str, str, bool]]:

@@ -95,7 +95,8 @@ Every strategy faces one pattern, transient and persistent stragglers together; 
 alone and none. Not compared: other patterns, clusters and batch sizes than these, losses of servers, other backends
 than torch, and jobs that last for hours."""
 _NOTE_ALLREDUCE = """\
-The synchronous strategies, which replicas and a ring are meant for. Not compared: asynchronous ones over replicas."""
+The synchronous strategies, which replicas and a ring are meant for, and LGC-AR, whose ring is that of the fastest. Not
+compared: asynchronous ones over replicas."""
 _NOTE_HOSTS = """\
 Here times depend on the processor's speed, which on a shared machine changes from hour to hour: fit the cost model in
 the hour of the live runs, and choose it with `--costs`. docs/virtual.md says where the two differ, and why.
@@ -122,10 +123,11 @@ _LOCAL = Grid(
 GRIDS = {
     "local": _LOCAL,
     "allreduce": _LOCAL._replace(
-        parts=(Part(SYNCHRONOUS, "transient_and_persistent", twice="lb_bsp,lb_bsp_star"),),
+        parts=(Part(f"{SYNCHRONOUS},lgc", "transient_and_persistent", twice="lb_bsp,lb_bsp_star"),),
         title="Live against virtual, replicas and a ring",
         out="out/fidelity_allreduce",
         settings=(*_LOCAL.settings, "topology=allreduce"),
+        of_strategy={**OF_STRATEGY, "lgc": ("strategy.topology=allreduce",)},
         note=_NOTE_ALLREDUCE,
     ),
     "hosts": Grid(

@@ -6,6 +6,7 @@ that are written at the end add what it lacks (samples of the hosts, numbers of 
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,10 +24,11 @@ GPUS_ONLY = "gpus_only"
 """The value of ``replay.detail`` with which jobs hold GPUs and do nothing else."""
 USED = ("cpu_cores", "in_bytes_per_s", "out_bytes_per_s")
 HOST_COLUMNS = ("t_s", "host", "gpus_used", *USED)
+HOST_TYPES = {"t_s": "float64", "host": "int64", "gpus_used": "int64", **dict.fromkeys(USED, "float64")}
 JOB_TYPES = {
     **dict.fromkeys(("job", "user", "model", "status", "reason"), "str"),
     **dict.fromkeys(("submit_s", "start_s", "zero_s", "end_s", "duration_s"), "float64"),
-    **dict.fromkeys(("gpus", "servers", "starts", "preemptions"), "int64"),
+    **dict.fromkeys(("gpus", "servers", "starts", "preemptions", "granted", "refused"), "int64"),
 }
 SPAN_COLUMNS = ("job", "start_s", "end_s", "ended", "workers", "servers")
 
@@ -37,8 +39,9 @@ class Cluster:
 
     ``jobs`` has a row per submitted job in the order of submission: ``job``, ``user``, ``model``, ``submit_s``,
     ``start_s`` (it first had GPUs; NaN: never), ``zero_s`` (time 0 of its own record), ``end_s`` (NaN: never),
-    ``duration_s`` (alone; NaN: unknown), ``gpus``, ``servers``, ``starts``, ``preemptions``, ``status`` (as in
-    ``Ended``; ``running`` or ``waiting`` at the end of the record) and ``reason``. ``spans`` has a row per time in
+    ``duration_s`` (alone; NaN: unknown), ``gpus``, ``servers``, ``starts``, ``preemptions``, ``granted`` and
+    ``refused`` (reservations), ``status`` (as in ``Ended``; ``running`` or ``waiting`` at the end of the record) and
+    ``reason``. ``spans`` has a row per time in
     which a job held GPUs: ``job``, ``start_s``, ``end_s`` (of the record if it still ran), ``ended`` (``preempted``,
     ``ended``, ``open``), ``workers`` and ``servers`` (tuples of host numbers). ``hosts`` has the samples of the hosts
     (empty if there are none). ``stored`` is ``jobs.parquet``, None if the run did not come to write it. ``end_s``:
@@ -98,7 +101,7 @@ def load_cluster(path: str | os.PathLike[str]) -> Cluster:
         meta=meta,
         jobs=pd.DataFrame([life.row() for life in lives.values()], columns=list(JOB_TYPES)).astype(JOB_TYPES),
         spans=pd.DataFrame(spans, columns=list(SPAN_COLUMNS)).astype({"start_s": "float64", "end_s": "float64"}),
-        hosts=_hosts(root / "hosts.parquet", meta),
+        hosts=_hosts(root, meta),
         stored=_table(root / "jobs.parquet"),
         end_s=end_s,
         status=status or ("done" if lives and all(life.status for life in lives.values()) else "killed"),
@@ -117,6 +120,8 @@ class _Life:
     status: str = ""
     reason: str = ""
     leaves: bool = False
+    granted: int = 0
+    refused: int = 0
     spans: list[tuple[str, float, float, str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     placed: tuple[float, notes.Placed] | None = None
 
@@ -132,6 +137,10 @@ class _Life:
                 self.leaves = True
             case notes.Queued() if not self.status and (self.placed is None or self.leaves):
                 self._leave(t, "preempted")
+            case notes.Reserved():
+                self.granted += 1
+            case notes.Refused():
+                self.refused += 1
             case notes.Ended(status=status, reason=reason) if not self.status:
                 self._leave(t, "ended")
                 self.end_s, self.status, self.reason = t, status, reason
@@ -158,7 +167,7 @@ class _Life:
         start_s = self.spans[0][1] if self.spans else nan
         duration_s = nan if about.duration_s is None else about.duration_s
         times = (self.submit_s, start_s, self.zero_s, self.end_s, duration_s)
-        numbers = (about.gpus, about.servers, len(ends), ends.count("preempted"))
+        numbers = (about.gpus, about.servers, len(ends), ends.count("preempted"), self.granted, self.refused)
         return (about.job, about.user, about.model, status, self.reason, *times, *numbers)
 
 
@@ -196,13 +205,22 @@ def _load_meta(path: Path) -> dict[str, Any]:
     return meta
 
 
-def _hosts(path: Path, meta: dict[str, Any]) -> pd.DataFrame:
+def _hosts(root: Path, meta: dict[str, Any]) -> pd.DataFrame:
     """The samples; processors and links, which are 0 where only GPUs were modelled, are unknown (NaN) then."""
-    table = _table(path)
+    table = _table(root / "hosts.parquet")
     if table is None:
-        return pd.DataFrame(columns=list(HOST_COLUMNS), dtype="float64")
+        table = _host_lines(root / "hosts.jsonl")
     replay = (meta.get("cluster") or {}).get("replay") or {}
     return table.assign(**dict.fromkeys(USED, nan)) if replay.get("detail") == GPUS_ONLY else table
+
+
+def _host_lines(path: Path) -> pd.DataFrame:
+    """The samples that a killed run has left: arrays, one a line, of which the last may be torn."""
+    rows = []
+    for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else ():
+        if line.endswith(b"\n"):
+            rows.append([nan if value is None else value for value in json.loads(line)])
+    return pd.DataFrame(rows, columns=list(HOST_COLUMNS)).astype(HOST_TYPES)
 
 
 def _table(path: Path) -> pd.DataFrame | None:

@@ -50,6 +50,14 @@ class Preempted(_OfJob, frozen=True, tag=True):
     """The job was ordered to give its GPUs back; it has them until it is ``Queued``, placed again or has ended."""
 
 
+class Reserved(_OfJob, frozen=True, tag=True):
+    """The job was granted what a mode of it needs of its hosts."""
+
+
+class Refused(_OfJob, frozen=True, tag=True):
+    """The job was refused that."""
+
+
 class Ended(_OfJob, frozen=True, tag=True):
     """The job has left the cluster; ``done`` if it did what it was submitted for."""
 
@@ -64,7 +72,7 @@ class Finished(msgspec.Struct, frozen=True, tag_field="type", tag=True):
     reason: str = ""
 
 
-OfJob = Submitted | Queued | Placed | Began | Preempted | Ended
+OfJob = Submitted | Queued | Placed | Began | Preempted | Reserved | Refused | Ended
 Note = OfJob | Finished
 
 

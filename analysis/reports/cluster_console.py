@@ -28,6 +28,8 @@ def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]
         Column("GPUs\n%", lambda row: number_text(row["gpu_use_frac"] * 100, 1), "gpu_use_frac", True),
         Column("pre-\nempted", lambda row: number_text(row["preemptions"], 0)),
     ]
+    if frame[["granted", "refused"]].to_numpy().any():
+        columns.append(Column("granted /\nrefused", reservations_text))
     if frame["iterations_with_straggler_frac"].notna().any():
         share, delay = "iterations_with_straggler_frac", "delay_frac"
         columns += [
@@ -35,6 +37,11 @@ def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]
             Column("delay\n%", lambda row: number_text(row[delay] * 100, 1), delay, False),
         ]
     return columns
+
+
+def reservations_text(row: pd.Series) -> str:
+    """How many questions of jobs for more of their hosts were granted and refused."""
+    return f"{number_text(row['granted'], 0)} / {number_text(row['refused'], 0)}"
 
 
 def spread_text(row: pd.Series, name: str, digits: int, brief: bool = False) -> str:

@@ -73,8 +73,15 @@ def details(times: pd.DataFrame, episodes: pd.DataFrame | None) -> str:
     worst = times.sort_values(["slowdown", "jct_s"], ascending=False, kind="stable").head(LONGEST)
     names = ("submit_s", "jct_s", "queue_s", "run_s", "slowdown")
     heads = ["job", "model", "GPUs", *(name.removesuffix("_s") + " s" * name.endswith("_s") for name in names), "ended"]
+    asked = ["granted", "refused"] if times[["granted", "refused"]].to_numpy().any() else []
+    heads[-1:-1] = asked
     rows = [
-        [row["job"], row["model"], f"{row['gpus']}", *(number_text(row[name], 2) for name in names), row["status"]]
+        [
+            *(row["job"], row["model"], f"{row['gpus']}"),
+            *(number_text(row[name], 2) for name in names),
+            *(f"{row[name]}" for name in asked),
+            row["status"],
+        ]
         for _, row in worst.iterrows()
     ]
     parts = [f"<h2>Jobs with the largest slowdown ({len(worst)} of {len(times)})</h2>", table_html(heads, _plain(rows))]

@@ -113,11 +113,25 @@ def markdown(head: str, points: Sequence[str], picture: str, tables: Sequence[Sh
     """The page: what was compared (``head``), the results (``points``), the figure, every table."""
     lines = [head, "", *(f"- {point}" for point in points), ""]
     lines += [f"![job completion times]({picture})", "", NOTES.format(percent=100 * tolerance_frac)]
-    for sheet in tables:
-        rows = [sheet.heads, ["---"] * len(sheet.heads), *sheet.rows]
-        cells = [[text.replace("|", "\\|") or " " for text in row] for row in rows]
-        lines += ["", f"## {sheet.title}", "", *(f"| {' | '.join(row)} |" for row in cells)]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *(line for sheet in tables for line in _table(sheet, "##")), ""])
+
+
+def addition(page: str, head: str, points: Sequence[str], tables: Sequence[Sheet]) -> str:
+    """The page with a group of cases more, which were run at another time and are compared with each other alone."""
+    lines = [page.rstrip("\n"), "", head, "", *(f"- {point}" for point in points)]
+    return "\n".join([*lines, *(line for sheet in tables if sheet.rows for line in _table(sheet, "###")), ""])
+
+
+def has_case(page: str, straggler: str, strategy: str) -> bool:
+    """Whether a table of the page has a row of this case."""
+    return f"\n| {straggler} | {strategy} |" in page
+
+
+def _table(sheet: Sheet, level: str) -> Iterator[str]:
+    yield from ("", f"{level} {sheet.title}", "")
+    for row in (sheet.heads, ["---"] * len(sheet.heads), *sheet.rows):
+        cells = [text.replace("|", "\\|") or " " for text in row]
+        yield f"| {' | '.join(cells)} |"
 
 
 def number(value: float, spec: str) -> str:

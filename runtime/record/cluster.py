@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
+from itertools import islice
+from math import nan
 from pathlib import Path
 from typing import Any, final
 
@@ -12,6 +13,8 @@ import msgspec
 from runtime.record.recorder import Recorder
 
 LOG = "cluster.jsonl"
+HOST_LINES = "hosts.jsonl"
+"""The rows of ``hosts.parquet`` during the run: arrays, one a line."""
 GROUP_ROWS = 1 << 13
 """Rows of ``hosts.parquet`` that are written at once."""
 
@@ -102,7 +105,7 @@ class ClusterRecorder:
         self.run_dir, self.table = run_dir, JobTable(rows)
         self.reasons: dict[str, str] = {}
         self._lines = Recorder(run_dir, LOG)
-        self._hosts = _HostWriter(run_dir / "hosts.parquet")
+        self._hosts = _HostWriter(run_dir)
 
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
         """Append a line to ``cluster.jsonl``."""
@@ -112,7 +115,7 @@ class ClusterRecorder:
         self._lines.note(t, kind, **fields)
 
     def hosts(self, rows: Sequence[HostRow]) -> None:
-        """Append rows to ``hosts.parquet``."""
+        """Append rows of what the hosts were used for."""
         self._hosts.append(rows)
 
     def close(self) -> None:
@@ -126,35 +129,37 @@ class ClusterRecorder:
 
 @final
 class _HostWriter:
-    """Appends to a Parquet file in groups of rows."""
+    """Writes rows as lines at once, so that a killed run leaves them readable; at the end they become a table."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, run_dir: Path) -> None:
+        self._lines, self._table = run_dir / HOST_LINES, run_dir / "hosts.parquet"
+        self._file = self._lines.open("xb", buffering=0)
+
+    def append(self, rows: Sequence[HostRow]) -> None:
+        if rows:
+            self._file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+
+    def close(self) -> None:
+        """The lines remain if the table cannot be written."""
+        self._file.close()
+        if self._lines.exists():
+            self._convert()
+            self._lines.unlink()
+
+    def _convert(self) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         kinds: dict[type[Any] | str, Any] = {"float": pa.float64(), "int": pa.int64()}
-        hints = HostRow.__annotations__
-        self._schema = pa.schema([(name, kinds[hints[name]]) for name in HostRow.__struct_fields__])
-        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
-        self._rows: list[HostRow] = []
-
-    def append(self, rows: Sequence[HostRow]) -> None:
-        self._rows.extend(rows)
-        if len(self._rows) >= GROUP_ROWS:
-            self._flush()
-
-    def close(self) -> None:
-        with contextlib.closing(self._writer):
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        rows, self._rows = self._rows, []
-        if rows:
-            names = HostRow.__struct_fields__
-            columns = {name: [getattr(row, name) for row in rows] for name in names}
-            self._writer.write_table(pa.table(columns, schema=self._schema))
+        names, hints = HostRow.__struct_fields__, HostRow.__annotations__
+        schema = pa.schema([(name, kinds[hints[name]]) for name in names])
+        with self._lines.open("rb") as lines, pq.ParquetWriter(self._table, schema, compression="zstd") as writer:
+            while rows := [msgspec.json.decode(line) for line in islice(lines, GROUP_ROWS)]:
+                columns = {
+                    name: [nan if value is None else value for value in column]
+                    for name, column in zip(names, zip(*rows, strict=True), strict=True)
+                }
+                writer.write_table(pa.table(columns, schema=schema))
 
 
 def write_jobs(path: Path, rows: Sequence[JobRow]) -> None:

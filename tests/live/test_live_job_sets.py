@@ -13,6 +13,7 @@ import pytest
 from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
+from runtime.live.machines.cgroups import find
 from runtime.live.machines.doctor import missing
 from tests.support.invariants import problems
 from tests.support.job_sets import gpu_violations, notes_of, table_of
@@ -74,6 +75,8 @@ def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
     assert set(used.host) == {0, 1}
     assert used.gpus_used.max() == 2
     assert used.out_bytes_per_s.max() > 0.0  # of the job that is on both
+    if "cpuacct" in Path("/proc/self/mounts").read_text() or find("cpu").version == 2:
+        assert 0.0 < used.cpu_cores.max() < 1.0
 
 
 def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> None:

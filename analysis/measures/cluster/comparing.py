@@ -20,7 +20,7 @@ MEASURED = {
     "slowdown_median": ("slowdown", "median"),
 }
 """Columns of a run by (times, statistic) of its summary; null there is infinite here, if the run has jobs."""
-OTHERS = ("makespan_s", "gpu_use_frac", "queue_mean", "preemptions")
+OTHERS = ("makespan_s", "gpu_use_frac", "queue_mean", "preemptions", "granted", "refused")
 STRAGGLERS = ("iterations_with_straggler_frac", "jobs_above_half_frac", "delay_frac")
 SAME_JOB = ("seed", "job", "submit_s", "gpus")
 """Jobs of two runs are paired if all of these are equal."""

@@ -46,7 +46,7 @@ def summarise_cluster(cluster: Cluster, times: pd.DataFrame, found: Straggling |
         "jobs_never_started": int(np.isinf(times["queue_s"]).sum()),
         "jobs_with_duration": int(times["duration_s"].notna().sum()),
         "jobs_by_status": {str(status): int(number) for status, number in times["status"].value_counts().items()},
-        "preemptions": int(times["preemptions"].sum()),
+        **{name: int(times[name].sum()) for name in ("preemptions", "granted", "refused")},
         "makespan_s": makespan_s(times),
         **{name: statistics(times[name]) for name in TIMES},
         "gpu_use_frac": used.mean(start_s, end_s) / gpus if gpus else nan,

@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-Kind = Literal["cpu", "memory"]
+Kind = Literal["cpu", "memory", "cpuacct"]
+"""Of limits; ``cpuacct`` only counts, and is of its own where version 1 mounts it apart from ``cpu``."""
 
 PERIOD_US = 10_000
 """The usual period, short, so that a quota looks like a slower processor and not like long pauses."""
@@ -216,7 +217,7 @@ class V1(GroupFiles):
         return Throttled(stat["nr_periods"], stat["nr_throttled"], stat["throttled_time"] / 1e9)
 
     def usage_s(self) -> float | None:
-        """Processor seconds, only where ``cpuacct`` is mounted together with ``cpu``."""
+        """Processor seconds, in the hierarchy where ``cpuacct`` is mounted."""
         with contextlib.suppress(FileNotFoundError):
             return int(self.get("cpuacct.usage")) / 1e9
         return None

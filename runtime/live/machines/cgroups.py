@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runtime.live.machines.cgroup_files import (
     V1,
@@ -166,7 +166,7 @@ class Cgroup:
 
     def usage_s(self) -> float | None:
         """Processor seconds so far; None where the hierarchy does not count them."""
-        return self.parts["cpu"].usage_s()
+        return self.parts.get("cpuacct", self.parts["cpu"]).usage_s()
 
     def remove(self) -> None:
         """Remove the group with all below; their processes must have ended. Raises ``OSError`` if one has not."""
@@ -262,7 +262,23 @@ def run_group(run_id: str, cpu: bool = True, memory: bool = False, register: Reg
     ``run_id``: 16 hexadecimal digits, from 64 random bits. ``register`` is called with each of its directories.
     """
     kinds: list[Kind] = [*(["cpu"] if cpu else []), *(["memory"] if memory else [])]  # type: ignore[list-item]
-    return _create([find(kind) for kind in kinds], run_id, register)
+    found = [find(kind) for kind in kinds]
+    if cpu and (counting := counting_apart(found[0])):
+        found.append(counting)
+    return _create(found, run_id, register)
+
+
+def counting_apart(limits: Hierarchy, **where: Any) -> Hierarchy | None:
+    """The hierarchy that counts processor time, if the one with the quotas does not; None also if there is none.
+
+    ``where``: as for :func:`find`.
+    """
+    if limits.version == 2 or limits.files.has("cpuacct.usage"):
+        return None
+    try:
+        return find("cpuacct", **where)
+    except CgroupUnavailable:
+        return None
 
 
 def _create(hierarchies: Sequence[Hierarchy], run_id: str, register: Register | None) -> Cgroup:

@@ -6,7 +6,10 @@ import importlib
 import json
 import math
 import pkgutil
+import tomllib
+import zoneinfo
 from dataclasses import fields
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -24,6 +27,7 @@ from injectors.arrivals.listed import Listed
 from injectors.arrivals.philly import Philly
 from injectors.arrivals.poisson import Poisson
 from injectors.arrivals.table import JobTable
+from injectors.arrivals.times import PACIFIC
 from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
 from tests.support.runs import ROOT
@@ -441,3 +445,14 @@ def test_incomplete_rows_can_be_left_out(tmp_path: Path) -> None:
     text = "at,gpus,s\n5,1,\n,1,4\n7,2,8\n"
     made = other_table(tmp_path, text, duration_column="s", skip_incomplete=True)
     assert [one.job for one in made.submissions(0)] == ["row3"]
+
+
+def test_zones_are_known_without_a_database_of_the_system() -> None:
+    """The package of them is declared."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert "tzdata" in declared
+    zoneinfo.reset_tzpath([])
+    try:
+        assert zoneinfo.ZoneInfo.no_cache(PACIFIC).utcoffset(datetime(2017, 10, 9)) == timedelta(hours=-7)
+    finally:
+        zoneinfo.reset_tzpath()

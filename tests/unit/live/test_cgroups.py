@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.live.machines.cgroup_files import MIN_CORES, Quota, Throttled, quota_of
-from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, run_group
+from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, counting_apart, run_group
 from tests.support.cgroup_trees import Machine, both, effective, fill, in_range
 from tests.support.turns import by_turns
 
@@ -302,6 +302,26 @@ def test_statistics_of_version_1(machine: Machine, group: Cgroup) -> None:
     assert group.usage_s() is None
     (group.path / "cpuacct.usage").write_text("2500000000\n")
     assert group.usage_s() == 2.5
+
+
+def test_version_1_counts_processor_time_where_cpuacct_is_mounted(machine: Machine) -> None:
+    """Apart from ``cpu``: in a group of its own there. Nowhere, together, or with version 2: no more groups."""
+    machine.v1()
+    where = {"mounts_text": machine.mounts, "self_cgroup_text": machine.own, "root": machine.root}
+    assert counting_apart(machine.find(), **where, kernel=machine.kernel) is None
+    fill(machine.v1("cpuacct", "cpuacct"), {"cpuacct.usage": "0\n"})
+    where |= {"mounts_text": machine.mounts, "self_cgroup_text": machine.own}
+    counting = counting_apart(machine.find(), **where, kernel=machine.kernel)
+    assert counting is not None
+    group = Cgroup(
+        {"cpu": machine.find().create(RUN_ID).parts["cpu"], "cpuacct": counting.create(RUN_ID).parts["cpuacct"]}
+    )
+    host = group.create("host-0")
+    assert [path.parts[-3] for path in host.paths] == ["cpu", "cpuacct"]
+    (host.paths[1] / "cpuacct.usage").write_text("2500000000\n")
+    assert host.usage_s() == 2.5
+    fill(machine.find().base, {"cpuacct.usage": "0\n"})
+    assert counting_apart(machine.find(), **where, kernel=machine.kernel) is None
 
 
 def test_statistics_of_version_2(machine: Machine) -> None:

@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from analysis.measures.cluster.jobs import job_times
+from analysis.records.cluster import load_cluster
+from analysis.reports.cluster import cluster_frame, finish_cluster
+from analysis.reports.cluster_console import print_clusters
+from analysis.reports.cluster_page import details
 from runtime.errors import ConfigError
 from runtime.run.jobs.replay import run_set
 from tests.support.job_sets import checked_set, notes_of, run_rows, table_of
@@ -58,6 +64,16 @@ def test_prevention_lets_the_critical_neighbour_be(tmp_path: Path) -> None:
     notes = notes_of(tmp_path / "on")
     kinds = {note["type"] for note in notes}
     assert {"Reserved", "Refused", "Released"} <= kinds
+    cluster = load_cluster(tmp_path / "on")
+    for job, found in cluster.jobs.set_index("job")[["granted", "refused"]].iterrows():
+        asked = [note["type"] for note in notes if note.get("job") == job]
+        assert found.tolist() == [asked.count("Reserved"), asked.count("Refused")]
+    summary = finish_cluster(tmp_path / "on", draw=False)
+    assert summary["refused"] == sum(note["type"] == "Refused" for note in notes) > 0
+    console = Console(record=True, width=300)
+    print_clusters(cluster_frame(cluster.meta, summary), console)
+    assert f"{summary['granted']} / {summary['refused']}" in console.export_text()
+    assert ">refused</th>" in details(job_times(cluster), None)
     granted = next(note for note in notes if note["type"] == "Reserved")
     assert {share["job"] for share in granted["shares"]} == {"changes", "waits"}
     assert granted["added_s"] == pytest.approx(0.0, abs=1e-9)

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import msgspec
 import pandas as pd
 import pytest
 
+from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
 from runtime.errors import FAILED
+from runtime.record.cluster import ClusterRecorder, HostRow
 from runtime.run.experiment import JobFailed, run_experiment
 from runtime.run.jobs.replay import run_set
 from runtime.run.jobs.running import placed_job
@@ -334,6 +337,40 @@ def test_a_policy_may_preempt_without_detail(tmp_path: Path) -> None:
     assert table.end_s.to_dict() == pytest.approx({"long": 150.0, "short": 30.0}, rel=0.03)
     assert table.preemptions.to_dict() == {"long": 1, "short": 0}
     assert table.starts.to_dict() == {"long": 2, "short": 1}
+
+
+def test_a_killed_set_leaves_what_its_hosts_were_used_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the torn line; a set that is not killed has all of it as a table, and no lines."""
+    rows, words = [row("a", gpus=9, iterations=20)], ("replay.use_every_s=0.5",)
+    run_rows(tmp_path / "whole", rows, *words)
+    assert not (tmp_path / "whole" / "hosts.jsonl").exists()
+    whole = load_cluster(tmp_path / "whole").hosts
+    sample = HostUse.sample
+
+    def killing(self: HostUse, now: float, gpus: Any) -> Any:
+        if now >= 3.0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return sample(self, now, gpus)
+
+    monkeypatch.setattr(HostUse, "sample", killing)
+    child = os.fork()
+    if not child:
+        run_set(checked_set(rows, *words), tmp_path / "run")
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    with (tmp_path / "run" / "hosts.jsonl").open("a") as file:
+        file.write("[3.0,0,")
+    found = load_cluster(tmp_path / "run")
+    assert (found.status, found.hosts.t_s.max()) == ("killed", 2.5)
+    pd.testing.assert_frame_equal(found.hosts, whole[whole.t_s <= 2.5])
+
+
+def test_a_row_without_counters_is_unknown_in_lines_and_in_the_table(tmp_path: Path) -> None:
+    recorder = ClusterRecorder(tmp_path, [])
+    recorder.hosts([HostRow(1.0, 0, 2, nan, 3.0, nan)])
+    lines = (tmp_path / "hosts.jsonl").read_bytes()
+    recorder.close()
+    assert lines == b"[1.0,0,2,null,3.0,null]\n"
+    assert pd.read_parquet(tmp_path / "hosts.parquet").isna().to_numpy().tolist() == [[False] * 3 + [True, False, True]]
 
 
 def test_a_directory_with_a_record_is_refused(tmp_path: Path) -> None:

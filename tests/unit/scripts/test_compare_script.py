@@ -239,6 +239,33 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
         assert len({line.count("|") for line in table}) == 1
 
 
+def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> None:
+    """Only the missing strategy runs; what was there stays as it is, and the next time nothing is missing."""
+    page = tmp_path / "page.md"
+    bench.grid("--report", str(page))
+    before, runner = page.read_text(), ComparedRunner()
+    words = (
+        "-o",
+        str(tmp_path / "more"),
+        *(word.replace("bsp,asp", "bsp,asp,ssp") for word in GRID),
+        "--add",
+        str(page),
+    )
+    bench.run(*words, runner=runner)
+    assert {name.partition("_")[0] for name in runner.ran} == {"ssp"}
+    text = page.read_text()
+    assert text.startswith(before.rstrip("\n"))
+    group = text.removeprefix(before.rstrip("\n"))
+    assert re.search(r"\n## Added on \d{4}-\d\d-\d\d: ssp\n\nRun at another time .*Stragglab 0.1.0", group, re.DOTALL)
+    assert "\n### Job completion time, 2 seeds\n\n" in group
+    assert group.count("| none | ssp |") == 3
+    assert "| none | bsp |" not in group
+    assert "losses of BSP" not in group.lower() or "nothing to compare" in group
+    again = ComparedRunner()
+    assert "has all cases of this grid" in bench.run(*words, runner=again).out
+    assert (again.ran, page.read_text()) == ([], text)
+
+
 def test_the_same_records_give_the_same_report(bench: Bench) -> None:
     before = bench.grid().out.partition("\n4/4  asp_none_seed1_live")[2].partition("\n")[2]
     numbers = (bench.out / "fidelity.csv").read_bytes()

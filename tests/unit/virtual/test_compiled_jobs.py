@@ -98,7 +98,9 @@ def test_nodes_come_and_go_and_parameters_move(
         run, strategy = stormy(seed, failover, on_hosts=True)
         assert run.world.hosts is not None
         if requests and any(host.cores is None for host in run.world.hosts.hosts):
-            pytest.skip("cores as requests are refused on hosts without a quota")
+            pytest.skip(
+                "cores as requests are refused on hosts without a quota: test_virtual_refusals.py, test_mechanisms.py"
+            )
         return played(run), strategy.counts.total()
 
     one, other = both(twin, record)

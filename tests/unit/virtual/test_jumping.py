@@ -133,8 +133,8 @@ def errors_of(seed: int, jobs: int) -> list[float]:
     ("seeds", "jobs", "most"), [((16,), 4, 0.02), pytest.param(range(10, 16), 8, 0.015, marks=pytest.mark.long)]
 )
 def test_completion_times_are_near_those_of_full_detail(seeds: Sequence[int], jobs: int, most: float) -> None:
-    """In full detail with other random numbers of the same jitter, such jobs end 1.2 % earlier or later; with 5 measured
-    rounds the error is 1.6 % in the long case."""
+    """In full detail with other random numbers of the same jitter, such jobs end 1.2 % earlier or later; with 5
+    measured rounds the error is 1.6 % in the long case."""
     errors = [abs(error) for seed in seeds for error in errors_of(seed, jobs)]
     assert mean(errors) < most
 
