@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analysis.records.either import load_record
-from analysis.records.load import Run, load_run
+from analysis.records.load import Run
 from runtime.containment.process import die_with
 from runtime.errors import NO_SPACE, REFUSED, ConfigError
 from scripts.forks import in_forks
@@ -111,12 +111,12 @@ def quoted(value: object) -> str:
     return f"'{text}'"
 
 
-def stored(name: str, words: Iterable[str], out: Path, *, apart: str = "") -> Run | None:
-    """The record of these settings, if it exists; settings that begin with ``apart`` are not compared."""
+def stored(name: str, words: Iterable[str], out: Path, *, apart: str = "") -> Any:
+    """The record of these settings (``Run`` or ``Cluster``), or None; those that begin with ``apart`` do not count."""
     path = record_of(out, name)
     if not path.exists():
         return None
-    run = load_run(path)
+    run = load_record(path)
     said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes())
     differing = sorted(word for word in {*said} ^ {*words} if not (apart and word.startswith(apart)))
     if differing:

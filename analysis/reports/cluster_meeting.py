@@ -1,0 +1,49 @@
+"""The page of a comparison of a set of jobs live and on the virtual clock (``scripts/compare_jobs.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from analysis.measures.cluster.meeting import TOLERANCE_FRAC, Met
+
+HEADS = (
+    "placement",
+    "job",
+    "GPUs",
+    "JCT live (s)",
+    "virtual (s)",
+    "ratio",
+    "training live (s)",
+    "virtual (s)",
+    "ratio",
+)
+NOTE = """\
+JCT is from submission to end. Training begins when all tasks of a job compute: live, its agent imports the framework
+before, which the virtual clock does not model. Ratios are virtual over live."""
+
+
+def page(met: Mapping[str, Met], made: str, source: str) -> str:
+    """``met`` by placement; ``made``: by which command; ``source``: the caption of the runs."""
+    rows = [row for found in met.values() for _, row in found.jobs.iterrows()]
+    within = f"JCT within {TOLERANCE_FRAC:.0%}: {sum(row['within'] for row in rows)} of {len(rows)} jobs"
+    kept = f"order of the jobs by JCT kept: {', '.join(f'{name} {_yes(one.order_kept)}' for name, one in met.items())}"
+    table = [HEADS, ("---",) * len(HEADS)]
+    for placement, found in met.items():
+        for _, row in found.jobs.iterrows():
+            times = [
+                text
+                for what in ("jct", "train")
+                for text in (
+                    f"{row[f'live_{what}_s']:.1f}",
+                    f"{row[f'virtual_{what}_s']:.1f}",
+                    f"{row[f'{what}_ratio']:.3f}",
+                )
+            ]
+            table.append((placement, str(row["job"]), str(row["gpus"]), *times))
+    lines = ["# A set of jobs, live against virtual", "", made, "", f"from: {source}.", ""]
+    lines += [f"- {within}", f"- {kept}", "", NOTE, "", *(f"| {' | '.join(row)} |" for row in table), ""]
+    return "\n".join(lines)
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "NO"
