@@ -150,16 +150,19 @@ def warnings_of(runs: pd.DataFrame) -> list[str]:
             )
     for case, group in runs.groupby("case", sort=False):
         where = f"{case}: " if case else ""
-        seeds = group.groupby("strategy", sort=False)["seed"].nunique()
-        if seeds.min() != seeds.max():
-            found.append(f"{where}strategies ran with different numbers of seeds ({seeds.min()} to {seeds.max()})")
-        elif 1 < seeds.max() < 5:
-            found.append(f"{where}{seeds.max()} seeds: intervals need at least five")
+        found += few_seeds(group.groupby("strategy", sort=False)["seed"].nunique(), f"{where}strategies ran", where)
     keys = ["case", "strategy", "warning"]
     for (case, strategy, warning), group in runs.groupby(keys, sort=False) if "warning" in runs else ():
         where = f" ({case})" if case else ""
         found.append(f"{strategy}{where}, {len(group)} of its runs: {warning}")
     return found
+
+
+def few_seeds(seeds: pd.Series, who: str, where: str) -> list[str]:
+    """What is thin about these numbers of seeds, by what is compared; ``who`` begins the sentence if they differ."""
+    if seeds.min() != seeds.max():
+        return [f"{who} with different numbers of seeds ({seeds.min()} to {seeds.max()})"]
+    return [f"{where}{seeds.max()} seeds: intervals need at least five"] if 1 < seeds.max() < 5 else []
 
 
 def curves(scored: Sequence[pd.DataFrame], labels: Sequence[str], points: int = 400) -> pd.DataFrame:

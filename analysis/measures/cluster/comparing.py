@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures.cluster.labels import cluster_labels
-from analysis.measures.stats import interval, median
+from analysis.measures.stats import few_seeds, interval, median
 
 MEASURED = {
     "jct_mean_s": ("jct_s", "mean"),
@@ -124,11 +124,8 @@ def cluster_warnings(runs: pd.DataFrame, times: Sequence[pd.DataFrame]) -> list[
     for case, group in runs.groupby("case", sort=False):
         where = f"{case}: " if case else ""
         seeds = group.groupby("label", sort=False)["seed"].nunique()
-        if seeds.min() != seeds.max():
-            found.append(f"{where}runs with different numbers of seeds ({seeds.min()} to {seeds.max()})")
-        elif 1 < seeds.max() < 5:
-            found.append(f"{where}{seeds.max()} seeds: intervals need at least five")
-        elif seeds.max() == 1 and len(group) > 1:
+        found += few_seeds(seeds, f"{where}runs", where)
+        if seeds.max() == 1 and len(group) > 1:
             found.append(f"{where}one seed: intervals are over its jobs and do not cover other workloads")
     for row in runs[runs["jobs_completed"] < runs["jobs"]].itertuples():
         found.append(f"{row.path}: {row.jobs - row.jobs_completed} of {row.jobs} jobs did not complete ({row.status})")
