@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     try:
         asked = parse(words)
         if asked.add and not asked.cases:
-            console.print(f"{asked.add}: has all cases of this grid")
+            console.print(f"{asked.add}: has all cases of this grid", soft_wrap=True)
             return 0
         runs = read_records(asked.source) if asked.source else make_records(asked, console, runner)
         if asked.only == "virtual":
