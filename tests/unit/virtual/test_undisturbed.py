@@ -74,7 +74,7 @@ def test_a_step_is_about_as_long_as_it_was_measured(model: str) -> None:
     ],
 )
 def test_two_groups_share_sixteen_cores(one: Busy, other: Busy, ends: tuple[float, float]) -> None:
-    """By hand."""
+    """Worked out by hand: the task that can use fewer cores has what it can use, or an equal part."""
     assert both(one, other, 16.0) == pytest.approx(ends)
 
 
