@@ -158,8 +158,13 @@ def _comparison(table: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
-    write_file(path, msgspec.json.format(msgspec.json.encode(_finite(content)), indent=1) + b"\n")
+    """Write what :func:`json_bytes` makes of it."""
+    write_file(path, json_bytes(content))
+
+
+def json_bytes(content: dict[str, Any]) -> bytes:
+    """Indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
+    return msgspec.json.format(msgspec.json.encode(_finite(content)), indent=1) + b"\n"
 
 
 def _finite(value: Any) -> Any:
