@@ -2,7 +2,7 @@
 
 python run.py verify runs/2024-11-21_08-00-00_ssp_transient_seed0    # one run, question by question
 python run.py verify out/experiments                                 # every run below, one line each
-python run.py verify runs/... --again                                # virtual runs: run them again and compare the bytes
+python run.py verify runs/... --again                                # virtual runs: run them again, compare the bytes
 
 Asked of each: is it complete, does it obey the laws of the protocol (every sample accounted for), do the summary and
 the tables follow from the log, are the stored parameters those whose hash was recorded, is the plan the one whose hash
@@ -20,17 +20,17 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
 from analysis.files import natural
-from analysis.records.load import LOG, RecordError, Run, find_runs, load_afresh
+from analysis.records.cluster import load_cluster
+from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_clusters, find_runs, load_afresh
 from analysis.records.schema import ROWS
-from analysis.reports.verification import Check, Verdict, verify_record
+from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
 from injectors.plan import parse_plan, plan_sha256
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.record.meta import describe_versions
@@ -38,6 +38,7 @@ from runtime.record.replay import replay
 from runtime.run.streams import run_program
 from scripts.replay import build_strategy, read_record
 
+ROOT = Path(__file__).resolve().parents[1]
 STYLES: dict[Verdict, str] = {"ok": "green", "failed": "bold red", "unchecked": "yellow"}
 AGAIN_DEADLINE_S = 3600.0
 
@@ -64,8 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def verify(path: Path, *, again: bool = False) -> Iterator[Check]:
-    """All questions about one run."""
+    """All questions about one run, or about a set of jobs; its jobs are runs of their own."""
     try:
+        if (path / CLUSTER_EVENTS).exists():
+            yield from verify_cluster(load_cluster(path))
+            return
         run = load_afresh(path)
     except RecordError as error:
         yield Check("readable", "failed", str(error))
@@ -81,7 +85,7 @@ def verify(path: Path, *, again: bool = False) -> Iterator[Check]:
 def _runs_of(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory; name the directory of a run, or one that holds runs")
-    found = find_runs(folder)
+    found = [*find_clusters(folder), *find_runs(folder)]
     if not found:
         raise ConfigError(f"{folder}: holds no run (a directory with meta.json and {LOG})")
     return sorted(found, key=lambda path: natural(str(path)))
@@ -116,7 +120,11 @@ def _decisions(run: Run) -> Check:
 
 def _code(run: Run) -> Check:
     there, here = run.meta.get("versions") or {}, describe_versions()
-    different = [f"{name} {there[name]} there, {here[name]} here" for name in here if there.get(name) != here[name] and name in there]
+    different = [
+        f"{name} {there[name]} there, {here[name]} here"
+        for name in here
+        if there.get(name) != here[name] and name in there
+    ]
     dirty = " (with uncommitted changes: no commit is what made it)" if "dirty" in str(there.get("commit")) else ""
     commit = f"commit {there.get('commit', 'unknown')}{dirty}"
     if different or dirty:
@@ -126,7 +134,9 @@ def _code(run: Run) -> Check:
 
 def _again(run: Run) -> Check:
     if run.meta["runtime"] != "virtual":
-        return Check("again", "unchecked", "real processes never take the same time twice; only virtual runs are repeated")
+        return Check(
+            "again", "unchecked", "real processes never take the same time twice; only virtual runs are repeated"
+        )
     stored = run.path / ".hydra" / "overrides.yaml"
     if not stored.exists():
         return Check("again", "unchecked", "no .hydra/overrides.yaml, so the command is not known")
@@ -155,7 +165,11 @@ def _compared(run: Run, out: Path, done: subprocess.CompletedProcess[str]) -> Ch
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         return Check("again", "failed", f"the same command leaves no record: {last}")
     names = [name for name in (LOG, ROWS, "plan.json") if (run.path / name).exists()]
-    different = [name for name in names if not (out / name).exists() or (out / name).read_bytes() != (run.path / name).read_bytes()]
+    different = [
+        name
+        for name in names
+        if not (out / name).exists() or (out / name).read_bytes() != (run.path / name).read_bytes()
+    ]
     if different:
         return Check("again", "failed", f"the same command writes other bytes into {', '.join(different)}")
     return Check("again", "ok", f"the same command writes the same bytes into {', '.join(names)}")

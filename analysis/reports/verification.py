@@ -13,7 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from analysis.measures.cluster.checks import check_cluster
+from analysis.measures.cluster.jobs import job_times
 from analysis.measures.metrics import summarise
+from analysis.records.cluster import Cluster
 from analysis.records.load import Run
 from analysis.reports.report import json_bytes
 
@@ -40,6 +43,20 @@ def verify_record(run: Run) -> Iterator[Check]:
     yield _summary(run)
     yield _tables(run)
     yield _parameters(run)
+
+
+def verify_cluster(cluster: Cluster) -> Iterator[Check]:
+    """Questions that the record of a set of jobs answers, those of its single jobs apart."""
+    done = cluster.status == "done"
+    yield Check("complete", "ok" if done else "failed", f"{cluster.status} at {cluster.end_s:g} s")
+    sound = check_cluster(cluster, job_times(cluster))
+    number = len(cluster.jobs)
+    if sound.ok:
+        yield Check("lawful", "ok", f"{number} jobs: no GPU held twice, the books agree")
+    else:
+        yield Check("lawful", "failed", "; ".join(sound.problems))
+    for reason in sound.unchecked:
+        yield Check("lawful", "unchecked", reason)
 
 
 def _complete(run: Run) -> Check:
