@@ -7,7 +7,6 @@ least one of every kind of figure; all others are painted when it is their turn 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import pytest
@@ -25,11 +24,10 @@ def save_blank(figure: Figure, file: BinaryIO, **_: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Import it where tests draw. Fixtures of a whole file are made before it, and painted."""
     if not is_painted(request.node):
         monkeypatch.setattr(Figure, "savefig", save_blank)
-    yield
 
 
 def is_painted(item: pytest.Item) -> bool:

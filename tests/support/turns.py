@@ -34,7 +34,7 @@ def turn_of_commit(commit: str) -> int:
 
 
 def is_in_turn(item: pytest.Item) -> bool:
-    """Whether this call of pytest runs what is otherwise left out: all of it, or the share that this test belongs to."""
+    """Whether pytest was asked for what it otherwise leaves out: all of it, or the share that this test belongs to."""
     turn = item.config.getoption("turn")
     return bool(item.config.getoption("long")) or (turn is not None and turn_of(item.nodeid) == turn_of_commit(turn))
 

@@ -1,6 +1,7 @@
 """What models compute in TensorFlow, found out in one process for all of them, since other tests fork theirs.
 
-A start takes as long as all models but the largest. Run as ``python -m tests.unit.backends.tensorflow_process OUT.npz CASE...``.
+A start takes as long as all models but the largest.
+Run as ``python -m tests.unit.backends.tensorflow_process OUT.npz CASE...``.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from tests.support.runs import ROOT
 from workloads.digits import Digits
 
 BACKEND, MODELS = "backend", "models"
-"""The cases of the backend itself (:mod:`tests.support.tensorflow_facts`), and of all models of clicks and language; the
-others are of :mod:`tests.unit.backends.tensorflow_images`."""
+"""The cases of the backend itself (:mod:`tests.support.tensorflow_facts`), and of all models of clicks and language;
+the others are of :mod:`tests.unit.backends.tensorflow_images`."""
 Facts = dict[str, Any]
 
 

@@ -58,7 +58,7 @@ def empty_words(tree: ast.Module) -> list[str]:
 
 
 class Room(NamedTuple):
-    """What one reading of a folder's files finds: parsing them takes most of the time, keeping the trees much memory."""
+    """What one reading of a folder's files finds: parsing takes most of the time, and the trees much memory."""
 
     documented: set[str]
     undocumented: list[tuple[str, str]]
