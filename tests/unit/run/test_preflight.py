@@ -124,6 +124,8 @@ NEEDS = {
         for name in ("cpu_throttle", "cpu_transient", "markov", "on_off", "quarter")
     },
 }
+EVEN = "strategy=asp"
+"""Cuts an epoch into parts of the workers of its start: not with ``straggler=elastic``, which some other one meets."""
 
 
 def choices() -> list[str]:
@@ -132,7 +134,7 @@ def choices() -> list[str]:
     Those with needs come last, where they meet nobody else with needs.
     """
     found = {group: [f"{group}={path.stem}" for path in sorted((CONF / group).glob("*.yaml"))] for group in GROUPS}
-    files = {group: sorted(lines, key=NEEDS.__contains__) for group, lines in found.items()}
+    files = {group: sorted(lines, key=lambda line: (line in NEEDS, line == EVEN)) for group, lines in found.items()}
     together = zip_longest(*(files.pop(group) for group in ("straggler", "workload", "strategy")), fillvalue="")
     lines = [[choice for choice in choices if choice] for choices in together]
     lines += [[choice] for choice in chain(*files.values())]
