@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -51,7 +52,9 @@ def start(folder: Path, how: str, stop: str) -> tuple[BaseProcess, int]:
     """The parent, and the process id of its child."""
     (folder / "run.py").write_text(CHILD.format(stop=stop))
     process = get_context("fork").Process(target=parent, args=(folder, how))
-    process.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads of BLAS: the child uses none
+        process.start()
     wait_for((folder / "pid").exists)
     return process, int((folder / "pid").read_text())
 
