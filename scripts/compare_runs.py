@@ -1,4 +1,4 @@
-"""Compare any runs: which strategy is faster, and can that be told with these seeds?
+"""Compare any runs: which strategy is faster, and do these seeds show it?
 
 python run.py compare runs/2024-11-21_08-00-00_sweep               # every run below a directory
 python run.py compare runs/a runs/b runs/c --baseline asp          # these, relative to asp

@@ -1,4 +1,4 @@
-"""Is one strategy faster than another at the seeds that were run? If that cannot be told, how many would it take?"""
+"""Is one strategy faster than another at the seeds that were run? If they cannot show it, how many would it take?"""
 
 from __future__ import annotations
 
