@@ -1,7 +1,8 @@
 """A parameter server: one process, one loop, one range of the parameters.
 
 The coordinator's commands come in order on the control channel, so a delivery that follows an update always carries
-exactly the version after it, on every server. Gradients and parameters travel on one data link per worker.
+exactly the version after it, on every server. Gradients and parameters travel on one data link per worker. A gradient
+without a receipt may still be in the socket when an order names it: then this order and all later ones wait for the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import selectors
 import socket
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,10 @@ from runtime.record.checkpoint import parts_of, read_slice
 REPORT_EVERY_S = 0.5
 
 
+class LostGradientError(Exception):
+    """An update needs a gradient that cannot come any more: the server ends, and all return to the last checkpoint."""
+
+
 class Server:
     """Event loop around a :class:`Store`."""
 
@@ -57,6 +63,8 @@ class Server:
         self.links: dict[tuple[str, int], DataLink] = {}
         self.unauthenticated: dict[DataLink, None] = {}
         self.fenced: dict[tuple[str, int], int] = {}
+        self.waiting: deque[Message] = deque()
+        """Orders that wait for gradients still in the sockets, the first of them for some, in order."""
         self.updates, self.busy_s, self.injected_s, self.worked_s = 0, 0.0, 0.0, 0.0
         self.running = True
         place = spec.place(identity.role, identity.id)
@@ -108,14 +116,54 @@ class Server:
             self.selector.modify(self.control.sock, selectors.EVENT_READ, self.control)
         if events & selectors.EVENT_READ:
             for message in self.control.receive():
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        """Obey in order; what ends or voids the orders that wait does not wait itself."""
+        match message:
+            case Fence():
+                self._fence(message)
+                self._go_on()
+            case LoadCheckpoint() | Goodbye():
+                self.waiting.clear()
                 self._obey(message)
+            case _:
+                self.waiting.append(message)
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Obey what waits, as far as the gradients that it needs are here."""
+        while self.waiting:
+            first = self.waiting[0]
+            if isinstance(first, Update) and self._must_wait(first):
+                return
+            self._obey(self.waiting.popleft())
+
+    def _must_wait(self, update: Update) -> bool:
+        """Whether a gradient that it uses, or the last one of who gets parameters by it, is still on its way here.
+
+        Raises :class:`LostGradientError` for one that never comes.
+        """
+        for role, number, incarnation, _ in update.deliver:
+            link = self.links.get((role, number))
+            if link is not None and link.identity.incarnation == incarnation and link.due is not None:
+                return True
+        if self.store.shares_memory:
+            return False
+        applied = () if update.apply is None else update.apply.grads
+        compared = [grad_id for grad_id, _ in update.inner_products]
+        missing = {grad_id for grad_id in (*applied, *compared) if grad_id not in self.store.grads}
+        if not missing:
+            return False
+        due = {link.due for link in self.links.values()}
+        if lost := missing.intersection(applied) - due:
+            raise LostGradientError(f"gradient {min(lost)}, which is to be applied, was lost with its worker")
+        return not missing.isdisjoint(due)
 
     def _obey(self, message: Message) -> None:
         match message:
             case Update():
                 self._update(message)
-            case Fence():
-                self._fence(message)
             case SaveCheckpoint():
                 self._save(message)
             case LoadCheckpoint():
@@ -130,6 +178,8 @@ class Server:
     def _update(self, message: Update) -> None:
         if message.drop:
             self.store.drop(message.drop)
+            for link in self.links.values():
+                link.unwanted = link.unwanted or link.due in message.drop
         if message.apply is not None:
             begun = time.perf_counter()
             for reader in self.links.values():
@@ -179,6 +229,7 @@ class Server:
         self.fenced[who] = max(message.incarnation, self.fenced.get(who, -1))
         fenced = self.links.get(who)
         if fenced is not None and fenced.identity.incarnation <= message.incarnation:
+            fenced.drain(self.store, self.generation)
             self._hang_up(fenced)
 
     def _save(self, message: SaveCheckpoint) -> None:
@@ -251,6 +302,8 @@ class Server:
             self._watch(link)
         except (AuthError, OSError):
             self._hang_up(link)
+        if self.waiting:
+            self._go_on()
 
     def _greet(self, link: DataLink) -> None:
         if not link.authenticate():
@@ -262,6 +315,7 @@ class Server:
         link.welcome()
         self.unauthenticated.pop(link, None)
         if (old := self.links.get(who)) is not None:
+            old.drain(self.store, self.generation)
             self._hang_up(old)
         self.links[who] = link
         if self.rate is not None:

@@ -15,8 +15,8 @@ from runtime.core.vectors import FloatVector
 HEADER_BYTES = 64
 MAGIC = 0x31424753
 
-PUSH, ACK, PARAMS = range(1, 4)
-"""Frames: gradient from worker to server, its receipt, parameters from server to worker."""
+PUSH, ACK, PARAMS, POST = range(1, 5)
+"""Frames: gradient from worker to server, its receipt, parameters from server to worker; a gradient without receipt."""
 
 _HEADER = struct.Struct("<IBxxxIQQQI")
 
@@ -43,7 +43,7 @@ def pack(kind: int, generation: int, ticket: int, version: int, length: int, slo
 def unpack(data: bytes | bytearray | memoryview) -> Header:
     """The header in these bytes; raises ``ConnectionError`` if they are not one."""
     magic, kind, generation, ticket, version, length, slot = _HEADER.unpack_from(data)
-    if magic != MAGIC or not PUSH <= kind <= PARAMS:
+    if magic != MAGIC or not PUSH <= kind <= POST:
         raise ConnectionError("a frame with an unknown header is refused")
     return Header(kind, generation, ticket, version, length, slot)
 

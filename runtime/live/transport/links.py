@@ -11,7 +11,7 @@ from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.transport.address import Address, connect, pace
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.buffers import SharedBuffers
-from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
+from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, Header, as_bytes, pack, unpack
 
 
 class ServerLinks:
@@ -19,12 +19,23 @@ class ServerLinks:
 
     ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there are shared
     ``buffers``: then every delivery gives the slot of the parameters.
+
+    ``same_machine``: no emulated link is between this task and the servers, so the kernel that takes a gradient delivers
+    it, whatever becomes of this process, as fast as a server reads. Then nobody waits for a receipt; a server carries out
+    no order that needs the gradient before it holds it.
     """
 
     def __init__(
-        self, num_floats: int, secret: bytes, identity: Identity, buffers: SharedBuffers | None = None
+        self,
+        num_floats: int,
+        secret: bytes,
+        identity: Identity,
+        buffers: SharedBuffers | None = None,
+        *,
+        same_machine: bool = False,
     ) -> None:
         self.num_floats, self.secret, self.identity, self.buffers = num_floats, secret, identity, buffers
+        self.same_machine = same_machine
         self.shares_grad = buffers is not None and identity.role == "worker"
         self.params: FloatVector = buffers.slots[0] if buffers else aligned_vector(num_floats)
         self.grad: FloatVector = (
@@ -94,17 +105,19 @@ class ServerLinks:
         return version
 
     def push(self, ticket: int) -> None:
-        """Push the gradient to all servers and return when all of them hold it.
+        """Push the gradient to all servers; return when all of them hold it or, on the ``same_machine``, its kernel does.
 
-        In shared buffers they read it in place, so nothing is sent: the coordinator's order to use it suffices. Raises
-        ``ConnectionError`` when a server is gone.
+        A link of limited rate is waited for in any case. In shared buffers servers read the gradient in place, so nothing
+        is sent: the coordinator's order to use it suffices. Raises ``ConnectionError`` when a server is gone.
         """
         if self.shares_grad:
             return
+        kind = POST if self.same_machine and self.rate is None else PUSH
         for sock, (_, grad) in zip(self.socks, self._views, strict=True):
-            _send(sock, pack(PUSH, self.generation, ticket, 0, len(grad)), grad)
-        for sock in self.socks:
-            self._expect(sock, ACK, ticket)
+            _send(sock, pack(kind, self.generation, ticket, 0, len(grad)), grad)
+        if kind == PUSH:
+            for sock in self.socks:
+                self._expect(sock, ACK, ticket)
 
     def _expect(self, sock: socket.socket, kind: int, ticket: int) -> Header:
         _receive_into(sock, memoryview(self._header))
