@@ -30,7 +30,9 @@ class Place:
     def __init__(self) -> None:
         self.lines = [Line(worker) for worker in range(2)]
         self.store = Store(vector(0.0), TALLY)
-        self.server: Any = bare_server(self.store, links={("worker", k): line.link for k, line in enumerate(self.lines)})
+        self.server: Any = bare_server(
+            self.store, links={("worker", k): line.link for k, line in enumerate(self.lines)}
+        )
         self.saved: list[int] = []
         self.server._save = lambda message: self.saved.append(self.store.version)
         self.take(Update(deliver=(("worker", 0, 0, 0), ("worker", 1, 0, 1))))
@@ -190,7 +192,9 @@ def test_the_kernel_keeps_what_came_before_a_reset() -> None:
 # ---- the worker's end -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("same_machine", "rate", "waits"), [(True, None, False), (True, 10**6, True), (False, None, True)])
+@pytest.mark.parametrize(
+    ("same_machine", "rate", "waits"), [(True, None, False), (True, 10**6, True), (False, None, True)]
+)
 def test_who_waits_for_receipts(same_machine: bool, rate: int | None, waits: bool) -> None:
     servers = Servers(32)
     servers.links.same_machine, servers.links.rate = same_machine, rate
