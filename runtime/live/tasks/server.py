@@ -253,7 +253,8 @@ class Server:
         """What has been stored of the range that is ours from now on, by whoever held it then."""
         version, state, values = read_slice(parts_of(self.directory, message.id), message.lo, message.hi)
         if (message.lo, message.hi) != (self.store.lo, self.store.hi):
-            self.store = Store(values["params"], self.spec.optimizer, lo=message.lo)
+            threads = update_threads(self.spec, self.identity)
+            self.store = Store(values["params"], self.spec.optimizer, lo=message.lo, threads=threads)
         return version, state, values
 
     def _periodic(self) -> None:
@@ -336,6 +337,15 @@ class Server:
         link.close(self.store)
 
 
+def update_threads(spec: TaskSpec, identity: Identity) -> int:
+    """How many threads may share an update: two if there are as many cores, but one on an emulated host.
+
+    While all wait for an update, as in synchronous training, a second core has nothing else to do.
+    """
+    on_host = bool(spec.place(identity.role, identity.id).host)
+    return 1 if on_host else min(2, len(os.sched_getaffinity(0)))
+
+
 def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     """Entry point of a server process."""
     from runtime.config.instantiate import instantiate
@@ -346,7 +356,8 @@ def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     initial = parameters[lo:hi].copy()
     del parameters
     buffers = SharedBuffers(buffers_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
+    store = Store(initial, spec.optimizer, buffers, lo, update_threads(spec, identity))
     try:
-        Server(spec, identity, Store(initial, spec.optimizer, buffers, lo), num_parameters).run()
+        Server(spec, identity, store, num_parameters).run()
     except ConnectionError:
         os._exit(0)

@@ -25,13 +25,20 @@ class Store:
     """``params`` is float32 [hi - lo]; ``grads`` maps a gradient's id to its part, in own or shared memory.
 
     Without shared ``buffers`` all memory is the store's own. With them, gradients lie in their workers' rows
-    (``_row_of``), and every version of the parameters is written to a slot without readers.
+    (``_row_of``), and every version of the parameters is written to a slot without readers. ``threads`` may share an
+    update.
     """
 
     def __init__(
-        self, initial: FloatVector, optimizer: dict[str, Any], buffers: SharedBuffers | None = None, lo: int = 0
+        self,
+        initial: FloatVector,
+        optimizer: dict[str, Any],
+        buffers: SharedBuffers | None = None,
+        lo: int = 0,
+        threads: int = 1,
     ) -> None:
         self.initial = initial.copy()
+        self._threads = threads
         hi = lo + len(initial)
         self.lo, self.hi = lo, hi
         self.shares_memory = buffers is not None
@@ -156,7 +163,7 @@ class Store:
     def reset(self) -> None:
         """Restore the initial parameters, version 0."""
         self._begin(0, self.initial)
-        self.optimizer = make_optimizer(num_elements=len(self.initial), **self._optimizer_fields)
+        self.optimizer = make_optimizer(num_elements=len(self.initial), threads=self._threads, **self._optimizer_fields)
 
     def _begin(self, version: int, params: FloatVector) -> None:
         """Begin without gradients and readers."""
