@@ -19,6 +19,8 @@ EVENTS = "runtime.virtual.event_loop._events"
 """The event path of jobs whose members do not change."""
 UPDATES = "runtime.training._updates"
 """Updates that add gradients to parameters."""
+HALVES = "runtime.live.transport._halves"
+"""Floats of 16 bits."""
 SLOWER = (
     "virtual hosts take about four times as long, since their model is not compiled here: install a C compiler and "
     "Python's headers (Debian: apt-get install gcc python3-dev), then touch setup.py && make setup"

@@ -82,7 +82,8 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
             os._exit(0)
     while not any(isinstance(message, TaskReady) for message in said):
         loop.turn(0.1)
-    links = ServerLinks(num_floats, secret, Identity("worker", 0), buffers, same_machine=True)
+    links = ServerLinks(num_floats, secret, Identity("worker", 0), buffers)
+    links.same_machine = True
     links.attach(0, [said[0].address], [(0, num_floats)])
     stamps = [_exchange(hub, links, ticket) for ticket in range(iterations + WARM_UP + 1)][WARM_UP:]
     links.close()
@@ -154,6 +155,7 @@ def _run(
     iterations: int,
     *,
     collective: str = "",
+    transfer_bits: int = 32,
     framework: str = "torch",
     strategy: Strategy | None = None,
     watch: Watch | None = None,
@@ -179,6 +181,7 @@ def _run(
             run_dir=run_dir,
             transport=transport,
             collective=collective,
+            transfer_bits=transfer_bits,
             backend=instantiate(backend),
             task=instantiate(task),
             backend_spec=backend,
@@ -218,7 +221,13 @@ def _job(num_workers: int, num_servers: int, iterations: int, max_time_s: float)
 
 
 def bsp_step(
-    transport: str, model: str, num_workers: int, num_servers: int, iterations: int, collective: str = ""
+    transport: str,
+    model: str,
+    num_workers: int,
+    num_servers: int,
+    iterations: int,
+    collective: str = "",
+    transfer_bits: int = 32,
 ) -> float:
     """Seconds per BSP iteration in steady state: ``stats.block_median`` of ``iterations`` + 1 stamps, warm-up left out.
 
@@ -226,7 +235,8 @@ def bsp_step(
     (``models.LEARNING_RATE``), no pacing, no injection, no periodic evaluation or checkpoint; the recorder as in a
     normal run. An iteration ends when its update is ordered.
     """
-    watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, collective=collective)
+    several = {"collective": collective, "transfer_bits": transfer_bits}
+    watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, **several)
     return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])
 
 

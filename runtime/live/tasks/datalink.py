@@ -12,6 +12,7 @@ from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Greeting, Identity
 from runtime.live.transport.auxiliaries import SCORER
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, as_bytes, pack, unpack
+from runtime.live.transport.halves import HalfVector, decode, half_vector
 
 DRAIN_MS = 100
 """Milliseconds without any data after which a gradient from a lost worker is not waited for any more."""
@@ -36,6 +37,7 @@ class DataLink:
         """Whether that gradient is dropped: it will be discarded when it is complete."""
         self._header = bytearray(HEADER_BYTES)
         self._target = memoryview(self._header)
+        self._half: HalfVector | None = None
         self._ticket = -1
         self._kind = PUSH
         self._buffer: FloatVector | None = None
@@ -58,6 +60,10 @@ class DataLink:
         """Send our own proof, only to an expected peer."""
         self._greeting.welcome()
 
+    def use_halves(self, store: Store) -> None:
+        """Parameters and gradients have 16 bits on this link."""
+        self._half = half_vector(len(store.params))
+
     # ---- gradients in ------------------------------------------------------------------------------------------------
 
     def receive(self, store: Store, generation: int) -> None:
@@ -74,6 +80,8 @@ class DataLink:
             elif self._buffer is None:
                 self._begin_push(store, generation)
             else:
+                if self._half is not None:
+                    decode(self._half, self._buffer)
                 self._take(store, self._buffer)
                 awaited = self._ticket == self.due
                 self._finish_push(generation)
@@ -82,7 +90,7 @@ class DataLink:
 
     def _begin_push(self, store: Store, generation: int) -> None:
         header = unpack(self._header)
-        expected = store.num_bytes
+        expected = store.num_bytes if self._half is None else self._half.nbytes
         kinds = (PUSH,) if self._brings_reference else (PUSH, POST)
         fits = header.kind in kinds and header.length == expected and header.generation == generation
         if not fits or (store.shares_memory and not self._brings_reference):
@@ -90,7 +98,7 @@ class DataLink:
         self._ticket, self._kind = header.ticket, header.kind
         if expected:
             self._buffer = store.buffer()
-            self._target = as_bytes(self._buffer)
+            self._target = as_bytes(self._buffer if self._half is None else self._half)
             return
         self._take(store, store.buffer())  # a part of no parameters at all
         self._finish_push(generation)
@@ -134,7 +142,7 @@ class DataLink:
         if store.shares_memory:
             self._send(memoryview(pack(PARAMS, generation, ticket, store.version, 0, store.table.current)))
             return
-        payload = as_bytes(store.params)
+        payload = as_bytes(store.params if self._half is None else store.halves())
         header = memoryview(pack(PARAMS, generation, ticket, store.version, len(payload)))
         if not self.sending:
             try:

@@ -23,6 +23,7 @@ from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.heartbeat import start_heartbeat
+from runtime.live.transport.links import HALF_BITS
 from runtime.live.transport.messages import (
     Busy,
     Fence,
@@ -319,6 +320,8 @@ class Server:
             old.drain(self.store, self.generation)
             self._hang_up(old)
         self.links[who] = link
+        if link.identity.role == "worker" and self.spec.transfer_bits == HALF_BITS:
+            link.use_halves(self.store)
         if self.rate is not None:
             pace(link.sock, self.rate)
 

@@ -12,6 +12,9 @@ from runtime.live.transport.address import Address, connect, pace
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, Header, as_bytes, pack, unpack
+from runtime.live.transport.halves import HalfVector, decode, encode, half_vector
+
+HALF_BITS = 16
 
 
 class ServerLinks:
@@ -31,11 +34,11 @@ class ServerLinks:
         secret: bytes,
         identity: Identity,
         buffers: SharedBuffers | None = None,
-        *,
-        same_machine: bool = False,
     ) -> None:
         self.num_floats, self.secret, self.identity, self.buffers = num_floats, secret, identity, buffers
-        self.same_machine = same_machine
+        self.same_machine = False
+        self.bits = 32
+        """Bits of a number on its way; before :meth:`attach`."""
         self.shares_grad = buffers is not None and identity.role == "worker"
         self.params: FloatVector = buffers.slots[0] if buffers else aligned_vector(num_floats)
         self.grad: FloatVector = (
@@ -47,6 +50,8 @@ class ServerLinks:
         self.generation = 0
         self.socks: list[socket.socket] = []
         self._views: list[tuple[memoryview, memoryview]] = []
+        self._halves: list[tuple[HalfVector, FloatVector, HalfVector, FloatVector]] = []
+        """Of 16 bits: by server, the parameters that come and what they become, the gradient that goes and what it was."""
         self._header = bytearray(HEADER_BYTES)
 
     def attach(self, generation: int, servers: Sequence[Address], ranges: Sequence[tuple[int, int]]) -> None:
@@ -54,6 +59,10 @@ class ServerLinks:
         self.close()
         self.generation = generation
         self._views = [(as_bytes(self.params[lo:hi]), as_bytes(self.grad[lo:hi])) for lo, hi in ranges]
+        if self.bits == HALF_BITS:
+            parts = [(self.params[lo:hi], self.grad[lo:hi]) for lo, hi in ranges]
+            self._halves = [(half_vector(len(params)), params, half_vector(len(grad)), grad) for params, grad in parts]
+            self._views = [(as_bytes(come), as_bytes(go)) for come, _, go, _ in self._halves]
         for address in servers:
             self.socks.append(self._call(address))
         if self.rate is not None:
@@ -102,6 +111,8 @@ class ServerLinks:
                 self.params = self.buffers.slots[header.slot]
             else:
                 raise ConnectionError(f"refused {header}: there are {len(self.buffers.slots)} slots")
+        for halves, params, _, _ in self._halves:
+            decode(halves, params)
         return version
 
     def push(self, ticket: int) -> None:
@@ -113,6 +124,8 @@ class ServerLinks:
         if self.shares_grad:
             return
         kind = POST if self.same_machine and self.rate is None else PUSH
+        for _, _, halves, part in self._halves:
+            encode(part, halves)
         for sock, (_, grad) in zip(self.socks, self._views, strict=True):
             _send(sock, pack(kind, self.generation, ticket, 0, len(grad)), grad)
         if kind == PUSH:
