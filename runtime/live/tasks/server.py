@@ -2,7 +2,7 @@
 
 The coordinator's commands come in order on the control channel, so a delivery that follows an update always carries
 exactly the version after it, on every server. Gradients and parameters travel on one data link per worker. A gradient
-without a receipt may still be in the socket when an order names it: then this order and all later ones wait for the rest.
+without a receipt may still be in its socket when an order names it: then this order and all later ones wait for it.
 """
 
 from __future__ import annotations
@@ -178,9 +178,7 @@ class Server:
 
     def _update(self, message: Update) -> None:
         if message.drop:
-            self.store.drop(message.drop)
-            for link in self.links.values():
-                link.unwanted = link.unwanted or link.due in message.drop
+            self._drop(message.drop)
         if message.apply is not None:
             begun = time.perf_counter()
             for reader in self.links.values():
@@ -203,6 +201,11 @@ class Server:
             self.busy_s += time.perf_counter() - begun
             if part is not None:
                 self.send(ScoreParts(grad_id=grad_id, ticket=ticket, part=part))
+
+    def _drop(self, grads: tuple[int, ...]) -> None:
+        self.store.drop(grads)
+        for link in self.links.values():
+            link.unwanted = link.unwanted or link.due in grads
 
     def _deliver(self, link: DataLink, ticket: int) -> None:
         try:

@@ -23,9 +23,9 @@ class ServerLinks:
     ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there are shared
     ``buffers``: then every delivery gives the slot of the parameters.
 
-    ``same_machine``: no emulated link is between this task and the servers, so the kernel that takes a gradient delivers
-    it, whatever becomes of this process, as fast as a server reads. Then nobody waits for a receipt; a server carries out
-    no order that needs the gradient before it holds it.
+    ``same_machine``: no emulated link is between this task and the servers, so the kernel that takes a gradient
+    delivers it as fast as a server reads, whatever becomes of this process. Then nobody waits for a receipt; a server
+    carries out no order that needs the gradient before it holds it.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ServerLinks:
         self.socks: list[socket.socket] = []
         self._views: list[tuple[memoryview, memoryview]] = []
         self._halves: list[tuple[HalfVector, FloatVector, HalfVector, FloatVector]] = []
-        """Of 16 bits: by server, the parameters that come and what they become, the gradient that goes and what it was."""
+        """With 16 bits, by server: parameters as they come and in 32 bits, the gradient as it goes and in 32 bits."""
         self._header = bytearray(HEADER_BYTES)
 
     def attach(self, generation: int, servers: Sequence[Address], ranges: Sequence[tuple[int, int]]) -> None:
@@ -116,10 +116,10 @@ class ServerLinks:
         return version
 
     def push(self, ticket: int) -> None:
-        """Push the gradient to all servers; return when all of them hold it or, on the ``same_machine``, its kernel does.
+        """Push the gradient; return when all servers hold it or, on the ``same_machine``, the kernel has all of it.
 
-        A link of limited rate is waited for in any case. In shared buffers servers read the gradient in place, so nothing
-        is sent: the coordinator's order to use it suffices. Raises ``ConnectionError`` when a server is gone.
+        A link of limited rate is waited for in any case. In shared buffers servers read the gradient in place, so
+        nothing is sent: the coordinator's order to use it suffices. Raises ``ConnectionError`` when a server is gone.
         """
         if self.shares_grad:
             return

@@ -1,4 +1,4 @@
-"""Numbers of 16 bits on their way: PyTorch's bfloat16 to the bit, compiled or not, and what a worker and a server make of them."""
+"""Numbers of 16 bits on their way: PyTorch's bfloat16 to the bit, and what a worker and a server make of them."""
 
 from __future__ import annotations
 
