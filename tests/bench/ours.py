@@ -64,8 +64,9 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
 
     As ``peers.bare_sockets``: the worker hands ``nbytes`` of gradient to the server, which holds all of it before
     ``nbytes`` of parameters are delivered in full to the worker; no update is computed. The real classes on both ends:
-    a server process, this process as its worker and its coordinator. With ``tcp`` an iteration has two small messages
-    more than the bare sockets, the receipt and the coordinator's order to deliver. With ``shm`` no byte is copied at
+    a server process, this process as its worker and its coordinator. With ``tcp`` an iteration has one small message
+    more than the bare sockets, the coordinator's order to deliver, which waits for the gradient at the server (on one
+    machine there is no receipt). With ``shm`` no byte is copied at
     all (gradient and parameters are read where they lie), so what is measured is the hand-over.
     """
     num_floats, secret, loop = nbytes // 4, os.urandom(32), Loop()

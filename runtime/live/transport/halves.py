@@ -24,7 +24,7 @@ def half_vector(num_floats: int) -> HalfVector:
 
 
 def encode(floats: FloatVector, halves: HalfVector) -> None:
-    """Write ``floats`` to ``halves`` of the same length, rounded; what is no number remains none."""
+    """Write ``floats`` to ``halves`` of the same length, rounded; NaN stays NaN."""
     if _compiled is not None:
         _compiled.encode(floats, halves)
         return

@@ -35,7 +35,7 @@ ODD = [
     0x3F808000,
     0x3F818000,
 ]
-"""Infinities, the largest number, numbers that are none, the smallest, zero, ties to even down and up."""
+"""Infinities, the largest number, NaNs, the smallest, zero, ties to even down and up."""
 
 
 @pytest.fixture(params=TWINS)
@@ -51,7 +51,7 @@ def check(bits: Bits) -> None:
     theirs = torch.from_numpy(floats.copy()).to(torch.bfloat16)
     expected = theirs.to(torch.float32).numpy()
     numbers = ~np.isnan(expected)
-    assert np.array_equal(np.isnan(back), ~numbers), "what is no number stays none"
+    assert np.array_equal(np.isnan(back), ~numbers), "NaN stays NaN"
     assert back[numbers].tobytes() == expected[numbers].tobytes()
     assert into[numbers].tobytes() == theirs.view(torch.int16).numpy().view(np.uint16)[numbers].tobytes()
 
