@@ -11,7 +11,7 @@ Semantics are those of ``torch.optim`` (which the tests compare with), with the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from math import inf, sqrt
@@ -274,11 +274,12 @@ class Optimizer:
     def _add(self, update: tuple[object, ...]) -> None:
         """Add the gradients by the compiled twin of the loop above; the last of ``update`` counts the parts taken."""
         assert self._compiled is not None
+        add: Callable[..., None] = self._compiled.add
         if self._helpers:
             self._pool = self._pool or ThreadPoolExecutor(self._helpers)
             for _ in range(self._helpers):
-                self._pool.submit(self._compiled.add, *update, False)
-        self._compiled.add(*update, True)
+                self._pool.submit(add, *update, False)
+        add(*update, True)
 
     def state(self) -> State:
         """Number of steps and the rule's state vectors by name (the vectors themselves, not copies)."""

@@ -111,8 +111,8 @@ class ServerLinks:
                 self.params = self.buffers.slots[header.slot]
             else:
                 raise ConnectionError(f"refused {header}: there are {len(self.buffers.slots)} slots")
-        for halves, params, _, _ in self._halves:
-            decode(halves, params)
+        for halves, part, _, _ in self._halves:
+            decode(halves, part)
         return version
 
     def push(self, ticket: int) -> None:
