@@ -128,6 +128,8 @@ class Server:
             case LoadCheckpoint() | Goodbye():
                 self.waiting.clear()
                 self._obey(message)
+            case Pace():
+                self._obey(message)
             case _:
                 self.waiting.append(message)
                 self._go_on()

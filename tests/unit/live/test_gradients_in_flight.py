@@ -13,7 +13,7 @@ from runtime.live.tasks.server import LostGradientError
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, pack, unpack
-from runtime.live.transport.messages import Fence, Goodbye, LoadCheckpoint, Message, SaveCheckpoint, Update
+from runtime.live.transport.messages import Fence, Goodbye, LoadCheckpoint, Message, Pace, Paced, SaveCheckpoint, Update
 from tests.unit.live.test_datalink import GENERATION, Line, Servers, Vector, bare_server
 from tests.unit.live.test_store import TALLY, order, receive, vector
 
@@ -85,6 +85,15 @@ def test_an_order_waits_for_the_rest_and_later_ones_wait_for_it(place: Place, cu
     assert (place.store.version, place.saved) == (1, [1])
     place.lines[0].worker.settimeout(10)
     assert place.lines[0].header().version == 1
+
+
+def test_a_new_rate_does_not_wait(place: Place) -> None:
+    """It may be needed for what is waited for."""
+    told: list[Message] = []
+    place.server.send = told.append
+    place.take(Update(apply=order(1, 0)))
+    place.take(Pace(bytes_per_s=None))
+    assert told == [Paced(bytes_per_s=None)]
 
 
 def test_parameters_do_not_overtake_the_gradient_of_who_gets_them(place: Place) -> None:
