@@ -30,7 +30,7 @@ TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
 
-$(VENV)/.run: pyproject.toml setup.py constraints.txt $(wildcard runtime/*/*/_*.c runtime/*/*/*.h)
+$(VENV)/.run: pyproject.toml setup.py constraints.txt $(wildcard runtime/*/_*.c runtime/*/*/_*.c runtime/*/*/*.h)
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "no virtual environment: install python3-venv (Debian: apt-get install python3-venv), or set PYTHON=..."; exit 2; }
 	@index=$$($(PY) scripts/torch_index.py "$(TORCH_INDEX)") || exit 2; test -z "$$index" || $(PIP) --extra-index-url "$$index" torch
 	$(PIP) --editable .

@@ -11,12 +11,15 @@ from setuptools import Extension, setup
 FLAGS = ["-O2", "-ffp-contract=off"]
 """Every operation is rounded by itself, as in Python: records are the same to the bit with and without."""
 
+HEADERS = [str(header) for header in sorted(Path("runtime").rglob("*.h"))]
+"""All of them: a module may include headers of other folders, and who changes one compiles again anyway."""
+
 setup(
     ext_modules=[
         Extension(
             ".".join(source.with_suffix("").parts),
             [str(source)],
-            depends=[str(header) for header in sorted(source.parent.glob("*.h"))],
+            depends=HEADERS,
             extra_compile_args=FLAGS,
             optional=True,
         )

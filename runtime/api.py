@@ -95,6 +95,8 @@ class RunSpec:
     """The sink to which a runtime may write rows itself, if the record has rows (``record=iterations``)."""
     collective: str = ""
     """The collective that sums the gradients of replicas (``topology=allreduce``); empty: there are servers."""
+    transfer_bits: int = 32
+    """Bits of each parameter and gradient element between workers and servers."""
     tick: Callable[[float], None]
     """Called a few times per second with the job's time, for the view."""
     scheduler: Scheduler = field(default_factory=ConstantPending)

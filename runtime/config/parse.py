@@ -77,6 +77,8 @@ class Topology(_Strict, frozen=True):
     num_servers: Annotated[int, Meta(ge=0)]
     """Number of servers; 0 where the workers hold the parameters themselves."""
     transport: Literal["tcp", "shm"]
+    transfer_bits: Literal[16, 32]
+    """Bits of each parameter and of each element of a gradient on their way; 32 is exact."""
     collective: Literal["ring", "gloo", "nccl", "ddp"] | None
     """The collective that sums the gradients of replicas; None where there are servers."""
     server_shares: tuple[Positive, ...] | None

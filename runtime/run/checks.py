@@ -27,7 +27,7 @@ from runtime.run.measuring import check_measuring
 from runtime.run.pacing import check_pacing
 from runtime.run.probing import reason
 from runtime.run.resources import check_fits
-from runtime.run.topologies import check_topology
+from runtime.run.topologies import check_topology, check_transfer
 from runtime.training.lr_schedules import make_schedule
 from runtime.training.optimizers import make_optimizer
 from strategies.protocol import DATA_POLICIES, Strategy
@@ -90,6 +90,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_measuring(strategy, backend, config)
     check_pacing(strategy, config)
     check_topology(strategy, backend, config)
+    check_transfer(runtime, config)
     check_record(runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from runtime.api import Runtime
 from runtime.config.parse import Config, Topology
 from runtime.errors import ConfigError
 from strategies.protocol import Strategy
 
 PS, ALLREDUCE = "ps", "allreduce"
+EXACT_BITS = 32
 COLLECTIVES = "ring, gloo, nccl or ddp"
 CUDA_DEVICES = "nvidia[0-9]*"
 DEVICES = Path("/dev")
@@ -41,6 +43,24 @@ def check_topology(strategy: Strategy, backend: Any, config: Config) -> None:
         )
     if topology.collective == "nccl":
         _check_cuda(config.num_workers)
+
+
+def check_transfer(runtime: Runtime, config: Config) -> None:
+    """Check that numbers can be sent with so many bits; raises :class:`ConfigError`."""
+    topology = config.topology
+    if topology.transfer_bits == EXACT_BITS:
+        return
+    why = ""
+    if not runtime.real_time:
+        why = f"runtime={config.names.runtime} models transfers of {EXACT_BITS} bits; use runtime=live"
+    elif topology.name != PS:
+        why = f"topology={topology.name} has no servers; use topology={PS}"
+    elif topology.transport != "tcp":
+        why = f"topology.transport={topology.transport} sends nothing; use topology.transport=tcp"
+    if why:
+        raise ConfigError(
+            f"topology.transfer_bits={topology.transfer_bits}: {why}, or topology.transfer_bits={EXACT_BITS}"
+        )
 
 
 def _check_servers(topology: Topology) -> None:

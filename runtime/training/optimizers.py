@@ -11,7 +11,8 @@ Semantics are those of ``torch.optim`` (which the tests compare with), with the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from math import inf, sqrt
 from typing import ClassVar, NamedTuple, final
@@ -19,12 +20,16 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime import native
 from runtime.core.vectors import FloatVector
 
 State = dict[str, NDArray[np.float32] | int | float]
 
 BLOCK = 32_768
 """Elements: 128 KiB each for parameters, gradients, state and scratch; the fastest measured of 2 Ki to 256 Ki."""
+
+SHARED_FLOATS = 1 << 17
+"""Elements from which on an update is worth a second thread: waking it up takes as long as some 50,000."""
 
 MIN_EPS = 1e-30
 """Smallest eps: smaller ones may underflow to zero in float32, and parameters without gradient become NaN."""
@@ -52,6 +57,8 @@ class Rule(ABC):
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
+    adds: ClassVar[bool] = False
+    """Whether :meth:`update` adds ``grad`` to ``params`` and does nothing else; such updates are compiled."""
 
     @abstractmethod
     def gain(self, lr: float, samples: int) -> float:
@@ -70,6 +77,8 @@ class Tally(Rule):
     For the ``ledger`` workload, whose parameters count how often each sample was used.
     """
 
+    adds: ClassVar[bool] = True
+
     def gain(self, lr: float, samples: int) -> float:
         """Undo the mean that the weights contain."""
         return float(samples)
@@ -82,6 +91,8 @@ class Tally(Rule):
 @dataclass(frozen=True, kw_only=True)
 class PlainSGD(Rule):
     """w -= lr * combined, with the learning rate folded into the gradients' weights."""
+
+    adds: ClassVar[bool] = True
 
     def gain(self, lr: float, samples: int) -> float:
         """The negative learning rate, so that the weighted sum is the step."""
@@ -199,11 +210,17 @@ RULES: dict[str, type[Rule]] = {"sgd": SGD, "adagrad": Adagrad, "adam": Adam, "t
 
 @final
 class Optimizer:
-    """A rule with its state, for ``num_elements`` parameters."""
+    """A rule with its state, for ``num_elements`` parameters.
 
-    def __init__(self, rule: Rule, num_elements: int) -> None:
+    With a compiled rule, up to ``threads`` threads share an update: whichever has a processor takes the next part.
+    """
+
+    def __init__(self, rule: Rule, num_elements: int, threads: int = 1) -> None:
         self.rule, self.num_elements = rule, num_elements
         self.steps = 0
+        self._compiled = native.native(native.UPDATES) if rule.adds else None
+        self._helpers = threads - 1 if num_elements >= SHARED_FLOATS else 0
+        self._pool: ThreadPoolExecutor | None = None
         self._state = [_aligned(num_elements) for _ in rule.slots]
         size = min(BLOCK, num_elements)
         self._grad, self._spare = _aligned(size), _aligned(size)
@@ -238,6 +255,9 @@ class Optimizer:
         # computed in double precision, so that a mean (1 / n) and its inverse (n) cancel exactly in Tally
         factors = [np.float32(gain * weight) for weight in weights]
         uniform = all(weight == weights[0] for weight in weights)
+        if self._compiled is not None and all(vector.flags.c_contiguous for vector in (params, target, *grads)):
+            self._add((target, params, list(grads), np.array(factors, np.float32), uniform, np.zeros(2, np.int64)))
+            return
         for lo in range(0, self.num_elements, BLOCK):
             hi = min(lo + BLOCK, self.num_elements)
             state = [values[lo:hi] for values in self._state]
@@ -250,6 +270,16 @@ class Optimizer:
             if target is not params:
                 np.copyto(block.params, params[lo:hi])  # loads the block into the cache
             self.rule.update(block, lr, self.steps)
+
+    def _add(self, update: tuple[object, ...]) -> None:
+        """Add the gradients by the compiled twin of the loop above; the last of ``update`` counts the parts taken."""
+        assert self._compiled is not None
+        add: Callable[..., None] = self._compiled.add
+        if self._helpers:
+            self._pool = self._pool or ThreadPoolExecutor(self._helpers)
+            for _ in range(self._helpers):
+                self._pool.submit(add, *update, False)
+        add(*update, True)
 
     def state(self) -> State:
         """Number of steps and the rule's state vectors by name (the vectors themselves, not copies)."""
@@ -279,7 +309,7 @@ class Optimizer:
                 )
 
 
-def make_optimizer(name: str, num_elements: int, **fields_of_rule: object) -> Optimizer:
+def make_optimizer(name: str, num_elements: int, threads: int = 1, **fields_of_rule: object) -> Optimizer:
     """The optimizer ``name`` (a key of ``RULES``); raises ``ValueError`` naming the wrong hyper-parameter.
 
     A field that is None counts as not given, so that a configuration can remove another optimizer's fields.
@@ -296,7 +326,7 @@ def make_optimizer(name: str, num_elements: int, **fields_of_rule: object) -> Op
     rule = RULES[name](**given)
     if isinstance(rule, SGD) and rule.momentum == 0 and rule.weight_decay == 0:
         rule = PlainSGD()
-    return Optimizer(rule, num_elements)
+    return Optimizer(rule, num_elements, threads)
 
 
 def _scaled_sum(grads: list[FloatVector], factor: np.float32, out: FloatVector) -> None:

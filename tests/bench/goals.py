@@ -70,8 +70,9 @@ TRANSPORT_GOALS_1MB = [Faster("ours tcp", "gloo", 2.0), Faster("ours tcp", "torc
 STEP_GOALS = {
     "mlp": [
         Faster("ours tcp", "ddp gloo", 1.2),
+        Faster("ours tcp, 16 bits", "ddp gloo", 1.2),
         Faster("ours tcp", "ray ps", 2.0),
-        Faster("ours shm", "pure compute", 0.75),
+        Faster("ours shm", "pure compute", 0.70),
     ],
     "resnet20": [
         Faster(ours, peer, at_least)

@@ -64,8 +64,9 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
 
     As ``peers.bare_sockets``: the worker hands ``nbytes`` of gradient to the server, which holds all of it before
     ``nbytes`` of parameters are delivered in full to the worker; no update is computed. The real classes on both ends:
-    a server process, this process as its worker and its coordinator. With ``tcp`` an iteration has two small messages
-    more than the bare sockets, the receipt and the coordinator's order to deliver. With ``shm`` no byte is copied at
+    a server process, this process as its worker and its coordinator. With ``tcp`` an iteration has one small message
+    more than the bare sockets, the coordinator's order to deliver, which waits for the gradient at the server (on one
+    machine there is no receipt). With ``shm`` no byte is copied at
     all (gradient and parameters are read where they lie), so what is measured is the hand-over.
     """
     num_floats, secret, loop = nbytes // 4, os.urandom(32), Loop()
@@ -83,6 +84,7 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
     while not any(isinstance(message, TaskReady) for message in said):
         loop.turn(0.1)
     links = ServerLinks(num_floats, secret, Identity("worker", 0), buffers)
+    links.same_machine = True
     links.attach(0, [said[0].address], [(0, num_floats)])
     stamps = [_exchange(hub, links, ticket) for ticket in range(iterations + WARM_UP + 1)][WARM_UP:]
     links.close()
@@ -154,6 +156,7 @@ def _run(
     iterations: int,
     *,
     collective: str = "",
+    transfer_bits: int = 32,
     framework: str = "torch",
     strategy: Strategy | None = None,
     watch: Watch | None = None,
@@ -179,6 +182,7 @@ def _run(
             run_dir=run_dir,
             transport=transport,
             collective=collective,
+            transfer_bits=transfer_bits,
             backend=instantiate(backend),
             task=instantiate(task),
             backend_spec=backend,
@@ -218,7 +222,13 @@ def _job(num_workers: int, num_servers: int, iterations: int, max_time_s: float)
 
 
 def bsp_step(
-    transport: str, model: str, num_workers: int, num_servers: int, iterations: int, collective: str = ""
+    transport: str,
+    model: str,
+    num_workers: int,
+    num_servers: int,
+    iterations: int,
+    collective: str = "",
+    transfer_bits: int = 32,
 ) -> float:
     """Seconds per BSP iteration in steady state: ``stats.block_median`` of ``iterations`` + 1 stamps, warm-up left out.
 
@@ -226,7 +236,8 @@ def bsp_step(
     (``models.LEARNING_RATE``), no pacing, no injection, no periodic evaluation or checkpoint; the recorder as in a
     normal run. An iteration ends when its update is ordered.
     """
-    watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, collective=collective)
+    several = {"collective": collective, "transfer_bits": transfer_bits}
+    watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, **several)
     return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])
 
 

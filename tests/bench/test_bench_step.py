@@ -26,6 +26,7 @@ PEERS = {
     "ddp gloo": partial(call, "peers.ddp_gloo", "bsp_step"),
     "ray ps": partial(call, "peers.ray_ps", "bsp_step", python=RAY_PYTHON, timeout_s=240.0, tidy=False),
     "ours tcp": partial(call, "ours", "bsp_step", transport="tcp", num_servers=1),
+    "ours tcp, 16 bits": partial(call, "ours", "bsp_step", transport="tcp", num_servers=1, transfer_bits=16),
     "ours shm": partial(call, "ours", "bsp_step", transport="shm", num_servers=1),
 }
 

@@ -216,6 +216,7 @@ class LiveJob:
             agent=agent,
             heartbeat_s=self.processes.heartbeat_s,
             transport=experiment.transport,
+            transfer_bits=experiment.transfer_bits,
             seed=experiment.job.seed,
             num_workers=experiment.job.num_workers,
             layout=self.session.coordinator.executor.layout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from collections import deque
@@ -10,7 +11,11 @@ from runtime.core.vectors import FloatVector
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Greeting, Identity
 from runtime.live.transport.auxiliaries import SCORER
-from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, as_bytes, pack, unpack
+from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, as_bytes, pack, unpack
+from runtime.live.transport.halves import HalfVector, decode, half_vector
+
+DRAIN_MS = 100
+"""Milliseconds without any data after which a gradient from a lost worker is not waited for any more."""
 
 
 class DataLink:
@@ -26,9 +31,15 @@ class DataLink:
         self.since = time.monotonic()
         self.watched = 1
         self.sending: deque[tuple[memoryview, bool]] = deque()
+        self.due: int | None = None
+        """The gradient that the worker computes on the parameters delivered last, until it is complete."""
+        self.unwanted = False
+        """Whether that gradient is dropped: it will be discarded when it is complete."""
         self._header = bytearray(HEADER_BYTES)
         self._target = memoryview(self._header)
+        self._half: HalfVector | None = None
         self._ticket = -1
+        self._kind = PUSH
         self._buffer: FloatVector | None = None
 
     @property
@@ -49,6 +60,10 @@ class DataLink:
         """Send our own proof, only to an expected peer."""
         self._greeting.welcome()
 
+    def use_halves(self, store: Store) -> None:
+        """Parameters and gradients have 16 bits on this link."""
+        self._half = half_vector(len(store.params))
+
     # ---- gradients in ------------------------------------------------------------------------------------------------
 
     def receive(self, store: Store, generation: int) -> None:
@@ -65,19 +80,25 @@ class DataLink:
             elif self._buffer is None:
                 self._begin_push(store, generation)
             else:
+                if self._half is not None:
+                    decode(self._half, self._buffer)
                 self._take(store, self._buffer)
+                awaited = self._ticket == self.due
                 self._finish_push(generation)
+                if awaited:  # nothing follows before the next delivery: asking the socket would cost a call
+                    return
 
     def _begin_push(self, store: Store, generation: int) -> None:
         header = unpack(self._header)
-        expected = store.num_bytes
-        fits = header.kind == PUSH and header.length == expected and header.generation == generation
+        expected = store.num_bytes if self._half is None else self._half.nbytes
+        kinds = (PUSH,) if self._brings_reference else (PUSH, POST)
+        fits = header.kind in kinds and header.length == expected and header.generation == generation
         if not fits or (store.shares_memory and not self._brings_reference):
             raise ConnectionError(f"refused {header}: a push of {expected} bytes in generation {generation} would fit")
-        self._ticket = header.ticket
+        self._ticket, self._kind = header.ticket, header.kind
         if expected:
             self._buffer = store.buffer()
-            self._target = as_bytes(self._buffer)
+            self._target = as_bytes(self._buffer if self._half is None else self._half)
             return
         self._take(store, store.buffer())  # a part of no parameters at all
         self._finish_push(generation)
@@ -89,22 +110,39 @@ class DataLink:
     def _take(self, store: Store, vector: FloatVector) -> None:
         if self._brings_reference:
             store.compute_reference(self._ticket, vector)
+        elif self.unwanted and self._ticket == self.due:
+            store.release(vector)
         else:
             store.hold(self._ticket, vector)
 
     def _finish_push(self, generation: int) -> None:
         self._buffer = None
         self._target = memoryview(self._header)
-        self._send(memoryview(pack(ACK, generation, self._ticket, 0, 0)))
+        if self._ticket == self.due:
+            self.due, self.unwanted = None, False
+        if self._kind == PUSH:
+            self._send(memoryview(pack(ACK, generation, self._ticket, 0, 0)))
+
+    def drain(self, store: Store, generation: int) -> None:
+        """Read a gradient that was pushed by a peer that may be gone to its end, or as much as there is of it."""
+        try:
+            self.receive(store, generation)
+            (more := select.poll()).register(self.sock, select.POLLIN)
+            while self._buffer is not None and more.poll(DRAIN_MS):
+                self.receive(store, generation)
+        except OSError:
+            return
 
     # ---- parameters out ----------------------------------------------------------------------------------------------
 
     def deliver(self, store: Store, generation: int, ticket: int) -> None:
         """Send the current parameters, or the number of their slot in the shared buffers."""
+        if self.identity.role == "worker" and not store.shares_memory:
+            self.due, self.unwanted = ticket, False
         if store.shares_memory:
             self._send(memoryview(pack(PARAMS, generation, ticket, store.version, 0, store.table.current)))
             return
-        payload = as_bytes(store.params)
+        payload = as_bytes(store.params if self._half is None else store.halves())
         header = memoryview(pack(PARAMS, generation, ticket, store.version, len(payload)))
         if not self.sending:
             try:

@@ -1,7 +1,8 @@
 """A parameter server: one process, one loop, one range of the parameters.
 
 The coordinator's commands come in order on the control channel, so a delivery that follows an update always carries
-exactly the version after it, on every server. Gradients and parameters travel on one data link per worker.
+exactly the version after it, on every server. Gradients and parameters travel on one data link per worker. A gradient
+without a receipt may still be in its socket when an order names it: then this order and all later ones wait for it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import selectors
 import socket
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.heartbeat import start_heartbeat
+from runtime.live.transport.links import HALF_BITS
 from runtime.live.transport.messages import (
     Busy,
     Fence,
@@ -43,6 +46,10 @@ from runtime.record.checkpoint import parts_of, read_slice
 REPORT_EVERY_S = 0.5
 
 
+class LostGradientError(Exception):
+    """An update needs a gradient that cannot come any more: the server ends, and all return to the last checkpoint."""
+
+
 class Server:
     """Event loop around a :class:`Store`."""
 
@@ -57,6 +64,8 @@ class Server:
         self.links: dict[tuple[str, int], DataLink] = {}
         self.unauthenticated: dict[DataLink, None] = {}
         self.fenced: dict[tuple[str, int], int] = {}
+        self.waiting: deque[Message] = deque()
+        """Orders that wait for gradients still in the sockets, the first of them for some, in order."""
         self.updates, self.busy_s, self.injected_s, self.worked_s = 0, 0.0, 0.0, 0.0
         self.running = True
         place = spec.place(identity.role, identity.id)
@@ -108,14 +117,56 @@ class Server:
             self.selector.modify(self.control.sock, selectors.EVENT_READ, self.control)
         if events & selectors.EVENT_READ:
             for message in self.control.receive():
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        """Obey in order; what ends or voids the orders that wait does not wait itself."""
+        match message:
+            case Fence():
+                self._fence(message)
+                self._go_on()
+            case LoadCheckpoint() | Goodbye():
+                self.waiting.clear()
                 self._obey(message)
+            case Pace():
+                self._obey(message)
+            case _:
+                self.waiting.append(message)
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Obey what waits, as far as the gradients that it needs are here."""
+        while self.waiting:
+            first = self.waiting[0]
+            if isinstance(first, Update) and self._must_wait(first):
+                return
+            self._obey(self.waiting.popleft())
+
+    def _must_wait(self, update: Update) -> bool:
+        """Whether a gradient that it uses, or the last one of who gets parameters by it, is still on its way here.
+
+        Raises :class:`LostGradientError` for one that never comes.
+        """
+        for role, number, incarnation, _ in update.deliver:
+            link = self.links.get((role, number))
+            if link is not None and link.identity.incarnation == incarnation and link.due is not None:
+                return True
+        if self.store.shares_memory:
+            return False
+        applied = () if update.apply is None else update.apply.grads
+        compared = [grad_id for grad_id, _ in update.inner_products]
+        missing = {grad_id for grad_id in (*applied, *compared) if grad_id not in self.store.grads}
+        if not missing:
+            return False
+        due = {link.due for link in self.links.values()}
+        if lost := missing.intersection(applied) - due:
+            raise LostGradientError(f"gradient {min(lost)}, which is to be applied, was lost with its worker")
+        return not missing.isdisjoint(due)
 
     def _obey(self, message: Message) -> None:
         match message:
             case Update():
                 self._update(message)
-            case Fence():
-                self._fence(message)
             case SaveCheckpoint():
                 self._save(message)
             case LoadCheckpoint():
@@ -129,7 +180,7 @@ class Server:
 
     def _update(self, message: Update) -> None:
         if message.drop:
-            self.store.drop(message.drop)
+            self._drop(message.drop)
         if message.apply is not None:
             begun = time.perf_counter()
             for reader in self.links.values():
@@ -152,6 +203,11 @@ class Server:
             self.busy_s += time.perf_counter() - begun
             if part is not None:
                 self.send(ScoreParts(grad_id=grad_id, ticket=ticket, part=part))
+
+    def _drop(self, grads: tuple[int, ...]) -> None:
+        self.store.drop(grads)
+        for link in self.links.values():
+            link.unwanted = link.unwanted or link.due in grads
 
     def _deliver(self, link: DataLink, ticket: int) -> None:
         try:
@@ -179,6 +235,7 @@ class Server:
         self.fenced[who] = max(message.incarnation, self.fenced.get(who, -1))
         fenced = self.links.get(who)
         if fenced is not None and fenced.identity.incarnation <= message.incarnation:
+            fenced.drain(self.store, self.generation)
             self._hang_up(fenced)
 
     def _save(self, message: SaveCheckpoint) -> None:
@@ -202,7 +259,8 @@ class Server:
         """What has been stored of the range that is ours from now on, by whoever held it then."""
         version, state, values = read_slice(parts_of(self.directory, message.id), message.lo, message.hi)
         if (message.lo, message.hi) != (self.store.lo, self.store.hi):
-            self.store = Store(values["params"], self.spec.optimizer, lo=message.lo)
+            threads = update_threads(self.spec, self.identity)
+            self.store = Store(values["params"], self.spec.optimizer, lo=message.lo, threads=threads)
         return version, state, values
 
     def _periodic(self) -> None:
@@ -251,6 +309,8 @@ class Server:
             self._watch(link)
         except (AuthError, OSError):
             self._hang_up(link)
+        if self.waiting:
+            self._go_on()
 
     def _greet(self, link: DataLink) -> None:
         if not link.authenticate():
@@ -262,8 +322,11 @@ class Server:
         link.welcome()
         self.unauthenticated.pop(link, None)
         if (old := self.links.get(who)) is not None:
+            old.drain(self.store, self.generation)
             self._hang_up(old)
         self.links[who] = link
+        if link.identity.role == "worker" and self.spec.transfer_bits == HALF_BITS:
+            link.use_halves(self.store)
         if self.rate is not None:
             pace(link.sock, self.rate)
 
@@ -282,6 +345,15 @@ class Server:
         link.close(self.store)
 
 
+def update_threads(spec: TaskSpec, identity: Identity) -> int:
+    """How many threads may share an update: two if there are as many cores, but one on an emulated host.
+
+    While all wait for an update, as in synchronous training, a second core has nothing else to do.
+    """
+    on_host = bool(spec.place(identity.role, identity.id).host)
+    return 1 if on_host else min(2, len(os.sched_getaffinity(0)))
+
+
 def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     """Entry point of a server process."""
     from runtime.config.instantiate import instantiate
@@ -292,7 +364,8 @@ def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     initial = parameters[lo:hi].copy()
     del parameters
     buffers = SharedBuffers(buffers_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
+    store = Store(initial, spec.optimizer, buffers, lo, update_threads(spec, identity))
     try:
-        Server(spec, identity, Store(initial, spec.optimizer, buffers, lo), num_parameters).run()
+        Server(spec, identity, store, num_parameters).run()
     except ConnectionError:
         os._exit(0)

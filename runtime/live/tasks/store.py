@@ -13,6 +13,7 @@ from runtime.core.job import ApplyOrder
 from runtime.core.scoring import Products, products
 from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.transport.buffers import SharedBuffers, SlotTable
+from runtime.live.transport.halves import HalfVector, encode, half_vector
 from runtime.live.transport.messages import SaveCheckpoint, Saved
 from runtime.record.checkpoint import path_of, write_checkpoint
 from runtime.training.norms import sum_sqr_norm
@@ -25,13 +26,20 @@ class Store:
     """``params`` is float32 [hi - lo]; ``grads`` maps a gradient's id to its part, in own or shared memory.
 
     Without shared ``buffers`` all memory is the store's own. With them, gradients lie in their workers' rows
-    (``_row_of``), and every version of the parameters is written to a slot without readers.
+    (``_row_of``), and every version of the parameters is written to a slot without readers. ``threads`` may share an
+    update.
     """
 
     def __init__(
-        self, initial: FloatVector, optimizer: dict[str, Any], buffers: SharedBuffers | None = None, lo: int = 0
+        self,
+        initial: FloatVector,
+        optimizer: dict[str, Any],
+        buffers: SharedBuffers | None = None,
+        lo: int = 0,
+        threads: int = 1,
     ) -> None:
         self.initial = initial.copy()
+        self._threads = threads
         hi = lo + len(initial)
         self.lo, self.hi = lo, hi
         self.shares_memory = buffers is not None
@@ -45,6 +53,8 @@ class Store:
         self._own: set[int] = set()
         self._spare: list[FloatVector] = []
         self._reference: tuple[int, FloatVector] | None = None
+        self._halves: HalfVector | None = None
+        self._has_halves = False
         self.version = 0
         self.optimizer: Optimizer
         self.reset()
@@ -58,6 +68,15 @@ class Store:
     def num_bytes(self) -> int:
         """Size of one gradient or parameter message."""
         return self.initial.nbytes
+
+    def halves(self) -> HalfVector:
+        """The current parameters with 16 bits each, until the next update."""
+        if self._halves is None:
+            self._halves = half_vector(len(self.initial))
+        if not self._has_halves:
+            encode(self.params, self._halves)
+            self._has_halves = True
+        return self._halves
 
     # ---- gradients ---------------------------------------------------------------------------------------------------
 
@@ -138,7 +157,7 @@ class Store:
         if self.shares_memory:
             self.table.advance()
         self.optimizer.step(before, grads, order.weights, order.lr, order.samples, out=self.params)
-        self.version = order.version
+        self.version, self._has_halves = order.version, False
         for grad_id, grad in zip(order.grads, grads, strict=True):
             self._free(grad_id, grad)
         return sqr_norm
@@ -156,7 +175,7 @@ class Store:
     def reset(self) -> None:
         """Restore the initial parameters, version 0."""
         self._begin(0, self.initial)
-        self.optimizer = make_optimizer(num_elements=len(self.initial), **self._optimizer_fields)
+        self.optimizer = make_optimizer(num_elements=len(self.initial), threads=self._threads, **self._optimizer_fields)
 
     def _begin(self, version: int, params: FloatVector) -> None:
         """Begin without gradients and readers."""
@@ -165,7 +184,7 @@ class Store:
         self._row_of.clear()
         self._last_in_row.clear()
         self.table.reset()
-        self.version = version
+        self.version, self._has_halves = version, False
         self.params[:] = params
 
 

@@ -134,6 +134,9 @@ def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> 
             model.expect_weights()
         buffers = SharedBuffers(buffers_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
         links = ServerLinks(model.num_parameters, spec.secret, identity, buffers)
+        if identity.role == "worker":
+            links.same_machine = not spec.place(identity.role, identity.id).host
+            links.bits = spec.transfer_bits
         task = make(spec, channel, model, links)
         channel.tell(TaskReady(num_parameters=model.num_parameters))
         task.run()

@@ -1,4 +1,4 @@
-"""The data plane's frame: a 64-byte header, then raw float32.
+"""The data plane's frame: a 64-byte header, then raw float32, or their upper 16 bits (``halves.py``).
 
 64 bytes keep payloads aligned with page-aligned buffers on both sides, which measured as a factor of
 three in the kernel's copy; for the same reason ``runtime.core.vectors`` splits at multiples of 16 floats.
@@ -11,12 +11,13 @@ import struct
 import msgspec
 
 from runtime.core.vectors import FloatVector
+from runtime.live.transport.halves import HalfVector
 
 HEADER_BYTES = 64
 MAGIC = 0x31424753
 
-PUSH, ACK, PARAMS = range(1, 4)
-"""Frames: gradient from worker to server, its receipt, parameters from server to worker."""
+PUSH, ACK, PARAMS, POST = range(1, 5)
+"""Frames: gradient from worker to server, its receipt, parameters from server to worker; a gradient without receipt."""
 
 _HEADER = struct.Struct("<IBxxxIQQQI")
 
@@ -43,11 +44,11 @@ def pack(kind: int, generation: int, ticket: int, version: int, length: int, slo
 def unpack(data: bytes | bytearray | memoryview) -> Header:
     """The header in these bytes; raises ``ConnectionError`` if they are not one."""
     magic, kind, generation, ticket, version, length, slot = _HEADER.unpack_from(data)
-    if magic != MAGIC or not PUSH <= kind <= PARAMS:
+    if magic != MAGIC or not PUSH <= kind <= POST:
         raise ConnectionError("a frame with an unknown header is refused")
     return Header(kind, generation, ticket, version, length, slot)
 
 
-def as_bytes(vector: FloatVector) -> memoryview:
+def as_bytes(vector: FloatVector | HalfVector) -> memoryview:
     """The vector's memory, writable."""
     return memoryview(vector).cast("B")  # type: ignore[arg-type]

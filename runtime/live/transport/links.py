@@ -11,7 +11,10 @@ from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.transport.address import Address, connect, pace
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.buffers import SharedBuffers
-from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
+from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, Header, as_bytes, pack, unpack
+from runtime.live.transport.halves import HalfVector, decode, encode, half_vector
+
+HALF_BITS = 16
 
 
 class ServerLinks:
@@ -19,12 +22,23 @@ class ServerLinks:
 
     ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there are shared
     ``buffers``: then every delivery gives the slot of the parameters.
+
+    ``same_machine``: no emulated link is between this task and the servers, so the kernel that takes a gradient
+    delivers it as fast as a server reads, whatever becomes of this process. Then nobody waits for a receipt; a server
+    carries out no order that needs the gradient before it holds it.
     """
 
     def __init__(
-        self, num_floats: int, secret: bytes, identity: Identity, buffers: SharedBuffers | None = None
+        self,
+        num_floats: int,
+        secret: bytes,
+        identity: Identity,
+        buffers: SharedBuffers | None = None,
     ) -> None:
         self.num_floats, self.secret, self.identity, self.buffers = num_floats, secret, identity, buffers
+        self.same_machine = False
+        self.bits = 32
+        """Bits of a number on its way; before :meth:`attach`."""
         self.shares_grad = buffers is not None and identity.role == "worker"
         self.params: FloatVector = buffers.slots[0] if buffers else aligned_vector(num_floats)
         self.grad: FloatVector = (
@@ -36,6 +50,8 @@ class ServerLinks:
         self.generation = 0
         self.socks: list[socket.socket] = []
         self._views: list[tuple[memoryview, memoryview]] = []
+        self._halves: list[tuple[HalfVector, FloatVector, HalfVector, FloatVector]] = []
+        """With 16 bits, by server: parameters as they come and in 32 bits, the gradient as it goes and in 32 bits."""
         self._header = bytearray(HEADER_BYTES)
 
     def attach(self, generation: int, servers: Sequence[Address], ranges: Sequence[tuple[int, int]]) -> None:
@@ -43,6 +59,10 @@ class ServerLinks:
         self.close()
         self.generation = generation
         self._views = [(as_bytes(self.params[lo:hi]), as_bytes(self.grad[lo:hi])) for lo, hi in ranges]
+        if self.bits == HALF_BITS:
+            parts = [(self.params[lo:hi], self.grad[lo:hi]) for lo, hi in ranges]
+            self._halves = [(half_vector(len(params)), params, half_vector(len(grad)), grad) for params, grad in parts]
+            self._views = [(as_bytes(come), as_bytes(go)) for come, _, go, _ in self._halves]
         for address in servers:
             self.socks.append(self._call(address))
         if self.rate is not None:
@@ -91,20 +111,26 @@ class ServerLinks:
                 self.params = self.buffers.slots[header.slot]
             else:
                 raise ConnectionError(f"refused {header}: there are {len(self.buffers.slots)} slots")
+        for halves, part, _, _ in self._halves:
+            decode(halves, part)
         return version
 
     def push(self, ticket: int) -> None:
-        """Push the gradient to all servers and return when all of them hold it.
+        """Push the gradient; return when all servers hold it or, on the ``same_machine``, the kernel has all of it.
 
-        In shared buffers they read it in place, so nothing is sent: the coordinator's order to use it suffices. Raises
-        ``ConnectionError`` when a server is gone.
+        A link of limited rate is waited for in any case. In shared buffers servers read the gradient in place, so
+        nothing is sent: the coordinator's order to use it suffices. Raises ``ConnectionError`` when a server is gone.
         """
         if self.shares_grad:
             return
+        kind = POST if self.same_machine and self.rate is None else PUSH
+        for _, _, halves, part in self._halves:
+            encode(part, halves)
         for sock, (_, grad) in zip(self.socks, self._views, strict=True):
-            _send(sock, pack(PUSH, self.generation, ticket, 0, len(grad)), grad)
-        for sock in self.socks:
-            self._expect(sock, ACK, ticket)
+            _send(sock, pack(kind, self.generation, ticket, 0, len(grad)), grad)
+        if kind == PUSH:
+            for sock in self.socks:
+                self._expect(sock, ACK, ticket)
 
     def _expect(self, sock: socket.socket, kind: int, ticket: int) -> Header:
         _receive_into(sock, memoryview(self._header))

@@ -268,7 +268,7 @@ class Attached(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Report(Message, frozen=True, kw_only=True, tag=True):
-    """All servers hold a worker's gradient."""
+    """All servers hold a worker's gradient, or have it in their sockets and carry out no order for it before."""
 
     grad_id: int
     timings: Timings

@@ -41,6 +41,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the job's agents reads this."""
     heartbeat_s: float
     transport: str
+    transfer_bits: int = 32
+    """Bits of each parameter and gradient element between workers and servers."""
     seed: int
     num_workers: int
     layout: Layout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -279,9 +280,9 @@ def test_on_a_board_a_payload_is_refused(line: Line, buffers: SharedBuffers) -> 
 def bare_server(store: Store, **links: Any) -> Any:
     """A server without its sockets: what obeys updates."""
     server = Server.__new__(Server)
-    server.store, server.generation, server.fenced, server.unauthenticated = store, GENERATION, {}, set()
+    server.store, server.generation, server.fenced, server.unauthenticated = store, GENERATION, {}, {}
     server.updates, server.busy_s, server.injected_s = 0, 0.0, 0.0
-    server.links = links.get("links", {})
+    server.links, server.waiting, server.running = links.get("links", {}), deque(), True
     server.selector = SimpleNamespace(modify=lambda *_: None, unregister=lambda *_: None)  # type: ignore[assignment]
     return server
 

@@ -57,7 +57,7 @@ def test_a_header_of_somebody_else_is_refused(data: bytes) -> None:
         unpack(data)
 
 
-@pytest.mark.parametrize("kind", [0, 4, 255])
+@pytest.mark.parametrize("kind", [0, 5, 255])
 def test_an_unknown_kind_is_refused(kind: int) -> None:
     with pytest.raises(ConnectionError, match="refused"):
         unpack(pack(kind, 0, 0, 0, 0))

@@ -22,6 +22,7 @@ def config(name: str = "allreduce", **changes: Any) -> Any:
     fields: dict[str, Any] = {
         "num_servers": 0,
         "transport": "tcp",
+        "transfer_bits": 32,
         "collective": "ring",
         "server_shares": None,
         **changes,

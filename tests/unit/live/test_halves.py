@@ -1,0 +1,176 @@
+"""Numbers of 16 bits on their way: PyTorch's bfloat16 to the bit, and what a worker and a server make of them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from runtime.errors import ConfigError
+from runtime.live.tasks.store import Store
+from runtime.live.transport import halves
+from runtime.live.transport.frames import HEADER_BYTES, PARAMS, POST, as_bytes, pack, unpack
+from runtime.live.transport.halves import decode, encode, half_vector
+from runtime.run.topologies import check_transfer
+from tests.unit.live.test_datalink import GENERATION, Line, Servers
+from tests.unit.live.test_store import TALLY, order, vector
+
+Bits = NDArray[np.uint32]
+TWINS = [pytest.param(False, id="python")] + ([pytest.param(True, id="compiled")] if halves._compiled else [])
+ODD = [
+    0x7F800000,
+    0xFF800000,
+    0x7F7FFFFF,
+    0x7F800001,
+    0x7FFFFFFF,
+    0xFFFFFFFF,
+    0x00000001,
+    0x80000000,
+    0x3F808000,
+    0x3F818000,
+]
+"""Infinities, the largest number, NaNs, the smallest, zero, ties to even down and up."""
+
+
+@pytest.fixture(params=TWINS)
+def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param:
+        monkeypatch.setattr(halves, "_compiled", None)
+
+
+def check(bits: Bits) -> None:
+    floats, into, back = bits.view(np.float32), half_vector(len(bits)), np.empty(len(bits), np.float32)
+    encode(floats, into)
+    decode(into, back)
+    theirs = torch.from_numpy(floats.copy()).to(torch.bfloat16)
+    expected = theirs.to(torch.float32).numpy()
+    numbers = ~np.isnan(expected)
+    assert np.array_equal(np.isnan(back), ~numbers), "NaN stays NaN"
+    assert back[numbers].tobytes() == expected[numbers].tobytes()
+    assert into[numbers].tobytes() == theirs.view(torch.int16).numpy().view(np.uint16)[numbers].tobytes()
+
+
+@pytest.mark.usefixtures("twin")
+def test_pytorch_rounds_alike() -> None:
+    rng = np.random.default_rng(0)
+    check(rng.integers(0, 1 << 32, 100_001, dtype=np.uint32))
+    check(np.array(ODD, np.uint32))
+    check(np.arange(1 << 17, dtype=np.uint32) << np.uint32(15))
+
+
+@given(st.lists(st.integers(0, (1 << 32) - 1), min_size=1, max_size=70))
+def test_any_bits(bits: list[int]) -> None:
+    check(np.array(bits, np.uint32))
+
+
+def test_lengths_that_differ_are_refused() -> None:
+    if halves._compiled is None:
+        pytest.skip("the twin in Python leaves that to numpy")
+    with pytest.raises(ValueError, match="as many"):
+        encode(np.zeros(4, np.float32), half_vector(5))
+    with pytest.raises(ValueError, match="as many"):
+        decode(half_vector(5), np.zeros(4, np.float32))
+
+
+# ---- both ends of a link ---------------------------------------------------------------------------------------------
+
+ROUNDED = 1 + 2**-8 + 2**-12
+"""Of 8 bits: 1 + 2^-7."""
+
+
+def sent(grad: NDArray[np.float32]) -> bytes:
+    into = half_vector(len(grad))
+    encode(grad, into)
+    return into.tobytes()
+
+
+def test_a_server_adds_up_32_bits_and_sends_16() -> None:
+    line, store = Line(), Store(vector(ROUNDED), TALLY)
+    line.link.use_halves(store)
+    for ticket in (1, 2):
+        line.worker.sendall(pack(POST, GENERATION, ticket, 0, 80) + sent(vector(ROUNDED)))
+        line.link.receive(store, GENERATION)
+    store.apply(order(1, 1, 2))
+    exact = np.float32(ROUNDED) + np.float32(2 * (1 + 2**-7))
+    assert store.params.tolist() == vector(float(exact)).tolist()
+    for ticket in (3, 4):
+        line.link.deliver(store, GENERATION, ticket)
+        assert line.header().length == 80
+        assert line.read(80) == sent(vector(float(exact)))
+    line.close()
+
+
+def test_parameters_of_16_bits_are_those_of_the_version() -> None:
+    line, store = Line(), Store(vector(1.0), TALLY)
+    line.link.use_halves(store)
+    for version in range(1, 4):
+        store.hold(version, vector(2.0))
+        store.apply(order(version, version))
+        line.link.deliver(store, GENERATION, version)
+        assert line.header().version == version
+        assert line.read(80) == sent(vector(1.0 + 2.0 * version))
+    store.reset()
+    line.link.deliver(store, GENERATION, 9)
+    line.header()
+    assert line.read(80) == sent(vector(1.0)), "also after a rollback"
+    line.close()
+
+
+def test_a_link_of_16_bits_refuses_32() -> None:
+    line, store = Line(), Store(vector(1.0), TALLY)
+    line.link.use_halves(store)
+    line.worker.sendall(pack(POST, GENERATION, 1, 0, 160) + bytes(160))
+    with pytest.raises(ConnectionError, match="a push of 80 bytes"):
+        line.link.receive(store, GENERATION)
+    line.close()
+
+
+def test_a_worker_receives_and_pushes_16_bits() -> None:
+    servers = Servers(32)
+    links = servers.links
+    links.bits, links.same_machine = 16, True
+    ranges = [(0, 16), (16, 32)]
+    links._halves = [(half_vector(16), links.params[lo:hi], half_vector(16), links.grad[lo:hi]) for lo, hi in ranges]
+    links._views = [(as_bytes(come), as_bytes(go)) for come, _, go, _ in links._halves]
+    for number, sock in enumerate(servers.theirs):
+        sock.sendall(pack(PARAMS, GENERATION, 5, 9, 32) + sent(vector(number + ROUNDED, size=16)))
+    assert links.receive_params(5) == 9
+    assert links.params.tolist() == [1 + 2**-7] * 16 + [2.0] * 16
+    links.grad[:] = np.arange(32)
+    links.push(5)
+    for (lo, hi), sock in zip(ranges, servers.theirs, strict=True):
+        data = sock.recv(4096)
+        assert unpack(data).length == 32
+        assert data[HEADER_BYTES:] == sent(np.arange(lo, hi, dtype=np.float32))
+    servers.close()
+
+
+# ---- what cannot be --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, ""),
+        ({"transport": "shm"}, "topology.transport=shm sends nothing; use topology.transport=tcp"),
+        ({"name": "allreduce"}, "topology=allreduce has no servers; use topology=ps"),
+        ({"real_time": False}, "runtime=mine models transfers of 32 bits; use runtime=live"),
+        ({"real_time": False, "transfer_bits": 32}, ""),
+    ],
+)
+def test_where_16_bits_mean_nothing_they_are_refused(changes: dict[str, Any], message: str) -> None:
+    given = {"name": "ps", "transport": "tcp", "transfer_bits": 16, "real_time": True} | changes
+    runtime: Any = SimpleNamespace(real_time=given.pop("real_time"))
+    config: Any = SimpleNamespace(topology=SimpleNamespace(**given), names=SimpleNamespace(runtime="mine"))
+    if not message:
+        check_transfer(runtime, config)
+        return
+    with pytest.raises(ConfigError) as refused:
+        check_transfer(runtime, config)
+    assert str(refused.value) == f"topology.transfer_bits=16: {message}, or topology.transfer_bits=32"
