@@ -199,6 +199,12 @@ class Placement:
         self._put(task, min(others, key=self._load))
         return True
 
+    def place(self, hosts: Mapping[str, int]) -> None:
+        """Put these tasks on hosts that somebody else has chosen; cores that they were given are not looked at."""
+        for task, number in hosts.items():
+            self.tasks_on[self.host_of[task]].remove(task)
+            self._put(task, number)
+
     def _load(self, number: int) -> tuple[int, int]:
         return len(self.tasks_on[number]), number
 

@@ -21,6 +21,7 @@ from runtime.core.recovery.effects import (
     ServerLost,
     Started,
     Store,
+    Suspended,
     Wait,
     WorkerJoined,
     WorkerLost,
@@ -45,10 +46,12 @@ from runtime.core.recovery.inputs import (
     Release,
     Repartition,
     Restart,
+    Resume,
     Save,
     Saved,
     Silent,
     Speak,
+    Suspend,
     Worked,
 )
 from runtime.core.recovery.policy import Policy
@@ -62,6 +65,8 @@ from strategies.protocol import LossCause
 
 RESTARTED = "restarted by the strategy"
 """Reason for the loss of a node that a strategy restarts."""
+PREEMPTED = "preempted by the cluster"
+"""Reason for the end of all tasks of a job that loses its places."""
 
 
 class Recovery:
@@ -108,6 +113,8 @@ class Recovery:
                 self._control(given)
             else:
                 self._of_parameters(given)
+            if self.state.suspending is not None:
+                self._look_who_suspends()
         finally:
             effects = self.state.take_effects()
         return effects
@@ -266,6 +273,11 @@ class Recovery:
                 self._restart(self.tasks[given.key], given.pending_s)
             case Leave():
                 self._leave(given)
+            case Suspend():
+                self.state.suspending = self.state.checkpoints.next - 1
+            case Resume():
+                for task in [one for one in self.tasks.values() if "cluster" in one.holders]:
+                    self._free(task, "cluster", "resumed")
             case PlaceFree():
                 task = self.tasks[given.key]
                 if task.incarnation == given.incarnation:
@@ -341,6 +353,35 @@ class Recovery:
         task.holders.add("scheduler")
         self._end(task, "restarted", RESTARTED, TaskStep.MOVED, pending_s)
         task.futile = 0
+
+    def _look_who_suspends(self) -> None:
+        """All end when the checkpoint is stored, or when a loss came first: then the one before is the newest."""
+        state = self.state
+        if state.phase == Phase.RUNNING and state.checkpoints.complete < (state.suspending or 0):
+            return
+        state.suspending = None
+        for task in self.tasks.values():
+            if task.state != TaskState.LEFT:
+                self._suspend(task)
+        self.policy.begin_again()
+        state.emit(Suspended())
+
+    def _suspend(self, task: TaskLife) -> None:
+        """Whoever keeps it from starting besides, such as the plan, does so further on."""
+        waits = task.state == TaskState.HELD
+        task.holders.discard("scheduler")
+        task.holders.add("cluster")
+        if waits:
+            return
+        if task.state in ALIVE:
+            self.state.emit(Kill(task.key, task.incarnation))
+        gone = task.end(TaskStep.STOPPED)
+        task.futile = 0
+        self.state.emit(Fence(task.key, gone, PREEMPTED))
+        if task.role == "worker":
+            self.state.emit(WorkerLost(task.id, gone, PREEMPTED, restarting=True))
+        elif task.role != "server":
+            self.state.emit(AuxiliaryLost(task.role))
 
     # ---- parameters --------------------------------------------------------------------------------------------------
 

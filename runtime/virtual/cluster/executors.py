@@ -12,7 +12,7 @@ from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
-from strategies.protocol import JobState, Places
+from strategies.protocol import JobState, NodeId, Places
 
 Report = Callable[[AnyInput], None]
 """Tells the automaton of the cluster what has happened, now."""
@@ -44,12 +44,14 @@ class DetailedJob(Protocol):
 
 @final
 class InDetail:
-    """Jobs of a lab: they slow each other down, as their tasks share processors and links. They cannot be preempted.
+    """Jobs of a lab: they slow each other down, as their tasks share processors and links.
 
     Args:
         models: names of what they train, by job.
-        now: the cluster's time.
+        clock: the cluster's, whose time is ``now``.
         leaving: called with a job whose tasks are about to leave.
+        restart_s: seconds until a job that was preempted computes again once it has GPUs.
+        grace_s: seconds that a job has to finish an update when it is preempted.
     """
 
     def __init__(
@@ -58,25 +60,64 @@ class InDetail:
         jobs: Mapping[str, DetailedJob],
         models: Mapping[str, str],
         report: Report,
+        clock: Clock,
         now: Callable[[], float],
         leaving: Callable[[str], None],
+        *,
+        restart_s: float,
+        grace_s: float,
     ) -> None:
-        self._models = models
+        self._models, self._clock = models, clock
         self._lab, self._jobs, self._report, self._now, self._leaving = lab, jobs, report, now, leaving
+        self._restart_s, self._grace_s = restart_s, grace_s
+        self._places: dict[str, Places] = {}
+        """Of jobs that hold GPUs and do not compute yet."""
+        self._begun: set[str] = set()
 
     def start(self, job: JobState, places: Places) -> None:
+        """What was begun before is resumed; a job that was preempted before it began has nothing to restart."""
         name = job.request.job
-        ended = partial(self._ended, name)
-        self._lab.add(name, partial(self._jobs[name].begin, places), self._now(), ended, model=self._models[name])
+        self._places[name] = places
+        delay_s = self._restart_s if name in self._begun else 0.0
+        if delay_s > 0:
+            self._clock.at(self._clock.now + delay_s, TIMER, self._begin, name, places)
+        else:
+            self._begin(name, places)
+
+    def _begin(self, name: str, places: Places) -> None:
+        if self._places.get(name) is not places:  # it was preempted meanwhile
+            return
+        del self._places[name]
+        if name in self._begun:
+            self._lab.resume(name, hosts_of(places))
+        else:
+            self._begun.add(name)
+            begin, ended = partial(self._jobs[name].begin, places), partial(self._ended, name)
+            self._lab.add(name, begin, self._now(), ended, model=self._models[name])
         self._report(JobStarted(name))
 
     def preempt(self, job: JobState) -> None:
-        raise NotImplementedError("a policy that preempts is refused with detail=iterations")
+        name = job.request.job
+        if self._places.pop(name, None) is not None:
+            self._report(JobGone(name))
+        else:
+            self._lab.preempt(name, self._grace_s, partial(self._left, job))
+
+    def _left(self, job: JobState) -> None:
+        """The time until its last update counts as well; ``job``: as it was ordered to leave."""
+        self._leaving(job.request.job)
+        self._report(JobGone(job.request.job, job.attained_at(self._now())))
 
     def _ended(self, name: str, outcome: Outcome) -> None:
         self._leaving(name)
         self._jobs[name].end(outcome)
         self._report(JobEnded(name, outcome.status))
+
+
+def hosts_of(places: Places) -> dict[str, int]:
+    """The number of the host of every task."""
+    roles = (("server", places.servers), ("worker", places.workers))
+    return {str(NodeId(role, number)): host for role, hosts in roles for number, host in enumerate(hosts)}
 
 
 @final

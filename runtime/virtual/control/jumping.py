@@ -180,9 +180,10 @@ class LabJumps:
         self.changed(session)
 
     def ended(self, session: VirtualSession) -> None:
-        """A job has ended; it is on its machines still."""
+        """A job has ended, or was preempted; it is on its machines still."""
         self.changed(session)
         del self._jobs[session]
+        session.jumps = None
         self._wake()
 
     def changed(self, session: VirtualSession) -> None:

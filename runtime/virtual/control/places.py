@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import final
 
 from runtime.cluster.hosts import Placement
@@ -67,6 +67,15 @@ class Places:
     def move(self, task: str) -> None:
         """A task's next process starts on another host, if there is another."""
         if self.placement is not None and self.machines is not None and self.placement.move(task):
+            self.machines.move(task, f"host:{self.placement.host_of[task]}")
+            self.workers.moved(task, self.placement.host(task).device)
+
+    def relocate(self, hosts: Mapping[str, int]) -> None:
+        """All nodes start again on these hosts, by their numbers."""
+        if self.placement is None or self.machines is None:
+            raise ValueError("hosts: there are none that tasks could be moved to")
+        self.placement.place(hosts)
+        for task in hosts:
             self.machines.move(task, f"host:{self.placement.host_of[task]}")
             self.workers.moved(task, self.placement.host(task).device)
 
