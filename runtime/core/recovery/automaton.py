@@ -300,10 +300,7 @@ class Recovery:
             return
         waits = bool(task.holders)
         if task.role == "server" and not self.state.holds(task):
-            if not waits:
-                self.state.emit(Kill(task.key, task.incarnation))
-            task.holders.clear()
-            self._end(task, "killed", reason, TaskStep.DEPARTED)
+            self._drop(task, reason)
             return
         task.holders.add("plan")
         came_before = task.incarnation > 0 or not task.admitted
@@ -314,6 +311,13 @@ class Recovery:
             self.state.emit(Kill(task.key, task.incarnation))
         self._end(task, "killed", reason, TaskStep.STOPPED)
         task.futile = 0
+
+    def _drop(self, task: TaskLife, reason: str) -> None:
+        """A server that holds nothing is killed, or not awaited any more; it does not start again."""
+        if not task.holders:
+            self.state.emit(Kill(task.key, task.incarnation))
+        task.holders.clear()
+        self._end(task, "killed", reason, TaskStep.DEPARTED)
 
     def _free(self, task: TaskLife, holder: Holder, cause: Cause) -> None:
         if holder not in task.holders:
@@ -361,7 +365,9 @@ class Recovery:
             return
         state.suspending = None
         for task in self.tasks.values():
-            if task.state != TaskState.LEFT:
+            if task.role == "server" and task.state != TaskState.LEFT and not state.holds(task):
+                self._drop(task, PREEMPTED)
+            elif task.state != TaskState.LEFT:
                 self._suspend(task)
         self.policy.begin_again()
         state.emit(Suspended())

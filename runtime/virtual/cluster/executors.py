@@ -109,6 +109,7 @@ class InDetail:
         self._report(JobGone(job.request.job, job.attained_at(self._now())))
 
     def _ended(self, name: str, outcome: Outcome) -> None:
+        self._places.pop(name, None)
         self._leaving(name)
         self._jobs[name].end(outcome)
         self._report(JobEnded(name, outcome.status))
