@@ -32,7 +32,7 @@ class CarriesOut(Protocol):
 class Preemption:
     """Of one job. ``leave()`` stores a checkpoint and voids all other work, ``dialogue`` passes commands on.
 
-    ``due``: an update is ordered, so the job leaves as soon as its strategy has answered. ``away``: it has left.
+    ``asked``: it is to leave. ``due``: an update is ordered, so it leaves as soon as its strategy has answered.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Preemption:
         self.away_s = 0.0
         """Seconds for which it was away, over all times."""
         self._dialogue, self._carry_out = dialogue, dialogue.carry_out
-        self._asked = False
+        self.asked = False
         self._number = 0
         self._since_s: float | None = None
         self._limit_passed = False
@@ -55,9 +55,9 @@ class Preemption:
 
     def order(self, t: float, grace_s: float, *, works: bool) -> None:
         """The cluster takes its places; ``works``: something is in progress."""
-        if self._asked or self.course.status:
+        if self.asked or self.course.status:
             return
-        self._asked = True
+        self.asked = True
         self._number += 1
         self._dialogue.carry_out = self._until_it_leaves
         if self.course.halted:  # all are about to have one version, from which it can leave
@@ -69,7 +69,7 @@ class Preemption:
 
     def waited(self, tag: str) -> None:
         """No update has come in time."""
-        if self._asked and tag == f"{TIMER}{self._number}" and not self.course.halted:
+        if self.asked and tag == f"{TIMER}{self._number}" and not self.course.halted:
             self.due = True
 
     def _until_it_leaves(self, command: AnyCommand) -> None:
@@ -83,7 +83,7 @@ class Preemption:
         self.due = False
         if self.course.status or self.course.halted:
             return
-        self._asked, self._since_s = False, t
+        self.asked, self._since_s = False, t
         self._dialogue.carry_out = self._carry_out
         self.record.note(t, "Preempted", version=version)
         self.leave()
@@ -91,7 +91,7 @@ class Preemption:
 
     def restored(self, t: float, limit_s: float, places: dict[str, str]) -> None:
         """All hold one version, perhaps after a pause; if it is to leave, it does so now."""
-        self.due = self._asked
+        self.due = self.asked
         if self._since_s is None:
             return
         pause_s, self._since_s = t - self._since_s, None

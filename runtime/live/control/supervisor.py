@@ -80,6 +80,10 @@ class LiveSupervisor:
         self.orders: Orders
         self.killed_for_memory: Callable[[Key], bool] = lambda key: False
         """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
+        self._processes: set[tuple[Key, int]] = set()
+        """Incarnations that were launched and have not exited."""
+        self._leaving = False
+        """Whether the job is preempted and not all of its processes have exited."""
         self._asked_s: dict[int, float] = {}
         """Time at which each checkpoint was ordered."""
 
@@ -222,6 +226,8 @@ class LiveSupervisor:
                 if self.killed_for_memory(task.key) and message.signal:
                     how = OUT_OF_MEMORY
                 self.listener.note("Exited", **about, reason=how.reason)
+                self._processes.discard((task.key, message.incarnation))
+                self._look_who_left()
                 gone = inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full, cause=how.cause)
                 self._tell(gone)
             case _:
@@ -270,6 +276,21 @@ class LiveSupervisor:
         """Divide the parameters among these servers once the checkpoint that was ordered last is stored."""
         self._tell(inputs.Repartition(shares))
 
+    def suspend(self) -> None:
+        """End all tasks once the checkpoint that was ordered last is stored; ``Listener.left`` follows."""
+        self._tell(inputs.Suspend())
+
+    def resume(self, places: Mapping[Key, Place]) -> None:
+        """All tasks start again; ``places``: of those that have others now."""
+        for key, place in places.items():
+            self.tasks[key].place = place
+        self._tell(inputs.Resume())
+
+    def _look_who_left(self) -> None:
+        if self._leaving and not self._processes:
+            self._leaving = False
+            self.listener.left()
+
     def speak(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""
         self._tell(inputs.Speak(NodeId.worker(worker)))
@@ -301,6 +322,8 @@ class LiveSupervisor:
             elif isinstance(effect, effects.Wait):
                 self._wait(effect)
             elif isinstance(effect, effects.OfProcess):
+                if isinstance(effect, effects.Launch):
+                    self._processes.add((effect.key, effect.incarnation))
                 self.orders.of_process(effect, self.loop.now)
             elif isinstance(effect, effects.OfGroup):
                 self.orders.of_group(effect)
@@ -334,6 +357,9 @@ class LiveSupervisor:
         match news:
             case effects.Started():
                 self.listener.all_attached()
+            case effects.Suspended():
+                self._leaving = True
+                self._look_who_left()
             case effects.Failed():
                 (self.listener.out_of_space if news.full else self.listener.failed)(news.reason)
             case _:

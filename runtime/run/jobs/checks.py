@@ -97,7 +97,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     with explained(config.policy, "policy"):
         policy.validate(machines)
     if policy.preempts and real_time:
-        _refuse_preemption(config)
+        _refuse_inseparable(config)
     with explained(config.jobs, "jobs"):
         submissions = arrivals.submissions(config.seed)
     if not submissions:
@@ -152,12 +152,13 @@ def _named(job: str) -> Iterator[None]:
         raise ConfigError(f"{job}: {error}") from None
 
 
-def _refuse_preemption(config: Config) -> None:
-    """Real jobs stay where they are."""
-    raise ConfigError(
-        f"policy={config.names.policy}: preempts, and real jobs cannot continue elsewhere; choose one that does not, "
-        "or runtime=virtual"
-    )
+def _refuse_inseparable(config: Config) -> None:
+    """Replicas that end with the first loss cannot be ended together and continue."""
+    if config.topology.collective == "ddp":
+        raise ConfigError(
+            f"policy={config.names.policy}: preempts, and with topology.collective=ddp a job cannot continue "
+            "after its replicas have ended; choose topology.collective=ring, or a policy that does not preempt"
+        )
 
 
 def _refuse_reserving(jobs: Sequence[SetJob]) -> None:

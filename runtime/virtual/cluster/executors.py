@@ -8,11 +8,12 @@ from typing import Protocol, final
 
 from runtime.api import Outcome
 from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted
+from runtime.core.cluster.places import hosts_of
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
-from strategies.protocol import JobState, NodeId, Places
+from strategies.protocol import JobState, Places
 
 Report = Callable[[AnyInput], None]
 """Tells the automaton of the cluster what has happened, now."""
@@ -113,12 +114,6 @@ class InDetail:
         self._leaving(name)
         self._jobs[name].end(outcome)
         self._report(JobEnded(name, outcome.status))
-
-
-def hosts_of(places: Places) -> dict[str, int]:
-    """The number of the host of every task."""
-    roles = (("server", places.servers), ("worker", places.workers))
-    return {str(NodeId(role, number)): host for role, hosts in roles for number, host in enumerate(hosts)}
 
 
 @final

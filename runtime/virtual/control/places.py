@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import final
 
 from runtime.cluster.hosts import Placement
@@ -64,18 +64,9 @@ class Places:
         if self.placement is not None:
             self.placement.remove(task)
 
-    def move(self, task: str) -> None:
-        """A task's next process starts on another host, if there is another."""
-        if self.placement is not None and self.machines is not None and self.placement.move(task):
-            self.machines.move(task, f"host:{self.placement.host_of[task]}")
-            self.workers.moved(task, self.placement.host(task).device)
-
-    def relocate(self, hosts: Mapping[str, int]) -> None:
-        """All nodes start again on these hosts, by their numbers."""
-        if self.placement is None or self.machines is None:
-            raise ValueError("hosts: there are none that tasks could be moved to")
-        self.placement.place(hosts)
-        for task in hosts:
+    def move(self, task: str, to: int | None = None) -> None:
+        """A task's next process starts on another host, if there is another; ``to``: its number, where it is given."""
+        if self.placement is not None and self.machines is not None and self.placement.move(task, to):
             self.machines.move(task, f"host:{self.placement.host_of[task]}")
             self.workers.moved(task, self.placement.host(task).device)
 

@@ -36,7 +36,7 @@ from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
-from strategies.protocol import Evaluated, ProtocolError, Timings
+from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
 """What the coordinator does when it is free: a function of the time and of these arguments."""
@@ -279,7 +279,9 @@ class VirtualSession:
         self.away = False
         self.work.catch_up()
         self.clock.catch_up()
-        self.places.relocate(hosts)
+        for task, number in hosts.items():
+            if self.places.host_of(task) != str(NodeId("host", number)):
+                self.windows.moved(task, number)
         self.supervisor.resume()
         silent, self._silent = self._silent, []
         for report in silent:
