@@ -49,14 +49,17 @@ def test_the_scenarios_have_in_them_what_they_are_for() -> None:
 def orders_of(run: HeapRun) -> list[tuple[int, list[object]]]:
     """Of every update that counts: its version, and who computed which samples in which passes."""
     return [
-        (order.version, [(run.orders[grad].worker, run.orders[grad].ranges, run.orders[grad].accum) for grad in order.grads])
+        (
+            order.version,
+            [(run.orders[grad].worker, run.orders[grad].ranges, run.orders[grad].accum) for grad in order.grads],
+        )
         for order in run.effective
     ]
 
 
 @pytest.mark.parametrize("at_s", [0.25, 3.0, 7.5, 11.25])
 def test_a_synchronous_job_computes_the_same_as_undisturbed(at_s: float) -> None:
-    """It leaves between two rounds, so that nothing is in progress, and everybody has the samples that it would have."""
+    """It leaves between two rounds: nothing is in progress, and everybody has the samples that it would have."""
     seconds = [1.0, 1.25, 1.5, 2.0]
     job = uneven_job(4, 1)
     calm = HeapRun(hurried("bsp"), job, seconds).run()
