@@ -1,8 +1,8 @@
 """The fate of every gradient, by columns: one pass over the lines of a record.
 
 A command counts only if it was carried out. Three things void it: the loss of a server, or of a worker that the others
-cannot continue without (until ``Restored``), a preemption (the same), and the job's end before it (then the line's ``version`` is lower than
-its ``Apply`` commands would make it).
+cannot continue without, and a preemption (both until ``Restored``); and the job's end before it (then the line's
+``version`` is lower than its ``Apply`` commands would make it).
 """
 
 from __future__ import annotations

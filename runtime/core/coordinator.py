@@ -25,7 +25,7 @@ from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Disturb, Executor
 from runtime.core.job import Job, Port, RecordSink, Status
 from runtime.core.ledger import Order
-from runtime.core.preemption import TIMER, Preemption
+from runtime.core.preemption import Preemption
 from runtime.core.reservations import Alone, Reservations
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.core.stuck import Promised, awaits, declare
@@ -362,11 +362,8 @@ class Coordinator:
         if owner == "strategy":
             self.promised.timers = max(0, self.promised.timers - 1)
             self._tell(Woke(t=t, tag=name))
-        elif name == "limit" and self.preemption.postpones(t, self.job.max_time_s):
+        elif self.preemption.holds_back(t, name, self.job.max_time_s):
             return
-        elif name.startswith(TIMER):
-            self.course.advance(t)
-            self.preemption.waited(name)
         elif name == "limit" and self.job.stuck_after_s is not None and not awaits(self):
             declare(self, t)
         elif name == "limit":
@@ -377,8 +374,7 @@ class Coordinator:
             self.commands.quote(self.course.advance(t))
         elif name == "evaluate" and self.job.eval_every_s:
             self.course.advance(t)
-            if not self.preemption.away:
-                self.commands.evaluate()
+            self.commands.evaluate()
             self.port.wake(t + self.job.eval_every_s, tag)
         elif name == "checkpoint" and self.job.checkpoint_every_s:
             self.course.advance(t)

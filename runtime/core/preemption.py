@@ -1,8 +1,8 @@
 """A job that gives its places back to the cluster, and continues later, perhaps elsewhere (pure).
 
-It leaves when the update in progress is ordered, as jobs of Gandiva are suspended between two mini-batches (Xiao et al.,
-OSDI 2018, section 3.1): a synchronous job then has nothing in progress, and loses nothing. Gradients of others that are
-in progress are void, and their samples return to who had them. An update that does not come within ``grace_s`` is not
+It leaves when the update in progress is ordered, as jobs of Gandiva are suspended between two mini-batches (Xiao et
+al., OSDI 2018): a synchronous job then has nothing in progress, and loses nothing. Gradients of others that are in
+progress are void, and their samples return to who had them. An update that does not come within ``grace_s`` is not
 waited for. What is kept is one checkpoint: parameters, optimizer and data service.
 """
 
@@ -17,6 +17,7 @@ from strategies.protocol import AnyCommand, Apply, Compute, Partition, Score
 
 TIMER = "leave:"
 """Tag of the timer that ends the wait for an update, with the number of the preemption."""
+LIMIT = "limit"
 BEGINNING = (Compute, Partition, Score)
 """Commands by which new work would begin."""
 
@@ -46,7 +47,8 @@ class Preemption:
         self.asked = False
         self._number = 0
         self._since_s: float | None = None
-        self._limit_passed = False
+        self._timers: list[str] = []
+        """Those of the runtime that have fired while it was away."""
 
     @property
     def away(self) -> bool:
@@ -65,11 +67,6 @@ class Preemption:
         if works and grace_s > 0:
             self.port.wake(t + grace_s, f"runtime:{TIMER}{self._number}")
         else:
-            self.due = True
-
-    def waited(self, tag: str) -> None:
-        """No update has come in time."""
-        if self.asked and tag == f"{TIMER}{self._number}" and not self.course.halted:
             self.due = True
 
     def _until_it_leaves(self, command: AnyCommand) -> None:
@@ -97,16 +94,23 @@ class Preemption:
         pause_s, self._since_s = t - self._since_s, None
         self.away_s += pause_s
         self.record.note(t, "Resumed", pause_s=pause_s, places=places)
-        if self._limit_passed:
-            self._limit_passed = False
-            self.port.wake(limit_s + self.away_s, "runtime:limit")
+        timers, self._timers = self._timers, []
+        for name in timers:
+            self.port.wake(limit_s + self.away_s if name == LIMIT else t, f"runtime:{name}")
 
-    def postpones(self, t: float, limit_s: float) -> bool:
-        """Whether the job's time limit, which does not count pauses, is not reached at ``t``: it is waited for anew."""
+    def holds_back(self, t: float, name: str, limit_s: float) -> bool:
+        """Whether a timer of the runtime means nothing now: until the job is back, or as pauses do not count.
+
+        One of the wait for an update makes the job leave.
+        """
+        if name.startswith(TIMER):
+            if self.asked and name == f"{TIMER}{self._number}" and not self.course.halted:
+                self.due = True
+            return True
         if self.away:
-            self._limit_passed = True
-        elif t < limit_s + self.away_s:
-            self.port.wake(limit_s + self.away_s, "runtime:limit")
-        else:
-            return False
-        return True
+            self._timers.append(name)
+            return True
+        if name == LIMIT and t < limit_s + self.away_s:
+            self.port.wake(limit_s + self.away_s, f"runtime:{LIMIT}")
+            return True
+        return False

@@ -10,9 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from analysis.measures.cluster.checks import check_cluster
+from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
-from analysis.reports.cluster import finish_cluster
 from tests.support.job_sets import gpu_violations, notes_of, row, run_rows
 from tests.support.turns import by_turns
 
@@ -127,12 +128,10 @@ def test_it_is_preempted_again_while_it_restarts(tmp_path: Path) -> None:
 
 
 def test_its_time_limit_does_not_count_the_pause(tmp_path: Path) -> None:
-    """6 s of work within 6.5 s, though it is over at 7.4 s; without the pause it would have been stopped."""
-    words = (*plain(tmp_path), "max_time_s=6.5", "replay.max_slowdown=1.01")
+    """6 s of work within 6.06 s, though it is over at 7.4 s."""
+    words = (*plain(tmp_path), "max_time_s=1", "replay.max_slowdown=1.01")
     table = run_rows(tmp_path / "run", moving(), *words)
     assert table.iterations.to_dict() == {"long": 60, "other": 20, "short": 40}
-    tight = run_rows(tmp_path / "tight", moving(), *words[:-2], "max_time_s=4.55", "replay.max_slowdown=1.000001")
-    assert tight.iterations.to_dict() == {"long": 60, "other": 20, "short": 40}
 
 
 # ---- what is learnt -------------------------------------------------------------------------------------------------
@@ -144,7 +143,7 @@ def final(run_dir: Path, job: str) -> np.ndarray:
     return np.load(run_dir / "jobs" / job / "parameters.npy")
 
 
-@pytest.mark.parametrize("grace_s", [30, 0])
+@pytest.mark.parametrize("grace_s", by_turns([30, 0], 1))
 def test_the_parameters_of_a_synchronous_job_are_those_undisturbed(tmp_path: Path, grace_s: int) -> None:
     """To the last bit, with the optimizer's state: momentum that began anew would be seen."""
     rows = [one | {"iterations": count} for one, count in zip(moving(), (100, 25, 50), strict=True)]
@@ -162,8 +161,8 @@ def test_the_parameters_of_a_synchronous_job_are_those_undisturbed(tmp_path: Pat
     assert final(tmp_path / "run", "long").tobytes() == final(tmp_path / "alone", "long").tobytes()
 
 
-@pytest.mark.parametrize("strategy", ["asp", "bsp"])
-@pytest.mark.parametrize("grace_s", [30, 0])
+@pytest.mark.parametrize("strategy", by_turns(["asp", "bsp"], 1))
+@pytest.mark.parametrize("grace_s", by_turns([0, 30], 1))
 def test_every_sample_is_applied_once(tmp_path: Path, strategy: str, grace_s: int) -> None:
     """The parameters of this workload count the uses of every sample; what is in progress returns."""
     words = (
@@ -183,7 +182,7 @@ def test_every_sample_is_applied_once(tmp_path: Path, strategy: str, grace_s: in
 # ---- records --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("record", ["events", "iterations"])
+@pytest.mark.parametrize("record", by_turns(["events", "iterations"], 1))
 def test_its_record_is_one_ordinary_record(tmp_path: Path, record: str) -> None:
     run_rows(tmp_path / "run", moving(), *plain(tmp_path), f"record={record}")
     run = load_run(tmp_path / "run" / "jobs" / "long")
@@ -200,11 +199,10 @@ def test_its_record_is_one_ordinary_record(tmp_path: Path, record: str) -> None:
         assert rows.t.tolist() == pytest.approx([0.6, 2.0])
 
 
-def test_the_report_is_made_of_it(moved: Path) -> None:
-    finish_cluster(moved)
-    summary = msgspec.json.decode((moved / "summary.json").read_bytes())
-    assert summary["preemptions"] == 1
-    assert not summary["integrity"]["problems"]
+def test_the_records_of_cluster_and_jobs_agree(moved: Path) -> None:
+    cluster = load_cluster(moved)
+    assert check_cluster(cluster, job_times(cluster)).problems == ()
+    assert cluster.spans.ended.value_counts().to_dict() == {"ended": 3, "preempted": 1}
 
 
 def test_names_change_nothing(tmp_path: Path, moved: Path) -> None:
@@ -231,7 +229,7 @@ def drawn(seed: int, count: int = 8) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", by_turns([2, 0], 1))
-@pytest.mark.parametrize("policy", ["srtf", "srsf", "las"])
+@pytest.mark.parametrize("policy", by_turns(["las", "srtf", "srsf"], 1))
 def test_jobs_that_share_nothing_end_when_they_do_without_detail(tmp_path: Path, policy: str, seed: int) -> None:
     """Those that train leave at the end of a round, so a job may be off by a round per preemption of anybody. Seeds in
     which two jobs are so close that a round decides which goes first say nothing."""
