@@ -112,8 +112,8 @@ def test_an_interrupt_before_the_first_job_comes(start: Start) -> None:
 def test_a_job_is_preempted_and_continues_elsewhere(start: Start) -> None:
     """``long`` gives way to ``short``, and is back when one of the others has ended; each is exact."""
     jobs = (entry("long", 0, 2, 10), entry("other", 0, 2, 4), entry("short", 8, 2, 2))
-    run = begin(start, *jobs, words=("policy=srtf", "cluster.device={base_s:0.02,per_sample_s:0}"))
-    run.finish()
+    run = begin(start, *jobs, words=("policy=srtf", "cluster.device={base_s:0.02,per_sample_s:0}", "draw=false"))
+    run.finish(100.0)
     notes, table = notes_of(run.run_dir), table_of(run.run_dir)
     assert set(table.status) == {"done"}
     assert table.preemptions.to_dict() == {"long": 1, "other": 0, "short": 0}
