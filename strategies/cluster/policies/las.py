@@ -14,7 +14,6 @@ from strategies.cluster.jobs import WaitingJobs
 from strategies.cluster.preempting import start_by_preempting
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room
 
-
 ROUNDING_S = 1e-6
 """What is due by rounding a moment later is done, too: of jobs that take turns one goes when another comes."""
 
@@ -37,9 +36,9 @@ class Las(Policy):
     ``quantum`` instead of thresholds there are queues without end, each so much service wide: plain LAS, in which
     running jobs and waiting ones take turns. A job that has no place is passed over.
 
-    With ``promote`` a job that has starved is in the first queue again, as if it had had nothing: when it has waited for
-    ``promote`` times as long as it has run, both since it was last promoted (the paper's PROMOTEKNOB; waiting before the
-    first start does not count, nor does that in the first queue lead to anything).
+    With ``promote`` a job that has starved is in the first queue again, as if it had had nothing: when it has waited
+    for ``promote`` times as long as it has run, both since it was last promoted (the paper's PROMOTEKNOB). What it
+    waits before it runs for the first time does not count.
 
     Attributes:
         thresholds: of the service, ascending, in GPU-seconds or seconds; the published simulator has 3250, 7200, 18000.
