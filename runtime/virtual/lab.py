@@ -132,24 +132,25 @@ class VirtualLab:
     def _left(self, tenant: _Tenant, left: Callable[[], None]) -> None:
         assert tenant.session is not None
         if self.sharing is not None:
-            self.sharing.leave(tenant.name)
+            self.sharing.leave(tenant.name, returns=True)
         if self._jumps is not None:
             self._jumps.ended(tenant.session)
         tenant.clock.catch_up()
         left()
 
-    def resume(self, name: str, hosts: Mapping[str, int]) -> None:
-        """A job that has left continues, with every task on the host of this number."""
+    def resume(self, name: str, hosts: Mapping[str, int]) -> bool:
+        """A job that has left continues, with every task on the host of this number; False: it is over."""
         tenant = self._tenant(name)
-        assert tenant is not None
+        if tenant is None or tenant.session is None or tenant.session.over:
+            return False
         session, tenancy = tenant.session, tenant.tenancy
-        assert session is not None
         tenant.clock.catch_up()
         if self.sharing is not None and tenancy is not None:
             self.sharing.enter(session, tenancy, tenant.model)
         if self._jumps is not None:
             self._jumps.started(session)
         session.resume(hosts)
+        return True
 
     def _tenant(self, name: str) -> _Tenant | None:
         """A job that runs; None: it is over."""

@@ -90,7 +90,8 @@ class InDetail:
             return
         del self._places[name]
         if name in self._begun:
-            self._lab.resume(name, hosts_of(places))
+            if not self._lab.resume(name, hosts_of(places)):
+                return  # it has ended while it was away, which is about to be reported
         else:
             self._begun.add(name)
             begin, ended = partial(self._jobs[name].begin, places), partial(self._ended, name)
