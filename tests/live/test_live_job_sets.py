@@ -111,7 +111,7 @@ def test_an_interrupt_before_the_first_job_comes(start: Start) -> None:
 
 def test_a_job_is_preempted_and_continues_elsewhere(start: Start) -> None:
     """``long`` gives way to ``short``, and is back when one of the others has ended; each is exact."""
-    jobs = (entry("long", 0, 2, 10), entry("other", 0, 2, 4), entry("short", 8, 2, 2))
+    jobs = (entry("long", 0, 2, 12), entry("other", 0, 2, 6), entry("short", 5, 2, 2))
     run = begin(start, *jobs, words=("policy=srtf", "cluster.device={base_s:0.02,per_sample_s:0}", "draw=false"))
     run.finish(100.0)
     notes, table = notes_of(run.run_dir), table_of(run.run_dir)
@@ -120,12 +120,12 @@ def test_a_job_is_preempted_and_continues_elsewhere(start: Start) -> None:
     of_long = [note["type"] for note in notes if note.get("job") == "long"]
     assert of_long == ["Submitted", "Placed", "Started", "Preempted", "Queued", "Placed", "Started", "Ended"]
     assert gpu_violations(notes, GPUS) == []
-    assert [uses(run, job) for job in ("long", "other", "short")] == [{10.0}, {4.0}, {2.0}]
+    assert [uses(run, job) for job in ("long", "other", "short")] == [{12.0}, {6.0}, {2.0}]
     for job in table.index:
         assert problems(record_of(run, job).lines()) == []
     record = record_of(run, "long")
     [left], [back] = record.notes("Preempted"), record.notes("Resumed")
-    assert left["version"] < 10 * 63
+    assert left["version"] < 12 * 63
     assert back["pause_s"] > 0
     times = {line["note"]["type"]: line["t"] for line in record.lines() if line["kind"] == "note"}
     arrivals = [line["t"] for line in record.lines() if line["kind"] == "event" and line["event"]["type"] == "Arrived"]

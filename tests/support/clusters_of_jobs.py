@@ -106,7 +106,7 @@ def by_hand(
     """When every job ends. It knows GPUs as one number, looks at all jobs at every change, and keeps nothing between.
 
     ``thresholds``: GPU-seconds at which there is a decision, too. ``promote``: a job that has waited for so many times
-    as long as it has run begins anew.
+    as long as it has run begins again.
     """
     pending = sorted(
         (_Job(n, one, one.duration_s or 0.0) for n, one in enumerate(jobs)), key=lambda j: j.request.submit_s

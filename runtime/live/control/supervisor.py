@@ -80,8 +80,6 @@ class LiveSupervisor:
         self.orders: Orders
         self.killed_for_memory: Callable[[Key], bool] = lambda key: False
         """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
-        self._processes: set[tuple[Key, int]] = set()
-        """Incarnations that were launched and have not exited."""
         self._leaving = False
         """Whether the job is preempted and not all of its processes have exited."""
         self._asked_s: dict[int, float] = {}
@@ -226,7 +224,7 @@ class LiveSupervisor:
                 if self.killed_for_memory(task.key) and message.signal:
                     how = OUT_OF_MEMORY
                 self.listener.note("Exited", **about, reason=how.reason)
-                self._processes.discard((task.key, message.incarnation))
+                self.orders.processes.discard((task.key, message.incarnation))
                 self._look_who_left()
                 gone = inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full, cause=how.cause)
                 self._tell(gone)
@@ -287,7 +285,7 @@ class LiveSupervisor:
         self._tell(inputs.Resume())
 
     def _look_who_left(self) -> None:
-        if self._leaving and not self._processes:
+        if self._leaving and not self.orders.processes:
             self._leaving = False
             self.listener.left()
 
@@ -322,8 +320,6 @@ class LiveSupervisor:
             elif isinstance(effect, effects.Wait):
                 self._wait(effect)
             elif isinstance(effect, effects.OfProcess):
-                if isinstance(effect, effects.Launch):
-                    self._processes.add((effect.key, effect.incarnation))
                 self.orders.of_process(effect, self.loop.now)
             elif isinstance(effect, effects.OfGroup):
                 self.orders.of_group(effect)

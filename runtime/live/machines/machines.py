@@ -184,7 +184,7 @@ class HostMachines:
     def move(self, task: str, to: int | None = None) -> Place | None:
         """Move a task that is restarted elsewhere to another host; None where none has its cores left.
 
-        ``to``: the host's number, where somebody else has chosen it; None where it is there already.
+        ``to``: the host's number, where somebody else has chosen it; None where that is the present one.
 
         Its new control group has no limits yet. Raises ``OSError`` if it cannot be reached there.
         """

@@ -145,7 +145,7 @@ def final(run_dir: Path, job: str) -> np.ndarray:
 
 @pytest.mark.parametrize("grace_s", by_turns([30, 0], 1))
 def test_the_parameters_of_a_synchronous_job_are_those_undisturbed(tmp_path: Path, grace_s: int) -> None:
-    """To the last bit, with the optimizer's state: momentum that began anew would be seen."""
+    """To the last bit, with the optimizer's state: momentum that began again would be seen."""
     rows = [one | {"iterations": count} for one, count in zip(moving(), (100, 25, 50), strict=True)]
     words = (
         *plain(tmp_path),

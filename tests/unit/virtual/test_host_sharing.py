@@ -76,7 +76,7 @@ def test_the_end_of_the_job_gives_back(ends: float | None) -> None:
 
 
 def test_a_job_that_was_preempted_comes_back_without_limits() -> None:
-    """It is away from 3 to 5 s; what a had reserved of its host is a's matter again when it asks anew."""
+    """It is away from 3 to 5 s; what a had reserved of its host is a's matter when it asks again."""
     lab = Neighbours(prevention=Always())
     lab.add("a", Saying({2.0: MORE}), max_time_s=9.0)
     lab.add("b", BSP())
