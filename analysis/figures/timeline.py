@@ -60,11 +60,13 @@ RESTARTS: dict[str, dict[str, Any]] = {
     "Joined": {"marker": ">", "linestyle": "none", "label": "back"},
     "ServerLost": {"linestyle": ":", "linewidth": 1.0, "label": "server lost"},
     "Restored": {"linestyle": "-", "linewidth": 1.0, "label": "rolled back"},
+    "Preempted": {"linestyle": "--", "linewidth": 1.0, "label": "preempted"},
+    "Resumed": {"linestyle": "-.", "linewidth": 1.0, "label": "resumed"},
 }
 
 
 def draw_restarts(axes: Axes, restarts: pd.DataFrame, place: Mapping[int, float]) -> None:
-    """``Lost`` and ``Joined`` on a worker's lane, ``ServerLost`` and ``Restored`` across all lanes."""
+    """``Lost`` and ``Joined`` on a worker's lane, what concerns the whole job across all lanes."""
     for row in restarts[restarts["what"].isin(list(RESTARTS))].itertuples():
         if row.role == "worker" and row.id not in place:
             continue

@@ -1,8 +1,8 @@
 """The fate of every gradient, by columns: one pass over the lines of a record.
 
-A command counts only if it was carried out. Two things void it: the loss of a server, or of a worker that the others
-cannot continue without (until ``Restored``), and the job's end before it (then the line's ``version`` is lower than
-its ``Apply`` commands would make it).
+A command counts only if it was carried out. Three things void it: the loss of a server, or of a worker that the others
+cannot continue without, and a preemption (both until ``Restored``); and the job's end before it (then the line's
+``version`` is lower than its ``Apply`` commands would make it).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from analysis.records.schema import (
     Line,
     Lost,
     Parked,
+    Preempted,
     Restored,
     RollingBack,
     ServerLost,
@@ -98,6 +99,8 @@ class History:
                 self._held.add((line.note.worker, line.t))
             case None if isinstance(line.note, RollingBack):
                 self._going_back = True
+            case None if isinstance(line.note, Preempted):
+                self._halt()
             case None if isinstance(line.note, Jumped):
                 self._jumped(line.note)
 

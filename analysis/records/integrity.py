@@ -27,6 +27,7 @@ from analysis.records.schema import (
     Line,
     Lost,
     Measured,
+    Preempted,
     Restored,
     RollingBack,
     Score,
@@ -176,6 +177,8 @@ class _Lives:
     def take(self, line: Line) -> Iterator[str]:
         """What the next line breaks."""
         self.going_back |= isinstance(line.note, RollingBack)
+        if isinstance(line.note, Preempted):
+            self._halt()
         self.version += line.note.updates if isinstance(line.note, Jumped) else 0
         if line.event is not None:
             yield from (f"seq {line.seq}: {problem}" for problem in self._take(line))
@@ -284,7 +287,7 @@ class _Lives:
 def _conservation(run: Run) -> tuple[list[str], list[str]]:
     """(problems, unchecked): every sample of every epoch is used once, applied or given up by a lossy Drop."""
     given_up, restarts = run.contents.given_up, run.tables.restarts
-    if given_up and restarts["what"].isin(["Restored", "Repartitioned"]).any():
+    if given_up and restarts["what"].isin(["Restored", "Repartitioned", "Resumed"]).any():
         return [], ["samples: a rollback may have brought back some that were given up on request"]
     updates = run.tables.updates[~run.tables.updates["void"]]
     uses = sorted([*zip(updates["t"], updates["samples"], strict=True), *given_up], key=lambda use: use[0])

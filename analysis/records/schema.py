@@ -272,6 +272,19 @@ class RollingBack(_Tagged, frozen=True, tag="GoingBack", gc=False):
     """Nothing counts from the following ``Lost``, or from the ``Restart`` that causes it, until :class:`Restored`."""
 
 
+class Preempted(_Tagged, frozen=True, tag=True, gc=False):
+    """The job gives its places to others: nothing counts until :class:`Restored`, which ends the pause."""
+
+    version: int
+
+
+class Resumed(_Tagged, frozen=True, tag=True, gc=False):
+    """The job has places again, so long after it was preempted; ``places``: the host of every node."""
+
+    pause_s: float
+    places: dict[str, str] = {}
+
+
 class LayoutChanged(_Tagged, frozen=True, tag=True, gc=False):
     """The nodes of the job from now on, and the share of the parameters that each server holds, in their order."""
 
@@ -373,7 +386,7 @@ Event = (
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
 Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
 OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
-Note = Parked | RollingBack | Updated | OfLayout | Injected | Jumped | Finished
+Note = Parked | RollingBack | Preempted | Resumed | Updated | OfLayout | Injected | Jumped | Finished
 
 
 OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)

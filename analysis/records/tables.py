@@ -30,6 +30,7 @@ from analysis.records.schema import (
     NodeUse,
     Observed,
     Other,
+    Preempted,
     Repartitioning,
     Restored,
     RollingBack,
@@ -179,16 +180,20 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
 
     ``t``, ``what``, ``role`` (``worker``, ``server`` or ``job``), ``id`` (-1 for the job), ``reason``, ``version``.
     What was ordered and undoes nothing has other names: a node that was retired is ``Left``, and so is a server that
-    held nothing; parameters that were divided again are ``Repartitioned``.
+    held nothing; parameters that were divided again are ``Repartitioned``; a job that gave its places to others was
+    ``Preempted`` and is ``Resumed``.
     """
-    found, moves = [], False
+    found, moves, away = [], False, False
     for line in lines:
         if line.note is None and not isinstance(line.event, OF_TASKS):  # nearly all
             continue
         moves = (moves or isinstance(line.note, Repartitioning)) and not _takes_back(line)
-        if (row := _restart(line, moves)) is not None:
+        away = away or isinstance(line.note, Preempted)
+        if away and isinstance(line.event, Restored):
+            found.append((line.t, "Resumed", "job", -1, "", line.event.version))
+        elif (row := _restart(line, moves)) is not None:
             found.append((line.t, *row))
-        moves = moves and not isinstance(line.event, Restored)
+        moves, away = (now and not isinstance(line.event, Restored) for now in (moves, away))
     frame = pd.DataFrame(found, columns=["t", "what", "role", "id", "reason", "version"])
     return frame.astype(
         {"t": "float64", "what": "str", "role": "str", "id": "int64", "reason": "str", "version": "int64"}
@@ -201,6 +206,8 @@ def _takes_back(line: Line) -> bool:
 
 
 def _restart(line: Line, moves: bool) -> tuple[str, str, int, str, int] | None:
+    if isinstance(line.note, Preempted):
+        return "Preempted", "job", -1, "", line.note.version
     match line.event:
         case Lost(worker=worker, reason=reason, cause="retired" | "evicted"):
             return "Left", "worker", worker, reason, line.version

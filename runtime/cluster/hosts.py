@@ -189,10 +189,14 @@ class Placement:
         taken = math.fsum(self.cores.get(task, 0.0) for task in self.tasks_on[number])
         return math.inf if own is None else round(own - taken, 9)
 
-    def move(self, task: str) -> bool:
-        """Move a task to the least loaded other host that has its cores left (the first of equals); False: it stays."""
+    def move(self, task: str, to: int | None = None) -> bool:
+        """Move a task to the least loaded other host that has its cores left (the first of equals); False: it stays.
+
+        ``to``: the number of the host, where somebody else has chosen it.
+        """
         old, cores = self.host_of[task], self.cores.get(task, 0.0)
-        others = [number for number in range(len(self.tasks_on)) if number != old and self.cores_left(number) >= cores]
+        roomy = [number for number in range(len(self.tasks_on)) if self.cores_left(number) >= cores]
+        others = [number for number in (roomy if to is None else [to]) if number != old]
         if not others:
             return False
         self.tasks_on[old].remove(task)

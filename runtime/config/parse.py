@@ -120,6 +120,7 @@ class Replay(_Strict, frozen=True):
     max_iterations: Annotated[int, Meta(ge=2)] | None
     max_slowdown: Annotated[float, Meta(gt=1)]
     restart_s: Annotated[float, Meta(ge=0)]
+    grace_s: Annotated[float, Meta(ge=0)]
     models: str | None
 
 

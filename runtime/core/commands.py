@@ -74,7 +74,7 @@ class Commands:
             job.seed,
             tell=tell,
             lose=partial(self.lose, restarting=False),
-            store_and_halt=self._store_and_halt,
+            store_and_halt=self.store_and_halt,
             void=self.void,
         )
         self._restarts = 0
@@ -151,7 +151,7 @@ class Commands:
         if role == "server":
             if NodeId(role, node) not in self.executor.layout.holders:
                 raise ProtocolError(f"{command}: it holds nothing; retire it, and launch another")
-            self._store_and_halt()
+            self.store_and_halt()
         else:
             incarnation = members.restarted(node)
             self.executor.lost(t, node, here=True, restarting=False, reason=RESTARTED)
@@ -220,7 +220,7 @@ class Commands:
             self.record.note(self.course.advance(t), "GoingBack", reason=reason)
             self.void()
 
-    def _store_and_halt(self) -> None:
+    def store_and_halt(self) -> None:
         """Store a checkpoint of the present version; everything else is void until the servers have read it."""
         self.checkpoint()
         self.void()

@@ -25,6 +25,7 @@ from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Disturb, Executor
 from runtime.core.job import Job, Port, RecordSink, Status
 from runtime.core.ledger import Order
+from runtime.core.preemption import Preemption
 from runtime.core.reservations import Alone, Reservations
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.core.stuck import Promised, awaits, declare
@@ -93,6 +94,7 @@ class Coordinator:
         )
         self.elastic = self.commands.elastic
         self.dialogue = Dialogue(strategy, self.executor, self.course, record, stopwatch, self.commands.carry_out)
+        self.preemption = Preemption(port, record, self.course, self.dialogue, self.commands.store_and_halt)
         self.nonfinite: Counter[int] = Counter()
 
     @property
@@ -176,10 +178,14 @@ class Coordinator:
                 self._auxiliary_joined(given)
             case inputs.JobStarted():
                 self._job_started(given)
+            case inputs.PreemptionOrdered():
+                self._preempt(t, given)
             case inputs.Interrupted():
                 self.finish(t, "interrupted", given.reason)
             case _:
                 assert_never(given)
+        if self.preemption.due:
+            self.preemption.settle(self.course.advance(t), self.version)
 
     def _ended(self, t: float, given: inputs.AnyInput) -> None:
         """Process an input after the end of the job: it only ends pending work of its kind."""
@@ -298,8 +304,15 @@ class Coordinator:
             if member.state in ("left", "pending"):
                 self.shards.leave(worker)
         servers = tuple(server.number for server in self.executor.layout.holders)
+        self.preemption.restored(self.course.t, self.job.max_time_s, self._places())
         self._tell(Restored(t=t, version=given.version, workers=self.members.here(), servers=servers))
         self.commands.restored(t)
+
+    def _preempt(self, t: float, given: inputs.PreemptionOrdered) -> None:
+        """The cluster takes the job's places; gradients that wait to be used are in progress, too."""
+        ledger = self.ledger
+        works = bool(ledger.busy or ledger.held or ledger.grads or self.executor.scoring.asked)
+        self.preemption.order(self.course.advance(t), given.grace_s, works=works)
 
     # ---- measurements ------------------------------------------------------------------------------------------------
 
@@ -349,6 +362,8 @@ class Coordinator:
         if owner == "strategy":
             self.promised.timers = max(0, self.promised.timers - 1)
             self._tell(Woke(t=t, tag=name))
+        elif self.preemption.holds_back(t, name, self.job.max_time_s):
+            return
         elif name == "limit" and self.job.stuck_after_s is not None and not awaits(self):
             declare(self, t)
         elif name == "limit":

@@ -121,6 +121,15 @@ class Operated(Input, frozen=True):
     node: str
 
 
+class PreemptionOrdered(Input, frozen=True):
+    """The cluster takes the job's places: it leaves after its next update, or as it is once ``grace_s`` have passed.
+
+    ``Restored`` follows when it has places again.
+    """
+
+    grace_s: float
+
+
 class Interrupted(Input, frozen=True):
     """The user wants the job to end."""
 
@@ -130,7 +139,7 @@ class Interrupted(Input, frozen=True):
 OfNodes = WorkerLost | WorkerJoined | ServerJoined | ServerLost | Operated
 OfRecovery = OfNodes | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
 OfTasks = GradientArrived | ServerBusy | ScorePart | NormPart | ReferenceReady | WorkerFailed | Evaluated | Observed
-AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | Interrupted
+AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | PreemptionOrdered | Interrupted
 
 
 def did_not_start(node: NodeId, reason: str) -> WorkerLost | ServerLost:
@@ -154,6 +163,7 @@ __all__ = [
     "OfRecovery",
     "OfTasks",
     "Operated",
+    "PreemptionOrdered",
     "ReferenceReady",
     "Restored",
     "RolledBack",

@@ -191,6 +191,13 @@ class Port(Protocol):
         """
         ...
 
+    def suspend(self) -> None:
+        """End all tasks when the checkpoint that was ordered just before is stored; the cluster takes their places.
+
+        All are halted until ``Coordinator.restored`` follows, with tasks on the job's next places.
+        """
+        ...
+
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
         """Change what a running node may use; None: unlimited. Returns why that is impossible here; None: it is not."""
         ...

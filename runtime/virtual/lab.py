@@ -6,8 +6,9 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, final
 
 import msgspec
@@ -59,6 +60,7 @@ class _Tenant(msgspec.Struct, kw_only=True, eq=False):
     crashed: Crashed | None
     model: str
     session: VirtualSession | None = None
+    tenancy: Tenancy | None = None
     loop: EventLoop | None = None
     """Its compiled loop, where there is one."""
 
@@ -131,6 +133,41 @@ class VirtualLab:
         self._waiting.append(tenant)
         tenant.clock.at(0.0, START, self._start, tenant)
 
+    def preempt(self, name: str, grace_s: float, left: Callable[[], None]) -> None:
+        """A job gives its places back; ``left()`` is called when they are free, unless it ends before."""
+        tenant = self._tenant(name)
+        if tenant is None or tenant.session is None or tenant.session.over:
+            return
+        tenant.clock.catch_up()
+        tenant.session.preempt(grace_s, partial(self._left, tenant, left))
+
+    def _left(self, tenant: _Tenant, left: Callable[[], None]) -> None:
+        assert tenant.session is not None
+        if self.sharing is not None:
+            self.sharing.leave(tenant.name, returns=True)
+        if self._jumps is not None:
+            self._jumps.ended(tenant.session)
+        tenant.clock.catch_up()
+        left()
+
+    def resume(self, name: str, hosts: Mapping[str, int]) -> bool:
+        """A job that has left continues, with every task on the host of this number; False: it is over."""
+        tenant = self._tenant(name)
+        if tenant is None or tenant.session is None or tenant.session.over:
+            return False
+        session, tenancy = tenant.session, tenant.tenancy
+        tenant.clock.catch_up()
+        if self.sharing is not None and tenancy is not None:
+            self.sharing.enter(session, tenancy, tenant.model)
+        if self._jumps is not None:
+            self._jumps.started(session)
+        session.resume(hosts)
+        return True
+
+    def _tenant(self, name: str) -> _Tenant | None:
+        """A job that runs; None: it is over."""
+        return next((tenant for tenant in self._running if tenant.name == name), None)
+
     def run(self) -> dict[str, Outcome]:
         """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         steps = 0
@@ -148,7 +185,7 @@ class VirtualLab:
         tenancy, sharing = None, self.sharing
         if self.machines is not None:
             desk = None if sharing is None else Desk(sharing, tenant.name, tenant.clock)
-            tenancy = Tenancy(tenant.name, work, self.machines, desk)
+            tenancy = tenant.tenancy = Tenancy(tenant.name, work, self.machines, desk)
         try:
             tenant.session = tenant.make(tenant.clock, tenancy)
         except Exception as error:
@@ -231,10 +268,12 @@ class VirtualLab:
         if tenant.ended is not None:
             tenant.ended(outcome)
         tenant.clock.ended = True
-        if self.sharing is not None:
-            self.sharing.leave(tenant.name)
-        if self._jumps is not None:
-            self._jumps.ended(session)
+        if not session.away:
+            if self.sharing is not None:
+                self.sharing.leave(tenant.name)
+            if self._jumps is not None:
+                self._jumps.ended(session)
+        if session.work is not session.clock:
             session.work.ended = True
         session.leave()
         self._running.remove(tenant)

@@ -24,6 +24,7 @@ class WaitingJobs:
     def __init__(self) -> None:
         self._sizes: dict[int, list[_Entry]] = {}
         self._ranks: dict[int, Rank] = {}
+        self._states: dict[int, JobState] = {}
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -31,16 +32,20 @@ class WaitingJobs:
     def add(self, state: JobState, value: float) -> None:
         """A job waits from now on; the smaller the value, the earlier its turn."""
         rank = (value, state.number)
-        self._ranks[state.number] = rank
+        self._ranks[state.number], self._states[state.number] = rank, state
         insort(self._sizes.setdefault(state.request.gpus, []), (rank, state))
 
     def remove(self, state: JobState) -> None:
         """A job does not wait any more."""
         rank, gpus = self._ranks.pop(state.number), state.request.gpus
         jobs = self._sizes[gpus]
-        del jobs[bisect_left(jobs, (rank,))]
+        del jobs[bisect_left(jobs, (rank,))], self._states[state.number]
         if not jobs:
             del self._sizes[gpus]
+
+    def state_of(self, number: int) -> JobState | None:
+        """A job that waits, by its number; None: it does not."""
+        return self._states.get(number)
 
     @property
     def first_value(self) -> float:

@@ -34,9 +34,9 @@ def hosts() -> None:
             pytest.skip(f"{lack.reason}; {lack.cure}")
 
 
-def begin(start: Start, *entries: str, **more: Any) -> Run:
+def begin(start: Start, *entries: str, words: tuple[str, ...] = (), **more: Any) -> Run:
     """Start a set of these jobs."""
-    return start("run", *WORDS, f"jobs.entries=[{','.join(entries)}]", "save_parameters=true", **more)
+    return start("run", *WORDS, f"jobs.entries=[{','.join(entries)}]", "save_parameters=true", *words, **more)
 
 
 def entry(job: str, submit_s: float, gpus: int, epochs: int, servers: int = 1) -> str:
@@ -135,3 +135,30 @@ def test_an_interrupt_before_the_first_job_comes(start: Start) -> None:
     run.await_that(lambda: (run.run_dir / "cluster.jsonl").exists() and run.chain, "the record")
     run.process.send_signal(signal.SIGINT)
     assert run.wait()[0] == 130
+
+
+def test_a_job_is_preempted_and_continues_elsewhere(start: Start) -> None:
+    """``long`` gives way to ``short``, and is back when one of the others has ended; each is exact."""
+    jobs = (entry("long", 0, 2, 12), entry("other", 0, 2, 6), entry("short", 5, 2, 2))
+    run = begin(start, *jobs, words=("policy=srtf", "cluster.device={base_s:0.02,per_sample_s:0}", "draw=false"))
+    run.finish(100.0)
+    notes, table = notes_of(run.run_dir), table_of(run.run_dir)
+    assert set(table.status) == {"done"}
+    assert table.preemptions.to_dict() == {"long": 1, "other": 0, "short": 0}
+    of_long = [note["type"] for note in notes if note.get("job") == "long"]
+    assert of_long == ["Submitted", "Placed", "Started", "Preempted", "Queued", "Placed", "Started", "Ended"]
+    assert gpu_violations(notes, GPUS) == []
+    assert [uses(run, job) for job in ("long", "other", "short")] == [{12.0}, {6.0}, {2.0}]
+    for job in table.index:
+        assert problems(record_of(run, job).lines()) == []
+    record = record_of(run, "long")
+    [left], [back] = record.notes("Preempted"), record.notes("Resumed")
+    assert left["version"] < 12 * 63
+    assert back["pause_s"] > 0
+    times = {line["note"]["type"]: line["t"] for line in record.lines() if line["kind"] == "note"}
+    arrivals = [line["t"] for line in record.lines() if line["kind"] == "event" and line["event"]["type"] == "Arrived"]
+    assert not [t for t in arrivals if times["Preempted"] < t < times["Resumed"]]
+    processes = [note["incarnation"] for note in record.notes("Launched") if note["role"] != "evaluator"]
+    assert sorted(processes) == [0] * 3 + [1] * 3
+    cluster = load_cluster(run.run_dir)
+    assert check_cluster(cluster, job_times(cluster)).problems == ()

@@ -87,6 +87,8 @@ class _Job:
     had_s: float = 0.0
     runs: bool = False
     level: int = 0
+    forgiven_s: float = 0.0
+    waited_s: float = 0.0
     ended_s: float = math.nan
 
 
@@ -95,11 +97,16 @@ Choice = Callable[[float, list[_Job], int], list[_Job]]
 
 
 def by_hand(
-    jobs: Sequence[JobRequest], total_gpus: int, choose: Choice, thresholds: Sequence[float] = ()
+    jobs: Sequence[JobRequest],
+    total_gpus: int,
+    choose: Choice,
+    thresholds: Sequence[float] = (),
+    promote: float = math.inf,
 ) -> list[float]:
     """When every job ends. It knows GPUs as one number, looks at all jobs at every change, and keeps nothing between.
 
-    ``thresholds``: GPU-seconds at which there is a decision, too.
+    ``thresholds``: GPU-seconds at which there is a decision, too. ``promote``: a job that has waited for so many times
+    as long as it has run begins again.
     """
     pending = sorted(
         (_Job(n, one, one.duration_s or 0.0) for n, one in enumerate(jobs)), key=lambda j: j.request.submit_s
@@ -110,18 +117,24 @@ def by_hand(
     while pending or inside:
         ends = [t + job.left_s for job in inside if job.runs]
         rises = [
-            t + (limit - job.had_s * job.request.gpus) / job.request.gpus
+            t + (limit - (job.had_s - job.forgiven_s) * job.request.gpus) / job.request.gpus
             for job in inside
             if job.runs
             for limit in thresholds[job.level : job.level + 1]
         ]
-        then = min([*ends, *rises, *(job.request.submit_s for job in pending[:1])])
+        hopes = [t + promote * (job.had_s - job.forgiven_s) - job.waited_s for job in inside if starves(job)]
+        then = min([*ends, *rises, *hopes, *(job.request.submit_s for job in pending[:1])])
         for job in inside:
             if job.runs:
                 job.left_s -= then - t
                 job.had_s += then - t
-                if job.level < len(thresholds) and job.had_s * job.request.gpus >= thresholds[job.level] - 1e-6:
+                service = (job.had_s - job.forgiven_s) * job.request.gpus
+                if job.level < len(thresholds) and service >= thresholds[job.level] - 1e-6:
                     job.level += 1
+            elif job.had_s > job.forgiven_s:
+                job.waited_s += then - t
+                if starves(job) and job.waited_s >= promote * (job.had_s - job.forgiven_s) - 1e-6:
+                    job.level, job.forgiven_s, job.waited_s = 0, job.had_s, 0.0
         t = then
         for job in [job for job in inside if job.runs and job.left_s <= 1e-7]:
             inside.remove(job)
@@ -134,6 +147,11 @@ def by_hand(
         for job in inside:
             job.runs = job in chosen
     return [job.ended_s for job in sorted(over, key=lambda job: job.number)]
+
+
+def starves(job: _Job) -> bool:
+    """Whether it waits in a later queue after it has run."""
+    return not job.runs and job.level > 0 and job.had_s > job.forgiven_s
 
 
 def greedy(value: Callable[[_Job], float]) -> Choice:

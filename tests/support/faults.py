@@ -28,7 +28,15 @@ class Outage(msgspec.Struct, frozen=True):
     down_s: float
 
 
-Fault = Crash | Outage
+class Preempted(msgspec.Struct, frozen=True):
+    """The cluster takes the job's places; it has others ``away_s`` after it has left."""
+
+    at_s: float
+    grace_s: float
+    away_s: float
+
+
+Fault = Crash | Outage | Preempted
 
 
 def quarters(random: Random, low_s: float, high_s: float) -> float:
@@ -76,4 +84,16 @@ def departures(seed: int, num_workers: int, horizon_s: float = 30.0) -> list[Fau
         if random.random() < 0.5:
             plan.append(Crash(max(0.0, at_s - quarters(random, 0.25, 2)), worker, 5.0))
         plan.append(Crash(at_s, worker, None))
+    return plan
+
+
+def preemptions(seed: int, horizon_s: float = 30.0) -> list[Fault]:
+    """One to four, some while the job is still leaving, away, or coming back; every second job loses processes, too."""
+    random = Random(f"{seed}/preemptions")
+    plan: list[Fault] = [
+        Preempted(quarters(random, 0, horizon_s), random.choice((0.0, 0.5, 60.0)), quarters(random, 0, 8))
+        for _ in range(random.randint(1, 4))
+    ]
+    if random.random() < 0.5:
+        plan += [Crash(quarters(random, 0, horizon_s), 0, 2.0), Outage(quarters(random, 0, horizon_s), 1.5)]
     return plan

@@ -23,7 +23,7 @@ from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder
 from runtime.core.recovery import inputs as recovery
 from strategies.protocol import Apply, Compute, Grad, NodeId, Strategy, Timings
 from tests.support.answers import Answers, Line
-from tests.support.faults import Crash, Fault, Outage
+from tests.support.faults import Crash, Fault, Outage, Preempted
 from tests.support.recovering import Recovering
 from tests.support.scores import Scores
 
@@ -123,6 +123,7 @@ class Desk(Scores, Answers):
         self.launches: list[tuple[float, LaunchOrder]] = []
         self.retired: list[tuple[float, str]] = []
         self.moves: list[tuple[float, tuple[tuple[str, float], ...]]] = []
+        self.suspensions: list[float] = []
         self.allocations: list[tuple[float, str, float | None, float | None]] = []
         self.lines: list[Line] = []
         self.notes: list[tuple[float, str, dict[str, Any]]] = []
@@ -177,6 +178,9 @@ class Desk(Scores, Answers):
 
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
         self.moves.append((self.t, shares))
+
+    def suspend(self) -> None:
+        self.suspensions.append(self.t)
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         self.allocations.append((self.t, node, cpu_cores, link_bytes_per_s))
@@ -327,6 +331,10 @@ class HeapRun(Recovering, Desk):
 
         self.push(self.t, 0, divide)
 
+    def suspend(self) -> None:
+        super().suspend()
+        self.push(self.t, 0, lambda t: self.happen(t, recovery.Suspend()))
+
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:
             return
@@ -343,7 +351,14 @@ class HeapRun(Recovering, Desk):
     # ---- faults ------------------------------------------------------------------------------------------------------
 
     def _striking(self, fault: Fault) -> Callable[[float], None]:
+        if isinstance(fault, Preempted):
+            return lambda t: self._preempt(t, fault)
         return lambda t: self._crash(t, fault) if isinstance(fault, Crash) else self._outage(t, fault)
+
+    def _preempt(self, t: float, fault: Preempted) -> None:
+        self.away_for_s = fault.away_s
+        self.happened.append(fault)
+        self.core.receive(t, inputs.PreemptionOrdered(fault.grace_s))
 
     def _crash(self, t: float, fault: Crash) -> None:
         """The last worker never leaves."""

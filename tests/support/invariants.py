@@ -53,6 +53,8 @@ class Book:
     def take(self, line: Line) -> None:
         if line["kind"] == "note":
             self.going_back |= line["note"]["type"] == "GoingBack"
+            if line["note"]["type"] == "Preempted":
+                self.halt()
             return
         event, seq = line["event"], line["seq"]
         self.check(event["t"] == line["t"], f"seq {seq}: the event says t={event['t']}, its line {line['t']}")

@@ -130,7 +130,7 @@ def gpu_violations(notes: Iterable[dict[str, Any]], gpus: list[int]) -> list[str
     for note in notes:
         if note["type"] == "Placed":
             held[note["job"]] = Counter(note["workers"])
-        elif note["type"] == "Ended":
+        elif note["type"] in ("Ended", "Queued"):  # as a preempted job does when its GPUs are free
             held.pop(note["job"], None)
         used = sum(held.values(), Counter())
         found += [f"host {host} at {note['t']}" for host, count in used.items() if count > gpus[host]]

@@ -19,6 +19,8 @@ class Recovering:
     core: Coordinator
     t: float
     launch_s: float
+    away_for_s: float = 0.0
+    """How long a preempted job waits for places."""
     stable: tuple[int, bytes]
     push: Callable[[float, int, Callable[[float], None]], None]
     server_is_lost: Callable[[float, effects.ServerLost], None]
@@ -57,7 +59,7 @@ class Recovering:
         match effect:
             case effects.Launch(key, incarnation, "start"):
                 self.happen(t, inputs.Ready(key, incarnation))
-            case effects.Launch(key, incarnation, "place" | "new"):
+            case effects.Launch(key, incarnation, "place" | "new" | "resumed"):
                 self._later(t + self.launch_s, inputs.Ready(key, incarnation))
             case effects.Launch(key, incarnation):
                 self._later(self._starts_at[key], inputs.Ready(key, incarnation))
@@ -96,6 +98,8 @@ class Recovering:
                 self.core.receive(t, effect)
             case effects.ServerLost():
                 self.server_is_lost(t, effect)
+            case effects.Suspended():
+                self._later(t + self.away_for_s, inputs.Resume())
             case effects.Restored(version, state, shares):
                 assert state is not None
                 self.stable = (version, state)

@@ -57,6 +57,8 @@ class World:
         self.version = 0
         self.generation = 0
         self.plan_holds: set[Key] = set()
+        self.away = False
+        """Whether the cluster has all places."""
         self.give(inputs.Begin())
 
     @property
@@ -86,6 +88,9 @@ class World:
             found += [("admit", role) for role in self.nodes.launchable()]
             found += [("dismiss", key) for key in self.nodes.dismissible()]
             found += [("repartition", shares) for shares in self.nodes.divisions()]
+            found += [("preempt",)]
+        if self.away:
+            found += [("resume",)]
         if self.may_update:
             found += [("update",)]
         return answers + found
@@ -104,9 +109,12 @@ class World:
         for key in sorted(self.plan_holds):
             self.do(("release", key))
         for _ in range(1000):
-            if not (rest := self.possible(faults=False)):
+            if rest := self.possible(faults=False):
+                self.do(rest[0])
+            elif self.away and not self.failed:
+                self.do(("resume",))
+            else:
                 return
-            self.do(rest[0])
         raise AssertionError("answers without end")
 
     # ---- it happens --------------------------------------------------------------------------------------------------
@@ -166,6 +174,16 @@ class World:
         self.halted = True
         self.nodes.move(shares, self.version)
         self.give(inputs.Repartition(shares))
+
+    def _preempt(self) -> None:
+        """As the coordinator does it: a checkpoint of the present version, and everything halts."""
+        self._save()
+        self.halted = True
+        self.give(inputs.Suspend())
+
+    def _resume(self) -> None:
+        self.away = False
+        self.give(inputs.Resume())
 
     def _void_if_all_return(self, *, here: bool) -> None:
         if here and (self.recovery.rules.failover == "checkpoint" or not self.nodes.shares):
@@ -265,6 +283,7 @@ class World:
         assert self.fenced.issuperset(former), "the dead are fenced off first"
         assert process not in self.fenced
         assert effect.key not in self.plan_holds, "the plan does not let it start"
+        assert not self.away, "others have its place"
         self.alive.add(process)
         self.owed.append(("ready", process))
 
@@ -400,6 +419,11 @@ class World:
         if effect.state is not None:
             assert (effect.version, effect.state) == self.stored.get(self.complete, (0, b""))
         self.version = effect.version
+
+    def _on_Suspended(self, effect: effects.Suspended) -> None:
+        assert self.halted
+        assert not self.alive, "nobody is left at the places of others"
+        self.away = True
 
     def _on_Failed(self, effect: effects.Failed) -> None:
         self.failed = effect.reason

@@ -121,7 +121,7 @@ class ClusterCoordinator:
                     self.note(self.t, "Started", job=given.job)
                 return False
             case JobEnded():
-                self._ended(self._expect(given.job, given, "starting", "running", "leaving"), given.status)
+                self._ended(given)
             case JobGone():
                 self._gone(self._expect(given.job, given, "leaving"), given.attained_s)
             case Woke():
@@ -142,10 +142,17 @@ class ClusterCoordinator:
         self.note(self.t, "Submitted", **asdict(request))
         self._become(None, state)
 
-    def _ended(self, state: JobState, status: str) -> None:
+    def _ended(self, given: JobEnded) -> None:
+        """A preempted job may end while it waits: by the last evaluation of what it has stored."""
+        began = given.job in self._jobs and self._jobs[given.job].starts > 0
+        phases = ("starting", "running", "leaving", *(["waiting"] if began else []))
+        state = self._expect(given.job, given, *phases)
         job, attained_s = state.request.job, state.attained_at(self.t)
-        self.room.release(job)
-        self.note(self.t, "Ended", job=job, status=status, attained_s=attained_s)
+        if state.phase == "waiting":
+            self.num_waiting -= 1
+        else:
+            self.room.release(job)
+        self.note(self.t, "Ended", job=job, status=given.status, attained_s=attained_s)
         self._become(state, None)
 
     def _gone(self, state: JobState, attained_s: float | None) -> None:

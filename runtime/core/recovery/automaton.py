@@ -21,6 +21,7 @@ from runtime.core.recovery.effects import (
     ServerLost,
     Started,
     Store,
+    Suspended,
     Wait,
     WorkerJoined,
     WorkerLost,
@@ -45,10 +46,12 @@ from runtime.core.recovery.inputs import (
     Release,
     Repartition,
     Restart,
+    Resume,
     Save,
     Saved,
     Silent,
     Speak,
+    Suspend,
     Worked,
 )
 from runtime.core.recovery.policy import Policy
@@ -62,6 +65,8 @@ from strategies.protocol import LossCause
 
 RESTARTED = "restarted by the strategy"
 """Reason for the loss of a node that a strategy restarts."""
+PREEMPTED = "preempted by the cluster"
+"""Reason for the end of all tasks of a job that loses its places."""
 
 
 class Recovery:
@@ -108,6 +113,8 @@ class Recovery:
                 self._control(given)
             else:
                 self._of_parameters(given)
+            if self.state.suspending is not None:
+                self._look_who_suspends()
         finally:
             effects = self.state.take_effects()
         return effects
@@ -266,6 +273,11 @@ class Recovery:
                 self._restart(self.tasks[given.key], given.pending_s)
             case Leave():
                 self._leave(given)
+            case Suspend():
+                self.state.suspending = self.state.checkpoints.next - 1
+            case Resume():
+                for task in [one for one in self.tasks.values() if "cluster" in one.holders]:
+                    self._free(task, "cluster", "resumed")
             case PlaceFree():
                 task = self.tasks[given.key]
                 if task.incarnation == given.incarnation:
@@ -288,10 +300,7 @@ class Recovery:
             return
         waits = bool(task.holders)
         if task.role == "server" and not self.state.holds(task):
-            if not waits:
-                self.state.emit(Kill(task.key, task.incarnation))
-            task.holders.clear()
-            self._end(task, "killed", reason, TaskStep.DEPARTED)
+            self._drop(task, reason)
             return
         task.holders.add("plan")
         came_before = task.incarnation > 0 or not task.admitted
@@ -302,6 +311,13 @@ class Recovery:
             self.state.emit(Kill(task.key, task.incarnation))
         self._end(task, "killed", reason, TaskStep.STOPPED)
         task.futile = 0
+
+    def _drop(self, task: TaskLife, reason: str) -> None:
+        """A server that holds nothing is killed, or not awaited any more; it does not start again."""
+        if not task.holders:
+            self.state.emit(Kill(task.key, task.incarnation))
+        task.holders.clear()
+        self._end(task, "killed", reason, TaskStep.DEPARTED)
 
     def _free(self, task: TaskLife, holder: Holder, cause: Cause) -> None:
         if holder not in task.holders:
@@ -341,6 +357,37 @@ class Recovery:
         task.holders.add("scheduler")
         self._end(task, "restarted", RESTARTED, TaskStep.MOVED, pending_s)
         task.futile = 0
+
+    def _look_who_suspends(self) -> None:
+        """All end when the checkpoint is stored, or when a loss came first: then the one before is the newest."""
+        state = self.state
+        if state.phase == Phase.RUNNING and state.checkpoints.complete < (state.suspending or 0):
+            return
+        state.suspending = None
+        for task in self.tasks.values():
+            if task.role == "server" and task.state != TaskState.LEFT and not state.holds(task):
+                self._drop(task, PREEMPTED)
+            elif task.state != TaskState.LEFT:
+                self._suspend(task)
+        self.policy.begin_again()
+        state.emit(Suspended())
+
+    def _suspend(self, task: TaskLife) -> None:
+        """Whoever keeps it from starting besides, such as the plan, does so further on."""
+        waits = task.state == TaskState.HELD
+        task.holders.discard("scheduler")
+        task.holders.add("cluster")
+        if waits:
+            return
+        if task.state in ALIVE:
+            self.state.emit(Kill(task.key, task.incarnation))
+        gone = task.end(TaskStep.STOPPED)
+        task.futile = 0
+        self.state.emit(Fence(task.key, gone, PREEMPTED))
+        if task.role == "worker":
+            self.state.emit(WorkerLost(task.id, gone, PREEMPTED, restarting=True))
+        elif task.role != "server":
+            self.state.emit(AuxiliaryLost(task.role))
 
     # ---- parameters --------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ import msgspec
 from runtime.core.recovery.task import Key
 from strategies.protocol import LossCause
 
-Cause = Literal["start", "crash", "released", "place", "new"]
+Cause = Literal["start", "crash", "released", "place", "new", "resumed"]
 """Reasons for a launch: start of the job, death of the predecessor, release by the plan, a place elsewhere for a task
-that was restarted, or the place for a node that was not there before."""
+that was restarted, the place for a node that was not there before, or places for a job that was preempted."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -206,6 +206,10 @@ class Started(Effect, frozen=True):
     """All tasks are connected for the first time: the job can start."""
 
 
+class Suspended(Effect, frozen=True):
+    """All tasks have ended, and none starts before the job has places again (``Resume``)."""
+
+
 class Failed(Effect, frozen=True):
     """The run cannot continue; ``full``: because the disk is full."""
 
@@ -217,5 +221,5 @@ OfProcess = Launch | Kill | Fence | Wait
 OfCheckpoint = Store | Load | Checkpointed | MayLeave
 OfGroup = Attach | Halt | Reconfigure | Donate
 OfMembers = WorkerLost | WorkerJoined | ServerJoined | ServerLost
-News = OfMembers | AuxiliaryLost | AuxiliaryJoined | RolledBack | Restored | Started | Failed
+News = OfMembers | AuxiliaryLost | AuxiliaryJoined | RolledBack | Restored | Started | Suspended | Failed
 AnyEffect = OfProcess | OfCheckpoint | OfGroup | News

@@ -134,6 +134,14 @@ class Leave(Input, frozen=True):
     incarnation: int
 
 
+class Suspend(Input, frozen=True):
+    """The cluster takes all places, as soon as the checkpoint that was ordered last is stored or abandoned."""
+
+
+class Resume(Input, frozen=True):
+    """The job has places again: all tasks start, and continue from the last complete checkpoint."""
+
+
 class PlaceFree(Input, frozen=True):
     """The scheduler has a place for this incarnation."""
 
@@ -183,6 +191,6 @@ class Halted(Input, frozen=True):
 
 
 OfTask = Ready | Attached | Gone | Silent | LinkLost | Worked
-Control = Begin | Admit | Dismiss | Hold | Release | Restart | Leave | PlaceFree
+Control = Begin | Admit | Dismiss | Hold | Release | Restart | Leave | Suspend | Resume | PlaceFree
 OfParameters = Repartition | Speak | Save | Saved | Loaded | Halted
 AnyInput = OfTask | Control | OfParameters

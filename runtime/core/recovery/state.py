@@ -34,6 +34,8 @@ class RecoveryState:
         """Servers that are to restart: incarnation, the checkpoint before, and the pending time."""
         self.moving: tuple[int, tuple[tuple[Key, float], ...]] | None = None
         """The shares of a repartition, and the checkpoint before it."""
+        self.suspending: int | None = None
+        """The checkpoint with which all leave."""
         self.history: deque[str] = deque(maxlen=REMEMBERED_STEPS)
         self._effects: list[AnyEffect] = []
         self._absent = frozenset(

@@ -12,7 +12,7 @@ from strategies.protocol import NodeId
 
 Key = NodeId
 """Roles of workers, servers and auxiliary tasks (``evaluator``, ``scorer``); the latter are no nodes."""
-Holder = Literal["plan", "scheduler"]
+Holder = Literal["plan", "scheduler", "cluster"]
 REMEMBERED_STEPS = 12
 ALIVE = frozenset({TaskState.LAUNCHING, TaskState.READY, TaskState.ATTACHED})
 """States with a process, or with one that is already launched."""
@@ -27,7 +27,7 @@ class TaskLife(msgspec.Struct, kw_only=True):
     incarnation: int = 0
     state: TaskState = TaskState.LAUNCHING
     holders: set[Holder] = msgspec.field(default_factory=set)
-    """Kills of the plan that keep the task from starting."""
+    """Who keeps the task from starting: a kill of the plan, the wait for a place, the cluster that took its place."""
     admitted: bool = False
     """Whether it was launched while the job ran."""
     awaited: bool = True

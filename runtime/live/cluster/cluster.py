@@ -10,7 +10,8 @@ from typing import Protocol, final
 from runtime.api import Launcher, Outcome
 from runtime.core.cluster.arriving import by_submission
 from runtime.core.cluster.coordinator import ClusterCoordinator
-from runtime.core.cluster.inputs import AnyInput, JobEnded, JobStarted, Woke
+from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, Woke
+from runtime.core.cluster.places import hosts_of
 from runtime.live.cluster.use import LiveHostUse
 from runtime.live.control.job import LiveJob
 from runtime.live.control.lab import LiveLab
@@ -46,6 +47,7 @@ class LiveCluster:
         lab: with the machines.
         requests: in the order of submission.
         jobs: by name.
+        grace_s: seconds that a job has to finish an update when it is preempted.
         tick: called a few times per second with the cluster's time, for the view.
     """
 
@@ -60,15 +62,19 @@ class LiveCluster:
         *,
         jobs: Mapping[str, JobOfProcesses],
         use_every_s: float,
+        grace_s: float = 0.0,
         tick: Callable[[float], None] = lambda t: None,
     ) -> None:
         self.lab, self.record, self._jobs, self._tick, self._every_s = lab, record, jobs, tick, use_every_s
+        self._grace_s = grace_s
         self.clock = Loop(lab.loop)
         self._use = LiveHostUse(lab.machines, len(machines))
         self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
         self._batches = by_submission(requests)
         self._statuses: dict[str, str] = {}
         """Of jobs that have ended after an interrupt."""
+        self._early: dict[str, JobState] = {}
+        """Jobs that were preempted before they have begun."""
         self._wake = 0
         self._over = False
 
@@ -113,11 +119,19 @@ class LiveCluster:
 
     def start(self, job: JobState, places: Places) -> None:
         name = job.request.job
-        begin, ended = partial(self._begin, name, places), partial(self._ended, name)
-        self.lab.add(f"j{job.number}", begin, ended=ended, crashed=self._jobs[name].crashed)
+        if (begun := self.lab.job(_in_lab(job))) is not None:
+            begun.resume(hosts_of(places))
+        else:
+            begin, ended = partial(self._begin, name, places), partial(self._ended, name)
+            self.lab.add(_in_lab(job), begin, ended=ended, crashed=self._jobs[name].crashed)
 
     def preempt(self, job: JobState) -> None:
-        raise NotImplementedError("a policy that preempts is refused with real processes")
+        """One that is about to begin leaves when it has; one that has just ended is reported as that."""
+        begun = self.lab.job(_in_lab(job))
+        if begun is None:
+            self._early[job.request.job] = job
+        elif not begun.over:
+            begun.preempt(self._grace_s, partial(self._left, job))
 
     def wake(self, at_s: float) -> None:
         self._wake += 1
@@ -143,7 +157,13 @@ class LiveCluster:
     def _begin(self, name: str, places: Places, lab: LiveLab, lab_name: str, launcher: Launcher) -> LiveJob:
         job = self._jobs[name].begin(places, lab, lab_name, launcher)
         job.begun = partial(self._report, JobStarted(name))
+        if (early := self._early.pop(name, None)) is not None:
+            job.preempt(self._grace_s, partial(self._left, early))
         return job
+
+    def _left(self, job: JobState) -> None:
+        """The time until its last process has ended counts as well; ``job``: as it was ordered to leave."""
+        self._report(JobGone(job.request.job, job.attained_at(self.now)))
 
     def _ended(self, name: str, outcome: Outcome) -> None:
         self._jobs[name].end(outcome)
@@ -162,3 +182,8 @@ class LiveCluster:
     def _look(self) -> None:
         self._tick(self.now)
         self.clock.after(VIEW_EVERY_S, self._look)
+
+
+def _in_lab(job: JobState) -> str:
+    """The name of a job in its lab."""
+    return f"j{job.number}"

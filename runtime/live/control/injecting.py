@@ -92,9 +92,9 @@ class Injector:
         if host is not None and self._levels.get((host, "kill"), 0.0) > 0:
             self._keep_away(task, host)
 
-    def moved(self, target: str) -> Place | None:
-        """A task moves to another machine: disturbances of the old one do not follow."""
-        place = self.machines.move(target)
+    def moved(self, target: str, to: int | None = None) -> Place | None:
+        """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
+        place = self.machines.move(target, to)
         if place is not None:
             self.owner.note("Moved", task=target, host=place.host)
         if self.schedule.moved(target, self.loop.now):

@@ -8,7 +8,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,7 @@ class LiveJob:
         self.sampler = Sampler(counters, self.machines.placement, self.session.allotter.own_limits)
         self.session.served = self.sampler.served
         self.begun: Callable[[], None] = lambda: None
-        """Called when its clock starts: all tasks are there."""
+        """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
         self._winding_down = False
         self._gone_by_s = 0.0
 
@@ -167,6 +167,19 @@ class LiveJob:
             return False
         self.close()
         return True
+
+    def preempt(self, grace_s: float, left: Callable[[], None]) -> None:
+        """The cluster takes its places; ``left()`` is called when all tasks have ended, unless the job ends before.
+
+        Its agent stays: it is on none of the hosts.
+        """
+        self.session.on_left = left
+        self.session.preempt(grace_s)
+
+    def resume(self, hosts: Mapping[str, int]) -> None:
+        """Continue, with every task on the host of this number; :attr:`begun` is called when all are there."""
+        self.session.on_resumed = self.begun
+        self.session.resume(hosts)
 
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""

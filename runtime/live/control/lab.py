@@ -89,6 +89,10 @@ class LiveLab:
             self._crashed[name] = crashed
         self.loop.after(start_s, lambda: self._start(name, make))
 
+    def job(self, name: str) -> LiveJob | None:
+        """A job that runs; None: it has not begun, or nothing of it remains."""
+        return next((job for job in self._running if job.name == name), None)
+
     def run(self) -> dict[str, Outcome]:
         """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         with self._closing:

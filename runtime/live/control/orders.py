@@ -24,6 +24,8 @@ class Orders:
         self, hub: Hub, agents: Agents, tasks: Mapping[Key, Task], note: Callable[..., None], ranges: Ranges
     ) -> None:
         self.hub, self.agents, self.tasks, self.note, self.ranges = hub, agents, tasks, note, ranges
+        self.processes: set[tuple[Key, int]] = set()
+        """Incarnations that were launched; whoever hears that one has exited takes it out."""
 
     @property
     def _servers(self) -> list[Key]:
@@ -36,6 +38,7 @@ class Orders:
             case Launch():
                 task = self.tasks[effect.key]
                 task.heard_s = now_s
+                self.processes.add((effect.key, incarnation))
                 launch = messages.Launch(role=role, id=number, incarnation=incarnation, place=task.place)
                 self.agents.tell(task.name, launch)
             case Kill():

@@ -53,6 +53,10 @@ class PortOwner(Protocol):
         """Divide the parameters among these servers, after the checkpoint that was ordered last."""
         ...
 
+    def wants_suspend(self) -> None:
+        """End all tasks, after the checkpoint that was ordered last."""
+        ...
+
     def cannot_allocate(self, node: str, cpu_cores: float | None) -> str | None:
         """Why a node cannot have so many cores; None: they are reserved."""
         ...
@@ -140,6 +144,10 @@ class LivePort:
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
         """Divide the parameters after all earlier orders are sent."""
         self._nodes.append(lambda: self.owner.wants_repartition(shares))
+
+    def suspend(self) -> None:
+        """End all tasks after all earlier orders are sent."""
+        self._nodes.append(self.owner.wants_suspend)
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
         """Change what a node may use after all earlier orders are sent; why not, if its host has no more cores left."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -82,6 +82,10 @@ class LiveSession:
         self._scored_by_s: float | None = None
         """Until when the end of the run waits for the evaluator to connect, and for its result."""
         self.on_start: Callable[[], None] = lambda: None
+        self.on_left: Callable[[], None] = lambda: None
+        self.on_resumed: Callable[[], None] = lambda: None
+        self._preempted_s: float | None = None
+        """The grace of a job that was preempted before it has begun."""
 
     def connect(
         self, hub: Hub, agents: Agents, make_port: Callable[[], LivePort], make_coordinator: MakeCoordinator
@@ -183,6 +187,8 @@ class LiveSession:
         incarnations = {task.key.number: task.incarnation for task in workers}
         self.receive(inputs.JobStarted(incarnations, PARAMETER_BYTES * self.supervisor.num_parameters))
         self.on_start()
+        if self._preempted_s is not None:
+            self.receive(inputs.PreemptionOrdered(self._preempted_s))
         self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
 
     def _watch_over(self, vigil: Vigil) -> None:
@@ -207,6 +213,8 @@ class LiveSession:
             case inputs.Restored():
                 self._forget_evaluations()  # servers that read other parts have closed the evaluator's connections
                 state = self._state_of(news.version) if news.state is None else news.state
+                if self.coordinator.preemption.away:
+                    self.on_resumed()
                 self.receive(inputs.Restored(news.version, state or self.initial_state, news.shares))
             case _:
                 self.receive(news)
@@ -330,6 +338,29 @@ class LiveSession:
         """Other servers hold the parameters from now on."""
         self.supervisor.repartition(tuple((NodeId.parse(server), share) for server, share in shares))
 
+    # ---- preemption --------------------------------------------------------------------------------------------------
+
+    def preempt(self, grace_s: float) -> None:
+        """The cluster takes the job's places; :attr:`on_left` is called when all tasks have ended."""
+        if self.started:
+            self.receive(inputs.PreemptionOrdered(grace_s))
+        else:
+            self._preempted_s = grace_s
+
+    def wants_suspend(self) -> None:
+        """End all tasks when the checkpoint that was ordered last is stored."""
+        self.supervisor.suspend()
+
+    def left(self) -> None:
+        """All tasks of the preempted job have ended."""
+        self._void()
+        self.on_left()
+
+    def resume(self, hosts: Mapping[str, int]) -> None:
+        """Continue, with every task on the host of this number; :attr:`on_resumed` is called when all are there."""
+        moved = {node: self.moved(node, number) for task, number in hosts.items() for node in [NodeId.parse(task)]}
+        self.supervisor.resume({node: place for node, place in moved.items() if place is not None})
+
     def cannot_allocate(self, node: str, cpu_cores: float | None) -> str | None:
         """Why a node cannot have so many cores; None: they are reserved."""
         self._free_places()
@@ -343,10 +374,10 @@ class LiveSession:
         """The servers that hold parameters now."""
         return self.supervisor.holders
 
-    def moved(self, node: NodeId) -> Place | None:
-        """A task's next incarnation starts elsewhere."""
+    def moved(self, node: NodeId, to: int | None = None) -> Place | None:
+        """A task's next incarnation starts elsewhere; ``to``: the host's number, where it is given."""
         try:
-            place = self.injector.moved(str(node))
+            place = self.injector.moved(str(node), to)
             if place is not None:
                 self.allotter.moved(node)
         except (OSError, ValueError) as error:

@@ -80,6 +80,8 @@ class LiveSupervisor:
         self.orders: Orders
         self.killed_for_memory: Callable[[Key], bool] = lambda key: False
         """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
+        self._leaving = False
+        """Whether the job is preempted and not all of its processes have exited."""
         self._asked_s: dict[int, float] = {}
         """Time at which each checkpoint was ordered."""
 
@@ -222,6 +224,8 @@ class LiveSupervisor:
                 if self.killed_for_memory(task.key) and message.signal:
                     how = OUT_OF_MEMORY
                 self.listener.note("Exited", **about, reason=how.reason)
+                self.orders.processes.discard((task.key, message.incarnation))
+                self._look_who_left()
                 gone = inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full, cause=how.cause)
                 self._tell(gone)
             case _:
@@ -269,6 +273,21 @@ class LiveSupervisor:
     def repartition(self, shares: tuple[tuple[Key, float], ...]) -> None:
         """Divide the parameters among these servers once the checkpoint that was ordered last is stored."""
         self._tell(inputs.Repartition(shares))
+
+    def suspend(self) -> None:
+        """End all tasks once the checkpoint that was ordered last is stored; ``Listener.left`` follows."""
+        self._tell(inputs.Suspend())
+
+    def resume(self, places: Mapping[Key, Place]) -> None:
+        """All tasks start again; ``places``: of those that have others now."""
+        for key, place in places.items():
+            self.tasks[key].place = place
+        self._tell(inputs.Resume())
+
+    def _look_who_left(self) -> None:
+        if self._leaving and not self.orders.processes:
+            self._leaving = False
+            self.listener.left()
 
     def speak(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""
@@ -334,6 +353,9 @@ class LiveSupervisor:
         match news:
             case effects.Started():
                 self.listener.all_attached()
+            case effects.Suspended():
+                self._leaving = True
+                self._look_who_left()
             case effects.Failed():
                 (self.listener.out_of_space if news.full else self.listener.failed)(news.reason)
             case _:

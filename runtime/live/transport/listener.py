@@ -39,6 +39,10 @@ class Listener(Protocol):
         """A task will be started on another machine; returns its place if machines are emulated."""
         ...
 
+    def left(self) -> None:
+        """All tasks of a preempted job have ended."""
+        ...
+
     def failed(self, reason: str) -> None:
         """The run cannot continue."""
         ...

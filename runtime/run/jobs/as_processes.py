@@ -84,5 +84,6 @@ def as_processes(
         record,
         jobs={name: _AsProcesses(job) for name, job in jobs.items()},
         use_every_s=checked.config.replay.use_every_s,
+        grace_s=checked.config.replay.grace_s,
         tick=tick,
     )

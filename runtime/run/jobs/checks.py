@@ -96,8 +96,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     machines = tuple(_machine(host) for host in hosts.hosts)
     with explained(config.policy, "policy"):
         policy.validate(machines)
-    if policy.preempts:
-        _refuse_preemption(config, real_time)
+    if policy.preempts and real_time:
+        _refuse_inseparable(config)
     with explained(config.jobs, "jobs"):
         submissions = arrivals.submissions(config.seed)
     if not submissions:
@@ -152,18 +152,12 @@ def _named(job: str) -> Iterator[None]:
         raise ConfigError(f"{job}: {error}") from None
 
 
-def _refuse_preemption(config: Config, real_time: bool) -> None:
-    """Only jobs that are counted can continue elsewhere."""
-    policy, detail = config.names.policy, config.replay.detail
-    if real_time:
+def _refuse_inseparable(config: Config) -> None:
+    """Replicas that end with the first loss cannot be ended together and continue."""
+    if config.topology.collective == "ddp":
         raise ConfigError(
-            f"policy={policy}: preempts, and real jobs cannot continue elsewhere; choose one that does not, "
-            "or runtime=virtual replay.detail=gpus_only"
-        )
-    if detail != "gpus_only":
-        raise ConfigError(
-            f"policy={policy}: preempts, and with replay.detail={detail} jobs cannot continue elsewhere; choose "
-            "replay.detail=gpus_only, or a policy that does not preempt"
+            f"policy={config.names.policy}: preempts, and with topology.collective=ddp a job cannot continue "
+            "after its replicas have ended; choose topology.collective=ring, or a policy that does not preempt"
         )
 
 

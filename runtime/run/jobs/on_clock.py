@@ -58,5 +58,6 @@ def on_clock(
         measured=Measured() if replay.detail == "measured" else None,
         use_every_s=replay.use_every_s,
         restart_s=replay.restart_s,
+        grace_s=replay.grace_s,
         tick=tick,
     )

@@ -36,6 +36,8 @@ class VirtualCluster:
         prevention: decides what jobs reserve of each other's hosts; None: none of them does.
         jobs: those that train in detail, by name; None: each holds its GPUs for its ``duration_s``.
         measured: let those that train in detail do some rounds after every change, and jump to the next.
+        restart_s: seconds until a job that was preempted computes again once it has GPUs.
+        grace_s: seconds that a job that trains in detail has to finish an update when it is preempted.
         tick: called a few times per second with the cluster's time, for the view.
     """
 
@@ -52,6 +54,7 @@ class VirtualCluster:
         jobs: Mapping[str, DetailedJob] | None,
         use_every_s: float,
         restart_s: float = 0.0,
+        grace_s: float = 0.0,
         measured: Measured | None = None,
         tick: Callable[[float], None] = lambda t: None,
     ) -> None:
@@ -73,8 +76,11 @@ class VirtualCluster:
                 jobs,
                 {request.job: request.model for request in requests},
                 self._report,
-                lambda: self.clock.now,
+                self.clock,
+                lambda: self.now,
                 self._use.leaving,
+                restart_s=restart_s,
+                grace_s=grace_s,
             )
         )
         self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)

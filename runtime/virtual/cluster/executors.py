@@ -8,6 +8,7 @@ from typing import Protocol, final
 
 from runtime.api import Outcome
 from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted
+from runtime.core.cluster.places import hosts_of
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.lab import VirtualLab
@@ -48,12 +49,14 @@ class DetailedJob(Protocol):
 
 @final
 class InDetail:
-    """Jobs of a lab: they slow each other down, as their tasks share processors and links. They cannot be preempted.
+    """Jobs of a lab: they slow each other down, as their tasks share processors and links.
 
     Args:
         models: names of what they train, by job.
-        now: the cluster's time.
+        clock: the cluster's, whose time is ``now``.
         leaving: called with a job whose tasks are about to leave.
+        restart_s: seconds until a job that was preempted computes again once it has GPUs.
+        grace_s: seconds that a job has to finish an update when it is preempted.
     """
 
     def __init__(
@@ -62,23 +65,58 @@ class InDetail:
         jobs: Mapping[str, DetailedJob],
         models: Mapping[str, str],
         report: Report,
+        clock: Clock,
         now: Callable[[], float],
         leaving: Callable[[str], None],
+        *,
+        restart_s: float,
+        grace_s: float,
     ) -> None:
-        self._models = models
+        self._models, self._clock = models, clock
         self._lab, self._jobs, self._report, self._now, self._leaving = lab, jobs, report, now, leaving
+        self._restart_s, self._grace_s = restart_s, grace_s
+        self._places: dict[str, Places] = {}
+        """Of jobs that hold GPUs and do not compute yet."""
+        self._begun: set[str] = set()
 
     def start(self, job: JobState, places: Places) -> None:
+        """What was begun before is resumed; a job that was preempted before it began has nothing to restart."""
         name = job.request.job
-        one, ended = self._jobs[name], partial(self._ended, name)
-        begin = partial(one.begin, places)
-        self._lab.add(name, begin, self._now(), ended, crashed=one.crashed, model=self._models[name])
+        self._places[name] = places
+        delay_s = self._restart_s if name in self._begun else 0.0
+        if delay_s > 0:
+            self._clock.at(self._clock.now + delay_s, TIMER, self._begin, name, places)
+        else:
+            self._begin(name, places)
+
+    def _begin(self, name: str, places: Places) -> None:
+        if self._places.get(name) is not places:  # it was preempted meanwhile
+            return
+        del self._places[name]
+        if name in self._begun:
+            if not self._lab.resume(name, hosts_of(places)):
+                return  # it has ended while it was away, which is about to be reported
+        else:
+            self._begun.add(name)
+            one, ended = self._jobs[name], partial(self._ended, name)
+            begin = partial(one.begin, places)
+            self._lab.add(name, begin, self._now(), ended, crashed=one.crashed, model=self._models[name])
         self._report(JobStarted(name))
 
     def preempt(self, job: JobState) -> None:
-        raise NotImplementedError("a policy that preempts is refused with detail=iterations")
+        name = job.request.job
+        if self._places.pop(name, None) is not None:
+            self._report(JobGone(name))
+        else:
+            self._lab.preempt(name, self._grace_s, partial(self._left, job))
+
+    def _left(self, job: JobState) -> None:
+        """The time until its last update counts as well; ``job``: as it was ordered to leave."""
+        self._leaving(job.request.job)
+        self._report(JobGone(job.request.job, job.attained_at(self._now())))
 
     def _ended(self, name: str, outcome: Outcome) -> None:
+        self._places.pop(name, None)
         self._leaving(name)
         self._jobs[name].end(outcome)
         self._report(JobEnded(name, outcome.status))

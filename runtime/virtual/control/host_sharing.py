@@ -70,9 +70,13 @@ class HostSharing:
             self._sampling = True
             self._sample()
 
-    def leave(self, job: str) -> None:
-        """A job is over, but still has its tasks on the machines."""
+    def leave(self, job: str, *, returns: bool = False) -> None:
+        """A job is over, with its tasks still on the machines; or it was preempted, and ``returns`` without limits."""
         self.machines.clock.catch_up()
+        session, tenancy, _ = self._jobs[job]
+        for node in [node for name, node in self._limits if name == job and returns]:
+            if tenancy.limit(node, None, None):
+                session.limited(node, None, None)
         if self.books.holds(job):
             self.note(self._now, "Released", job=job)
         self.books.forget(job)

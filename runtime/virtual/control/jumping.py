@@ -89,7 +89,8 @@ class JobJumps:
         periods_s, shards = self.pace.periods_s, self.executor.shards
         round_s = max(periods_s.values())
         slots = slots_of(self.executor, self.pace, blocks=self._blocks)
-        if slots is None or self.session.over or self.session.coordinator.course.halted:
+        job = self.session.coordinator
+        if slots is None or self.session.over or job.course.halted or job.preemption.asked:
             return Outlook(settled=False, round_s=round_s)
         left_s, total = math.inf, self.executor.job.total_samples
         if total is not None:
@@ -180,9 +181,10 @@ class LabJumps:
         self.changed(session)
 
     def ended(self, session: VirtualSession) -> None:
-        """A job has ended; it is on its machines still."""
+        """A job has ended, or was preempted; it is on its machines still."""
         self.changed(session)
         del self._jobs[session]
+        session.jumps = None
         self._wake()
 
     def changed(self, session: VirtualSession) -> None:

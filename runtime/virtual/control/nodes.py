@@ -63,6 +63,11 @@ class Nodes:
         self.supervisor.workers.lose_all()
         self.supervisor.tell(t, inputs.Repartition(tuple((NodeId.parse(server), share) for server, share in shares)))
 
+    def suspend(self, t: float) -> None:
+        """The cluster takes the job's places once the checkpoint is stored; iterations in progress are void."""
+        self.supervisor.workers.lose_all()
+        self.supervisor.tell(t, inputs.Suspend())
+
     def book(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
         """Reserve what a node is about to be given; returns why that is impossible."""
         return self.places.book(node, cpu_cores, link_bytes_per_s)

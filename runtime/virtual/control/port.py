@@ -35,6 +35,10 @@ class Nodes(Protocol):
         """Let these servers hold the parameters."""
         ...
 
+    def suspend(self, t: float) -> None:
+        """End all tasks with the checkpoint that was ordered just before."""
+        ...
+
     def book(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
         """Reserve what a node is about to be given; returns why that is impossible."""
         ...
@@ -121,6 +125,9 @@ class VirtualPort:
 
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
         self._orders.append((self._nodes.repartition, (shares,)))
+
+    def suspend(self) -> None:
+        self._orders.append((self._nodes.suspend, ()))
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
         if (denied := self._nodes.book(node, cpu_cores, link_bytes_per_s)) is None:

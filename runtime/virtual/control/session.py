@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from injectors.schedule import Schedule
@@ -35,7 +36,7 @@ from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
-from strategies.protocol import Evaluated, ProtocolError, Timings
+from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
 """What the coordinator does when it is free: a function of the time and of these arguments."""
@@ -173,6 +174,7 @@ class VirtualSession:
             note=self._note,
             fail=self._fail,
             moved=lambda task: self.windows.moved(task),
+            left=self._suspended,
             behind=self.behind,
         )
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell)
@@ -185,6 +187,12 @@ class VirtualSession:
         self._declares_stuck = job.stuck_after_s is not None
         self.busy_until_s = 0.0
         self.inbox: deque[Call] = deque()
+        self._left: Callable[[], None] = lambda: None
+        """Called when a preempted job has left."""
+        self.away = False
+        """Whether it has, and has no places yet."""
+        self._silent: list[Callable[[], None]] = []
+        """Periodic reports that have stopped meanwhile."""
         self.serving = False
         """Whether the next waiting input has its time."""
 
@@ -256,6 +264,30 @@ class VirtualSession:
         """The user wants it to end."""
         self.experiment.interrupted_by = number
         self.coordinator.receive(self.clock.now, inputs.Interrupted(f"signal {number}"))
+
+    # ---- preemption --------------------------------------------------------------------------------------------------
+
+    def preempt(self, grace_s: float, left: Callable[[], None]) -> None:
+        """The cluster takes the job's places; ``left()`` is called when it can have them."""
+        self._left = left
+        self.tell(inputs.PreemptionOrdered(grace_s))
+
+    def _suspended(self) -> None:
+        self.away = True
+        self._left()
+
+    def resume(self, hosts: Mapping[str, int]) -> None:
+        """Continue, with every task on the host of this number."""
+        self.away = False
+        self.work.catch_up()
+        self.clock.catch_up()
+        for task, number in hosts.items():
+            if self.places.host_of(task) != str(NodeId("host", number)):
+                self.windows.moved(task, number)
+        self.supervisor.resume()
+        silent, self._silent = self._silent, []
+        for report in silent:
+            report()
 
     def leave(self) -> None:
         """Release the shared machines."""
@@ -371,14 +403,20 @@ class VirtualSession:
         return [str(node) for node in layout.nodes if node not in awaited]
 
     def _observe(self, every_s: float) -> None:
-        """Report what everybody has used, and do so again."""
+        """Report what everybody has used, and do so again, unless nobody is there."""
+        if self.away:
+            self._silent.append(partial(self._observe, every_s))
+            return
         period_s, nodes = self.usage.sample(self.clock.now)
         if nodes:
             self.tell(inputs.Observed(period_s, nodes))
         self.clock.at(self.clock.now + every_s, TIMER, self._observe, every_s)
 
     def _report(self) -> None:
-        """Report what the servers have done, every so many seconds of their time."""
+        """Report what the servers have done, every so many seconds of their time, unless nobody is there."""
+        if self.away:
+            self._silent.append(self._report)
+            return
         self.clock.catch_up()
         version = self.coordinator.version
         for about in self.servers.report():

@@ -43,11 +43,14 @@ class Starts:
         self.tell, self.drive, self.moved = tell, drive, moved
 
     def launch(self, t: float, key: Key, incarnation: int, cause: effects.Cause) -> None:
-        """A task is ready at once if it starts with the job or had to wait for a place, else after its launch."""
+        """A task is ready at once if it starts with the job or had to wait for a place, else after its launch.
+
+        What a preempted job needs until it computes again has passed when it is resumed.
+        """
         match cause:
             case "start":
                 self.tell(t, inputs.Ready(key, incarnation))
-            case "place":
+            case "place" | "resumed":
                 self._built(key, incarnation)
             case "crash":
                 self._build(key, incarnation, t + self.costs.restart_s)

@@ -40,7 +40,7 @@ class VirtualSupervisor:
     Otherwise the coordinator would continue to order lost tasks, and learn of a return before the loss. ``drive`` lets
     the coordinator react to something now or when it is free, ``discard`` drops orders that were not sent, ``note``
     writes to the record, ``fail`` is called with the reason if the run cannot continue. ``behind``: by how much the
-    servers' time is behind.
+    servers' time is behind. ``left`` is called when the cluster has all places of a preempted job back.
     """
 
     def __init__(
@@ -59,11 +59,12 @@ class VirtualSupervisor:
         note: Callable[..., None],
         fail: Callable[[str], None],
         moved: Callable[[str], None],
+        left: Callable[[], None],
         behind: Behind,
     ) -> None:
         self.clock, self.costs, self.coordinator, self.learner = clock, costs, coordinator, learner
         self.servers, self.workers, self.places, self.lease_s = servers, workers, places, lease_s
-        self.drive, self.discard, self.note, self.fail = drive, discard, note, fail
+        self.drive, self.discard, self.note, self.fail, self.left = drive, discard, note, fail, left
         self._behind = behind
         job = coordinator.job
         self._copies = isinstance(servers, Replicas) and job.failover == "shards"
@@ -81,6 +82,8 @@ class VirtualSupervisor:
         """The generation whose replicas agree, and the time of its start."""
         self._away: set[int] = set()
         """Lost servers that have not returned."""
+        self._resuming = False
+        """Whether the job has its places back and does not train yet."""
         self._t = 0.0
         """The time of the input that is being carried out."""
         rules = Rules(failover=job.failover, reads_on_return=True, plan_ends_wait=True, regroups=True)
@@ -147,6 +150,11 @@ class VirtualSupervisor:
     def release(self, task: str) -> None:
         """Allow the task's next incarnation to start."""
         self.drive(lambda t: self.tell(t, inputs.Release(NodeId.parse(task))))
+
+    def resume(self) -> None:
+        """All tasks start again, on the job's next places."""
+        self._resuming = True
+        self.tell(self.clock.now, inputs.Resume())
 
     def remember(self, version: int) -> None:
         """An update of this version is ordered."""
@@ -230,6 +238,8 @@ class VirtualSupervisor:
 
     def _read_by(self) -> float:
         """The time at which a checkpoint is read whose reading begins now."""
+        if self._resuming:
+            return self._t
         # the order of these sums must not change: records are compared by their bytes
         restore_s, control_s = self.servers.restore_s(), self.costs.control_s
         return self._t + restore_s + control_s if self._away else self._t + (restore_s + control_s)
@@ -316,12 +326,19 @@ class VirtualSupervisor:
                 self._roll_back(t, news)
             case effects.Restored():
                 self._restore(t, news)
+            case effects.Suspended():
+                self._suspended()
             case effects.Failed():
                 self.fail(news.reason)
             case effects.Started():
                 pass
             case _:
                 assert_never(news)
+
+    def _suspended(self) -> None:
+        self._resuming = False
+        self._void()
+        self.left()
 
     def _roll_back(self, t: float, news: effects.RolledBack) -> None:
         """The remaining replicas' state: with the last update, or without it if a worker was lost within its ring."""
@@ -344,7 +361,7 @@ class VirtualSupervisor:
         self.discard()
 
     def _restore(self, t: float, news: effects.Restored) -> None:
-        self._agreeing = False
+        self._agreeing = self._resuming = False
         self.learner.load(self._held.dumped)
         self.servers.begin_again(t)
         for worker in self.coordinator.members.members:

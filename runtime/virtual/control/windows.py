@@ -48,10 +48,10 @@ class Windows:
         if self._next < len(self._changes):
             self.clock.at(self._changes[self._next].t, PLAN, self._turn, self._epoch)
 
-    def moved(self, task: str) -> None:
-        """A task moves to another machine: disturbances of the old one do not follow."""
+    def moved(self, task: str, to: int | None = None) -> None:
+        """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
         now = self.clock.now
-        self.places.move(task)
+        self.places.move(task, to)
         before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in ("cpu", "pause")]
         if not self.schedule.moved(task, now):
             return

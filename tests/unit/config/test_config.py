@@ -79,6 +79,7 @@ RAW: dict[str, Any] = {
         "max_iterations": 20,
         "max_slowdown": 20.0,
         "restart_s": 30.0,
+        "grace_s": 30.0,
         "models": "star",
     },
 }

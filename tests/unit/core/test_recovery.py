@@ -508,6 +508,6 @@ def possible_kinds(world: World) -> set[str]:
 
 def test_the_world_offers_every_fault() -> None:
     """What it does not offer it does not test."""
-    wanted_kinds = {"die", "silent", "link lost", "hold", "restart", "save", "update", "admit", "dismiss"}
+    wanted_kinds = {"die", "silent", "link lost", "hold", "restart", "save", "update", "admit", "dismiss", "preempt"}
     assert possible_kinds(begun(LIVE, 2, 0)) == wanted_kinds
     assert possible_kinds(begun(LIVE, 2, 1)) == {*wanted_kinds, "repartition"}

@@ -61,7 +61,11 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         (*LIVE, "cluster=star_servers"),
         r"^jobs=given: job a: runtime=live: the cluster is only modelled",
     ),
-    "live and preemptive": ([row("a")], (*LIVE, "policy=las"), r"^policy=las: preempts, and real jobs cannot continue"),
+    "live, preemptive and inseparable": (
+        [row("a", model="", servers=None)],
+        (*LIVE, "policy=las", "backend=torch", "topology=allreduce", "topology.collective=ddp"),
+        r"^policy=las: preempts, and with topology.collective=ddp a job cannot continue",
+    ),
     "live and counted": (
         [row("a")],
         (*LIVE, "replay.detail=gpus_only"),
@@ -70,12 +74,6 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "live model of another": ([row("a")], LIVE, r"^jobs=given: job a: backend=numpy: trains workload=ledger, and"),
     "no hosts": ([row("a")], ("cluster=local",), r"^cluster=local: has no hosts that jobs could share"),
     "no GPUs": ([row("a")], ("cluster=hosts",), r"^cluster.hosts.gpus=null: every worker of jobs=given holds a GPU"),
-    "preempts": ([row("a")], ("policy=srtf",), r"^policy=srtf: preempts, and with replay.detail=iterations"),
-    "preempts, measured": (
-        [row("a")],
-        ("policy=srtf", "replay.detail=measured"),
-        r"^policy=srtf: preempts, and with replay.detail=measured",
-    ),
     "learns": (
         [row("a")],
         ("strategy=lb_bsp", "replay.detail=measured"),

@@ -69,6 +69,29 @@ def test_where_gangs_are_changes_nothing_for_counts(kind: str, placement: Any) -
     assert ends_of(make(), jobs, placement, (4, 0, 3, 1)) == ends_of(make(), jobs)
 
 
+@pytest.mark.parametrize("promote", by_turns([2.0, 0.5, 8.0], always=1))
+@pytest.mark.parametrize("seed", by_turns(range(6), always=2))
+def test_jobs_that_starve_are_promoted_when_an_independent_simulation_says(seed: int, promote: float) -> None:
+    jobs = random_jobs(seed, 150, (1, 1, 2, 3, 4, 8), every_s=(18.0, 25.0)[seed % 2])
+    choose = KINDS["las"][1]
+    expected = by_hand(jobs, 8, choose, THRESHOLDS, promote)
+    assert ends_of(Las(thresholds=THRESHOLDS, promote=promote), jobs) == pytest.approx(expected, abs=1e-5)
+    assert expected != by_hand(jobs, 8, choose, THRESHOLDS), "somebody has starved"
+
+
+def test_a_long_job_among_short_ones_has_its_turn() -> None:
+    """On one GPU. From 10 s on short jobs leave no gap; after 20 s, twice the 10 s that it had, the long one is in the
+    first queue, before those that came later; it runs from the next end, 34 s, for its 10 s there, and so on."""
+    short = [JobRequest(job=f"s{n}", submit_s=10.0 + 8.0 * n, gpus=1, duration_s=8.0) for n in range(12)]
+    jobs = [JobRequest(job="long", submit_s=0.0, gpus=1, duration_s=30.0), *short]
+    fair = play(jobs, machines_of(1), Las(thresholds=(10.0,), promote=2.0), FirstFit())
+    starts = [t for t, kind, fields in fair.notes if kind == "Placed" and fields["job"] == "long"]
+    assert starts == [0.0, 34.0, 68.0]
+    assert fair.times("Ended")["long"] == 78.0
+    starved = play(jobs, machines_of(1), Las(thresholds=(10.0,)), FirstFit())
+    assert starved.times("Ended")["long"] == 10.0 + 12 * 8.0 + 20.0
+
+
 def test_the_simulations_differ_so_that_a_wrong_policy_would_be_found() -> None:
     """Negative control: no two of them agree on these jobs."""
     jobs = random_jobs(0, 150, (1, 1, 2, 3, 4, 8), every_s=20.0)

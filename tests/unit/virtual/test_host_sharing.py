@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime.virtual.clock import TIMER
 from runtime.virtual.control import host_sharing
 from runtime.virtual.machines import twins
 from strategies.bsp import BSP
@@ -72,6 +73,27 @@ def test_the_end_of_the_job_gives_back(ends: float | None) -> None:
     assert (begin["cpu_cores"], end["cpu_cores"]) == (0.5, None)
     assert end_s == pytest.approx(4.0 if ends else 3.0, abs=1e-3)
     assert [kind for _, kind, _ in lab.notes] == ["Reserved", "Released"]
+
+
+def test_a_job_that_was_preempted_comes_back_without_limits() -> None:
+    """It is away from 3 to 5 s; what a had reserved of its host is a's matter when it asks again."""
+    lab = Neighbours(prevention=Always())
+    lab.add("a", Saying({2.0: MORE}), max_time_s=9.0)
+    lab.add("b", BSP())
+    clock, left = twins.new_clock(lab.lab.timeline), list[float]()
+    clock.at(3.0, TIMER, lambda: lab.lab.preempt("b", 9.0, lambda: left.append(clock.timeline.moment[0])))
+    clock.at(5.0, TIMER, lambda: lab.lab.resume("b", {"server:0": 0, "worker:0": 0, "worker:1": 1}))
+    lab.run()
+    assert left[0] == pytest.approx(3.1, abs=0.11)
+    computing = lab.tapes["b"].computing("worker:0")
+    limited = [seconds for at_s, seconds in computing if 2.25 < at_s < 3.0]
+    assert limited
+    assert limited == pytest.approx([0.2] * len(limited), abs=0.011)
+    assert not [at_s for at_s, _ in computing if left[0] < at_s < 5.0]
+    found = [seconds for at_s, seconds in computing if at_s > 5.15]
+    assert len(found) > 20
+    assert found == pytest.approx([0.1] * len(found), abs=0.011)
+    assert [note["cpu_cores"] for _, note in lab.tapes["b"].noted("Limited")] == [0.5, None]
 
 
 def test_a_policy_learns_what_jobs_need() -> None:
