@@ -58,6 +58,10 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """``auto`` or ``none``."""
     cores_as: CoresAs = "limit"
     """What the cores are that the strategy gives to nodes."""
+    collective: str = ""
+    """The collective of replicas; empty: there are servers."""
+    watches_use: bool = False
+    """Whether the strategy watches what nodes use."""
 
     @property
     def kinds(self) -> set[str]:
@@ -160,6 +164,13 @@ class Runtime(Protocol):
         """The description of the machine for ``meta.json``."""
         ...
 
+    def gather(self, task: dict[str, Any], framework: str) -> None:
+        """Wait for the machines of a job, before its record is opened; raises ``ConfigError`` if they do not come.
+
+        ``task``: the spec of its task; ``framework``: the library that computes gradients.
+        """
+        ...
+
     def calibration(self, batch_samples: int) -> str | None:
         """The cost model of the cluster, as records name it; None: real time needs none."""
         ...
@@ -178,6 +189,8 @@ class AgentStart(msgspec.Struct, frozen=True, kw_only=True):
     """Path of its log."""
     fds: tuple[int, ...] = ()
     """Descriptors that it inherits if it is a process of this machine."""
+    saves: bool = False
+    """Whether the final parameters are wanted from it, if it is elsewhere."""
 
 
 class Launcher(Protocol):

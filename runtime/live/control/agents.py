@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from runtime.api import AgentStart, Launcher
+from runtime.live.joining.site import LOCAL
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.hub import Hub, Key
 from runtime.live.transport.loop import Loop
@@ -15,8 +16,6 @@ from runtime.live.transport.messages import Message
 from runtime.live.transport.task_spec import TaskSpec
 from strategies.protocol import NodeId
 
-LOCAL = "local"
-"""The node of a job whose tasks are all on this machine."""
 LOOK_EVERY_S = 0.1
 
 
@@ -40,24 +39,33 @@ class Agents:
         self.keys: dict[str, Key] = {node: NodeId("agent", number) for number, node in enumerate(nodes)}
         self.node_of: dict[str, str] = {}
         """Nodes by target, ``worker:1`` or ``host:0``; missing targets are on the first node."""
+        self._elsewhere = nodes != (LOCAL,)
         self._first = nodes[0]
         self._ready: set[Key] = set()
 
-    def start(self, spec: Callable[[int], TaskSpec], fds: tuple[int, ...] = ()) -> None:
-        """Start all agents; each gets ``spec(number)``, those on this machine inherit ``fds``."""
+    def start(self, spec: Callable[[int], TaskSpec], fds: tuple[int, ...] = (), *, saves: bool = False) -> None:
+        """Start all agents; each gets ``spec(number)``, those on this machine inherit ``fds``.
+
+        ``saves``: whether the final parameters are wanted from elsewhere.
+        """
         for node, (_, number) in self.keys.items():
             words = msgspec.msgpack.encode(spec(number))
-            self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds))
+            self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds, saves=saves))
         self._look()
 
     def _look(self) -> None:
-        """Check agents that have not connected, of which only the exit shows a failure."""
+        """Check agents that have not connected, of which only the exit shows a failure, and all that are elsewhere."""
         missing = [node for node, key in self.keys.items() if key not in self._ready and key not in self.hub.peers]
         for node in missing:
             if self.launcher.ended(node):
                 self.failed(f"the agent could not start: {self.last_words(self.keys[node][1])}")
                 return
-        if missing:
+        if self._elsewhere:
+            for node in self.keys:
+                if reason := self.launcher.ended(node):
+                    self.failed(f"{node} is lost: {reason}")
+                    return
+        if missing or self._elsewhere:
             self.loop.after(LOOK_EVERY_S, self._look)
 
     # ---- who they are ------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.telemetry import Sampler
+from runtime.live.joining.site import SAVED, Site
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
@@ -57,18 +58,21 @@ class LiveJob:
         experiment: RunSpec,
         schedule: Schedule,
         hosts: Hosts | None,
+        site: Site | None = None,
     ) -> None:
         self.name, self.processes, self.experiment, self.schedule = name, processes, experiment, schedule
+        self.site = site or Site()
         self.on_hosts = hosts is not None
         self.outcome: Outcome | None = None
         self.loop = Loop(beside)
-        secret = secrets.token_bytes(32)
+        secret = self.site.secret or secrets.token_bytes(32)
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
         start = experiment.job.start_layout
         tasks = [str(node) for node in start.nodes]
         self.machines, self.obstacle = build_machines(
             shared, name, hosts, tasks, float(self.threads), requests=experiment.strategy.cores_as == "request"
         )
+        self.machines.places = self.site.placed(self.machines.places)
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(
             self.loop,
@@ -79,14 +83,19 @@ class LiveJob:
             self.session.supervisor.admit,
             self.session.on_message,
             self.session.on_closed,
+            host=self.site.listen,
         )
-        self.agents = Agents(launcher, self.hub, self.loop, experiment.run_dir / "logs", self.session.failed)
+        logs, failed = experiment.run_dir / "logs", self.session.failed
+        self.agents = Agents(launcher, self.hub, self.loop, logs, failed, self.site.nodes)
+        self.agents.node_of = self.site.node_of(tasks)
         self.secret = secret
         self.session.connect(self.hub, self.agents, self._port, self._coordinator)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell)
         self.session.injector = self.injector
-        note, failed = self.session.note, self.session.failed
+        note = self.session.note
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
+        if self.site.elsewhere:
+            self.session.supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
         level, throttle = self.injector.level, self.injector.throttle
         self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network
@@ -121,7 +130,8 @@ class LiveJob:
     def _port(self) -> LivePort:
         make_port = port_for(self.experiment.collective)
         port = make_port(self.hub, self.loop, self.session, self.schedule.delay_for)
-        port.last_save = str(self.experiment.save_parameters_to or "")
+        saved_to = self.experiment.save_parameters_to
+        port.last_save = "" if saved_to is None else SAVED if self.site.elsewhere else str(saved_to)
         return port
 
     def _coordinator(self, port: LivePort) -> Coordinator:
@@ -145,7 +155,8 @@ class LiveJob:
             self.session.failed(self.obstacle)
         else:
             self._say_if_crowded()
-            self.agents.start(self._spec, self.machines.namespace_fds)
+            saves = self.experiment.save_parameters_to is not None
+            self.agents.start(self._spec, self.machines.namespace_fds, saves=saves)
         self._view()
         self.session.on_start = self._start_clock
 
@@ -233,6 +244,7 @@ class LiveJob:
             supports_sample_weights=experiment.job.supports_sample_weights and Partition in experiment.strategy.needs,
             collective=experiment.collective,
             places=self.machines.places,
+            checkpoints=self.site.checkpoints,
         )
 
     # ---- while it runs -----------------------------------------------------------------------------------------------
@@ -278,7 +290,7 @@ class LiveJob:
             t=session.coordinator.finished_s or session.t,
             parameters_sha256=session.sha256,
             num_parameters=session.supervisor.num_parameters,
-            memory=session.unique_memory_bytes() if session.failure is None else {},
+            memory={} if session.failure or self.site.elsewhere else session.unique_memory_bytes(),
             failed=session.failed_as,
         )
         record_outcome(self.experiment.record, outcome)

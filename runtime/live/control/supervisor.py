@@ -80,6 +80,8 @@ class LiveSupervisor:
         self.orders: Orders
         self.killed_for_memory: Callable[[Key], bool] = lambda key: False
         """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
+        self.pid_for_record: Callable[[int], int] = outer_pid
+        """The process id by which readers of the record know a task."""
         self._asked_s: dict[int, float] = {}
         """Time at which each checkpoint was ordered."""
 
@@ -215,7 +217,7 @@ class LiveSupervisor:
                 task, about = self._named(message)
                 if task.life.expects(message.incarnation):
                     task.pid = message.pid
-                self.listener.note("Launched", **about, pid=outer_pid(message.pid))
+                self.listener.note("Launched", **about, pid=self.pid_for_record(message.pid))
             case Exited():
                 task, about = self._named(message)
                 how = death(message.exit_code, message.signal, message.last_line)
