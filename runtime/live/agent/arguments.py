@@ -29,7 +29,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(argv: Sequence[str]) -> Asked:
     """The arguments; raises :class:`ConfigError` in one line. ``--help`` exits."""
-    parser = argparse.ArgumentParser(prog="python -m runtime.live.agent", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(prog="python -m runtime.live.agent", description=DESCRIPTION, allow_abbrev=False)
     parser.error = refuse  # type: ignore[method-assign]
     add = parser.add_argument
     add("--join", metavar="HOST:PORT", help="where the driver waits (launcher.listen and launcher.port)")

@@ -17,6 +17,8 @@ from runtime.live.transport.task_spec import TaskSpec
 from strategies.protocol import NodeId
 
 LOOK_EVERY_S = 0.1
+REPORTED_S = 5.0
+"""Seconds within which a machine elsewhere reports that its tasks' agent has ended."""
 
 
 class Agents:
@@ -67,6 +69,18 @@ class Agents:
                     return
         if missing or self._elsewhere:
             self.loop.after(LOOK_EVERY_S, self._look)
+
+    def lost(self, number: int) -> None:
+        """An agent's connection is gone. What became of one elsewhere its machine reports, unless that is gone, too."""
+
+        def fail() -> None:
+            log = self.log_of(next(node for node, key in self.keys.items() if key.number == number))
+            self.failed(f"the agent died: {self.last_words(number)} (see logs/{log.name})")
+
+        if self._elsewhere:
+            self.loop.after(REPORTED_S, fail)
+        else:
+            fail()
 
     # ---- who they are ------------------------------------------------------------------------------------------------
 

@@ -37,9 +37,9 @@ class Orders:
                 task = self.tasks[effect.key]
                 task.heard_s = now_s
                 launch = messages.Launch(role=role, id=number, incarnation=incarnation, place=task.place)
-                self.agents.tell(task.name, launch)
+                self.agents.tell(str(effect.key), launch)
             case Kill():
-                self.agents.tell(self.tasks[effect.key].name, KillTask(role=role, id=number, incarnation=incarnation))
+                self.agents.tell(str(effect.key), KillTask(role=role, id=number, incarnation=incarnation))
                 if effect.reason:
                     self.note("Fenced", role=role, id=number, incarnation=incarnation, reason=effect.reason)
             case Fence():

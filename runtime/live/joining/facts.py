@@ -32,7 +32,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """For messages."""
+        """What messages call it: its commit, or the start of its fingerprint."""
         known = f"commit {self.commit[:12]}" if self.commit else f"files {self.sha256[:12]}"
         return f"{known} with changes" if self.dirty else known
 

@@ -54,7 +54,7 @@ class Join:
     """Of the job's secret."""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
+        """Check every field by itself."""
         if self.nodes < 1:
             raise ConfigError(f"launcher.nodes={self.nodes}: must be 1 or more")
         if not 0 < self.port < 65536:
