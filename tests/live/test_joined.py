@@ -61,6 +61,11 @@ def test_two_agents_of_a_user_train_every_sample_as_often(loopback: Cluster) -> 
     agents = [loopback.agent(number) for number in range(2)]
     run = loopback.run("run", *JOB).finish(PATIENCE_S)
     assert used(run) == {EPOCHS}
+    places = {(note["role"], note["id"]): note["node"] for note in run.notes("Launched")}
+    assert [places["worker", number] for number in range(4)] == ["node0", "node1", "node0", "node1"]
+    assert [places["server", number] for number in range(2)] == ["node0", "node1"]
+    logs = {path.name for path in (run.run_dir / "logs").iterdir()}
+    assert logs <= {"agent-node0.log", "agent-node1.log"}, "tasks print nothing, and empty logs are not kept"
     assert problems(run.lines()) == []
     assert [agent.wait() for agent in agents] == [0, 0]
     assert {node["node"] for node in run.meta["machine"]["nodes"]} == {"node0", "node1"}
@@ -77,6 +82,30 @@ def test_bsp_of_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: 
     machines = apart.machines
     assert isinstance(machines, Namespaces)
     assert addresses == machines.network.addresses
+
+
+PLAN = """time,duration,target,kind,magnitude
+0.0,60,worker:0,cpu,0.5
+0.0,60,worker:1,delay,0.01
+0.5,0.5,worker:1,pause,1
+1.5,0.5,worker:2,kill,1
+2.0,0.5,server:1,pause,1
+"""
+
+
+def test_the_plan_is_carried_out_by_the_agent_of_each_task(loopback: Cluster, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.csv"
+    plan.write_text(PLAN)
+    agents = [loopback.agent(number) for number in range(2)]
+    disturbed = ("straggler=trace", f"straggler.path={plan}", "runtime.lease_s=5", "checkpoint_every_s=0.5")
+    run = loopback.run("run", *JOB, *disturbed, "workload.epochs=12").finish(PATIENCE_S)
+    assert used(run) == {12}
+    done = {(note["target"], note["kind"], note["by"]) for note in run.notes("Injected")}
+    expected = {("worker:0", "cpu", "duty"), ("worker:1", "pause", "signal"), ("worker:2", "kill", "signal")}
+    assert expected | {("server:1", "pause", "signal")} <= done
+    assert {note["reason"] for note in run.notes("Exited") if note["id"] == 2} >= {"killed by signal 9"}
+    assert any(event["timings"]["injected_s"] >= 0.01 for event in run.events("Arrived") if event["worker"] == 1)
+    assert [agent.wait() for agent in agents] == [0, 0]
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -48,6 +49,8 @@ class Membership:
         self.begin: wire.Begin | None = None
         self.directory: Path | None = None
         self._heard_s = self._beaten_s = 0.0
+        self._finishing = False
+        """Whether the driver wants the end."""
         self._home = Path.cwd()
 
     def run(self) -> None:
@@ -64,7 +67,7 @@ class Membership:
 
     def close(self) -> None:
         """Nothing of the job is left."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # one that cannot be killed ends with us
             self.launcher.end(LOCAL)
         os.chdir(self._home)
         if self.directory is not None:
@@ -106,6 +109,7 @@ class Membership:
             case wire.Begin() if self.begin is None:
                 self._start(message)
             case wire.Finish():
+                self._finishing = True
                 self.launcher.end(LOCAL)
             case wire.Alive():
                 pass
@@ -144,7 +148,7 @@ class Membership:
                 while data := file.read(wire.PIECE_BYTES):
                     self._tell(wire.Piece(name=name, data=data), begin.lease_s)
         self._tell(wire.Ended(reason=how), begin.lease_s)
-        ok = how == "exit code 0"
+        ok = self._finishing or how == "exit code 0"
         raise Cut("the job is over" if ok else f"the tasks' agent ended: {how}", 0 if ok else 1)
 
     def _tell(self, message: Message, within_s: float = 60.0) -> None:

@@ -108,7 +108,11 @@ class Agents:
 
     def tell(self, target: str, message: Message) -> None:
         """Send a message to the agent of a task or host."""
-        self.hub.send(self.keys[self.node_of.get(target, self._first)], message)
+        self.hub.send(self.keys[self.where(target)], message)
+
+    def where(self, target: str) -> str:
+        """The node of a task or host."""
+        return self.node_of.get(target, self._first)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 

@@ -96,6 +96,7 @@ class LiveJob:
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
         if self.site.elsewhere:
             self.session.supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
+            self.session.supervisor.where = lambda task: {"node": self.agents.where(task)}
         level, throttle = self.injector.level, self.injector.throttle
         self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network

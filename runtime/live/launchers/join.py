@@ -7,8 +7,11 @@ import ipaddress
 import os
 import secrets
 import shutil
+import signal
 import socket
+import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -133,7 +136,8 @@ class Join:
         )
         try:
             _open.append(Rendezvous(wanted))
-            _open[-1].gather()
+            with _interruptible():
+                _open[-1].gather()
         except BaseException:
             self.release()
             raise
@@ -202,6 +206,22 @@ class JoinLauncher:
     def kill_all(self) -> None:
         with contextlib.suppress(OSError):
             self.rendezvous.hang_up_now()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C and the like unwind, so that nothing is left of what was prepared."""
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, leave) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def interface_address(text: str | None) -> str:
