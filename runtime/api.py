@@ -208,6 +208,17 @@ class Launcher(Protocol):
         """End the agent with all its tasks, if it still runs; returns when it is gone."""
         ...
 
+    def replace(self, node: str) -> float:
+        """Seconds for which another machine may take the place of a node whose agent has ended; 0: none will.
+
+        When one has, :meth:`ended` is None again, and the node's agent can be started.
+        """
+        ...
+
+    def address(self, node: str) -> str | None:
+        """The address at which tasks of a node listen; None: that does not depend on the node."""
+        ...
+
     def kill_all(self) -> None:
         """End all agents at once without waiting: called from a signal handler, before this process itself ends."""
         ...

@@ -178,6 +178,27 @@ def test_an_agent_that_is_killed_ends_the_job_in_one_line(loopback: Cluster) -> 
     assert agents[0].wait() == 0
 
 
+def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_exact(
+    loopback: Cluster, tmp_path: Path
+) -> None:
+    """A worker and a server are on the lost machine: all roll back to the last checkpoint."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    agents = [loopback.agent(number) for number in range(2)]
+    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}")
+    run = loopback.run("run", *JOB, *SLOW, *again)
+    run.await_training(5, PATIENCE_S)
+    agents[1].kill()
+    run.await_notes("NodeLost", 1, PATIENCE_S)
+    agents.append(loopback.agent(1))
+    run.finish(PATIENCE_S)
+    assert run.notes("NodeJoined")
+    assert used(run) == {EPOCHS}
+    assert problems(run.lines()) == []
+    assert [agents[0].wait(), agents[2].wait()] == [0, 0]
+    assert list(shared.iterdir()) == []
+
+
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
 

@@ -44,36 +44,70 @@ class Agents:
         self._elsewhere = nodes != (LOCAL,)
         self._first = nodes[0]
         self._ready: set[Key] = set()
+        self._all_were_ready = False
+        self._vacant_until_s: dict[str, float] = {}
+        """Nodes that are lost, and until when another machine may take their place."""
+        self._again: Callable[[str], None]
+        self.node_lost: Callable[[str, str], None] = lambda node, reason: None
+        """Called with a node whose place another machine may take, and the reason."""
+        self.node_here: Callable[[str, str | None], None] = lambda node, address: None
+        """Called with such a node and its new address, before its agent is started."""
+        self.node_back: Callable[[str], None] = lambda node: None
+        """Called when that agent can start tasks."""
 
     def start(self, spec: Callable[[int], TaskSpec], fds: tuple[int, ...] = (), *, saves: bool = False) -> None:
         """Start all agents; each gets ``spec(number)``, those on this machine inherit ``fds``.
 
         ``saves``: whether the final parameters are wanted from elsewhere.
         """
-        for node, (_, number) in self.keys.items():
-            words = msgspec.msgpack.encode(spec(number))
-            self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds, saves=saves))
+        for node in self.keys:
+            self._start(node, spec, fds, saves)
+        self._again = lambda node: self._start(node, spec, fds, saves)
         self._look()
+
+    def _start(self, node: str, spec: Callable[[int], TaskSpec], fds: tuple[int, ...], saves: bool) -> None:
+        words = msgspec.msgpack.encode(spec(self.keys[node].number))
+        self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds, saves=saves))
 
     def _look(self) -> None:
         """Check agents that have not connected, of which only the exit shows a failure, and all that are elsewhere."""
-        missing = [node for node, key in self.keys.items() if key not in self._ready and key not in self.hub.peers]
+        known = self._ready | set(self.hub.peers)
+        missing = [node for node, key in self.keys.items() if key not in known and node not in self._vacant_until_s]
         for node in missing:
             if self.launcher.ended(node):
                 self.failed(f"the agent could not start: {self.last_words(self.keys[node][1])}")
                 return
         if self._elsewhere:
             for node in self.keys:
-                if reason := self.launcher.ended(node):
-                    self.failed(f"{node} is lost: {reason}")
-                    return
+                self._look_at(node)
         if missing or self._elsewhere:
             self.loop.after(LOOK_EVERY_S, self._look)
+
+    def _look_at(self, node: str) -> None:
+        """Notice that a machine elsewhere is lost, or that another has taken its place."""
+        reason, until_s = self.launcher.ended(node), self._vacant_until_s.get(node)
+        if until_s is not None and reason is None:
+            del self._vacant_until_s[node]
+            self.node_here(node, self.launcher.address(node))
+            self._again(node)
+        elif until_s is not None and self.loop.now > until_s:
+            self.failed(f"{node} is lost, and no other agent took its place in time (launcher.rejoin_s)")
+        elif until_s is None and reason is not None:
+            for_s = self.launcher.replace(node)
+            if not for_s:
+                self.failed(f"{node} is lost: {reason}")
+                return
+            self._vacant_until_s[node] = self.loop.now + for_s
+            self._ready.discard(self.keys[node])
+            self.hub.hang_up(self.keys[node])
+            self.node_lost(node, reason)
 
     def lost(self, number: int) -> None:
         """An agent's connection is gone. What became of one elsewhere its machine reports, unless that is gone, too."""
 
         def fail() -> None:
+            if self._elsewhere and NodeId("agent", number) not in self._ready:
+                return  # meanwhile its machine is known to be lost
             log = self.log_of(next(node for node, key in self.keys.items() if key.number == number))
             self.failed(f"the agent died: {self.last_words(number)} (see logs/{log.name})")
 
@@ -90,9 +124,13 @@ class Agents:
         return key in self.keys.values() and key not in self.hub.peers
 
     def ready(self, number: int) -> bool:
-        """Mark an agent as ready to start tasks; returns whether all are."""
-        self._ready.add(NodeId("agent", number))
-        return self._ready == set(self.keys.values())
+        """Mark an agent as ready to start tasks; returns whether now all are for the first time."""
+        self._ready.add(key := NodeId("agent", number))
+        if self._all_were_ready:
+            self.node_back(next(node for node, known in self.keys.items() if known == key))
+            return False
+        self._all_were_ready = self._ready == set(self.keys.values())
+        return self._all_were_ready
 
     def log_of(self, node: str) -> Path:
         """The log of an agent's own output."""

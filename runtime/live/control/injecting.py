@@ -7,7 +7,7 @@ else is here. Rules belong to targets, not to processes: a restarted task meets 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Literal, Protocol
 
@@ -156,10 +156,26 @@ class Injector:
                 self.owner.operate(change.kind, change.target)
                 self._note(change, begun_s, "operator", change.level, change.level)
 
-    def _keep_away(self, task: str, target: str) -> None:
+    def _keep_away(self, task: str, target: str, reason: str = "killed by the plan") -> None:
         """Keep a task away as long as any window is open, its own or its host's."""
         self._killed_by.setdefault(task, set()).add(target)
-        self.owner.hold(task, "killed by the plan")
+        self.owner.hold(task, reason)
+
+    def machine_lost(self, node: str, tasks: Iterable[str], reason: str) -> None:
+        """Keep its tasks away, as long as no other machine has taken its place."""
+        for task in tasks:
+            self._keep_away(task, node, reason)
+
+    def machine_back(self, node: str, tasks: Iterable[str]) -> None:
+        """They may start, and what the plan does to them is done there, too."""
+        self._let_come(node)
+        kinds: tuple[Kind, ...] = ("cpu", "pause")
+        for task in tasks:
+            self._waiting.pop(task, None)
+            for kind in kinds:
+                level = self._levels.get((task, kind), RULES[kind].neutral)
+                if level != RULES[kind].neutral:
+                    self._carry_out(Change(self.loop.now, task, kind, level))
 
     def _let_come(self, target: str) -> None:
         """A window closes; whoever it held may have moved meanwhile."""

@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from injectors.schedule import Schedule
 from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
 from runtime.cluster.hosts import Hosts
@@ -34,7 +36,7 @@ from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
-from strategies.protocol import Launch, Partition
+from strategies.protocol import Launch, NodeId, Partition
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -88,6 +90,8 @@ class LiveJob:
         logs, failed = experiment.run_dir / "logs", self.session.failed
         self.agents = Agents(launcher, self.hub, self.loop, logs, failed, self.site.nodes)
         self.agents.node_of = self.site.node_of(tasks)
+        self.agents.node_lost, self.agents.node_back = self._node_lost, self._node_back
+        self.agents.node_here = self._node_here
         self.secret = secret
         self.session.connect(self.hub, self.agents, self._port, self._coordinator)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell)
@@ -247,6 +251,28 @@ class LiveJob:
             places=self.machines.places,
             checkpoints=self.site.checkpoints,
         )
+
+    # ---- machines elsewhere ------------------------------------------------------------------------------------------
+
+    def _tasks_on(self, node: str) -> list[str]:
+        return [str(key) for key in self.session.supervisor.tasks if self.agents.where(str(key)) == node]
+
+    def _node_lost(self, node: str, reason: str) -> None:
+        """All its tasks are lost, and wait for another machine."""
+        self.session.note("NodeLost", node=node, reason=reason)
+        self.injector.machine_lost(node, self._tasks_on(node), f"{node} is lost")
+
+    def _node_here(self, node: str, address: str | None) -> None:
+        """Another machine has taken its place; its tasks listen at other addresses."""
+        self.session.note("NodeJoined", node=node, address=address)
+        tasks, places = self.session.supervisor.tasks, self.machines.places
+        for name in self._tasks_on(node):
+            if address and name in places:
+                places[name] = msgspec.structs.replace(places[name], address=address)
+                tasks[NodeId.parse(name)].place = places[name]
+
+    def _node_back(self, node: str) -> None:
+        self.injector.machine_back(node, self._tasks_on(node))
 
     # ---- while it runs -----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -49,6 +50,7 @@ class Join:
     token_file: str | None
     wait_s: float
     lease_s: float
+    rejoin_s: float
     shared_dir: str | None
     elsewhere: ClassVar[bool] = True
     _shared: str = field(default="", init=False)
@@ -66,6 +68,13 @@ class Join:
             raise ConfigError(f"launcher.wait_s={self.wait_s:g}: must be more than 0")
         if self.lease_s < 4 * HEARTBEAT_S:
             raise ConfigError(f"launcher.lease_s={self.lease_s:g}: must be at least {4 * HEARTBEAT_S:g}")
+        if not 0 <= self.rejoin_s < inf:
+            raise ConfigError(f"launcher.rejoin_s={self.rejoin_s:g}: must be 0 (a lost node ends the job) or more")
+        if self.rejoin_s and self.shared_dir is None:
+            raise ConfigError(
+                f"launcher.rejoin_s={self.rejoin_s:g}: the checkpoints of a lost machine would be lost with it; set "
+                "launcher.shared_dir, or launcher.rejoin_s=0"
+            )
         self.address = interface_address(self.listen)
         """As checked."""
         if self.token_file is not None:
@@ -162,7 +171,7 @@ class Join:
         )
 
     def make(self) -> JoinLauncher:
-        return JoinLauncher(self._rendezvous, self._salt)
+        return JoinLauncher(self._rendezvous, self._salt, self.rejoin_s)
 
     def release(self) -> None:
         while _open:
@@ -180,8 +189,8 @@ class Join:
 class JoinLauncher:
     """See :class:`runtime.api.Launcher`; the agents run already, and start a tasks' agent each on demand."""
 
-    def __init__(self, rendezvous: Rendezvous, salt: bytes) -> None:
-        self.rendezvous, self.salt = rendezvous, salt
+    def __init__(self, rendezvous: Rendezvous, salt: bytes, rejoin_s: float) -> None:
+        self.rendezvous, self.salt, self.rejoin_s = rendezvous, salt, rejoin_s
         self._started: set[str] = set()
 
     def start(self, node: str, agent: AgentStart) -> None:
@@ -202,6 +211,14 @@ class JoinLauncher:
     def end(self, node: str) -> None:
         if node in self._started:
             self.rendezvous.end(node)
+
+    def replace(self, node: str) -> float:
+        if self.rejoin_s:
+            self.rendezvous.vacate(node)
+        return self.rejoin_s
+
+    def address(self, node: str) -> str | None:
+        return self.rendezvous.members[self.rendezvous.keys[node]].address
 
     def kill_all(self) -> None:
         with contextlib.suppress(OSError):

@@ -88,6 +88,12 @@ class LocalLauncher:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(EXIT_S)
 
+    def replace(self, node: str) -> float:
+        return 0.0
+
+    def address(self, node: str) -> str | None:
+        return None
+
     def kill_all(self) -> None:
         for process in self._agents.values():
             if process.returncode is None:

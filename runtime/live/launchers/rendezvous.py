@@ -78,6 +78,8 @@ class Rendezvous:
         self._pieces: dict[Key, Pieces] = {}
         self._beaten_s = 0.0
         self._gathering = True
+        self._vacant: list[str] = []
+        """Nodes whose agent is lost, and whose place another may take."""
 
     # ---- until all are there -----------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class Rendezvous:
         self._candidates = {one: facts for one, facts in self._candidates.items() if one != key}
 
     def _turned_away(self, name: str, reason: str) -> None:
-        if self._gathering:
+        if self._gathering or self._vacant:
             self._refusals.append(f"{name}: {reason}")
             self._say(f"launcher=join: refused {name}: {reason}")
 
@@ -153,7 +155,7 @@ class Rendezvous:
 
     def _enlist(self, key: Key, enlist: wire.Enlist) -> None:
         facts, wanted = enlist.facts, self.wanted
-        if not self._gathering or len(self.members) >= wanted.nodes:
+        if not (self._gathering or self._vacant) or len(self.members) >= wanted.nodes:
             self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already")
             return
         if enlist.protocol != wire.PROTOCOL:
@@ -177,7 +179,12 @@ class Rendezvous:
         else:
             del self._candidates[key]
             self.members[key] = facts
-            self._progress()
+            if self._vacant:
+                node = self._vacant.pop(0)
+                self.keys[node] = key
+                self._say(f"launcher=join: {facts.name} takes the place of {node}")
+            else:
+                self._progress()
 
     def _on_closed(self, identity: Identity, reason: str) -> None:
         key = identity.key
@@ -213,13 +220,21 @@ class Rendezvous:
         self.loop.after(HEARTBEAT_S, self._beat)
 
     def ended(self, node: str) -> str | None:
-        """How the tasks' agent of a node ended; None while it runs."""
-        return self._ended.get(self.keys[node])
+        """How the tasks' agent of a node ended; None while it runs, or can be started."""
+        return "nobody has taken its place" if node in self._vacant else self._ended.get(self.keys[node])
+
+    def vacate(self, node: str) -> None:
+        """The next agent that agrees takes the place of this node's, which has ended."""
+        key = self.keys.pop(node)
+        self.members.pop(key, None)
+        self.hub.hang_up(key)
+        self._vacant.append(node)
+        self._say(f"launcher=join: {node} is lost; another agent may take its place")
 
     def end(self, node: str) -> None:
         """End what runs there, and wait until its logs are here."""
-        key = self.keys[node]
-        if key in self._ended or (peer := self.hub.peers.get(key)) is None:
+        key = self.keys.get(node)
+        if key is None or key in self._ended or (peer := self.hub.peers.get(key)) is None:
             return
         self.hub.send(key, wire.Finish())
         identity, channel = peer

@@ -223,7 +223,15 @@ def test_a_job_of_this_machine_is_left_as_it_is() -> None:
 
 # ---- settings --------------------------------------------------------------------------------------------------------
 
-GOOD = {"nodes": 2, "listen": "127.0.0.1", "port": 7077, "token_file": None, "wait_s": 1.0, "lease_s": 10.0}
+GOOD = {
+    "nodes": 2,
+    "listen": "127.0.0.1",
+    "port": 7077,
+    "token_file": None,
+    "wait_s": 1.0,
+    "lease_s": 10.0,
+    "rejoin_s": 0.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -236,6 +244,9 @@ GOOD = {"nodes": 2, "listen": "127.0.0.1", "port": 7077, "token_file": None, "wa
         ("wait_s", float("nan")),
         ("lease_s", 0.5),
         ("listen", None),
+        ("rejoin_s", -1.0),
+        ("rejoin_s", float("inf")),
+        ("rejoin_s", 5.0),
         ("listen", ".".join("0000")),
         ("listen", "224.0.0.1"),
         ("listen", "example.org"),
