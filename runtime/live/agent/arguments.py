@@ -47,7 +47,11 @@ def parse(argv: Sequence[str]) -> Asked:
         type=Path,
         help="where logs and checkpoints are kept while the job runs (default: memory)",
     )
-    add("--again", action="store_true", help="after a job, join the next one of a sweep")
+    add(
+        "--again",
+        action="store_true",
+        help="after a job, or when the driver was lost, join again: for sweeps and rejoin_s",
+    )
     given = parser.parse_args(argv)
     if given.new_token is not None:
         return Asked(new_token=given.new_token)

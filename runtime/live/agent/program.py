@@ -47,14 +47,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _jobs(asked: Asked, token: bytes) -> int:
-    """Serve one job, or (``--again``) all of a sweep."""
-    served = 0
+    """Serve one job, or (``--again``) one after another: all of a sweep, or the same one after a partition."""
+    served, exit_code = 0, 0
     while True:
         try:
             sock = dial(asked.host, asked.port, token, asked.wait_s)
         except ConfigError:
             if served:
-                return 0  # the sweep is over
+                return exit_code  # the sweep is over
             raise
         address = asked.address or sock.getsockname()[0]
         channel = LoopChannel(sock, wire.decode)
@@ -62,8 +62,9 @@ def _jobs(asked: Asked, token: bytes) -> int:
         try:
             Membership(channel, token, look_here(address), folder).run()
         except Cut as end:
-            if end.exit_code or not asked.again:
-                return end.exit_code and print_error(PROGRAM, end, end.exit_code)
+            exit_code = end.exit_code and print_error(PROGRAM, end, end.exit_code)
+            if not asked.again:
+                return exit_code
         served += 1
         if asked.token_file != STDIN:
             token = read_token(asked.token_file, "--token-file")

@@ -166,6 +166,22 @@ def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
     sock.close()
 
 
+def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
+    scene = make(nodes=2)
+    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
+    scene.rendezvous.gather()
+    socks[1].close()
+    node = next(node for node, key in scene.rendezvous.keys.items() if list(scene.rendezvous.members)[1] == key)
+    scene.until(lambda: scene.rendezvous.ended(node))
+    scene.rendezvous.vacate(node)
+    assert scene.rendezvous.ended(node) == "nobody has taken its place"
+    scene.agent(msgspec.structs.replace(OURS, address="10.0.0.3"))
+    scene.until(lambda: scene.rendezvous.ended(node) is None)
+    assert scene.rendezvous.members[scene.rendezvous.keys[node]].address == "10.0.0.3"
+    assert scene.said[-1] == f"launcher=join: 10.0.0.3 (alpha) takes the place of {node}"
+    socks[0].close()
+
+
 def dial_and_enlist(scene: Scene) -> Any:
     """An agent that says what is needed to become a member, and nothing more."""
     found: list[Any] = []
