@@ -205,7 +205,7 @@ def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_e
 def test_who_does_not_agree_is_refused_with_the_difference_and_too_few_are_refused(
     loopback: Cluster, tmp_path: Path
 ) -> None:
-    """Three strangers, each for one reason; then the time is over."""
+    """Three refused, each for one reason; then the time is over."""
     other = tmp_path / "other"
     new_token(other)
     changed = tmp_path / "changed"
@@ -214,17 +214,17 @@ def test_who_does_not_agree_is_refused_with_the_difference_and_too_few_are_refus
     shutil.copy(ROOT / "pyproject.toml", changed)
     with (changed / "runtime" / "version.py").open("a") as file:
         file.write("# another line\n")
-    strangers = [loopback.agent(0, "--token-file", str(other)), loopback.agent(1, cwd=changed)]
+    refused = [loopback.agent(0, "--token-file", str(other)), loopback.agent(1, cwd=changed)]
     good = loopback.agent(0)
     run = loopback.run("run", *JOB, "launcher.wait_s=20")
-    assert [agent.wait() for agent in strangers] == [2, 2]
+    assert [agent.wait() for agent in refused] == [2, 2]
     (line,) = errors(run, 2)
     assert line.startswith("run.py: launcher.nodes=2: 1 joined within launcher.wait_s=20 (127.0.0.1")
     assert "its token is another one" in line
     assert "code: files " in line
     assert not run.run_dir.exists()
     assert good.wait() == 2
-    (token_words,), (code_words,) = (agent.lines for agent in strangers)
+    (token_words,), (code_words,) = (agent.lines for agent in refused)
     assert token_words.endswith("who listens there does not accept our token; use the driver's token file")
     assert code_words.startswith("agent: the driver refuses us: code: files ")
     assert good.lines == ["agent: the driver refuses us: the run does not start, since not all nodes have joined"]

@@ -81,7 +81,7 @@ Machines = Loopback | Namespaces
 def namespaces() -> Iterator[Namespaces]:
     """Skips the test where links cannot be made."""
     if os.geteuid() != 0:
-        pytest.skip("networks of their own for strangers need root")
+        pytest.skip("networks for other programs need root")
     if (lack := missing("links")) is not None:
         pytest.skip(f"{lack.reason}; {lack.cure}")
     machines = Namespaces()
@@ -117,7 +117,7 @@ class Agent:
         return self.output.read_text().strip().splitlines()
 
     def wait(self, timeout_s: float = 180.0) -> int:
-        """Its exit code."""
+        """Its exit code, when it has ended."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:

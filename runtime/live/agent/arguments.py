@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import msgspec
 
 from runtime.errors import ConfigError, refuse
 
+ENDPOINT = re.compile(r"(?P<host>[^:]+):(?P<port>[0-9]{1,5})")
 DESCRIPTION = "Joins a run of `python run.py launcher=join` on another machine, and starts its tasks on this one."
 
 
@@ -76,10 +78,9 @@ def parse(argv: Sequence[str]) -> Asked:
 
 
 def _endpoint(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if not (known := ENDPOINT.fullmatch(text)) or not 0 < int(known["port"]) < 65536:
         raise ConfigError(f"--join {text}: is not HOST:PORT, like 10.0.0.1:7077")
-    return host, int(port)
+    return known["host"], int(known["port"])
 
 
 def _check_address(text: str) -> None:

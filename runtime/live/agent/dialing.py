@@ -16,8 +16,12 @@ TRY_S = 5.0
 MAX_NUMBER = 1 << 31
 
 
+class Unreachable(ConfigError):
+    """Nobody is there, or nobody who accepts us."""
+
+
 def dial(host: str, port: int, token: bytes, wait_s: float) -> socket.socket:
-    """A connection to the driver; raises :class:`ConfigError` in one line if it cannot be reached, or is not ours."""
+    """A connection to the driver; raises :class:`Unreachable` in one line if it cannot be reached, or is not ours."""
     until = time.monotonic() + wait_s
     while True:
         try:
@@ -26,7 +30,7 @@ def dial(host: str, port: int, token: bytes, wait_s: float) -> socket.socket:
         except OSError as error:
             if time.monotonic() + TRY_EVERY_S > until:
                 words = "nobody answers" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
-                raise ConfigError(
+                raise Unreachable(
                     f"--join {host}:{port}: {words} within --wait-s={wait_s:g}; start run.py with launcher=join there, "
                     "or look for a firewall"
                 ) from None
@@ -42,5 +46,5 @@ def dial(host: str, port: int, token: bytes, wait_s: float) -> socket.socket:
         asked = "is another program" if isinstance(error, BlockingIOError) else "does not accept our token"
         if isinstance(error, AuthError):
             asked = "does not know our token"
-        raise ConfigError(f"--join {host}:{port}: who listens there {asked}; use the driver's token file") from None
+        raise Unreachable(f"--join {host}:{port}: who listens there {asked}; use the driver's token file") from None
     return sock

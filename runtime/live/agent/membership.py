@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -40,6 +41,10 @@ class Cut(Exception):
         self.exit_code = exit_code
 
 
+class NotNeeded(ConfigError):
+    """The driver has all its agents, or has ended, and may need others later."""
+
+
 class Membership:
     """``folder``: where this machine keeps the job's files meanwhile."""
 
@@ -53,15 +58,16 @@ class Membership:
         """Whether the driver wants the end."""
         self._home = Path.cwd()
 
-    def run(self) -> None:
+    def run(self) -> NoReturn:
         """Serve one job; raises :class:`Cut` at its end, :class:`ConfigError` if the driver refuses us."""
         try:
             self._tell(wire.Enlist(facts=self.facts))
             while True:
                 self._turn()
         except ConnectionError as error:
-            words = "nothing runs here" if self.begin is None else "all tasks here were ended"
-            raise Cut(f"the driver is gone ({error}): {words}", 1) from None
+            if self.begin is None:
+                raise NotNeeded(f"the driver is gone ({error}): nothing runs here") from None
+            raise Cut(f"the driver is gone ({error}): all tasks here were ended", 1) from None
         finally:
             self.close()
 
@@ -103,7 +109,8 @@ class Membership:
     def _obey(self, message: Message) -> None:
         match message:
             case wire.Refused():
-                raise ConfigError(f"the driver refuses us: {message.reason}")
+                kind = NotNeeded if message.later else ConfigError
+                raise kind(f"the driver refuses us: {message.reason}")
             case wire.Prepare():
                 self._tell(self._prepared(message))
             case wire.Begin() if self.begin is None:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,7 @@ PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
 """Capabilities that matter where no hosts are emulated."""
 DISTRIBUTIONS = ("msgspec", "numpy", "tensorflow", "torch")
 GIT_DEADLINE_S = 5.0
+MODEL = re.compile(r"^Model:(.*)$", re.MULTILINE)
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +90,8 @@ def gpus(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> tuple[str, ...]:
     """Models of the NVIDIA GPUs that the kernel's driver shows."""
     found = []
     for about in sorted(drivers.glob("*/information")):
-        model = next((line for line in about.read_text().splitlines() if line.startswith("Model:")), "")
-        found.append(model.partition(":")[2].strip() or "unknown")
+        model = MODEL.search(about.read_text())
+        found.append(model[1].strip() if model else "unknown")
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""The machines of one job: their names, which task is on which, and what each is told of the others (pure)."""
+"""The machines of one job: their names, which task is on which, and at which addresses (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAVED = "parameters.npy"
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """By default: this machine alone."""
+    """By default: only this machine."""
 
     nodes: tuple[str, ...] = (LOCAL,)
     addresses: dict[str, str] = {}

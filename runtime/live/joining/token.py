@@ -38,7 +38,7 @@ def read_token(name: str, setting: str) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(4 * TOKEN_BYTES)
     except (OSError, UnicodeDecodeError) as error:
-        words = (getattr(error, "strerror", None) or "is no text").lower()
+        words = (getattr(error, "strerror", None) or "is not text").lower()
         raise ConfigError(f"{setting}={name}: {words}; {NEW}") from None
     if not stat.S_ISREG(mode) or mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(f"{setting}={name}: others can read it (mode {stat.S_IMODE(mode):04o}); chmod 600 {name}")

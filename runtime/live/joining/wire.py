@@ -41,6 +41,8 @@ class Refused(Message, frozen=True, kw_only=True, tag=True):
     """The agent cannot take part, or is not needed: one line for its user."""
 
     reason: str
+    later: bool = False
+    """Whether it may be needed later."""
 
 
 class Prepare(Message, frozen=True, kw_only=True, tag=True):

@@ -63,7 +63,7 @@ class Join:
         if self.nodes < 1:
             raise ConfigError(f"launcher.nodes={self.nodes}: must be 1 or more")
         if not 0 < self.port < 65536:
-            raise ConfigError(f"launcher.port={self.port}: must be between 1 and 65535, since agents are told it")
+            raise ConfigError(f"launcher.port={self.port}: must be between 1 and 65535, since agents need to know it")
         if not self.wait_s > 0:
             raise ConfigError(f"launcher.wait_s={self.wait_s:g}: must be more than 0")
         if self.lease_s < 4 * HEARTBEAT_S:

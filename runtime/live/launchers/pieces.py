@@ -16,7 +16,7 @@ MAX_LOG_BYTES = 64 << 20
 
 
 class Pieces:
-    """Writes the files of one node; ``agent_log``: the path of its agent's log, beside those of the tasks.
+    """Writes the files of one node; ``agent_log``: the path of its agent's log, next to those of the tasks.
 
     ``saved_to``: the path of the final parameters; None: they are not asked for.
     """

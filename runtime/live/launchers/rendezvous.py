@@ -95,7 +95,7 @@ class Rendezvous:
             self.loop.turn(max(0.0, min(1.0, deadline - self.loop.now)))
         self._gathering = False
         for key in self._candidates:
-            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already")
+            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
         ordered = sorted(self.members, key=lambda key: tuple(map(int, self.members[key].address.split("."))))
         self.keys = {f"node{number}": key for number, key in enumerate(ordered)}
 
@@ -125,8 +125,8 @@ class Rendezvous:
             self.hub.send(key, wire.Refused(reason=reason))
         self.close()
 
-    def _refuse(self, key: Key, reason: str) -> None:
-        self.hub.send(key, wire.Refused(reason=reason))
+    def _refuse(self, key: Key, reason: str, *, later: bool = False) -> None:
+        self.hub.send(key, wire.Refused(reason=reason, later=later))
         self._candidates = {one: facts for one, facts in self._candidates.items() if one != key}
 
     def _turned_away(self, name: str, reason: str) -> None:
@@ -156,7 +156,7 @@ class Rendezvous:
     def _enlist(self, key: Key, enlist: wire.Enlist) -> None:
         facts, wanted = enlist.facts, self.wanted
         if not (self._gathering or self._vacant) or len(self.members) >= wanted.nodes:
-            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already")
+            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
             return
         if enlist.protocol != wire.PROTOCOL:
             reason = f"version: joins by protocol {enlist.protocol} there, {wire.PROTOCOL} here; install the same"
@@ -175,7 +175,7 @@ class Rendezvous:
             self._turned_away(facts.name, reason)
             self._refuse(key, reason)
         elif len(self.members) >= wanted.nodes:
-            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already")
+            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
         else:
             del self._candidates[key]
             self.members[key] = facts
@@ -207,7 +207,7 @@ class Rendezvous:
             self._beat()
 
     def _beat(self) -> None:
-        """Say that we are here, and look who else is; a driver that was suspended itself starts to count anew."""
+        """Say that we are here, and look who else is; a driver that was suspended itself starts to count again."""
         now, lease_s = self.loop.now, self.wanted.lease_s
         if self._beaten_s and now - self._beaten_s > lease_s / 2:
             self._heard_s = dict.fromkeys(self._heard_s, now)

@@ -1,4 +1,4 @@
-"""What agents that join are asked and told: who agrees, who is refused with which line, what is accepted of them."""
+"""Agents that join: who agrees, who is refused with which line, and what is accepted of them."""
 
 from __future__ import annotations
 
