@@ -44,7 +44,7 @@ class Agents:
         self._elsewhere = nodes != (LOCAL,)
         self._first = nodes[0]
         self._ready: set[Key] = set()
-        self._all_were_ready = False
+        self._all_were_ready = self._ending = False
         self._vacant_until_s: dict[str, float] = {}
         """Nodes that are lost, and until when another machine may take their place."""
         self._again: Callable[[str], None]
@@ -71,6 +71,8 @@ class Agents:
 
     def _look(self) -> None:
         """Check agents that have not connected, of which only the exit shows a failure, and all that are elsewhere."""
+        if self._ending:
+            return
         known = self._ready | set(self.hub.peers)
         missing = [node for node, key in self.keys.items() if key not in known and node not in self._vacant_until_s]
         for node in missing:
@@ -93,7 +95,7 @@ class Agents:
         elif until_s is not None and self.loop.now > until_s:
             self.failed(f"{node} is lost, and no other agent took its place in time (launcher.rejoin_s)")
         elif until_s is None and reason is not None:
-            for_s = self.launcher.replace(node)
+            for_s = self.launcher.replace(node) if self._all_were_ready else 0.0
             if not for_s:
                 self.failed(f"{node} is lost: {reason}")
                 return
@@ -160,7 +162,8 @@ class Agents:
         return any(self.launcher.ended(node) is None for node in self.keys)
 
     def end_those_that_start(self) -> None:
-        """End agents that are still importing, which would not read messages."""
+        """The job is over: end agents that are still importing, which would not read messages."""
+        self._ending = True
         for node, key in self.keys.items():
             if key not in self.hub.peers:
                 self.launcher.end(node)

@@ -140,6 +140,16 @@ def test_another_machine_takes_the_place_of_a_lost_one(scene: Scene) -> None:
     assert scene.failures == []
 
 
+def test_the_end_of_the_job_is_no_loss(scene: Scene) -> None:
+    scene.running()
+    scene.agents.end_those_that_start()
+    scene.launcher.for_s, scene.launcher.gone = 60.0, {"alpha", "beta"}
+    scene.agents.node_lost = lambda node, reason: scene.failures.append(node)
+    for _ in range(3):
+        scene.loop.turn(0.2)
+    assert scene.failures == []
+
+
 def test_nobody_takes_the_place_in_time(scene: Scene) -> None:
     scene.running()
     scene.launcher.for_s, scene.launcher.gone = 0.01, {"beta"}
