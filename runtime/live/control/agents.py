@@ -108,8 +108,9 @@ class Agents:
         """An agent's connection is gone. What became of one elsewhere its machine reports, unless that is gone, too."""
 
         def fail() -> None:
-            if self._elsewhere and NodeId("agent", number) not in self._ready:
-                return  # meanwhile its machine is known to be lost
+            key = NodeId("agent", number)
+            if self._elsewhere and (key not in self._ready or key in self.hub.peers):
+                return  # meanwhile its machine is known to be lost, or another has taken its place
             log = self.log_of(next(node for node, key in self.keys.items() if key.number == number))
             self.failed(f"the agent died: {self.last_words(number)} (see logs/{log.name})")
 

@@ -118,7 +118,8 @@ def test_the_loss_of_a_machine_elsewhere_ends_the_job_unless_another_may_take_it
     assert scene.failures == ["beta is lost: exit code 1"]
 
 
-def test_another_machine_takes_the_place_of_a_lost_one(scene: Scene) -> None:
+def test_another_machine_takes_the_place_of_a_lost_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.live.control.agents.REPORTED_S", 0.01)
     told: list[tuple[str, ...]] = []
     scene.agents.node_lost = lambda node, reason: told.append(("lost", node, reason))
     scene.agents.node_here = lambda node, address: told.append(("here", node, str(address)))
@@ -135,9 +136,13 @@ def test_another_machine_takes_the_place_of_a_lost_one(scene: Scene) -> None:
     assert told[1:] == [("here", "beta", "10.0.0.3")]
     assert list(scene.launcher.started) == ["beta"]
     assert scene.agents.expects(Identity("agent", 1))
+    scene.agents.lost(1)
     assert not scene.agents.ready(1), "the job begins once"
     assert told[2:] == [("back", "beta")]
-    assert scene.failures == []
+    scene.peers["agent", 1] = None
+    for _ in range(3):
+        scene.loop.turn(0.2)
+    assert scene.failures == [], "the loss of its predecessor is over"
 
 
 def test_the_end_of_the_job_is_no_loss(scene: Scene) -> None:
