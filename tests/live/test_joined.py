@@ -104,7 +104,9 @@ def test_the_plan_is_carried_out_by_the_agent_of_each_task(loopback: Cluster, tm
     expected = {("worker:0", "cpu", "duty"), ("worker:1", "pause", "signal"), ("worker:2", "kill", "signal")}
     assert expected | {("server:1", "pause", "signal")} <= done
     assert 2 in {event["worker"] for event in run.events("Lost")}
-    assert any(event["timings"]["injected_s"] >= 0.01 for event in run.events("Arrived") if event["worker"] == 1)
+    assert any(
+        event["timings"]["injected_s"] >= 0.01 for event in run.events("Arrived") if event["grad"]["worker"] == 1
+    )
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
