@@ -58,6 +58,10 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """``auto`` or ``none``."""
     cores_as: CoresAs = "limit"
     """What the cores are that the strategy gives to nodes."""
+    collective: str = ""
+    """The collective of replicas; empty: there are servers."""
+    watches_use: bool = False
+    """Whether the strategy watches what nodes use."""
 
     @property
     def kinds(self) -> set[str]:
@@ -166,6 +170,13 @@ class Runtime(Protocol):
         """The description of the machine for ``meta.json``."""
         ...
 
+    def gather(self, task: dict[str, Any], framework: str) -> None:
+        """Wait for the machines of a job, before its record is opened; raises ``ConfigError`` if they do not come.
+
+        ``task``: the spec of its task; ``framework``: the library that computes gradients.
+        """
+        ...
+
     def calibration(self, batch_samples: int) -> str | None:
         """The cost model of the cluster, as records name it; None: real time needs none."""
         ...
@@ -184,6 +195,8 @@ class AgentStart(msgspec.Struct, frozen=True, kw_only=True):
     """Path of its log."""
     fds: tuple[int, ...] = ()
     """Descriptors that it inherits if it is a process of this machine."""
+    saves: bool = False
+    """Whether the final parameters are wanted from it, if it is elsewhere."""
 
 
 class Launcher(Protocol):
@@ -199,6 +212,17 @@ class Launcher(Protocol):
 
     def end(self, node: str) -> None:
         """End the agent with all its tasks, if it still runs; returns when it is gone."""
+        ...
+
+    def replace(self, node: str) -> float:
+        """Seconds for which another machine may take the place of a node whose agent has ended; 0: none will.
+
+        When one has, :meth:`ended` is None again, and the node's agent can be started.
+        """
+        ...
+
+    def address(self, node: str) -> str | None:
+        """The address at which tasks of a node listen; None: that does not depend on the node."""
         ...
 
     def kill_all(self) -> None:

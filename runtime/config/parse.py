@@ -34,6 +34,8 @@ FRACTIONS = ("accuracy", "auc")
 NEARBY = "0.95 for 95 %"
 NO_JOBS: Spec = {"_target_": "injectors.arrivals.none.NoArrivals"}
 """The source of a run that is one job."""
+ON_THIS_MACHINE: Spec = {"_target_": "runtime.live.launchers.local.ThisMachine"}
+"""The launcher of a run whose processes are all on this machine."""
 MAX_JOB_S = 7 * 24 * 3600.0
 """Longest job: a week. Plans are written before the job starts, so they need an end."""
 
@@ -50,6 +52,7 @@ class Names(_Strict, frozen=True):
     runtime: str
     cluster: str
     backend: str
+    launcher: str
     jobs: str
     policy: str
     placement: str
@@ -133,6 +136,8 @@ class Config(_Strict, frozen=True):
     workload: Workload
     runtime: Spec
     cluster: Cluster
+    launcher: Spec
+    """Who starts the agents of a live run; part of ``runtime``, too, if that starts any."""
     backend: Spec
     topology: Topology
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, final
@@ -22,7 +22,8 @@ from runtime.errors import ConfigError
 from runtime.live.control.job import LiveJob
 from runtime.live.control.lab import LiveLab
 from runtime.live.control.settings import Processes
-from runtime.live.launchers.local import LocalLauncher
+from runtime.live.launchers.local import ThisMachine
+from runtime.live.launchers.starter import Starter
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, choose_mechanisms
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
@@ -48,6 +49,7 @@ class LiveRuntime:
     real_time: ClassVar[bool] = True
 
     cluster: Cluster
+    launcher: Starter = field(default_factory=ThisMachine)
     cpu_by: CpuBy = "auto"
     port: int = 0
     heartbeat_s: float = 0.5
@@ -125,17 +127,38 @@ class LiveRuntime:
 
     def can(self, config: Config) -> dict[str, str | None]:
         """Whether topology and backend can carry out each command."""
-        return commands_on(config)
+        return {**commands_on(config), **self.launcher.unable()}
 
     def check(self, around: RunContext) -> Needs:
         """Check what a run needs of this machine; raises ``ConfigError`` for what is impossible here."""
+        self.launcher.check(self.cluster, around)
+        if self.launcher.elsewhere and isinstance(self.telemetry_every_s, float):
+            raise ConfigError(
+                f"runtime.telemetry_every_s={self.telemetry_every_s:g}: samples processes of this machine, and tasks "
+                "are elsewhere; set it to null, or launcher=local"
+            )
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
 
     def mechanisms(self, around: RunContext) -> Mechanisms:
         """The mechanisms for hosts and plan on this machine."""
         hosts, paced = self.parse_hosts(around.num_servers), bool(self.cluster.device or self.cluster.devices)
-        return choose_mechanisms(hosts, self.cpu_by, paced, around, type(self).look)
+        return choose_mechanisms(hosts, self._cpu_by, paced, around, type(self).look)
+
+    @property
+    def _cpu_by(self) -> CpuBy:
+        """Elsewhere, only agents can throttle tasks."""
+        if not self.launcher.elsewhere:
+            return self.cpu_by
+        if self.cpu_by not in ("auto", "duty"):
+            raise ConfigError(
+                f"runtime.cpu_by={self.cpu_by}: agents elsewhere throttle by duty cycles; use runtime.cpu_by=duty"
+            )
+        return "duty"
+
+    def gather(self, task: dict[str, Any], framework: str) -> None:
+        """Wait for the machines, if the launcher has to."""
+        self.launcher.gather(task, framework)
 
     def parse_hosts(self, num_servers: int) -> Hosts | None:
         """The emulated hosts, if there are any."""
@@ -150,6 +173,7 @@ class LiveRuntime:
             "containment": inside().name.lower(),
             "means": msgspec.to_builtins(self.mechanisms(around)),
             "hosts": None if hosts is None else hosts.describe(),
+            "nodes": self.launcher.describe(),
         }
 
     def calibration(self, batch_samples: int) -> None:
@@ -157,7 +181,9 @@ class LiveRuntime:
 
     def _processes(self, watches_use: bool) -> Processes:
         every_s = self.telemetry_every_s
-        if every_s == "auto":
+        if self.launcher.elsewhere:
+            every_s = None
+        elif every_s == "auto":
             every_s = TELEMETRY_S if self.cluster.hosts is not None or watches_use else None
         return Processes(
             port=self.port,
@@ -183,7 +209,8 @@ class LiveRuntime:
     def lab(self, experiment: RunSpec) -> LiveLab:
         """For this job, and for others on the same hosts."""
         hosts = self.parse_hosts(experiment.job.num_servers)
-        return LiveLab(hosts, self.mechanisms(experiment.around), LocalLauncher)
+        starter = self.launcher
+        return LiveLab(hosts, self.mechanisms(experiment.around), starter.make, starter.loop(), starter.release)
 
     def job(self, experiment: RunSpec, schedule: Schedule, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
         """A job of a lab; the record is written by ``experiment.record``."""
@@ -199,6 +226,7 @@ class LiveRuntime:
             experiment,
             schedule,
             hosts,
+            self.launcher.site(),
         )
 
     @staticmethod

@@ -19,7 +19,7 @@ from injectors.plan import OF_MEMBERS, ClusterShape, Plan, validate_plan
 from runtime.api import CHILDREN, Needs, RunContext, Runtime
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
-from runtime.config.parse import Config
+from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.containment import is_linux
 from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
@@ -94,8 +94,9 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_record(runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)
-    check_port(config.runtime.get("port"))
-    check_fits(config, task, runtime, backend, strategy.validation_samples)
+    if config.launcher == ON_THIS_MACHINE:
+        check_port(config.runtime.get("port"))
+        check_fits(config, task, runtime, backend, strategy.validation_samples)
     check_commands(strategy, runtime, config)
     check_scheduler(strategy, scheduler, config)
     plan = make_plan(pattern, runtime, config)
@@ -106,6 +107,8 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         commands=frozenset(command.__name__ for command in strategy.needs),
         containment=config.containment,
         cores_as=strategy.cores_as,
+        collective=config.topology.collective or "",
+        watches_use=strategy.watches_use,
     )
     return CheckedJob(
         written=written,
@@ -127,6 +130,11 @@ def check_system(runtime: Runtime, config: Config) -> None:
         raise ConfigError(
             f"runtime={config.names.runtime}: real processes need Linux, and this is {sys.platform}; choose "
             "runtime=virtual (or a virtual machine with Linux)"
+        )
+    if not runtime.real_time and config.launcher != ON_THIS_MACHINE:
+        raise ConfigError(
+            f"launcher={config.names.launcher}: runtime={config.names.runtime} starts no processes anywhere; leave it "
+            "out, or choose runtime=live"
         )
 
 

@@ -44,6 +44,7 @@ def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
     """
     config = checked.config
     job = make_job(checked, prepare_data(checked.task, config))
+    checked.runtime.gather(config.workload.task, checked.backend.framework)
     run_dir.mkdir(parents=True, exist_ok=True)
     recorder = open_record(config, run_dir)
     write_head(run_dir, checked, job)

@@ -164,6 +164,9 @@ class VirtualRuntime:
         hosts = self._parse_hosts(around.num_servers)
         return {} if hosts is None else {"hosts": hosts.describe()}
 
+    def gather(self, task: dict[str, Any], framework: str) -> None:
+        """Nothing to wait for."""
+
     def calibration(self, batch_samples: int) -> str:
         """The cost model, as records and captions name it."""
         model = self._model

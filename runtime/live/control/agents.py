@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from runtime.api import AgentStart, Launcher
+from runtime.live.joining.site import LOCAL
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.hub import Hub, Key
 from runtime.live.transport.loop import Loop
@@ -15,9 +16,9 @@ from runtime.live.transport.messages import Message
 from runtime.live.transport.task_spec import TaskSpec
 from strategies.protocol import NodeId
 
-LOCAL = "local"
-"""The node of a job whose tasks are all on this machine."""
 LOOK_EVERY_S = 0.1
+REPORTED_S = 5.0
+"""Seconds within which a machine elsewhere reports that its tasks' agent has ended."""
 
 
 class Agents:
@@ -40,25 +41,83 @@ class Agents:
         self.keys: dict[str, Key] = {node: NodeId("agent", number) for number, node in enumerate(nodes)}
         self.node_of: dict[str, str] = {}
         """Nodes by target, ``worker:1`` or ``host:0``; missing targets are on the first node."""
+        self._elsewhere = nodes != (LOCAL,)
         self._first = nodes[0]
         self._ready: set[Key] = set()
+        self._all_were_ready = self._ending = False
+        self._vacant_until_s: dict[str, float] = {}
+        """Nodes that are lost, and until when another machine may take their place."""
+        self._again: Callable[[str], None]
+        self.node_lost: Callable[[str, str], None] = lambda node, reason: None
+        """Called with a node whose place another machine may take, and the reason."""
+        self.node_here: Callable[[str, str | None], None] = lambda node, address: None
+        """Called with such a node and its new address, before its agent is started."""
+        self.node_back: Callable[[str], None] = lambda node: None
+        """Called when that agent can start tasks."""
 
-    def start(self, spec: Callable[[int], TaskSpec], fds: tuple[int, ...] = ()) -> None:
-        """Start all agents; each gets ``spec(number)``, those on this machine inherit ``fds``."""
-        for node, (_, number) in self.keys.items():
-            words = msgspec.msgpack.encode(spec(number))
-            self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds))
+    def start(self, spec: Callable[[int], TaskSpec], fds: tuple[int, ...] = (), *, saves: bool = False) -> None:
+        """Start all agents; each gets ``spec(number)``, those on this machine inherit ``fds``.
+
+        ``saves``: whether the final parameters are wanted from elsewhere.
+        """
+        for node in self.keys:
+            self._start(node, spec, fds, saves)
+        self._again = lambda node: self._start(node, spec, fds, saves)
         self._look()
 
+    def _start(self, node: str, spec: Callable[[int], TaskSpec], fds: tuple[int, ...], saves: bool) -> None:
+        words = msgspec.msgpack.encode(spec(self.keys[node].number))
+        self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds, saves=saves))
+
     def _look(self) -> None:
-        """Check agents that have not connected, of which only the exit shows a failure."""
-        missing = [node for node, key in self.keys.items() if key not in self._ready and key not in self.hub.peers]
+        """Check agents that have not connected, of which only the exit shows a failure, and all that are elsewhere."""
+        if self._ending:
+            return
+        known = self._ready | set(self.hub.peers)
+        missing = [node for node, key in self.keys.items() if key not in known and node not in self._vacant_until_s]
         for node in missing:
             if self.launcher.ended(node):
                 self.failed(f"the agent could not start: {self.last_words(self.keys[node][1])}")
                 return
-        if missing:
+        if self._elsewhere:
+            for node in self.keys:
+                self._look_at(node)
+        if missing or self._elsewhere:
             self.loop.after(LOOK_EVERY_S, self._look)
+
+    def _look_at(self, node: str) -> None:
+        """Notice that a machine elsewhere is lost, or that another has taken its place."""
+        reason, until_s = self.launcher.ended(node), self._vacant_until_s.get(node)
+        if until_s is not None and reason is None:
+            del self._vacant_until_s[node]
+            self.node_here(node, self.launcher.address(node))
+            self._again(node)
+        elif until_s is not None and self.loop.now > until_s:
+            self.failed(f"{node} is lost, and no other agent took its place in time (launcher.rejoin_s)")
+        elif until_s is None and reason is not None:
+            for_s = self.launcher.replace(node) if self._all_were_ready else 0.0
+            if not for_s:
+                self.failed(f"{node} is lost: {reason}")
+                return
+            self._vacant_until_s[node] = self.loop.now + for_s
+            self._ready.discard(self.keys[node])
+            self.hub.hang_up(self.keys[node])
+            self.node_lost(node, reason)
+
+    def lost(self, number: int) -> None:
+        """An agent's connection is gone. What became of one elsewhere its machine reports, unless that is gone, too."""
+
+        def fail() -> None:
+            key = NodeId("agent", number)
+            if self._elsewhere and (key not in self._ready or key in self.hub.peers):
+                return  # meanwhile its machine is known to be lost, or another has taken its place
+            log = self.log_of(next(node for node, key in self.keys.items() if key.number == number))
+            self.failed(f"the agent died: {self.last_words(number)} (see logs/{log.name})")
+
+        if self._elsewhere:
+            self.loop.after(REPORTED_S, fail)
+        else:
+            fail()
 
     # ---- who they are ------------------------------------------------------------------------------------------------
 
@@ -68,9 +127,13 @@ class Agents:
         return key in self.keys.values() and key not in self.hub.peers
 
     def ready(self, number: int) -> bool:
-        """Mark an agent as ready to start tasks; returns whether all are."""
-        self._ready.add(NodeId("agent", number))
-        return self._ready == set(self.keys.values())
+        """Mark an agent as ready to start tasks; returns whether now all are for the first time."""
+        self._ready.add(key := NodeId("agent", number))
+        if self._all_were_ready:
+            self.node_back(next(node for node, known in self.keys.items() if known == key))
+            return False
+        self._all_were_ready = self._ready == set(self.keys.values())
+        return self._all_were_ready
 
     def log_of(self, node: str) -> Path:
         """The log of an agent's own output."""
@@ -86,7 +149,11 @@ class Agents:
 
     def tell(self, target: str, message: Message) -> None:
         """Send a message to the agent of a task or host."""
-        self.hub.send(self.keys[self.node_of.get(target, self._first)], message)
+        self.hub.send(self.keys[self.where(target)], message)
+
+    def where(self, target: str) -> str:
+        """The node of a task or host."""
+        return self.node_of.get(target, self._first)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
@@ -96,7 +163,8 @@ class Agents:
         return any(self.launcher.ended(node) is None for node in self.keys)
 
     def end_those_that_start(self) -> None:
-        """End agents that are still importing, which would not read messages."""
+        """The job is over: end agents that are still importing, which would not read messages."""
+        self._ending = True
         for node, key in self.keys.items():
             if key not in self.hub.peers:
                 self.launcher.end(node)

@@ -7,7 +7,7 @@ else is here. Rules belong to targets, not to processes: a restarted task meets 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Literal, Protocol
 
@@ -16,7 +16,7 @@ from injectors.schedule import Change, Schedule
 from runtime.errors import is_full
 from runtime.live.machines.machines import HostMachines
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.messages import Actuated, Freeze, Message, Throttle
+from runtime.live.transport.messages import Actuated, Freeze, MalformedMessage, Message, Throttle
 from runtime.live.transport.task_spec import Place
 
 KINDS: frozenset[Kind] = OF_MEMBERS | {"cpu", "bandwidth", "cut", "pause", "kill"}
@@ -47,7 +47,10 @@ BEFORE_S = -inf
 
 
 class Injector:
-    """``tell`` sends a message to the agent of a target, which answers each with one ``Actuated``, in order."""
+    """``tell`` sends a message to the agent of a target, which answers each with one ``Actuated``, in order.
+
+    Agents of several machines answer independently, so requests wait by target.
+    """
 
     def __init__(
         self,
@@ -60,8 +63,8 @@ class Injector:
         self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
         self.schedule = schedule
         self._changes = deque(schedule.changes(KINDS))
-        self._waiting: deque[Callable[[Actuated], None]] = deque()
-        """What follows from the answer to each request to the agent that has none yet."""
+        self._waiting: dict[str, deque[Callable[[Actuated], None]]] = {}
+        """What follows from the answer to each request to an agent that has none yet, by target."""
         self._levels: dict[tuple[str, Kind], float] = {}
         self._killed_by: dict[str, set[str]] = {}
         """Targets whose windows keep a task from starting: itself, its host, or both."""
@@ -153,10 +156,26 @@ class Injector:
                 self.owner.operate(change.kind, change.target)
                 self._note(change, begun_s, "operator", change.level, change.level)
 
-    def _keep_away(self, task: str, target: str) -> None:
+    def _keep_away(self, task: str, target: str, reason: str = "killed by the plan") -> None:
         """Keep a task away as long as any window is open, its own or its host's."""
         self._killed_by.setdefault(task, set()).add(target)
-        self.owner.hold(task, "killed by the plan")
+        self.owner.hold(task, reason)
+
+    def machine_lost(self, node: str, tasks: Iterable[str], reason: str) -> None:
+        """Keep its tasks away, as long as no other machine has taken its place."""
+        for task in tasks:
+            self._keep_away(task, node, reason)
+
+    def machine_back(self, node: str, tasks: Iterable[str]) -> None:
+        """They may start, and what the plan does to them is done there, too."""
+        self._let_come(node)
+        kinds: tuple[Kind, ...] = ("cpu", "pause")
+        for task in tasks:
+            self._waiting.pop(task, None)
+            for kind in kinds:
+                level = self._levels.get((task, kind), RULES[kind].neutral)
+                if level != RULES[kind].neutral:
+                    self._carry_out(Change(self.loop.now, task, kind, level))
 
     def _let_come(self, target: str) -> None:
         """A window closes; whoever it held may have moved meanwhile."""
@@ -197,20 +216,25 @@ class Injector:
         it.
         """
         self.tell(target, Throttle(target=target, cores=cores, by=by))
-        self._waiting.append(then)
+        self._await(target, then)
+
+    def _await(self, target: str, then: Callable[[Actuated], None]) -> None:
+        self._waiting.setdefault(target, deque()).append(then)
 
     def _ask(self, change: Change, by: str) -> None:
         begun_s = self.loop.now
         if change.kind == "pause":
             self.tell(change.target, Freeze(target=change.target, on=change.level > 0))
-            self._waiting.append(lambda message: self._done(change, begun_s, change.level, message))
+            self._await(change.target, lambda message: self._done(change, begun_s, change.level, message))
         else:
             cores = self.machines.quota(change.target, change.level)
             self.throttle(change.target, cores, by, lambda message: self._done(change, begun_s, cores, message))
 
     def answered(self, message: Actuated) -> None:
-        """Process the agent's answer to the oldest request."""
-        self._waiting.popleft()(message)
+        """Process an agent's answer to the oldest request for this target."""
+        if not (waiting := self._waiting.get(message.target)):
+            raise MalformedMessage(f"Actuated, of {message.target}, for which nothing was asked")
+        waiting.popleft()(message)
 
     def _done(self, change: Change, begun_s: float, asked: float | None, message: Actuated) -> None:
         """Record what the agent has done about a change."""

@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from injectors.schedule import Schedule
 from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
 from runtime.cluster.hosts import Hosts
@@ -28,12 +30,13 @@ from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.telemetry import Sampler
+from runtime.live.joining.site import SAVED, Site
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
-from strategies.protocol import Launch, Partition
+from strategies.protocol import Launch, NodeId, Partition
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -57,18 +60,21 @@ class LiveJob:
         experiment: RunSpec,
         schedule: Schedule,
         hosts: Hosts | None,
+        site: Site | None = None,
     ) -> None:
         self.name, self.processes, self.experiment, self.schedule = name, processes, experiment, schedule
+        self.site = site or Site()
         self.on_hosts = hosts is not None
         self.outcome: Outcome | None = None
         self.loop = Loop(beside)
-        secret = secrets.token_bytes(32)
+        secret = self.site.secret or secrets.token_bytes(32)
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
         start = experiment.job.start_layout
         tasks = [str(node) for node in start.nodes]
         self.machines, self.obstacle = build_machines(
             shared, name, hosts, tasks, float(self.threads), requests=experiment.strategy.cores_as == "request"
         )
+        self.machines.places = self.site.placed(self.machines.places)
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.hub = Hub(
             self.loop,
@@ -79,14 +85,22 @@ class LiveJob:
             self.session.supervisor.admit,
             self.session.on_message,
             self.session.on_closed,
+            host=self.site.listen,
         )
-        self.agents = Agents(launcher, self.hub, self.loop, experiment.run_dir / "logs", self.session.failed)
+        logs, failed = experiment.run_dir / "logs", self.session.failed
+        self.agents = Agents(launcher, self.hub, self.loop, logs, failed, self.site.nodes)
+        self.agents.node_of = self.site.node_of(tasks)
+        self.agents.node_lost, self.agents.node_back = self._node_lost, self._node_back
+        self.agents.node_here = self._node_here
         self.secret = secret
         self.session.connect(self.hub, self.agents, self._port, self._coordinator)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell)
         self.session.injector = self.injector
-        note, failed = self.session.note, self.session.failed
+        note = self.session.note
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
+        if self.site.elsewhere:
+            self.session.supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
+            self.session.supervisor.where = lambda task: {"node": self.agents.where(task)}
         level, throttle = self.injector.level, self.injector.throttle
         self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network
@@ -121,7 +135,8 @@ class LiveJob:
     def _port(self) -> LivePort:
         make_port = port_for(self.experiment.collective)
         port = make_port(self.hub, self.loop, self.session, self.schedule.delay_for)
-        port.last_save = str(self.experiment.save_parameters_to or "")
+        saved_to = self.experiment.save_parameters_to
+        port.last_save = "" if saved_to is None else SAVED if self.site.elsewhere else str(saved_to)
         return port
 
     def _coordinator(self, port: LivePort) -> Coordinator:
@@ -145,7 +160,8 @@ class LiveJob:
             self.session.failed(self.obstacle)
         else:
             self._say_if_crowded()
-            self.agents.start(self._spec, self.machines.namespace_fds)
+            saves = self.experiment.save_parameters_to is not None
+            self.agents.start(self._spec, self.machines.namespace_fds, saves=saves)
         self._view()
         self.session.on_start = self._start_clock
 
@@ -247,7 +263,30 @@ class LiveJob:
             supports_sample_weights=experiment.job.supports_sample_weights and Partition in experiment.strategy.needs,
             collective=experiment.collective,
             places=self.machines.places,
+            checkpoints=self.site.checkpoints,
         )
+
+    # ---- machines elsewhere ------------------------------------------------------------------------------------------
+
+    def _tasks_on(self, node: str) -> list[str]:
+        return [str(key) for key in self.session.supervisor.tasks if self.agents.where(str(key)) == node]
+
+    def _node_lost(self, node: str, reason: str) -> None:
+        """All its tasks are lost, and wait for another machine."""
+        self.session.note("NodeLost", node=node, reason=reason)
+        self.injector.machine_lost(node, self._tasks_on(node), f"{node} is lost")
+
+    def _node_here(self, node: str, address: str | None) -> None:
+        """Another machine has taken its place; its tasks listen at other addresses."""
+        self.session.note("NodeJoined", node=node, address=address)
+        tasks, places = self.session.supervisor.tasks, self.machines.places
+        for name in self._tasks_on(node):
+            if address and name in places:
+                places[name] = msgspec.structs.replace(places[name], address=address)
+                tasks[NodeId.parse(name)].place = places[name]
+
+    def _node_back(self, node: str) -> None:
+        self.injector.machine_back(node, self._tasks_on(node))
 
     # ---- while it runs -----------------------------------------------------------------------------------------------
 
@@ -292,7 +331,7 @@ class LiveJob:
             t=session.coordinator.finished_s or session.t,
             parameters_sha256=session.sha256,
             num_parameters=session.supervisor.num_parameters,
-            memory=session.unique_memory_bytes() if session.failure is None else {},
+            memory={} if session.failure or self.site.elsewhere else session.unique_memory_bytes(),
             failed=session.failed_as,
         )
         record_outcome(self.experiment.record, outcome)

@@ -46,13 +46,22 @@ class LiveLab:
         hosts: emulated, for all jobs; None: this machine as it is.
         mechanisms: how they are emulated, and how a plan is carried out.
         launcher: makes what starts the agents of one job.
+        loop: a loop on which that waits for them, and which ends with this lab.
+        release: called at the end, before that loop is closed.
     """
 
     keeper: Keeper | None = None
     """Adds jobs while others run; None: all are added before."""
 
-    def __init__(self, hosts: Hosts | None, mechanisms: Mechanisms, launcher: Callable[[], Launcher]) -> None:
-        self.loop = Loop()
+    def __init__(
+        self,
+        hosts: Hosts | None,
+        mechanisms: Mechanisms,
+        launcher: Callable[[], Launcher],
+        loop: Loop | None = None,
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.loop = Loop(loop)
         self.hosts, self.machines = hosts, build_shared(hosts, mechanisms)
         self.interrupted_by = 0
         self._launcher, self._launchers = launcher, list[Launcher]()
@@ -64,6 +73,7 @@ class LiveLab:
         self._crashed: dict[str, Crashed] = {}
         self._closing = ExitStack()
         self._closing.callback(self.loop.close)
+        self._closing.callback(release)
         self._closing.callback(self.machines.close)
 
     def add(

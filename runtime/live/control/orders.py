@@ -40,9 +40,9 @@ class Orders:
                 task.heard_s = now_s
                 self.processes.add((effect.key, incarnation))
                 launch = messages.Launch(role=role, id=number, incarnation=incarnation, place=task.place)
-                self.agents.tell(task.name, launch)
+                self.agents.tell(str(effect.key), launch)
             case Kill():
-                self.agents.tell(self.tasks[effect.key].name, KillTask(role=role, id=number, incarnation=incarnation))
+                self.agents.tell(str(effect.key), KillTask(role=role, id=number, incarnation=incarnation))
                 if effect.reason:
                     self.note("Fenced", role=role, id=number, incarnation=incarnation, reason=effect.reason)
             case Fence():

@@ -176,7 +176,7 @@ class LiveSession:
 
     def agent_lost(self, number: int) -> None:
         """Fail with the last line that the agent printed."""
-        self.failed(f"the agent died: {self.supervisor.agents.last_words(number)} (see logs/agent.log)")
+        self.supervisor.agents.lost(number)
 
     def all_attached(self) -> None:
         self.loop.restart_clock()

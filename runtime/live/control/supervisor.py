@@ -82,6 +82,10 @@ class LiveSupervisor:
         """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
         self._leaving = False
         """Whether the job is preempted and not all of its processes have exited."""
+        self.pid_for_record: Callable[[int], int] = outer_pid
+        """The process id by which readers of the record know a task."""
+        self.where: Callable[[str], dict[str, object]] = lambda task: {}
+        """What the note about a task's start says of its machine."""
         self._asked_s: dict[int, float] = {}
         """Time at which each checkpoint was ordered."""
 
@@ -217,7 +221,8 @@ class LiveSupervisor:
                 task, about = self._named(message)
                 if task.life.expects(message.incarnation):
                     task.pid = message.pid
-                self.listener.note("Launched", **about, pid=outer_pid(message.pid))
+                about |= self.where(str(task.key))
+                self.listener.note("Launched", **about, pid=self.pid_for_record(message.pid))
             case Exited():
                 task, about = self._named(message)
                 how = death(message.exit_code, message.signal, message.last_line)

@@ -6,12 +6,50 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
-from typing import final
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
 
-from runtime.api import AgentStart
+from runtime.api import AgentStart, RunContext
+from runtime.config.parse import Cluster
+from runtime.live.joining.site import Site
 from runtime.live.tasks.interpreter import program, surroundings
+from runtime.live.transport.address import LOOPBACK
+from runtime.live.transport.loop import Loop
 
 EXIT_S = 2.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ThisMachine:
+    """``launcher=local``: all tasks run on this machine, and one agent starts them."""
+
+    elsewhere: ClassVar[bool] = False
+    address: ClassVar[str] = LOOPBACK
+
+    def check(self, cluster: Cluster, around: RunContext) -> None:
+        """Nothing to check: the rest of the configuration is about this machine."""
+
+    def unable(self) -> dict[str, str]:
+        return {}
+
+    def gather(self, task: dict[str, Any], framework: str) -> None:
+        """Nobody to wait for."""
+
+    def loop(self) -> Loop | None:
+        return None
+
+    def site(self) -> Site:
+        return Site()
+
+    def make(self) -> LocalLauncher:
+        return LocalLauncher()
+
+    def release(self) -> None:
+        """Nothing to release: agents end with their jobs."""
+
+    def describe(self) -> list[dict[str, Any]]:
+        return []
 
 
 @final
@@ -49,6 +87,12 @@ class LocalLauncher:
             process = self._agents[node]
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(EXIT_S)
+
+    def replace(self, node: str) -> float:
+        return 0.0
+
+    def address(self, node: str) -> str | None:
+        return None
 
     def kill_all(self) -> None:
         for process in self._agents.values():

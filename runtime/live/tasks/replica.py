@@ -11,7 +11,6 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -69,7 +68,7 @@ class Replica:
         self.worker, self.copy, self.orders, self.acceptor = worker, copy, orders, acceptor
         self.collective = collective
         self.me = copy.identity
-        self.directory = Path(worker.spec.run_dir) / "checkpoints"
+        self.directory = worker.spec.checkpoint_dir
         self.generation = 0
         self.whole = False
         """Whether the parameters are those of one version; not at first, nor while they are being copied."""

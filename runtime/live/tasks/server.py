@@ -12,7 +12,6 @@ import selectors
 import socket
 import time
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 from runtime.live.tasks.datalink import DataLink
@@ -59,7 +58,7 @@ class Server:
         self.generation = 0
         self.rate: int | None = None
         """Bytes per second at which each link may send; None: no limit."""
-        self.directory = Path(spec.run_dir) / "checkpoints"
+        self.directory = spec.checkpoint_dir
         self.selector = selectors.DefaultSelector()
         self.links: dict[tuple[str, int], DataLink] = {}
         self.unauthenticated: dict[DataLink, None] = {}

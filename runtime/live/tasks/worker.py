@@ -17,6 +17,7 @@ from runtime.core.shards import Cut
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.client import serve
 from runtime.live.tasks.pacing import Pacer
+from runtime.live.transport.address import LOOPBACK
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import BlockingChannel
@@ -135,7 +136,8 @@ def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> 
         buffers = SharedBuffers(buffers_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None
         links = ServerLinks(model.num_parameters, spec.secret, identity, buffers)
         if identity.role == "worker":
-            links.same_machine = not spec.place(identity.role, identity.id).host
+            place = spec.place(identity.role, identity.id)
+            links.same_machine = not place.host and place.address == LOOPBACK
             links.bits = spec.transfer_bits
         task = make(spec, channel, model, links)
         channel.tell(TaskReady(num_parameters=model.num_parameters))

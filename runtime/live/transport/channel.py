@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from runtime.live.transport.address import Address, connect
 from runtime.live.transport.auth import Identity, call, receive_exactly
 from runtime.live.transport.messages import MAX_MESSAGE_BYTES, PREFIX_BYTES, Message, decode, encode
 
 CHUNK_BYTES = 1 << 18
+Decode = Callable[[bytes], Message]
+"""Raises ``MalformedMessage``, a ``ConnectionError``, for bytes that are not a message of this connection."""
 
 
 class BlockingChannel:
@@ -46,9 +48,9 @@ class BlockingChannel:
 class LoopChannel:
     """The event loop's end: never blocks; data that the socket does not accept waits in ``pending``."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, decode: Decode = decode) -> None:
         sock.setblocking(False)
-        self.sock = sock
+        self.sock, self.decode = sock, decode
         self.pending = bytearray()
         self._received = bytearray()
         self._lock = threading.Lock()
@@ -98,7 +100,7 @@ class LoopChannel:
                 break
             body = bytes(data[start + PREFIX_BYTES : end])
             start = end
-            yield decode(body)
+            yield self.decode(body)
         del data[:start]
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from runtime.errors import is_full
 from runtime.live.transport.address import LOOPBACK, Address, listen, tune
 from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Greeting, Identity
-from runtime.live.transport.channel import LoopChannel
+from runtime.live.transport.channel import Decode, LoopChannel
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.messages import MalformedMessage, Message, encode
+from runtime.live.transport.messages import MalformedMessage, Message, decode, encode
 from strategies.protocol import NodeId
 
 Key = NodeId
@@ -25,7 +25,7 @@ class Hub:
     """Passes messages of authenticated peers to ``on_message``, and lost peers to ``on_closed``.
 
     ``admit`` decides whether an identity is an expected incarnation. The hub listens at ``path`` if there is one,
-    otherwise on loopback or, with shared memory and no ``port``, under an abstract name.
+    otherwise at the address ``host`` or, with shared memory and no ``port``, under an abstract name.
     """
 
     def __init__(
@@ -38,19 +38,23 @@ class Hub:
         admit: Admit,
         on_message: OnMessage,
         on_closed: OnClosed,
+        host: str = LOOPBACK,
+        decode: Decode = decode,
     ) -> None:
-        self.loop, self.secret = loop, secret
+        self.loop, self.secret, self.decode = loop, secret, decode
         self.admit, self.on_message, self.on_closed = admit, on_message, on_closed
         self.peers: dict[Key, tuple[Identity, LoopChannel]] = {}
         self.unauthenticated: dict[socket.socket, None] = {}
-        self.listener, self.address = self._listen(transport, port, path)
+        self.on_stranger: Callable[[str], None] = lambda address: None
+        """Called with the address of a peer that could not prove the secret."""
+        self.listener, self.address = self._listen(transport, host, port, path)
         loop.watch(self.listener, self._accept)
 
     @staticmethod
-    def _listen(transport: str, port: int, path: str) -> tuple[socket.socket, Address]:
+    def _listen(transport: str, host: str, port: int, path: str) -> tuple[socket.socket, Address]:
         if path:
             return listen("unix", path=path)
-        return listen("shm" if transport == "shm" and not port else "tcp", LOOPBACK, port)
+        return listen("shm" if transport == "shm" and not port else "tcp", host, port)
 
     def send(self, key: Key, message: Message) -> None:
         """Send to one peer; an unknown peer is no error, since its loss is about to be reported."""
@@ -119,11 +123,13 @@ class Hub:
             if not self.admit(identity):
                 raise AuthError(f"{identity} is not expected")
             greeting.welcome()
-        except OSError:
+        except OSError as error:
+            if isinstance(error, AuthError) and sock.family == socket.AF_INET:
+                self.on_stranger(sock.getpeername()[0])
             self._turn_away(sock)
             return
         del self.unauthenticated[sock]
-        channel = LoopChannel(sock)
+        channel = LoopChannel(sock, self.decode)
         self.hang_up(identity.key)
         self.peers[identity.key] = (identity, channel)
         self._watch(identity, channel)

@@ -23,8 +23,8 @@ class ServerLinks:
     ``grad`` stays the same array for the worker's whole life. ``params`` does, too, unless there are shared
     ``buffers``: then every delivery gives the slot of the parameters.
 
-    ``same_machine``: no emulated link is between this task and the servers, so the kernel that takes a gradient
-    delivers it as fast as a server reads, whatever becomes of this process. Then nobody waits for a receipt; a server
+    ``same_machine``: no link, emulated or real, is between this task and the servers, so the kernel that takes a
+    gradient delivers it as fast as a server reads, whatever becomes of this process. Then nobody waits for a receipt; a server
     carries out no order that needs the gradient before it holds it.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -66,6 +67,13 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The collective that sums the gradients of replicas; empty: there are servers."""
     places: dict[str, Place] = {}
     """Places by task, ``worker:0``; a missing task has the default place."""
+    checkpoints: str = ""
+    """Directory of the checkpoints; empty: below ``run_dir``."""
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Where checkpoints are stored and read."""
+        return Path(self.checkpoints or f"{self.run_dir}/checkpoints")
 
     def place(self, role: str, number: int) -> Place:
         """The place of a task."""

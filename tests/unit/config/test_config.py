@@ -24,6 +24,7 @@ RAW: dict[str, Any] = {
         "policy": "fifo",
         "placement": "first_fit",
         "prevention": "none",
+        "launcher": "local",
     },
     "strategy": {"_target_": "strategies.bsp.BSP"},
     "straggler": {"_target_": "injectors.patterns.none.NoStragglers"},
@@ -45,6 +46,7 @@ RAW: dict[str, Any] = {
     },
     "runtime": {"_target_": "runtime.live.LiveRuntime"},
     "cluster": {**BARE, "num_workers": 4},
+    "launcher": {"_target_": "runtime.live.launchers.local.ThisMachine"},
     "backend": {"_target_": "runtime.backends.numpy.NumpyBackend"},
     "topology": {
         "name": "ps",

@@ -31,6 +31,7 @@ class Launched:
     def __init__(self) -> None:
         self.started: dict[str, AgentStart] = {}
         self.gone: set[str] = set()
+        self.for_s = 0.0
 
     def start(self, node: str, agent: AgentStart) -> None:
         self.started[node] = agent
@@ -44,6 +45,12 @@ class Launched:
     def kill_all(self) -> None:
         self.gone |= set(self.started)
 
+    def replace(self, node: str) -> float:
+        return self.for_s
+
+    def address(self, node: str) -> str:
+        return "10.0.0.3"
+
 
 class Scene:
     def __init__(self, logs: Path) -> None:
@@ -54,6 +61,16 @@ class Scene:
 
     def send(self, key: Any, message: Any) -> None:
         self.sent.append((key, message))
+
+    def hang_up(self, key: Any) -> None:
+        self.peers.pop(key, None)
+
+    def running(self) -> None:
+        """Both agents are here."""
+        self.agents.start(spec_of)
+        for number in range(2):
+            self.peers["agent", number] = None
+            self.agents.ready(number)
 
 
 @pytest.fixture
@@ -81,6 +98,7 @@ def test_each_may_call_once(scene: Scene) -> None:
 
 def test_all_are_ready_when_the_last_is(scene: Scene) -> None:
     assert [scene.agents.ready(1), scene.agents.ready(1), scene.agents.ready(0)] == [False, False, True]
+    assert not scene.agents.ready(0), "only once"
 
 
 def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scene: Scene) -> None:
@@ -91,6 +109,58 @@ def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scen
     (scene.agents.log_of("beta")).write_text("first\nno such module\n")
     scene.loop.turn(1.0)
     assert scene.failures == ["the agent could not start: no such module"]
+
+
+def test_the_loss_of_a_machine_elsewhere_ends_the_job_unless_another_may_take_its_place(scene: Scene) -> None:
+    scene.running()
+    scene.launcher.gone = {"beta"}
+    scene.loop.turn(1.0)
+    assert scene.failures == ["beta is lost: exit code 1"]
+
+
+def test_another_machine_takes_the_place_of_a_lost_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.live.control.agents.REPORTED_S", 0.01)
+    told: list[tuple[str, ...]] = []
+    scene.agents.node_lost = lambda node, reason: told.append(("lost", node, reason))
+    scene.agents.node_here = lambda node, address: told.append(("here", node, str(address)))
+    scene.agents.node_back = lambda node: told.append(("back", node))
+    scene.running()
+    scene.launcher.for_s, scene.launcher.gone, scene.launcher.started = 60.0, {"beta"}, {}
+    scene.agents.lost(1)
+    for _ in range(3):
+        scene.loop.turn(1.0)
+    assert told == [("lost", "beta", "exit code 1")]
+    assert ("agent", 1) not in scene.peers
+    scene.launcher.gone = set()
+    scene.loop.turn(1.0)
+    assert told[1:] == [("here", "beta", "10.0.0.3")]
+    assert list(scene.launcher.started) == ["beta"]
+    assert scene.agents.expects(Identity("agent", 1))
+    scene.agents.lost(1)
+    assert not scene.agents.ready(1), "the job begins once"
+    assert told[2:] == [("back", "beta")]
+    scene.peers["agent", 1] = None
+    for _ in range(3):
+        scene.loop.turn(0.2)
+    assert scene.failures == [], "the loss of its predecessor is over"
+
+
+def test_the_end_of_the_job_is_no_loss(scene: Scene) -> None:
+    scene.running()
+    scene.agents.end_those_that_start()
+    scene.launcher.for_s, scene.launcher.gone = 60.0, {"alpha", "beta"}
+    scene.agents.node_lost = lambda node, reason: scene.failures.append(node)
+    for _ in range(3):
+        scene.loop.turn(0.2)
+    assert scene.failures == []
+
+
+def test_nobody_takes_the_place_in_time(scene: Scene) -> None:
+    scene.running()
+    scene.launcher.for_s, scene.launcher.gone = 0.01, {"beta"}
+    for _ in range(3):
+        scene.loop.turn(1.0)
+    assert set(scene.failures) == {"beta is lost, and no other agent took its place in time (launcher.rejoin_s)"}
 
 
 def spec_of(agent: int) -> TaskSpec:

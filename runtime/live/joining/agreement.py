@@ -1,0 +1,34 @@
+"""Whether a machine that joins can take part: equal code, equal versions, equal data (pure).
+
+Every function returns the difference in one line, or an empty text.
+"""
+
+from __future__ import annotations
+
+from runtime.live.joining.facts import Facts
+from runtime.live.joining.wire import Prepared
+
+ALWAYS = ("stragglab", "python", "msgspec", "numpy")
+"""What must agree whatever computes the gradients: messages, checkpoints and sums depend on them."""
+
+
+def difference(theirs: Facts, ours: Facts, framework: str) -> str:
+    """Of code and versions; ``framework``: the library that computes gradients."""
+    if theirs.code.sha256 != ours.code.sha256:
+        return f"code: {theirs.code.words} there, {ours.code.words} here; use the same working tree on all machines"
+    for name in dict.fromkeys((*ALWAYS, framework)):
+        there, here = theirs.versions.get(name, "none"), ours.versions.get(name, "none")
+        if there != here:
+            return f"version: {name} {there} there, {here} here; install the same"
+    return ""
+
+
+def of_data(theirs: Prepared, ours: Prepared) -> str:
+    """Of the prepared data."""
+    if theirs.problem:
+        return f"data: {theirs.problem}"
+    if theirs.num_samples != ours.num_samples:
+        return f"data: {theirs.num_samples} samples there, {ours.num_samples} here; prepare the same on all machines"
+    if theirs.sha256 != ours.sha256:
+        return f"data: sha256 {theirs.sha256[:12]} there, {ours.sha256[:12]} here; prepare the same on all machines"
+    return ""

@@ -1,0 +1,120 @@
+"""What an agent says of its machine when it joins: its size, its versions, its code, what its doctor finds."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from runtime.live.machines.doctor import missing
+from runtime.version import own_version
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
+PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
+"""Capabilities that matter where no hosts are emulated."""
+DISTRIBUTIONS = ("msgspec", "numpy", "tensorflow", "torch")
+GIT_DEADLINE_S = 5.0
+MODEL = re.compile(r"^Model:(.*)$", re.MULTILINE)
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    """The running files: equal ``sha256`` means equal code, whatever version control says."""
+
+    sha256: str
+    commit: str = ""
+    """Empty: no working tree, or no git."""
+    dirty: bool = False
+
+    @property
+    def words(self) -> str:
+        """What messages call it: its commit, or the start of its fingerprint."""
+        known = f"commit {self.commit[:12]}" if self.commit else f"files {self.sha256[:12]}"
+        return f"{known} with changes" if self.dirty else known
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine, as its agent sees it."""
+
+    hostname: str
+    address: str
+    """At which tasks on other machines reach its tasks."""
+    cores: int
+    memory_bytes: int
+    gpus: tuple[str, ...] = ()
+    capabilities: dict[str, str] = {}
+    """By name: empty where it works, else why not."""
+    versions: dict[str, str] = {}
+    code: Code
+
+    @property
+    def name(self) -> str:
+        """For messages: ``10.0.0.2 (alpha)``."""
+        return f"{self.address} ({self.hostname})"
+
+
+def look_here(address: str, *, capabilities: bool = True) -> Facts:
+    """The facts of this machine; ``capabilities``: try them, which takes a second."""
+    lacks = {name: missing(name) for name in PROBED} if capabilities else {}
+    return Facts(
+        hostname=platform.node(),
+        address=address,
+        cores=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        gpus=gpus(),
+        capabilities={name: "" if lack is None else lack.reason for name, lack in lacks.items()},
+        versions=versions(),
+        code=code_below(ROOT),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Versions of Stragglab, Python and the libraries that compute; the missing are left out."""
+    found = {"stragglab": own_version(), "python": ".".join(platform.python_version_tuple()[:2])}
+    for name in DISTRIBUTIONS:
+        for distribution in (name, f"{name}-cpu"):
+            try:
+                found.setdefault(name, importlib.metadata.version(distribution).partition("+")[0])
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return found
+
+
+def gpus(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> tuple[str, ...]:
+    """Models of the NVIDIA GPUs that the kernel's driver shows."""
+    found = []
+    for about in sorted(drivers.glob("*/information")):
+        model = MODEL.search(about.read_text())
+        found.append(model[1].strip() if model else "unknown")
+    return tuple(found)
+
+
+def code_below(root: Path) -> Code:
+    """The Python files of our packages below ``root``, and what git says of them."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    commit = _git(root, "rev-parse", "HEAD")
+    dirty = bool(commit) and bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    return Code(sha256=digest.hexdigest(), commit=commit, dirty=dirty)
+
+
+def _git(root: Path, *words: str) -> str:
+    """What git answers; empty where there is no working tree or no git."""
+    if not (root / ".git").exists():
+        return ""
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=root, capture_output=True, text=True, timeout=GIT_DEADLINE_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,50 @@
+"""The machines of one job: their names, which task is on which, and at which addresses (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from runtime.live.transport.address import LOOPBACK
+from runtime.live.transport.task_spec import Place
+from strategies.protocol import NodeId
+
+LOCAL = "local"
+"""The node of a job whose tasks are all on this machine."""
+SAVED = "parameters.npy"
+"""The final parameters, in the directory of the evaluator's machine."""
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """By default: only this machine."""
+
+    nodes: tuple[str, ...] = (LOCAL,)
+    addresses: dict[str, str] = {}
+    """By node, at which its tasks listen; empty: loopback."""
+    listen: str = LOOPBACK
+    """Where the coordinator listens."""
+    secret: bytes = b""
+    """Of the job; empty: a random one."""
+    checkpoints: str = ""
+    """A directory that all machines share; empty: each has its own."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether agents have joined from anywhere: nothing here may look at their processes."""
+        return bool(self.addresses)
+
+    def node_of(self, tasks: Iterable[str]) -> dict[str, str]:
+        """The node of every worker and server, each role round about; other tasks are on the first."""
+        if not self.elsewhere:
+            return {}
+        return {task: self.nodes[NodeId.parse(task).number % len(self.nodes)] for task in tasks}
+
+    def placed(self, places: Mapping[str, Place]) -> dict[str, Place]:
+        """``places``, with the addresses at which tasks listen."""
+        nodes = self.node_of(places)
+        addresses = {task: self.addresses[node] for task, node in nodes.items()}
+        return {
+            task: msgspec.structs.replace(place, address=addresses[task]) if task in addresses else place
+            for task, place in places.items()
+        }

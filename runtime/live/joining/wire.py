@@ -1,0 +1,111 @@
+"""Messages between an agent that joins and the driver: msgpack, validated when decoded; no pickle.
+
+::
+
+    agent -> driver   Enlist            who I am: facts of the machine
+    driver -> agent   Refused | Prepare why not; or: prepare the data of this task
+    agent -> driver   Prepared          number of samples, and their fingerprint
+    driver -> agent   Refused | Begin   why not; or, when all are there: start the tasks' agent with this job
+    both              Alive             every ``heartbeat_s`` from Begin on
+    driver -> agent   Finish            end all that still runs
+    agent -> driver   Piece, Ended      what the tasks printed and wrote; then: nothing of it is left
+
+The connection proves the run's token first (``transport/auth.py``). The job's own secret is derived from the token on
+both sides and never sent.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+import msgspec
+
+from runtime.live.joining.facts import Facts
+from runtime.live.transport.messages import MalformedMessage, Message
+
+PROTOCOL = 1
+"""Raised with every change of these messages."""
+PIECE_BYTES = 1 << 20
+"""Most bytes of a file in one message."""
+
+
+class Enlist(Message, frozen=True, kw_only=True, tag=True):
+    """An agent asks to take part."""
+
+    facts: Facts
+    protocol: int = PROTOCOL
+
+
+class Refused(Message, frozen=True, kw_only=True, tag=True):
+    """The agent cannot take part, or is not needed: one line for its user."""
+
+    reason: str
+    later: bool = False
+    """Whether it may be needed later."""
+
+
+class Prepare(Message, frozen=True, kw_only=True, tag=True):
+    """Prepare the data of this task; ``shared``: a directory that must be there, too (empty: none)."""
+
+    task: dict[str, Any]
+    shared: str = ""
+
+
+class Prepared(Message, frozen=True, kw_only=True, tag=True):
+    """The data as they are there; ``problem``: why there are none."""
+
+    num_samples: int = 0
+    sha256: str = ""
+    problem: str = ""
+
+
+class Begin(Message, frozen=True, kw_only=True, tag=True):
+    """Start the agent of the tasks. ``spec``: the encoded task description without the job's secret."""
+
+    spec: bytes
+    salt: bytes
+    """What the job's secret is derived from, together with the token."""
+    lease_s: float
+    """The silence of the driver after which the agent ends all tasks."""
+    heartbeat_s: float
+
+
+class Alive(Message, frozen=True, kw_only=True, tag=True):
+    """The sender is there."""
+
+
+class Finish(Message, frozen=True, kw_only=True, tag=True):
+    """End all that still runs, then send what it left."""
+
+
+class Piece(Message, frozen=True, kw_only=True, tag=True):
+    """The next bytes of a file that the tasks wrote: a log, or the final parameters."""
+
+    name: str
+    data: bytes
+
+
+class Ended(Message, frozen=True, kw_only=True, tag=True):
+    """The tasks' agent has ended, and all that it left has been sent."""
+
+    reason: str
+
+
+AnyJoining = Enlist | Refused | Prepare | Prepared | Begin | Alive | Finish | Piece | Ended
+
+_decoder = msgspec.msgpack.Decoder(AnyJoining)
+
+
+def decode(body: bytes | memoryview) -> Message:
+    """The message in these bytes; raises :class:`MalformedMessage` if they are not one."""
+    try:
+        message: Message = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"{len(body)} bytes that are not a message ({error})") from None
+    return message
+
+
+def secret_of(token: bytes, salt: bytes) -> bytes:
+    """The secret of one job: HMAC-SHA256 (RFC 2104) of its salt under the token."""
+    return hmac.digest(token, b"job" + salt, "sha256")

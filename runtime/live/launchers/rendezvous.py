@@ -1,0 +1,260 @@
+"""Where agents join: accepts those that agree with us until all are there, then passes orders to them.
+
+The link to each agent is apart from the job's own connections. While a job runs both ends say that they are there;
+silence for ``lease_s`` ends the agent's tasks on its side, and the job on ours.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from runtime.errors import ConfigError
+from runtime.live.joining import wire
+from runtime.live.joining.agreement import difference, of_data
+from runtime.live.joining.facts import Facts
+from runtime.live.launchers.pieces import Pieces
+from runtime.live.transport.auth import Identity
+from runtime.live.transport.hub import Hub, Key
+from runtime.live.transport.loop import Loop
+from runtime.live.transport.messages import MalformedMessage, Message
+
+HEARTBEAT_S = 0.5
+END_S = 10.0
+"""Seconds within which an agent ends its tasks and sends what they left."""
+NAMED = 3
+"""Number of refused agents that a message names."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver waits for."""
+
+    nodes: int
+    listen: str
+    port: int
+    wait_s: float
+    lease_s: float
+    token: bytes
+    ours: Facts
+    framework: str
+    task: dict[str, Any]
+    prepared: wire.Prepared
+    shared: str = ""
+    """A directory that must be there on every machine; empty: none."""
+
+
+class Rendezvous:
+    """Listens from its construction on; raises ``OSError`` if it cannot."""
+
+    def __init__(self, wanted: Wanted, say: Callable[[str], None] | None = None) -> None:
+        self.wanted, self.loop = wanted, Loop()
+        self._say: Callable[[str], None] = say or (lambda line: print(f"run.py: {line}", file=sys.stderr))
+        self.hub = Hub(
+            self.loop,
+            wanted.token,
+            "tcp",
+            wanted.port,
+            "",
+            lambda identity: identity.role == "agent" and identity.key not in self.hub.peers,
+            self._on_message,
+            self._on_closed,
+            host=wanted.listen,
+            decode=wire.decode,
+        )
+        self.hub.on_stranger = lambda address: self._turned_away(address, "its token is another one")
+        self.members: dict[Key, Facts] = {}
+        """Agents that take part, in the order in which they have joined."""
+        self.keys: dict[str, Key] = {}
+        """Of the agents by node, once all are there."""
+        self._candidates: dict[Key, Facts] = {}
+        self._refusals: list[str] = []
+        self._heard_s: dict[Key, float] = {}
+        self._ended: dict[Key, str] = {}
+        self._pieces: dict[Key, Pieces] = {}
+        self._beaten_s = 0.0
+        self._gathering = True
+        self._vacant: list[str] = []
+        """Nodes whose agent is lost, and whose place another may take."""
+
+    # ---- until all are there -----------------------------------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Wait for all agents; raises :class:`ConfigError` with who is missing, and sends the others home."""
+        wanted, deadline = self.wanted, self.loop.now + self.wanted.wait_s
+        self._progress()
+        while len(self.members) < wanted.nodes:
+            if self.loop.now >= deadline:
+                reason = self._missing()
+                self.dismiss("the run does not start, since not all nodes have joined")
+                raise ConfigError(reason)
+            self.loop.turn(max(0.0, min(1.0, deadline - self.loop.now)))
+        self._gathering = False
+        for key in self._candidates:
+            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
+        ordered = sorted(self.members, key=lambda key: tuple(map(int, self.members[key].address.split("."))))
+        self.keys = {f"node{number}": key for number, key in enumerate(ordered)}
+
+    def _progress(self) -> None:
+        wanted, here = self.wanted, len(self.members)
+        if here < wanted.nodes:
+            where = f"{wanted.listen}:{self.hub.address.port}"
+            waiting = f"waiting for {wanted.nodes - here} at {where} for {wanted.wait_s:g} s at most"
+            self._say(f"launcher=join: {here} of {wanted.nodes} nodes joined, {waiting}")
+        else:
+            names = ", ".join(facts.name for facts in self.members.values())
+            self._say(f"launcher=join: {here} of {wanted.nodes} nodes joined: {names}")
+
+    def _missing(self) -> str:
+        wanted = self.wanted
+        here = ", ".join(facts.name for facts in self.members.values())
+        words = f"launcher.nodes={wanted.nodes}: {len(self.members)} joined within launcher.wait_s={wanted.wait_s:g}"
+        words += f" ({here})" if here else ""
+        if self._refusals:
+            words += f"; refused: {'; '.join(self._refusals[:NAMED])}"
+        start = f"python -m runtime.live.agent --join {wanted.listen}:{self.hub.address.port} --token-file FILE"
+        return f"{words}; start {start} on every machine"
+
+    def dismiss(self, reason: str) -> None:
+        """Send everybody home, and close."""
+        for key in list(self.hub.peers):
+            self.hub.send(key, wire.Refused(reason=reason))
+        self.close()
+
+    def _refuse(self, key: Key, reason: str, *, later: bool = False) -> None:
+        self.hub.send(key, wire.Refused(reason=reason, later=later))
+        self._candidates = {one: facts for one, facts in self._candidates.items() if one != key}
+
+    def _turned_away(self, name: str, reason: str) -> None:
+        if self._gathering or self._vacant:
+            self._refusals.append(f"{name}: {reason}")
+            self._say(f"launcher=join: refused {name}: {reason}")
+
+    # ---- from agents -------------------------------------------------------------------------------------------------
+
+    def _on_message(self, identity: Identity, message: Message) -> None:
+        key = identity.key
+        self._heard_s[key] = self.loop.now
+        match message:
+            case wire.Enlist():
+                self._enlist(key, message)
+            case wire.Prepared() if key in self._candidates:
+                self._prepared(key, message)
+            case wire.Alive():
+                pass
+            case wire.Piece() if key in self._pieces:
+                self._pieces[key].write(message)
+            case wire.Ended():
+                self._ended.setdefault(key, message.reason)
+            case _:
+                raise MalformedMessage(f"{type(message).__name__}, out of turn")
+
+    def _enlist(self, key: Key, enlist: wire.Enlist) -> None:
+        facts, wanted = enlist.facts, self.wanted
+        if not (self._gathering or self._vacant) or len(self.members) >= wanted.nodes:
+            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
+            return
+        if enlist.protocol != wire.PROTOCOL:
+            reason = f"version: joins by protocol {enlist.protocol} there, {wire.PROTOCOL} here; install the same"
+        else:
+            reason = difference(facts, wanted.ours, wanted.framework)
+        if reason:
+            self._turned_away(facts.name, reason)
+            self._refuse(key, reason)
+            return
+        self._candidates[key] = facts
+        self.hub.send(key, wire.Prepare(task=wanted.task, shared=wanted.shared))
+
+    def _prepared(self, key: Key, theirs: wire.Prepared) -> None:
+        facts, wanted = self._candidates[key], self.wanted
+        if reason := of_data(theirs, wanted.prepared):
+            self._turned_away(facts.name, reason)
+            self._refuse(key, reason)
+        elif len(self.members) >= wanted.nodes:
+            self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
+        else:
+            del self._candidates[key]
+            self.members[key] = facts
+            if self._vacant:
+                node = self._vacant.pop(0)
+                self.keys[node] = key
+                self._say(f"launcher=join: {facts.name} takes the place of {node}")
+            else:
+                self._progress()
+
+    def _on_closed(self, identity: Identity, reason: str) -> None:
+        key = identity.key
+        self._candidates.pop(key, None)
+        if self._gathering:
+            if self.members.pop(key, None) is not None:
+                self._progress()
+        elif key in self.members:
+            self._ended.setdefault(key, f"its agent is gone ({reason})")
+
+    # ---- while a job runs --------------------------------------------------------------------------------------------
+
+    def begin(self, node: str, begin: wire.Begin, pieces: Pieces) -> None:
+        """Start the tasks' agent of a node; what it leaves is written to ``pieces``."""
+        key = self.keys[node]
+        self._pieces[key] = pieces
+        self._heard_s[key] = self.loop.now
+        self.hub.send(key, begin)
+        if not self._beaten_s:
+            self._beat()
+
+    def _beat(self) -> None:
+        """Say that we are here, and look who else is; a driver that was suspended itself starts to count again."""
+        now, lease_s = self.loop.now, self.wanted.lease_s
+        if self._beaten_s and now - self._beaten_s > lease_s / 2:
+            self._heard_s = dict.fromkeys(self._heard_s, now)
+        self._beaten_s = now
+        for key in list(self.hub.peers):
+            self.hub.send(key, wire.Alive())
+            if key in self._pieces and now - self._heard_s[key] > lease_s:
+                self._ended.setdefault(key, f"no word from it for launcher.lease_s={lease_s:g}")
+                self.hub.hang_up(key)
+        self.loop.after(HEARTBEAT_S, self._beat)
+
+    def ended(self, node: str) -> str | None:
+        """How the tasks' agent of a node ended; None while it runs, or can be started."""
+        return "nobody has taken its place" if node in self._vacant else self._ended.get(self.keys[node])
+
+    def vacate(self, node: str) -> None:
+        """The next agent that agrees takes the place of this node's, which has ended."""
+        key = self.keys.pop(node)
+        self.members.pop(key, None)
+        self.hub.hang_up(key)
+        self._vacant.append(node)
+        self._say(f"launcher=join: {node} is lost; another agent may take its place")
+
+    def end(self, node: str) -> None:
+        """End what runs there, and wait until its logs are here."""
+        key = self.keys.get(node)
+        if key is None or key in self._ended or (peer := self.hub.peers.get(key)) is None:
+            return
+        self.hub.send(key, wire.Finish())
+        identity, channel = peer
+        deadline = self.loop.now + END_S
+        while key not in self._ended and self.loop.now < deadline:
+            if select.select([channel.sock], [], [], HEARTBEAT_S)[0]:
+                try:
+                    for message in channel.receive():
+                        self._on_message(identity, message)
+                except OSError as error:
+                    self._ended.setdefault(key, f"its agent is gone ({error})")
+            else:
+                self.hub.send(key, wire.Alive())
+        self._ended.setdefault(key, f"it did not end within {END_S:g} s")
+
+    def hang_up_now(self) -> None:
+        """Close all links at once, from a signal handler: the kernel tells the agents."""
+        for _, channel in self.hub.peers.values():
+            os.close(channel.sock.detach())
+
+    def close(self) -> None:
+        """Close listener and links; the loop stays."""
+        self.hub.close()

@@ -1,0 +1,54 @@
+"""What ``launcher=NAME`` chooses: who starts the agents of a run, and where they are."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+from runtime.api import Launcher, RunContext
+from runtime.config.parse import Cluster
+from runtime.live.joining.site import Site
+from runtime.live.transport.loop import Loop
+
+
+class Starter(Protocol):
+    """Finds the machines of a run before its record is opened, then makes what starts agents there."""
+
+    elsewhere: ClassVar[bool]
+    """Whether tasks run where nothing of here can look at them."""
+
+    @property
+    def address(self) -> str:
+        """The address at which the coordinator listens."""
+        ...
+
+    def check(self, cluster: Cluster, around: RunContext) -> None:
+        """Raise :class:`ConfigError` for a run that cannot be started so."""
+        ...
+
+    def unable(self) -> dict[str, str]:
+        """Commands that cannot be carried out there, with the reason."""
+        ...
+
+    def gather(self, task: dict[str, Any], framework: str) -> None:
+        """Wait for the machines of a job with this ``task``; raises :class:`ConfigError` if they do not come."""
+        ...
+
+    def loop(self) -> Loop | None:
+        """The loop on which it waits for them while a job runs; None: on no loop."""
+        ...
+
+    def site(self) -> Site:
+        """The machines, for one job."""
+        ...
+
+    def make(self) -> Launcher:
+        """What starts the agents of one job."""
+        ...
+
+    def release(self) -> None:
+        """The lab is over."""
+        ...
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The machines, for the record; none: this one, which is described anyway."""
+        ...

@@ -1,0 +1,288 @@
+"""Agents that join: who agrees, who is refused with which line, and what is accepted of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.live.agent.arguments import parse
+from runtime.live.joining import wire
+from runtime.live.joining.agreement import difference, of_data
+from runtime.live.joining.data import fingerprint, prepare
+from runtime.live.joining.facts import Code, Facts, code_below, gpus, look_here
+from runtime.live.joining.site import SAVED, Site
+from runtime.live.joining.token import new_token, read_token
+from runtime.live.launchers.join import Join, interface_address
+from runtime.live.launchers.pieces import Pieces
+from runtime.live.transport.messages import MalformedMessage, encode
+from runtime.live.transport.task_spec import Place
+
+OURS = Facts(
+    hostname="alpha",
+    address="10.0.0.1",
+    cores=2,
+    memory_bytes=1 << 30,
+    versions={
+        "stragglab": "1",
+        "python": "3.11",
+        "msgspec": "0.19",
+        "numpy": "2.4",
+        "torch": "2.13",
+        "tensorflow": "2",
+    },
+    code=Code(sha256="ab" * 32, commit="c" * 40),
+)
+
+
+def other(**versions: str | None) -> Facts:
+    changed = {**OURS.versions, **versions}
+    return msgspec.structs.replace(OURS, versions={name: text for name, text in changed.items() if text is not None})
+
+
+# ---- agreement -------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_code_and_versions_agree_whatever_else_differs() -> None:
+    machine = msgspec.structs.replace(OURS, hostname="beta", cores=64, gpus=("H100",))
+    assert difference(machine, OURS, "torch") == ""
+    assert difference(other(tensorflow=None), OURS, "torch") == "", "the other framework does not matter"
+
+
+@pytest.mark.parametrize("name", ["stragglab", "python", "msgspec", "numpy", "torch"])
+def test_another_version_is_named(name: str) -> None:
+    assert difference(other(**{name: "0"}), OURS, "torch") == (
+        f"version: {name} 0 there, {OURS.versions[name]} here; install the same"
+    )
+    assert "none there" in difference(other(**{name: None}), OURS, "torch")
+
+
+def test_other_code_is_refused_even_of_the_same_commit() -> None:
+    code = msgspec.structs.replace(OURS.code, sha256="cd" * 32, dirty=True)
+    line = difference(msgspec.structs.replace(OURS, code=code), OURS, "torch")
+    assert line.startswith("code: commit cccccccccccc with changes there, commit cccccccccccc here; ")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [
+        (wire.Prepared(num_samples=10, sha256="a"), ""),
+        (wire.Prepared(num_samples=9, sha256="a"), "data: 9 samples there, 10 here; "),
+        (wire.Prepared(num_samples=10, sha256="b"), "data: sha256 b there, a here; "),
+        (wire.Prepared(problem="no file"), "data: no file"),
+    ],
+)
+def test_other_data_are_named(theirs: wire.Prepared, words: str) -> None:
+    line = of_data(theirs, wire.Prepared(num_samples=10, sha256="a"))
+    assert line.startswith(words)
+    assert bool(line) == bool(words)
+
+
+def test_a_changed_file_changes_the_fingerprint_of_the_code(tmp_path: Path) -> None:
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "one.py").write_text("a = 1\n")
+    before = code_below(tmp_path)
+    assert before == code_below(tmp_path)
+    assert (before.commit, before.dirty) == ("", False)
+    (tmp_path / "runtime" / "one.py").write_text("a = 2\n")
+    assert code_below(tmp_path).sha256 != before.sha256
+
+
+class Split:
+    def __init__(self, value: float) -> None:
+        pair = (np.full((6, 2), value), np.arange(6))
+        self.train = self.test = pair
+
+
+class OnArrays:
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def load(self) -> Split:
+        return Split(self.value)
+
+
+def test_a_changed_sample_changes_the_fingerprint_of_the_data() -> None:
+    assert fingerprint(OnArrays(1.0)) == fingerprint(OnArrays(1.0)) != fingerprint(OnArrays(1.5))
+    assert fingerprint(object()) == "", "no files"
+
+
+def test_data_that_cannot_be_prepared_are_a_problem_and_no_error() -> None:
+    assert prepare({"_target_": "workloads.ledger.SampleLedger", "num_samples": 7}) == wire.Prepared(num_samples=7)
+    assert "num_samples" in prepare({"_target_": "workloads.ledger.SampleLedger", "num_samples": 0}).problem
+
+
+def test_facts_of_this_machine_are_complete() -> None:
+    facts = look_here("127.0.0.1", capabilities=False)
+    assert facts.cores >= 1
+    assert facts.memory_bytes > 1 << 20
+    assert {"stragglab", "python", "msgspec", "numpy"} <= set(facts.versions)
+    assert wire.decode(encode(wire.Enlist(facts=facts))[4:]) == wire.Enlist(facts=facts)
+
+
+def test_gpus_are_those_of_the_driver(tmp_path: Path) -> None:
+    assert gpus(tmp_path / "nothing") == ()
+    for slot, words in (("0", "Model: \t H100\nIRQ: 1\n"), ("1", "IRQ: 2\n")):
+        (tmp_path / slot).mkdir()
+        (tmp_path / slot / "information").write_text(words)
+    assert gpus(tmp_path) == ("H100", "unknown")
+
+
+# ---- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_read_by_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    new_token(path)
+    assert len(read_token(str(path), "t")) == 32
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match=r"t=.*others can read it \(mode 0640\); chmod 600"):
+        read_token(str(path), "t")
+    with pytest.raises(ConfigError, match="file exists; name a new file"):
+        new_token(path)
+
+
+@pytest.mark.parametrize("text", ["", "ab", "zz" * 32, "ab" * 33])
+def test_what_is_no_token_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "token"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="is not 64 hex digits"):
+        read_token(str(path), "t")
+
+
+def test_the_secret_of_every_job_is_another_and_not_the_token() -> None:
+    token = bytes(32)
+    one, two = wire.secret_of(token, b"a" * 32), wire.secret_of(token, b"b" * 32)
+    assert len({token, one, two}) == 3
+    assert wire.secret_of(b"\1" * 32, b"a" * 32) != one
+
+
+# ---- what is accepted ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../x.log",
+        "worker-0.0.log/../x",
+        "events.jsonl",
+        "/etc/passwd",
+        "",
+        ".log",
+        "worker-0.0.log\n",
+        "parameters.npy",
+    ],
+)
+def test_only_logs_and_what_was_asked_for_are_written(tmp_path: Path, name: str) -> None:
+    (tmp_path / "logs").mkdir()
+    pieces = Pieces(tmp_path / "logs" / "agent-node0.log", None)
+    with pytest.raises(MalformedMessage):
+        pieces.write(wire.Piece(name=name, data=b"x"))
+    assert [path.name for path in tmp_path.rglob("*")] == ["logs"]
+
+
+def test_pieces_are_put_together_and_old_files_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "worker-0.0.log").write_text("of another run")
+    pieces = Pieces(tmp_path / "agent-node0.log", tmp_path / SAVED)
+    for name, data in (("worker-0.0.log", b"a"), ("agent.log", b"z"), ("worker-0.0.log", b"b"), (SAVED, b"p")):
+        pieces.write(wire.Piece(name=name, data=data))
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written == {"worker-0.0.log": b"ab", "agent-node0.log": b"z", SAVED: b"p"}
+    with pytest.raises(MalformedMessage):
+        pieces.write(wire.Piece(name="agent.log", data=bytes(wire.PIECE_BYTES + 1)))
+
+
+def test_bytes_that_are_no_message_end_the_connection() -> None:
+    for body in (b"", b"\xc1", b"\x81\xa4type\xa5Other", encode(wire.Alive())):
+        with pytest.raises(MalformedMessage):
+            wire.decode(body)
+    assert wire.decode(encode(wire.Alive())[4:]) == wire.Alive()
+
+
+# ---- places ----------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_are_placed_in_turn_and_told_the_addresses_of_their_machines() -> None:
+    site = Site(nodes=("node0", "node1"), addresses={"node0": "10.0.0.1", "node1": "10.0.0.2"}, listen="10.0.0.9")
+    tasks = ["server:0", "server:1", "worker:0", "worker:1", "worker:2"]
+    assert list(site.node_of(tasks).values()) == ["node0", "node1", "node0", "node1", "node0"]
+    placed = site.placed(dict.fromkeys(tasks, Place()))
+    assert [place.address[-1] for place in placed.values()] == ["1", "2", "1", "2", "1"]
+
+
+def test_a_job_of_this_machine_is_left_as_it_is() -> None:
+    places = {"worker:0": Place(address="10.77.0.1")}
+    assert Site().placed(places) == places
+    assert Site().node_of(places) == {}
+    assert not Site().elsewhere
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+GOOD = {
+    "nodes": 2,
+    "listen": "127.0.0.1",
+    "port": 7077,
+    "token_file": None,
+    "wait_s": 1.0,
+    "lease_s": 10.0,
+    "rejoin_s": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("nodes", 0),
+        ("port", 0),
+        ("port", 65536),
+        ("wait_s", 0.0),
+        ("wait_s", float("nan")),
+        ("lease_s", 0.5),
+        ("listen", None),
+        ("rejoin_s", -1.0),
+        ("rejoin_s", float("inf")),
+        ("rejoin_s", 5.0),
+        ("listen", ".".join("0000")),
+        ("listen", "224.0.0.1"),
+        ("listen", "example.org"),
+    ],
+)
+def test_a_bad_setting_is_named(field: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"^launcher.{field}="):
+        Join(**{**GOOD, field: value, "shared_dir": None})  # type: ignore[arg-type]
+
+
+def test_an_address_is_left_as_it_is() -> None:
+    assert interface_address("10.0.0.1") == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "--join 10.0.0.1:7077",
+        "--token-file t",
+        "--join 10.0.0.1 --token-file t",
+        "--join :7077 --token-file t",
+        "--join h:0 --token-file t",
+        "--join h:70000 --token-file t",
+        "--join h:1 --token-file t --wait-s -1",
+        "--join h:1 --token-file t --wait-s nan",
+        "--join h:1 --token-file t --address here",
+        "--join h:1 --token-file t --dir /nowhere/at/all",
+        "--join h:1 --token-file t --token abc",
+    ],
+)
+def test_a_bad_command_line_is_one_line(words: str) -> None:
+    with pytest.raises(ConfigError):
+        parse(words.split())
+
+
+def test_a_good_command_line() -> None:
+    asked = parse(["--join", "h:7077", "--token-file", "t", "--address", "10.0.0.1", "--wait-s", "0", "--again"])
+    assert (asked.host, asked.port, asked.address, asked.wait_s, asked.again) == ("h", 7077, "10.0.0.1", 0.0, True)

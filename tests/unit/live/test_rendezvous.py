@@ -1,0 +1,213 @@
+"""The driver and agents that join, in one process: refusals, vacancies, and the silence of either side."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.live.agent.dialing import dial
+from runtime.live.agent.membership import Cut, Membership
+from runtime.live.joining import wire
+from runtime.live.joining.facts import Code, Facts
+from runtime.live.launchers.pieces import Pieces
+from runtime.live.launchers.rendezvous import Rendezvous, Wanted
+from runtime.live.transport.channel import LoopChannel
+from runtime.live.transport.messages import encode
+
+TOKEN = bytes(range(32))
+TASK = {"_target_": "workloads.ledger.SampleLedger", "num_samples": 7}
+VERSIONS = {"stragglab": "1", "python": "3", "msgspec": "1", "numpy": "1"}
+OURS = Facts(
+    hostname="alpha", address="127.0.0.1", cores=1, memory_bytes=1, versions=VERSIONS, code=Code(sha256="a" * 64)
+)
+
+
+class Scene:
+    """A rendezvous whose listener has any free port, and agents in threads."""
+
+    def __init__(self, folder: Path, **more: Any) -> None:
+        self.folder, self.said, self.ends = folder, list[str](), list[str]()
+        fields: dict[str, Any] = {"nodes": 1, "wait_s": 20.0, "lease_s": 5.0, "framework": "numpy", "port": 0}
+        fields["prepared"] = wire.Prepared(num_samples=7)
+        wanted = Wanted(listen="127.0.0.1", token=TOKEN, ours=OURS, task=TASK, **{**fields, **more})
+        self.rendezvous = Rendezvous(wanted, self.said.append)
+        self.threads: list[threading.Thread] = []
+
+    def agent(self, facts: Facts = OURS, token: bytes = TOKEN) -> None:
+        def serve() -> None:
+            try:
+                sock = dial("127.0.0.1", self.rendezvous.hub.address.port, token, 5.0)
+                Membership(LoopChannel(sock, wire.decode), token, facts, self.folder).run()
+            except (ConfigError, Cut) as end:
+                self.ends.append(str(end))
+
+        self.threads.append(threading.Thread(target=serve))
+        self.threads[-1].start()
+
+    def until(self, reached: Callable[[], object]) -> None:
+        for _ in range(600):
+            if reached():
+                return
+            self.rendezvous.loop.turn(0.05)
+        raise AssertionError((self.said, self.ends))
+
+    def close(self) -> None:
+        self.rendezvous.close()
+        self.rendezvous.loop.close()
+        for thread in self.threads:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+Make = Callable[..., Scene]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    scenes: list[Scene] = []
+
+    def begin(**more: Any) -> Scene:
+        scenes.append(Scene(tmp_path, **more))
+        return scenes[-1]
+
+    yield begin
+    for scene in scenes:
+        scene.close()
+    assert list(tmp_path.iterdir()) == [], "agents leave no directory"
+
+
+def test_who_agrees_is_a_member_and_the_nodes_are_numbered_by_address(make: Make) -> None:
+    scene = make(nodes=2)
+    for address in ("10.0.0.10", "10.0.0.9"):
+        scene.agent(msgspec.structs.replace(OURS, address=address))
+    scene.rendezvous.gather()
+    members = {node: scene.rendezvous.members[key].address for node, key in scene.rendezvous.keys.items()}
+    assert members == {"node0": "10.0.0.9", "node1": "10.0.0.10"}
+    assert scene.said[0].startswith("launcher=join: 0 of 2 nodes joined, waiting for 2 at 127.0.0.1:")
+    assert scene.said[1].startswith("launcher=join: 1 of 2 nodes joined, waiting for 1 at 127.0.0.1:")
+    assert scene.said[2].startswith("launcher=join: 2 of 2 nodes joined: 10.0.0.")
+
+
+def test_a_stranger_is_named_and_told(make: Make) -> None:
+    scene = make()
+    scene.agent(token=bytes(32))
+    scene.until(lambda: scene.ends)
+    assert scene.said == ["launcher=join: refused 127.0.0.1: its token is another one"]
+    assert scene.ends[0].endswith("who listens there does not accept our token; use the driver's token file")
+
+
+def test_other_code_is_named_on_both_sides(make: Make) -> None:
+    scene = make()
+    scene.agent(msgspec.structs.replace(OURS, code=Code(sha256="b" * 64)))
+    scene.until(lambda: scene.ends)
+    reason = f"code: files {'b' * 12} there, files {'a' * 12} here; use the same working tree on all machines"
+    assert scene.said == [f"launcher=join: refused 127.0.0.1 (alpha): {reason}"]
+    assert scene.ends == [f"the driver refuses us: {reason}"]
+
+
+def test_other_data_and_a_missing_shared_directory_are_named(make: Make) -> None:
+    scene = make(prepared=wire.Prepared(num_samples=8))
+    scene.agent()
+    scene.until(lambda: scene.ends)
+    assert scene.ends == ["the driver refuses us: data: 7 samples there, 8 here; prepare the same on all machines"]
+    scene = make(shared="/nowhere/at/all")
+    scene.agent()
+    scene.until(lambda: scene.ends)
+    assert "launcher.shared_dir: /nowhere/at/all is not on that machine" in scene.ends[0]
+
+
+def test_too_few_are_sent_home_with_one_line(make: Make) -> None:
+    scene = make(nodes=2, wait_s=3.0)
+    scene.agent()
+    scene.until(lambda: scene.rendezvous.members)
+    with pytest.raises(
+        ConfigError, match=r"launcher.nodes=2: 1 joined within launcher.wait_s=3 \(127.0.0.1 \(alpha\)\); start"
+    ):
+        scene.rendezvous.gather()
+    scene.threads[0].join(20)
+    assert scene.ends == ["the driver refuses us: the run does not start, since not all nodes have joined"]
+
+
+def test_one_too_many_is_told_so(make: Make) -> None:
+    scene = make()
+    scene.agent()
+    scene.rendezvous.gather()
+    scene.agent()
+    scene.until(lambda: scene.ends)
+    assert scene.ends == ["the driver refuses us: launcher.nodes=1: all have joined already"]
+
+
+def test_who_leaves_while_others_are_awaited_is_awaited_again(make: Make) -> None:
+    scene = make(nodes=2)
+    sock = dial_and_enlist(scene)
+    scene.until(lambda: scene.rendezvous.members)
+    sock.close()
+    scene.until(lambda: not scene.rendezvous.members)
+    assert scene.said[-1].startswith("launcher=join: 0 of 2 nodes joined")
+
+
+def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
+    """It keeps its connection, as in a partition; another that speaks is not affected."""
+    scene = make(lease_s=2.0)
+    sock = dial_and_enlist(scene)
+    scene.rendezvous.gather()
+    begin = wire.Begin(spec=b"", salt=b"", lease_s=2.0, heartbeat_s=0.5)
+    scene.rendezvous.begin("node0", begin, Pieces(scene.folder / "agent.log", None))
+    assert scene.rendezvous.ended("node0") is None
+    scene.until(lambda: scene.rendezvous.ended("node0"))
+    assert scene.rendezvous.ended("node0") == "no word from it for launcher.lease_s=2"
+    sock.close()
+
+
+def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
+    scene = make(nodes=2)
+    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
+    scene.rendezvous.gather()
+    socks[1].close()
+    node = next(node for node, key in scene.rendezvous.keys.items() if list(scene.rendezvous.members)[1] == key)
+    scene.until(lambda: scene.rendezvous.ended(node))
+    scene.rendezvous.vacate(node)
+    assert scene.rendezvous.ended(node) == "nobody has taken its place"
+    scene.agent(msgspec.structs.replace(OURS, address="10.0.0.3"))
+    scene.until(lambda: scene.rendezvous.ended(node) is None)
+    assert scene.rendezvous.members[scene.rendezvous.keys[node]].address == "10.0.0.3"
+    assert scene.said[-1] == f"launcher=join: 10.0.0.3 (alpha) takes the place of {node}"
+    socks[0].close()
+
+
+def dial_and_enlist(scene: Scene) -> Any:
+    """An agent that says what is needed to become a member, and nothing more."""
+    found: list[Any] = []
+
+    def speak() -> None:
+        sock = dial("127.0.0.1", scene.rendezvous.hub.address.port, TOKEN, 5.0)
+        channel = LoopChannel(sock, wire.decode)
+        for message in (wire.Enlist(facts=OURS), wire.Prepared(num_samples=7)):
+            assert not channel.send(encode(message))
+            while isinstance(message, wire.Enlist) and not list(channel.receive()):
+                pass
+        found.append(sock)
+
+    thread = threading.Thread(target=speak)
+    thread.start()
+    scene.until(lambda: found)
+    thread.join()
+    return found[0]
+
+
+def test_the_home_directory_of_the_agent_is_left_alone(make: Make) -> None:
+    home = os.getcwd()
+    scene = make()
+    scene.agent()
+    scene.rendezvous.gather()
+    scene.rendezvous.close()
+    scene.threads[0].join(20)
+    assert scene.ends == ["the driver is gone (closed): nothing runs here"]
+    assert os.getcwd() == home
