@@ -24,8 +24,8 @@ class ServerLinks:
     ``buffers``: then every delivery gives the slot of the parameters.
 
     ``same_machine``: no link, emulated or real, is between this task and the servers, so the kernel that takes a
-    gradient delivers it as fast as a server reads, whatever becomes of this process. Then nobody waits for a receipt; a server
-    carries out no order that needs the gradient before it holds it.
+    gradient delivers it as fast as a server reads, whatever becomes of this process. Then nobody waits for a receipt; a
+    server carries out no order that needs the gradient before it holds it.
     """
 
     def __init__(
