@@ -31,6 +31,21 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     """The host of every node (``{"worker:1": "host:2"}``); empty without hosts."""
 
 
+class Ready(Event, frozen=True, kw_only=True, tag=True):
+    """A worker has finished a gradient and holds it: it waits for a ``Send`` or a ``Drop``, however long that takes.
+
+    Only for a strategy that needs ``Send``. ``timings.send_s`` is 0; ``Arrived`` has the durations again, with
+    ``send_s`` from when the worker was told to send. The time for which a gradient was held is in none of them.
+    """
+
+    grad: Grad
+    timings: Timings
+    num_bytes: int
+    """What travels of it to all servers together."""
+    loss: float | None = None
+    sqr_norm: float | None = None
+
+
 class Arrived(Event, frozen=True, kw_only=True, tag=True):
     """Every server holds its range of a gradient."""
 
@@ -192,6 +207,6 @@ class Woke(Event, frozen=True, kw_only=True, tag=True):
     tag: str
 
 
-_OfWorkers = Arrived | Failed | Lost | Joined
+_OfWorkers = Ready | Arrived | Failed | Lost | Joined
 _OfNodes = _OfWorkers | ServerLost | ServerJoined | Denied | Reserved
 AnyEvent = Started | _OfNodes | Restored | Evaluated | Observed | Scored | Measured | Updated | Scheduling | Woke

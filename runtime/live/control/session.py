@@ -230,11 +230,12 @@ class LiveSession:
         self.failure, self.failed_as = self.failure or reason, "disk_full"
 
     def overdue(self, now: float, limit_s: float) -> list[int]:
-        """Workers whose Compute was sent longer ago than the limit."""
+        """Workers whose Compute, or order to push, was sent longer ago than the limit; who holds a gradient may."""
         if not self.started:
             return []
         executor = self.coordinator.executor
-        waiting = executor.ledger.busy.keys() - executor.reserved.keys()
+        holding = {grad.worker for grad in executor.ledger.ready.values()}
+        waiting = executor.ledger.busy.keys() - executor.reserved.keys() - holding
         return [worker for worker in sorted(waiting) if now - self.port.sent_s.get(worker, now) > limit_s]
 
     # ---- from the injector -------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
-from strategies.protocol import Evaluated, ProtocolError, Timings
+from strategies.protocol import Evaluated, ProtocolError, Send, Timings
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
 """What the coordinator does when it is free: a function of the time and of these arguments."""
@@ -107,7 +107,16 @@ class VirtualSession:
         self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
-            self.work, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
+            self.work,
+            experiment,
+            schedule,
+            costs,
+            learner.num_parameters,
+            profiles,
+            hosts,
+            self._arrived,
+            tenancy,
+            held=self._held if Send in experiment.strategy.needs else None,
         )
         self.servers, self.workers, self.machines = modelled
         if self.work is not self.clock:
@@ -308,7 +317,7 @@ class VirtualSession:
             busy_until_s += self.stopwatch.take_s()
         self.busy_until_s = busy_until_s
         self.port.flush(busy_until_s)
-        if not self._ledger.busy and self._declares_stuck and not self.over and not self._to_come():
+        if not self._ledger.progresses and self._declares_stuck and not self.over and not self._to_come():
             declare(self.coordinator, now)
 
     def _to_come(self) -> bool:
@@ -322,6 +331,13 @@ class VirtualSession:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
         self.work.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
+
+    def _held(self, iteration: Iteration, timings: Timings, held_s: float) -> None:
+        order, (loss, sqr_norm, _) = iteration.order, iteration.result
+        num_bytes = self.workers.model_bytes
+        ready = inputs.GradientReady(order.grad_id, order.worker, timings, num_bytes, loss, sqr_norm)
+        tell = self.tell if self.work is self.clock else self._tell_here
+        self.work.at(held_s + self.costs.control_s, MESSAGE, tell, ready)
 
     def _moving(self) -> set[str]:
         """Tags of the timers that jumps take along: nobody needs a checkpoint, or an evaluation without metrics."""
