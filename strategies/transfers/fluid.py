@@ -39,15 +39,23 @@ class Reservations:
                 from_s = times[k + 1]
         return from_s
 
-    def segments(self, update: Update, from_s: float) -> tuple[Segment, ...]:
-        """The transfer of ``update`` from ``from_s`` on, at any time as fast as its path allows.
+    def copy(self) -> Reservations:
+        """Another one, to try things on."""
+        other = Reservations({}, 0.0)
+        other._least = self._least
+        other._times = {name: times.copy() for name, times in self._times.items()}
+        other._rates = {name: rates.copy() for name, rates in self._rates.items()}
+        return other
 
-        Nothing is reserved by that. An update without bytes, or without a path, takes no time.
+    def segments(self, path: Sequence[str], size_bytes: float, from_s: float) -> tuple[Segment, ...]:
+        """A transfer from ``from_s`` on (no earlier than the network's begin), at any time as fast as its path allows.
+
+        Nothing is reserved by that. Without bytes, or without a path, it takes no time.
         """
-        now, left = from_s, update.size_bytes
-        if left == 0 or not update.path:
+        now, left = from_s, size_bytes
+        if left == 0 or not path:
             return ((now, now, math.inf),)
-        steady, walks = self._walks(update.path, now)
+        steady, walks = self._walks(path, now)
         found: list[Segment] = []
         while True:
             rate, end = steady, math.inf

@@ -55,7 +55,7 @@ def plan(
     network = Reservations(links, now_s)
     for slot in running:
         network.reserve(slot.update.path, slot.segments)
-    queue = [_Waiting(update, solo_s(update, links), now_s) for update in pending]
+    queue = [_Waiting(update, solo_s(update, links), now_s) for update in sorted(pending, key=lambda one: one.id)]
     tolerance = idle_tolerance_s
     if tolerance is None:
         tolerance = median(waiting.solo_s for waiting in queue) if queue else 0.0
@@ -107,7 +107,7 @@ class _Waiting:
 
     def look(self, network: Reservations) -> None:
         """Learn the exact start and finish."""
-        self.segments = network.segments(self.update, self.start_s)
+        self.segments = network.segments(self.update.path, self.update.size_bytes, self.start_s)
         self.start_s, self.finish_s = self.segments[0][0], self.segments[-1][1]
 
     def slot(self, commit_s: float, version: int) -> Slot:
