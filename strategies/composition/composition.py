@@ -268,7 +268,7 @@ class Composition(Strategy):
         weights = (weight,) * len(used)
         if rule in STALENESS_RULES:
             ages = [self._version - grad.version for grad in used]
-            weights = tuple([weight * staleness_factor(rule, age) for age in ages])
+            weights = tuple([weight * staleness_factor(rule, age, self._version + 1) for age in ages])
         if factor != 1.0:
             weights = tuple([factor * one for one in weights])
         self._version += 1
