@@ -213,6 +213,7 @@ class Coordinator:
                 lr=self.job.lr,
                 model_bytes=given.model_bytes,
                 places=self._places(),
+                links=given.links,
             )
         )
         if Restart in self.strategy.needs:

@@ -36,6 +36,8 @@ class JobStarted(Input, frozen=True):
 
     incarnations: dict[int, int] = {}
     model_bytes: int | None = None
+    links: dict[str, float] = {}
+    """Limits of links as ``Started`` gives them."""
 
 
 class GradientReady(Input, frozen=True):

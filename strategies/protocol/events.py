@@ -29,6 +29,11 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     """Of all parameters, and so of a gradient: what a worker receives and sends in an iteration; None: not known."""
     places: dict[str, str] = {}
     """The host of every node (``{"worker:1": "host:2"}``); empty without hosts."""
+    links: dict[str, float] = {}
+    """Bytes per second that a host's link carries each way, on the wire, by host; of nodes where there are no hosts.
+
+    Those without a limit are left out.
+    """
 
 
 class Ready(Event, frozen=True, kw_only=True, tag=True):

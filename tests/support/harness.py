@@ -214,12 +214,12 @@ class Desk(Scores, Answers):
         self.core.strategy.next = commands
         self.core.receive(self.at(None), inputs.TimerFired("strategy:say"))
 
-    def arrive(self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0) -> None:
+    def arrive(
+        self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0, send_s: float = 0.0
+    ) -> None:
         """The worker's Compute is done."""
-        grad_id = self.core.ledger.busy[worker].grad_id
-        self.core.receive(
-            self.at(t), inputs.GradientArrived(grad_id, worker, Timings(compute_s=compute_s), loss=1.0, finite=finite)
-        )
+        grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s, send_s=send_s)
+        self.core.receive(self.at(t), inputs.GradientArrived(grad_id, worker, timings, loss=1.0, finite=finite))
 
     def ready(self, worker: int, t: float | None = None, *, num_bytes: int = 100, compute_s: float = 1.0) -> None:
         """The worker holds a gradient of this size."""

@@ -74,6 +74,8 @@ class LiveSession:
         self.sha256 = ""
         self.injector: Injector
         self.allotter: Allotter
+        self.links: dict[str, float] = {}
+        """Limits of the hosts' links."""
         self.served: Callable[[int, float], None] = lambda server, worked_s: None
         self._layout_version = 0
         """Of the nodes that have places."""
@@ -181,7 +183,7 @@ class LiveSession:
         self.supervisor.save(0, self.initial_state)
         workers = [task for task in self.supervisor.tasks.values() if task.key.role == "worker"]
         incarnations = {task.key.number: task.incarnation for task in workers}
-        self.receive(inputs.JobStarted(incarnations, PARAMETER_BYTES * self.supervisor.num_parameters))
+        self.receive(inputs.JobStarted(incarnations, PARAMETER_BYTES * self.supervisor.num_parameters, self.links))
         self.on_start()
         self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
 

@@ -99,6 +99,7 @@ class VirtualSession:
         job = experiment.job
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
+        self._links = _links_of(costs, hosts, [str(node) for node in job.start_layout.nodes])
         self.clock = clock or new_clock()
         self.work = self.clock if tenancy is None else tenancy.clock
         """The clock of all that is in progress; the job's own unless the lab jumps (:mod:`.jumping`)."""
@@ -213,7 +214,8 @@ class VirtualSession:
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
-        self.tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
+        model_bytes = PARAMETER_BYTES * self.learner.num_parameters or None
+        self.tell(inputs.JobStarted(model_bytes=model_bytes, links=self._links))
         self.work.at(REPORT_EVERY_S, TIMER, self._report)
         if self.telemetry_every_s is not None:
             self._observe(self.telemetry_every_s)
@@ -407,6 +409,15 @@ class VirtualSession:
             self.jumps.changed()
         if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self._announce)
+
+
+def _links_of(costs: Costs, hosts: Hosts | None, nodes: list[str]) -> dict[str, float]:
+    """Limits of links, of hosts or of nodes that have machines of their own."""
+    rate = costs.link_bytes_per_s
+    if hosts is not None:
+        unlimited = {} if rate is None else dict.fromkeys((f"host:{host.number}" for host in hosts.hosts), rate)
+        return unlimited | hosts.links
+    return {} if rate is None else dict.fromkeys(nodes, rate)
 
 
 def _busy(about: BusyServer, version: int) -> inputs.ServerBusy:
