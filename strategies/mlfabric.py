@@ -62,8 +62,8 @@ class MLfabric(Composition):
             raise ValueError(f"lr_rule={WORST_CASE}: order={self.order} bounds no delay; use order=deadlines")
         if self.num_aggregators and self.lr_rule in STALENESS_RULES:
             raise ValueError(
-                f"num_aggregators={self.num_aggregators}: lr_rule={self.lr_rule} weights each gradient by its delay, and a "
-                "sum has one weight; use lr_rule=batch_linear, unit or worst_case"
+                f"num_aggregators={self.num_aggregators}: lr_rule={self.lr_rule} weights each gradient by its delay, "
+                "and a sum has one weight; use lr_rule=batch_linear, unit or worst_case"
             )
         gate = OrderedGate(
             order=self.order,

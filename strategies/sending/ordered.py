@@ -98,7 +98,8 @@ class OrderedGate:
     def start(self, started: Started) -> None:
         """Reset for a job with these links and workers."""
         self._links = Bandwidths(started, self.smoothing)
-        self._bound = math.inf if self.order != "deadlines" else self.tau_max or 2 * len(started.workers)
+        tau_max = 2 * len(started.workers) if self.tau_max is None else self.tau_max
+        self._bound = tau_max if self.order == "deadlines" else math.inf
         self._factor = self.scale if self.scale is not None else 1 / math.sqrt(max(1.0, self._bound))
         self._missed, self._idle, self._summed = 0, 0, 0
 

@@ -239,12 +239,12 @@ class HostWorkers(WorkerModel):
             self.machines.awake(self._name(iteration), partial(self._copy_to, made, iteration))
 
     def _copy_to(self, made: Sum, iteration: Iteration) -> None:
-        self.machines.work(self._name(iteration), self._copy_s, partial(self._push_to, made, iteration))
+        if not iteration.void:
+            self.machines.work(self._name(iteration), self._copy_s, partial(self._push_to, made, iteration))
 
     def _push_to(self, made: Sum, iteration: Iteration) -> None:
         name, num_bytes, costs = self._name(iteration), self.model_bytes, self.costs
-        then = partial(self._gathered, made, iteration)
-        path = (name, made.order.via)
+        then, path = partial(self._gathered, made, iteration), (name, made.order.via)
         self.machines.send(name, path, num_bytes, costs.latency_s, then, costs.carry_per_byte_s * num_bytes)
 
     def _gathered(self, made: Sum, iteration: Iteration) -> None:
