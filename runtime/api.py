@@ -62,6 +62,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """The collective of replicas; empty: there are servers."""
     watches_use: bool = False
     """Whether the strategy watches what nodes use."""
+    aggregators: int = 0
+    """Tasks that sum gradients on their way to the servers."""
 
     @property
     def kinds(self) -> set[str]:
@@ -242,8 +244,17 @@ def commands_on(config: Config) -> dict[str, str | None]:
         )
         unable["Score"] = "topology=allreduce: servers compare gradients with the reference; use topology=ps"
         unable["Reserve"] = "topology=allreduce: jobs reserve what their servers need of hosts; use topology=ps"
+        unable["Send"] = (
+            "topology=allreduce: replicas sum their gradients together; no single one is sent, so use topology=ps"
+        )
     else:
         unable[CHILDREN] = "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"
+    if config.topology.transport == "shm":
+        unable.setdefault(
+            "Send",
+            "topology.transport=shm: gradients lie where servers read them, so nothing travels that could be ordered; "
+            "use topology.transport=tcp",
+        )
     if config.topology.collective not in (None, "ring"):
         unable[CHILDREN] = (
             f"topology.collective={config.topology.collective}: all replicas take part in every sum; use "

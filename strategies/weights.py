@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-STALENESS_RULES = ("inverse", "linear")
-"""Rules that add a penalty for late gradients to ``batch_linear`` (ADJUST_LR, AntDT section V-E1, Table II)."""
+import math
+
+STALENESS_RULES = ("inverse", "linear", "adadelay")
+"""Rules that add a penalty for late gradients to ``batch_linear``: ADJUST_LR (AntDT V-E1, Table II), AdaDelay."""
 LR_RULES = ("batch_linear", "unit", *STALENESS_RULES)
 LINEAR_PENALTY_PER_UPDATE = 0.3
 
@@ -23,16 +25,27 @@ def lr_scale(rule: str, assigned_samples: int, global_batch_samples: int) -> flo
     return 1.0 if rule == "unit" else assigned_samples / global_batch_samples
 
 
-def staleness_factor(rule: str, staleness_updates: int) -> float:
-    """Factor on the weight of a gradient that was computed ``staleness_updates`` versions ago.
+def staleness_factor(rule: str, staleness_updates: int, updates: int) -> float:
+    """Factor on the weight of a gradient that was computed ``staleness_updates`` versions ago, in update ``updates``.
 
     ``inverse`` is 1 / staleness (after Zhang et al., "Staleness-aware async-SGD", IJCAI 2016), ``linear``
     1 / (1 + 0.3 staleness). The weights of an update are not normalised again: a late gradient moves the parameters
-    less and no other moves them more.
+    less and no other moves them more. ``adadelay`` is sqrt(t / (t + staleness)) in update t, counted from 1 (after Sra
+    et al., "AdaDelay: delay adaptive distributed stochastic optimization", AISTATS 2016): it matters early in a job.
     """
+    if rule == "adadelay":
+        return math.sqrt(updates / (updates + staleness_updates))
     if rule == "inverse":
         return 1.0 / max(1, staleness_updates)
     return 1.0 / (1.0 + LINEAR_PENALTY_PER_UPDATE * staleness_updates) if rule == "linear" else 1.0
+
+
+def worst_case_factor(tau_max: float) -> float:
+    """Factor on every rate where delays up to ``tau_max`` versions are possible: 1 / sqrt(tau_max) (MLfabric, slide 6).
+
+    It is the bound's own rate C / sqrt(tau_max t) without the schedule C / sqrt(t); not late at all counts as 1.
+    """
+    return 1.0 / math.sqrt(max(1.0, tau_max))
 
 
 def check_lr_rule(rule: str) -> None:

@@ -86,6 +86,11 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         """The hosts without their tasks: equal for jobs that are to live on the same ones."""
         return tuple(msgspec.structs.replace(host, tasks=()) for host in self.hosts)
 
+    @property
+    def links(self) -> dict[str, float]:
+        """Bytes per second on the wire of every host whose link is limited, each way, by name."""
+        return {f"host:{host.number}": host.link_bytes_per_s for host in self.hosts if host.link_bytes_per_s}
+
     def describe(self) -> list[dict[str, object]]:
         """The hosts as plain data, for ``meta.json``; without ``gpus`` where nobody counts them."""
         return [
@@ -100,6 +105,21 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
             held[number].append(task)
         hosts = (msgspec.structs.replace(host, tasks=tuple(held[host.number])) for host in self.hosts)
         return Hosts(hosts=tuple(hosts), host_of=dict(host_of))
+
+
+def aggregator_hosts(hosts: Hosts, count: int) -> dict[str, str]:
+    """The host of each of ``count`` aggregators: one without tasks if there is any, else a worker's.
+
+    On a server's own host they would spare its link nothing. Raises ``ConfigError`` if there are too few others.
+    """
+    serving = {number for task, number in hosts.host_of.items() if NodeId.parse(task).role == "server"}
+    others = sorted((host for host in hosts.hosts if host.number not in serving), key=lambda host: len(host.tasks) > 0)
+    if count > len(others):
+        raise ConfigError(
+            f"strategy.num_aggregators={count}: each has a host of its own without a server, and only {len(others)} of "
+            f"{len(hosts.hosts)} hosts have none; use fewer aggregators, or more hosts"
+        )
+    return {f"aggregator:{number}": f"host:{host.number}" for number, host in enumerate(others[:count])}
 
 
 class Limits(TypedDict):

@@ -38,9 +38,11 @@ from strategies.protocol import (
     Measured,
     NodeId,
     Observed,
+    Ready,
     Restart,
     Restored,
     Scored,
+    Send,
     ServerLost,
     Started,
     Strategy,
@@ -75,7 +77,8 @@ class Coordinator:
         self.job, self.strategy, self.port, self.record = job, strategy, port, record
         self.scheduler, self.place_of = scheduler or ConstantPending(), place_of
         self.course = Course()
-        self.executor = Executor(job, strategy.data, port, record, disturb, self._epochs_done)
+        holds = Send in strategy.needs
+        self.executor = Executor(job, strategy.data, port, record, disturb, self._epochs_done, holds=holds)
         self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, self.executor.members
         self.cut = self.executor.cut
         self.evaluations = Evaluations(job, port, self.course)
@@ -142,6 +145,8 @@ class Coordinator:
         match given:
             case inputs.GradientArrived():
                 self._gradient_arrived(t, given)
+            case inputs.GradientReady():
+                self._gradient_ready(t, given)
             case inputs.TimerFired():
                 self._timer_fired(t, given.tag)
             case inputs.ScorePart():
@@ -198,6 +203,7 @@ class Coordinator:
         for worker in self.members.members:
             self.members.begin(worker, given.incarnations.get(worker, 0))
         self.executor.begin()
+        self.executor.transfers.aggregators = frozenset(given.aggregators)
         self.record.note(0.0, "EpochStarted", epoch=0)
         for every, tag in ((self.job.eval_every_s, "evaluate"), (self.job.checkpoint_every_s, "checkpoint")):
             if every:
@@ -213,7 +219,8 @@ class Coordinator:
                 total_samples=self.job.total_samples,
                 lr=self.job.lr,
                 model_bytes=given.model_bytes,
-                places=self._places(),
+                places=self._places() | given.aggregators,
+                links=given.links,
             )
         )
         if Restart in self.strategy.needs:
@@ -225,9 +232,24 @@ class Coordinator:
 
     # ---- of workers --------------------------------------------------------------------------------------------------
 
+    def _gradient_ready(self, t: float, given: inputs.GradientReady) -> None:
+        """Its worker holds it; reports of work that is no longer outstanding are ignored here, too."""
+        order = self.ledger.busy.get(given.worker)
+        if order is None or order.grad_id != given.grad_id:
+            return
+        self.nonfinite[given.worker] = 0
+        grad = self.executor.grad_of(order)
+        self.executor.transfers.ready(grad)
+        fields = msgspec.structs.asdict(given)
+        about = {name: fields[name] for name in ("timings", "num_bytes", "loss", "sqr_norm")}
+        self._tell(Ready(t=t, grad=grad, **about))
+
     def _gradient_arrived(self, t: float, given: inputs.GradientArrived) -> None:
         """Reports of work that is no longer outstanding are ignored."""
         worker = given.worker
+        if given.members:
+            self._sum_arrived(t, given)
+            return
         order = self.ledger.busy.get(worker)
         if order is None or order.grad_id != given.grad_id:
             return
@@ -238,6 +260,21 @@ class Coordinator:
         self.nonfinite[worker] = 0
         grad = self.executor.arrived(order)
         self._tell(Arrived(t=t, grad=grad, timings=given.timings, loss=given.loss, sqr_norm=given.sqr_norm))
+
+    def _sum_arrived(self, t: float, given: inputs.GradientArrived) -> None:
+        """A sum is used whole, or not at all: one with a gradient whose samples are back in the queue is discarded."""
+        orders = self.ledger.busy_with(given.members)
+        if len(orders) == len(given.members):
+            grad = self.executor.summed(given.grad_id, orders)
+            self._tell(Arrived(t=t, grad=grad, timings=given.timings))
+            return
+        t, reason = self.course.advance(t), "another gradient of its sum is lost"
+        for order in orders:
+            self.ledger.end(order.worker)
+            self.executor.iterations[order.worker] += 1
+            self.executor.give_back(t, order, to_holder=False, reason=reason)
+        for order in orders:
+            self._tell(Failed(t=t, worker=order.worker, reason=reason))
 
     def _nonfinite(self, t: float, order: Order) -> None:
         t, worker = self.course.advance(t), order.worker
@@ -250,7 +287,7 @@ class Coordinator:
         self._tell(Failed(t=t, worker=worker, reason=reason, retryable=retryable))
 
     def _worker_failed(self, t: float, given: inputs.WorkerFailed) -> None:
-        order = self.ledger.busy.pop(given.worker, None)
+        order = self.ledger.end(given.worker)
         if order is None:
             return
         t = self.course.advance(t)

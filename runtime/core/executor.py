@@ -23,6 +23,7 @@ from runtime.core.membership import Membership
 from runtime.core.parts import Parts
 from runtime.core.scoring import Scoring
 from runtime.core.shards import Cut, Range, Shards, cut_epoch, samples_of
+from runtime.core.transfers import Transfers
 from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, split_evenly
 
 MAX_EMPTY_ROUNDS = 1000
@@ -57,8 +58,12 @@ class Executor:
         record: RecordSink,
         disturb: Disturb,
         finish: Callable[[float, str], None],
+        *,
+        holds: bool = False,
     ) -> None:
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
+        self.holds = holds
+        """Whether workers keep their gradients until they are sent."""
         self.layout = job.start_layout
         self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
         """Of the workers of the start."""
@@ -73,6 +78,7 @@ class Executor:
         self.parts = Parts(self.shards)
         self.ledger = GradientLedger()
         self.members = Membership(node.number for node in self.layout.workers)
+        self.transfers = Transfers(self.ledger, port, self._number)
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
         self.version = 0
         self.measuring = Measuring(self._servers)
@@ -155,11 +161,16 @@ class Executor:
         ring = self.attachments.reform(command, grads)
         rate = job.lr * job.lr_at(shards.samples_passed) * command.lr_scale
         self.version += 1
+        ids, weights = members_of(grads), command.weights
+        if len(ids) > len(grads):
+            pairs = zip(grads, weights, strict=True)
+            weights = tuple([weight for grad, weight in pairs for _ in range(max(1, len(grad.members)))])
         self.port.apply(
             ApplyOrder(
                 version=self.version,
-                grads=command.grads,
-                weights=command.weights,
+                grads=ids,
+                weights=weights,
+                vectors=len(grads) if len(ids) > len(grads) else None,
                 lr=rate,
                 samples=samples,
                 measure=self.measuring.ask(self.version) if command.measure else None,
@@ -170,7 +181,7 @@ class Executor:
         )
         if number is None:
             completed = 0
-            for grad_id in command.grads:
+            for grad_id in ids:
                 completed += shards.applied(grad_id)
         else:
             completed = self._round_applied(number, command)
@@ -181,18 +192,24 @@ class Executor:
 
     def drop(self, t: float, command: Drop) -> None:
         """Discard gradients; their samples are computed again or, by request, given up."""
-        grads = self.ledger.use(command.grads, "Drop")
-        self.attachments.forget(command.grads)
-        self.scoring.forget(command.grads)
-        self.port.drop(command.grads)
+        held, arrived = self.transfers.discard(command.grads)
+        gone = list(held)
+        for grad in held:
+            self.iterations[grad.worker] += 1
+        if arrived or not held:
+            gone += self.ledger.use(arrived, "Drop")
+            self.attachments.forget(arrived)
+            self.scoring.forget(arrived)
+            self.port.drop(members_of(gone[len(held) :]))
         newest = self.shards.epochs_opened
-        for grad in grads:
+        for grad in gone:
             if grad.round is not None:
                 continue
-            if command.requeue:
-                self.shards.returned(grad.id, to_holder=False)
-            else:
-                self.shards.forget(grad.id)
+            for grad_id in grad.members or (grad.id,):
+                if command.requeue:
+                    self.shards.returned(grad_id, to_holder=False)
+                else:
+                    self.shards.forget(grad_id)
         self._epochs_moved(t, newest)
         self.feed_held(t)
 
@@ -218,6 +235,10 @@ class Executor:
             self.done(t)
         elif self.shards.epochs_opened > opened_before:
             self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
+
+    def _number(self) -> int:
+        self.next_grad_id += 1
+        return self.next_grad_id - 1
 
     def progressed(self) -> None:
         """A Compute was begun: the strategy is not stuck."""
@@ -289,6 +310,7 @@ class Executor:
                 slowdown_frac=slowdown_frac,
                 pieces=pieces,
                 parent=parents.ordered(order.grad_id, worker) if parents.parents else None,
+                holds=self.holds,
             )
         )
 
@@ -312,7 +334,7 @@ class Executor:
         if here or not restarting:
             self.ledger.held.pop(worker, None)
             self.reserved.pop(worker, None)
-            if (order := self.ledger.busy.pop(worker, None)) is not None:
+            if (order := self.ledger.end(worker)) is not None:
                 self.give_back(t, order, to_holder=restarting, reason=reason)
         if not restarting:
             self.shards.leave(worker)
@@ -329,8 +351,31 @@ class Executor:
 
     def arrived(self, order: Order) -> Grad:
         """The handle of a worker's gradient, which may be used from now on."""
+        grad = self.grad_of(order)
         self.iterations[order.worker] += 1
-        grad = Grad(
+        self.ledger.arrived(grad)
+        return grad
+
+    def summed(self, grad_id: int, orders: Sequence[Order]) -> Grad:
+        """The handle of a sum of workers' gradients, which may be used from now on."""
+        first = self.grad_of(orders[0])
+        for order in orders:
+            self.ledger.end(order.worker)
+            self.iterations[order.worker] += 1
+        grad = msgspec.structs.replace(
+            first,
+            id=grad_id,
+            version=min(order.version for order in orders),
+            samples=sum(order.samples for order in orders),
+            assigned_samples=sum(order.assigned_samples for order in orders),
+            members=tuple(order.grad_id for order in orders),
+        )
+        self.ledger.arrived(grad)
+        return grad
+
+    def grad_of(self, order: Order) -> Grad:
+        """The handle of a Compute's gradient, before it counts as finished."""
+        return Grad(
             id=order.grad_id,
             worker=order.worker,
             incarnation=self.members.members[order.worker].incarnation,
@@ -341,8 +386,6 @@ class Executor:
             round=order.round,
             round_samples=order.round_samples,
         )
-        self.ledger.arrived(grad)
-        return grad
 
     # ---- data that comes back, Computes that wait for it -------------------------------------------------------------
 
@@ -384,6 +427,11 @@ class Executor:
             self.next_grad_id += 1
             del self.ledger.held[worker]
         return [self.arrived(order) for order in orders]
+
+
+def members_of(grads: Sequence[Grad]) -> tuple[int, ...]:
+    """What servers and the data service know these gradients by: sums by their members."""
+    return tuple([member for grad in grads for member in (grad.members or (grad.id,))])
 
 
 def _one_round(command: Apply, grads: Sequence[Grad]) -> tuple[int | None, int]:

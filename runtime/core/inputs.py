@@ -36,6 +36,21 @@ class JobStarted(Input, frozen=True):
 
     incarnations: dict[int, int] = {}
     model_bytes: int | None = None
+    links: dict[str, float] = {}
+    """Limits of links as ``Started`` gives them."""
+    aggregators: dict[str, str] = {}
+    """Hosts of aggregators, by name."""
+
+
+class GradientReady(Input, frozen=True):
+    """A worker holds a finished, finite gradient of ``num_bytes``, since its ComputeOrder says so (``holds``)."""
+
+    grad_id: int
+    worker: int
+    timings: Timings
+    num_bytes: int
+    loss: float | None = None
+    sqr_norm: float | None = None
 
 
 class GradientArrived(Input, frozen=True):
@@ -47,6 +62,8 @@ class GradientArrived(Input, frozen=True):
     loss: float | None = None
     sqr_norm: float | None = None
     finite: bool = True
+    members: tuple[int, ...] = ()
+    """Of a sum: the gradients in it, whose workers are done."""
 
 
 class TimerFired(Input, frozen=True):
@@ -138,7 +155,17 @@ class Interrupted(Input, frozen=True):
 
 OfNodes = WorkerLost | WorkerJoined | ServerJoined | ServerLost | Operated
 OfRecovery = OfNodes | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
-OfTasks = GradientArrived | ServerBusy | ScorePart | NormPart | ReferenceReady | WorkerFailed | Evaluated | Observed
+OfTasks = (
+    GradientReady
+    | GradientArrived
+    | ServerBusy
+    | ScorePart
+    | NormPart
+    | ReferenceReady
+    | WorkerFailed
+    | Evaluated
+    | Observed
+)
 AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | PreemptionOrdered | Interrupted
 
 
@@ -155,6 +182,7 @@ __all__ = [
     "AuxiliaryLost",
     "Evaluated",
     "GradientArrived",
+    "GradientReady",
     "Input",
     "Interrupted",
     "JobStarted",

@@ -103,6 +103,16 @@ class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pieces: tuple[Piece, ...] = ()
     parent: int | None = None
     """The replica that gives the parameters and keeps the gradient; None: the servers do, or the worker itself."""
+    holds: bool = False
+    """The worker keeps a finite gradient until it is ordered to send or to forget it (``Port.send``, ``forget``)."""
+
+
+class SendOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A worker's gradient that it may push now."""
+
+    grad_id: int
+    worker: int
+    incarnation: int
 
 
 class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -113,6 +123,8 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     weights: tuple[float, ...]
     lr: float
     samples: int
+    vectors: int | None = None
+    """Number of vectors in which the servers hold these gradients, if some were summed on their way; None: one each."""
     measure: int | None = None
     """The ticket under which every server returns its part of the squared norm of the weighted sum; None: not asked."""
     apart: tuple[int, ...] = ()
@@ -134,6 +146,14 @@ class LaunchOrder(msgspec.Struct, frozen=True, kw_only=True):
     not_on: tuple[str, ...] = ()
 
 
+class SumOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Gradients that an aggregator sums; the sum is gradient ``grad_id`` of all servers."""
+
+    grad_id: int
+    via: str
+    members: tuple[SendOrder, ...]
+
+
 class Port(Protocol):
     """The coordinator's orders to a runtime. Calls return at once; their outcome comes back as input."""
 
@@ -147,6 +167,18 @@ class Port(Protocol):
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Let servers discard these gradients."""
+        ...
+
+    def send(self, order: SendOrder) -> None:
+        """Let a worker push the gradient that it holds; ``GradientArrived`` follows."""
+        ...
+
+    def send_sum(self, order: SumOrder) -> None:
+        """Let workers push what they hold to an aggregator, and that the sum; a ``GradientArrived`` of all follows."""
+        ...
+
+    def forget(self, worker: int, grad_id: int) -> None:
+        """Let a worker discard the gradient that it holds: it is idle then."""
         ...
 
     def compute_reference(self, number: int, version: int) -> None:

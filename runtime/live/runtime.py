@@ -137,6 +137,10 @@ class LiveRuntime:
                 f"runtime.telemetry_every_s={self.telemetry_every_s:g}: samples processes of this machine, and tasks "
                 "are elsewhere; set it to null, or launcher=local"
             )
+        if around.aggregators:
+            raise ConfigError(
+                f"strategy.num_aggregators={around.aggregators}: no live task sums gradients on their way; {VIRTUAL}"
+            )
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
 

@@ -109,6 +109,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         cores_as=strategy.cores_as,
         collective=config.topology.collective or "",
         watches_use=strategy.watches_use,
+        aggregators=strategy.aggregators,
     )
     return CheckedJob(
         written=written,

@@ -96,6 +96,7 @@ class Composition(Strategy):
         for part in everything:
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}
         self.attaches = getattr(parts.gate, "attaches", False)
+        self.aggregators = getattr(parts.gate, "num_aggregators", 0)
         if self.attaches:
             self.topologies = frozenset({"allreduce"})
         if parts.gate.rounds and not self.watches_servers:
@@ -268,7 +269,7 @@ class Composition(Strategy):
         weights = (weight,) * len(used)
         if rule in STALENESS_RULES:
             ages = [self._version - grad.version for grad in used]
-            weights = tuple([weight * staleness_factor(rule, age) for age in ages])
+            weights = tuple([weight * staleness_factor(rule, age, self._version + 1) for age in ages])
         if factor != 1.0:
             weights = tuple([factor * one for one in weights])
         self._version += 1

@@ -59,8 +59,28 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """
 
 
+class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Let these gradients, which their workers hold (``Ready``), travel to the servers from now on.
+
+    ``Arrived`` follows for each. Those that travel at the same time share links. A strategy that needs this command
+    schedules transfers: none of its workers pushes a gradient without it, and one that neither sends nor drops what is
+    held is stuck.
+    """
+
+    grads: tuple[int, ...]
+    via: str | None = None
+    """The aggregator (``aggregator:0``) that sums them and sends the sum on.
+
+    One ``Arrived`` follows, whose ``Grad`` has ``members``. A gradient whose worker is lost before the sum is sent is
+    left out of it; after a loss while the sum travels, ``Failed`` follows for each of the others.
+    """
+
+
 class Drop(Command, frozen=True, kw_only=True, tag=True):
-    """Discard these gradients; with ``requeue`` their samples return to the tail of the data queue."""
+    """Discard these gradients; with ``requeue`` their samples return to the tail of the data queue.
+
+    They have arrived, or are held by their workers, which are idle then; not on their way.
+    """
 
     grads: tuple[int, ...]
     requeue: bool = True
@@ -177,4 +197,4 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
 
 
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
-AnyCommand = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+AnyCommand = Compute | Partition | Send | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop

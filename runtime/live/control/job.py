@@ -76,6 +76,7 @@ class LiveJob:
         )
         self.machines.places = self.site.placed(self.machines.places)
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
+        self.session.links = {} if hosts is None else hosts.links
         self.hub = Hub(
             self.loop,
             secret,

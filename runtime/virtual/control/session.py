@@ -12,7 +12,7 @@ from typing import Any
 from injectors.schedule import Schedule
 from runtime.api import Crashed, Outcome, RunSpec, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
-from runtime.cluster.hosts import Hosts, Placement
+from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.stuck import awaits, declare, expects_quote
@@ -20,7 +20,7 @@ from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.behind import Behind, Jumping
-from runtime.virtual.control.factory import assemble
+from runtime.virtual.control.factory import add_aggregators, assemble
 from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
@@ -31,12 +31,14 @@ from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock
+from runtime.virtual.tasks.aggregators import Sum
+from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
-from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
+from strategies.protocol import Evaluated, NodeId, ProtocolError, Send, Timings
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
 """What the coordinator does when it is free: a function of the time and of these arguments."""
@@ -100,6 +102,7 @@ class VirtualSession:
         job = experiment.job
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
+        self._links = _links_of(costs, hosts, [str(node) for node in job.start_layout.nodes])
         self.clock = clock or new_clock()
         self.work = self.clock if tenancy is None else tenancy.clock
         """The clock of all that is in progress; the job's own unless the lab jumps (:mod:`.jumping`)."""
@@ -108,9 +111,22 @@ class VirtualSession:
         self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
-            self.work, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
+            self.work,
+            experiment,
+            schedule,
+            costs,
+            learner.num_parameters,
+            profiles,
+            hosts,
+            self._arrived,
+            tenancy,
+            held=self._held if Send in experiment.strategy.needs else None,
         )
         self.servers, self.workers, self.machines = modelled
+        count = experiment.strategy.aggregators
+        self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count)
+        if self._aggregators:
+            add_aggregators(modelled, costs, self._aggregators, self._summed)
         if self.work is not self.clock:
             self.servers.disturb = lambda task, t: schedule.delay_for(task, t + self.behind.s)
         placement = None if hosts is None else Placement(hosts)
@@ -214,7 +230,10 @@ class VirtualSession:
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
-        self.tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
+        model_bytes = PARAMETER_BYTES * self.learner.num_parameters or None
+        self.tell(
+            inputs.JobStarted(model_bytes=model_bytes, links=self._links, aggregators=self._aggregators),
+        )
         self.work.at(REPORT_EVERY_S, TIMER, self._report)
         if self.telemetry_every_s is not None:
             self._observe(self.telemetry_every_s)
@@ -347,7 +366,7 @@ class VirtualSession:
             busy_until_s += self.stopwatch.take_s()
         self.busy_until_s = busy_until_s
         self.port.flush(busy_until_s)
-        if not self._ledger.busy and self._declares_stuck and not self.over and not self._to_come():
+        if not self._ledger.progresses and self._declares_stuck and not self.over and not self._to_come():
             declare(self.coordinator, now)
 
     def _to_come(self) -> bool:
@@ -361,6 +380,21 @@ class VirtualSession:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
         self.work.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
+
+    def _held(self, iteration: Iteration, timings: Timings, held_s: float) -> None:
+        order, (loss, sqr_norm, _) = iteration.order, iteration.result
+        num_bytes = self.workers.model_bytes
+        ready = inputs.GradientReady(order.grad_id, order.worker, timings, num_bytes, loss, sqr_norm)
+        tell = self.tell if self.work is self.clock else self._tell_here
+        self.work.at(held_s + self.costs.control_s, MESSAGE, tell, ready)
+
+    def _summed(self, made: Sum) -> None:
+        assert isinstance(self.workers, HostWorkers)
+        timings, parts = self.workers.summed(made)
+        members = tuple(part.order.grad_id for part in made.parts)
+        worker = parts[0].order.worker
+        arrived = inputs.GradientArrived(made.order.grad_id, worker, timings, members=members)
+        self.work.at(self.work.now + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
 
     def _moving(self) -> set[str]:
         """Tags of the timers that jumps take along: nobody needs a checkpoint, or an evaluation without metrics."""
@@ -436,6 +470,15 @@ class VirtualSession:
             self.jumps.changed()
         if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self._announce)
+
+
+def _links_of(costs: Costs, hosts: Hosts | None, nodes: list[str]) -> dict[str, float]:
+    """Limits of links, of hosts or of nodes that have machines of their own."""
+    rate = costs.link_bytes_per_s
+    if hosts is not None:
+        unlimited = {} if rate is None else dict.fromkeys((f"host:{host.number}" for host in hosts.hosts), rate)
+        return unlimited | hosts.links
+    return {} if rate is None else dict.fromkeys(nodes, rate)
 
 
 def _busy(about: BusyServer, version: int) -> inputs.ServerBusy:

@@ -106,7 +106,7 @@ def test_every_room_exists() -> None:
 
 CITATION = re.compile(
     r"[Ss]ections? [\"IVX\d]|\bEqs?\. \d|Algorithms? \d|Figures? \d|figure \d|Tables? [IVX\d]|Theorem|Lemma|Example \d"
-    r"|[Dd]efinition of|[Aa]bstract|[Pp]ublished code|[Dd]eparture|[Nn]egative control|Beyond the paper"
+    r"|[Ss]lides? \d|[Dd]efinition of|[Aa]bstract|[Pp]ublished code|[Dd]eparture|[Nn]egative control|Beyond the paper"
 )
 """Where in its paper a test's claim stands, or that it is about something the paper leaves open."""
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.protocol import split_evenly
-from strategies.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor
+from strategies.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor, worst_case_factor
 
 Counts = st.integers(1, 10_000)
 
@@ -48,15 +48,27 @@ def test_an_even_split_is_even(total: int, parts: int) -> None:
 
 def test_late_gradients_count_less_where_the_rule_says_so() -> None:
     """ADJUST_LR: four updates late, a quarter of the weight or 1 / (1 + 0.3 x 4) of it; not late, all of it."""
-    assert [staleness_factor(rule, 0) for rule in LR_RULES] == [1.0] * 4
-    assert staleness_factor("inverse", 1) == 1.0
-    assert staleness_factor("inverse", 4) == 0.25
-    assert staleness_factor("linear", 4) == pytest.approx(0.4545, abs=5e-5)
-    assert (staleness_factor("batch_linear", 4), staleness_factor("unit", 4)) == (1.0, 1.0)
+    assert [staleness_factor(rule, 0, 9) for rule in LR_RULES] == [1.0] * 5
+    assert staleness_factor("inverse", 1, 9) == 1.0
+    assert staleness_factor("inverse", 4, 9) == 0.25
+    assert staleness_factor("linear", 4, 9) == pytest.approx(0.4545, abs=5e-5)
+    assert (staleness_factor("batch_linear", 4, 9), staleness_factor("unit", 4, 9)) == (1.0, 1.0)
+
+
+def test_adadelay_matters_early() -> None:
+    """MLfabric names delay-dependent rates after AdaDelay: sqrt(t / (t + tau))."""
+    found = [staleness_factor("adadelay", 10, update) for update in (10, 100, 1000)]
+    assert found == pytest.approx([0.7071, 0.9535, 0.9950], abs=5e-5)
+
+
+def test_the_rate_of_the_worst_case() -> None:
+    assert (worst_case_factor(16), worst_case_factor(1), worst_case_factor(0)) == (0.25, 1.0, 1.0)
 
 
 def test_a_rule_that_does_not_exist_is_refused() -> None:
     for rule in LR_RULES:
         check_lr_rule(rule)
-    with pytest.raises(ValueError, match=r"^lr_rule=quadratic: must be one of batch_linear, unit, inverse, linear$"):
+    with pytest.raises(
+        ValueError, match=r"^lr_rule=quadratic: must be one of batch_linear, unit, inverse, linear, adadelay$"
+    ):
         check_lr_rule("quadratic")

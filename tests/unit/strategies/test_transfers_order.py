@@ -1,0 +1,247 @@
+"""The order of transfers: orders by brute force, laws for random ones, fair shares by another program's rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from strategies.transfers import Slot, Update, plan
+from strategies.transfers.fluid import fair_finishes, fair_rates
+from strategies.transfers.updates import solo_s
+
+MB = 1e6
+
+
+def update(
+    number: int, version: int = 0, size: float = 100.0, ready_s: float = 0.0, path: Sequence[str] = ()
+) -> Update:
+    links = tuple(path) or (f"up{number}", "in")
+    return Update(id=number, worker=number, version=version, size_bytes=size * MB, ready_s=ready_s, path=links)
+
+
+def star(*uplinks: float, into: float = 100.0) -> dict[str, float]:
+    return {"in": into * MB} | {f"up{number}": rate * MB for number, rate in enumerate(uplinks)}
+
+
+@st.composite
+def cases(draw: st.DrawFn, most: int = 7) -> tuple[list[Update], dict[str, float], int]:
+    """Updates of workers with uplinks of their own, versions at most the present one."""
+    version = draw(st.integers(0, 12))
+    count = draw(st.integers(0, most))
+    rates = draw(st.lists(st.integers(5, 200), min_size=count, max_size=count))
+    pending = [
+        update(
+            number,
+            version=draw(st.integers(max(0, version - 8), version)),
+            size=draw(st.integers(1, 150)),
+            ready_s=draw(st.sampled_from([0.0, 0.0, 0.5, 2.25])),
+        )
+        for number in range(count)
+    ]
+    return pending, star(*rates), version
+
+
+@given(case=cases(), tau_max=st.integers(0, 14), tolerance=st.sampled_from([None, 0.0, 1.0, math.inf]))
+def test_everyone_is_scheduled_once_or_dropped_once_and_nobody_is_late(
+    case: tuple[list[Update], dict[str, float], int], tau_max: int, tolerance: float | None
+) -> None:
+    pending, links, version = case
+    found = plan(pending, links, now_s=0.0, version=version, tau_max=tau_max, idle_tolerance_s=tolerance)
+    names = [slot.update.id for slot in found.slots] + [drop.update.id for drop in found.drops]
+    assert sorted(names) == [one.id for one in pending]
+    assert [slot.version for slot in found.slots] == list(range(version, version + len(found.slots)))
+    assert all(slot.delay <= tau_max for slot in found.slots)
+    assert all(a.commit_s <= b.commit_s for a, b in pairwise(found.slots))
+    assert all(slot.update.ready_s <= slot.start_s <= slot.finish_s <= slot.commit_s for slot in found.slots)
+    if tolerance == math.inf:
+        assert all(drop.reason == "missed" for drop in found.drops)
+
+
+@given(case=cases())
+def test_what_is_reserved_fits_on_every_link_and_carries_every_byte(
+    case: tuple[list[Update], dict[str, float], int],
+) -> None:
+    pending, links, version = case
+    slots = plan(pending, links, now_s=0.0, version=version, tau_max=9, idle_tolerance_s=math.inf).slots
+    assert_lawful(slots, links)
+
+
+def assert_lawful(slots: Sequence[Slot], links: dict[str, float]) -> None:
+    for slot in slots:
+        sent = sum((end - start) * rate for start, end, rate in slot.segments)
+        assert sent == pytest.approx(slot.update.size_bytes, rel=1e-6)
+    ends = sorted({time for slot in slots for start, end, _ in slot.segments for time in (start, end)})
+    for name, capacity in links.items():
+        users = [segment for slot in slots if name in slot.update.path for segment in slot.segments]
+        for before, after in pairwise(ends):
+            middle = (before + after) / 2
+            assert sum(rate for start, end, rate in users if start <= middle < end) <= capacity * (1 + 1e-6)
+
+
+def test_the_law_sees_a_link_that_carries_too_much() -> None:
+    slots = plan([update(0), update(1)], star(100, 100), now_s=0.0, version=0, tau_max=9).slots
+    with pytest.raises(AssertionError):
+        assert_lawful(slots, star(100, 100, into=99))
+
+
+@given(case=cases())
+def test_without_a_bound_the_next_to_end_is_next_and_nothing_is_dropped(
+    case: tuple[list[Update], dict[str, float], int],
+) -> None:
+    pending, links, version = case
+    found = plan(pending, links, now_s=0.0, version=version, tau_max=math.inf)
+    assert not found.drops
+    assert len(found.slots) == len(pending)
+    for place, slot in enumerate(found.slots):
+        for other in found.slots[place + 1 :]:
+            alone = plan([other.update], links, now_s=0.0, version=0, tau_max=math.inf, running=found.slots[:place])
+            assert slot.finish_s <= alone.slots[0].finish_s * (1 + 1e-9)
+
+
+@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5))
+def test_on_one_link_no_order_has_a_smaller_mean(sizes: list[int]) -> None:
+    """All orders of up to five transfers by brute force; Smith's rule says the same."""
+    pending = [update(number, size=size, path=("in",)) for number, size in enumerate(sizes)]
+    slots = plan(pending, {"in": 100 * MB}, now_s=0.0, version=0, tau_max=math.inf).slots
+    best = min(sum(np.cumsum(order)) for order in permutations(sizes)) / 100
+    assert sum(slot.commit_s for slot in slots) == pytest.approx(best)
+
+
+@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5), data=st.data())
+def test_where_some_order_meets_all_deadlines_the_plan_sends_all_of_them(sizes: list[int], data: st.DataObject) -> None:
+    """A deadline is a place in the order, and one update per place is due at most where its deadline is its own."""
+    deadlines = data.draw(st.permutations(range(len(sizes))))
+    pending = [
+        update(number, version=5 + dl, size=size, path=("in",))
+        for number, (size, dl) in enumerate(zip(sizes, deadlines, strict=True))
+    ]
+    found = plan(pending, {"in": 100 * MB}, now_s=0.0, version=9, tau_max=4, idle_tolerance_s=math.inf)
+    assert not found.drops
+    lawful = [
+        sum(np.cumsum([sizes[number] for number in order])) / 100
+        for order in permutations(range(len(sizes)))
+        if all(place <= deadlines[number] for place, number in enumerate(order))
+    ]
+    assert sum(slot.commit_s for slot in found.slots) == pytest.approx(min(lawful))  # one order only is lawful
+
+
+def test_two_that_are_due_together_cannot_both_go() -> None:
+    """The first by duration goes; the other has missed its slot."""
+    pending = [update(0, version=6, size=80), update(1, version=6, size=50)]
+    found = plan(pending, star(100, 100), now_s=0.0, version=10, tau_max=4)
+    assert [slot.update.id for slot in found.slots] == [1]
+    assert [(drop.update.id, drop.reason) for drop in found.drops] == [(0, "missed")]
+
+
+def test_what_is_under_way_keeps_its_links_and_its_place() -> None:
+    first = plan([update(0)], star(25, 100), now_s=0.0, version=3, tau_max=9).slots
+    then = plan([update(1)], star(25, 100), now_s=1.0, version=3, tau_max=9, running=first).slots
+    assert (first[0].commit_s, first[0].version) == (4.0, 3)
+    assert (then[0].version, then[0].start_s, then[0].segments[0][2]) == (4, 1.0, 75 * MB)
+    assert then[0].finish_s == pytest.approx(1 + 100 / 75)
+    assert then[0].commit_s == 4.0  # in order, though it has arrived
+
+
+@given(case=cases(most=5))
+def test_the_plan_does_not_depend_on_the_order_of_the_pending(case: tuple[list[Update], dict[str, float], int]) -> None:
+    pending, links, version = case
+    found = [plan(some, links, now_s=0.0, version=version, tau_max=6) for some in (pending, pending[::-1])]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("pending", "links", "message"),
+    [
+        ([update(0)], {"in": 1.0}, "update 0: its path has up0, which is not a known link"),
+        ([update(0)], {"in": 1.0, "up0": 0.0}, r"link up0: 0.0 bytes/s, must be positive and finite"),
+        ([update(0), update(0)], star(1.0), "two pending updates have the same id"),
+        ([update(0, size=-1.0)], star(1.0), r"update 0: size_bytes=-1000000.0, must be 0 or more"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(pending: list[Update], links: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        plan(pending, links, now_s=0.0, version=0, tau_max=4)
+
+
+# ---- fair shares -----------------------------------------------------------------------------------------------------
+
+
+Paths = st.lists(
+    st.sets(st.sampled_from("abcd"), min_size=1).map(lambda some: tuple(sorted(some))), min_size=1, max_size=5
+)
+
+
+@given(paths=Paths, rates=st.tuples(*[st.integers(1, 20)] * 4))
+def test_fair_rates_are_max_min_fair(paths: list[tuple[str, ...]], rates: tuple[int, ...]) -> None:
+    """By linear programs: raise the least rate as far as possible, fix who cannot have more, and repeat."""
+    links = dict(zip("abcd", map(float, rates), strict=True))
+    assert fair_rates(paths, links) == pytest.approx(by_linear_programs(paths, links), rel=1e-6)
+
+
+def by_linear_programs(paths: list[tuple[str, ...]], links: dict[str, float]) -> list[float]:
+    """Variables: one rate per flow and the level; SciPy solves, knowing nothing of links that fill up."""
+    count, fixed = len(paths), dict[int, float]()
+    uses = np.array([[float(name in path) for path in paths] for name in links])
+    while len(fixed) < count:
+        free = [k for k in range(count) if k not in fixed]
+        level = solve(uses, links, fixed, free, [0.0] * count + [-1.0])
+        for k in free:
+            goal = [0.0] * (count + 1)
+            goal[k] = -1.0
+            if solve(uses, links, fixed, free, goal, least=level)[k] <= level[-1] * (1 + 1e-7):
+                fixed[k] = level[-1]
+    return [fixed[k] for k in range(count)]
+
+
+def solve(
+    uses: np.ndarray,
+    links: dict[str, float],
+    fixed: dict[int, float],
+    free: list[int],
+    goal: list[float],
+    least: np.ndarray | None = None,
+) -> np.ndarray:
+    count = uses.shape[1]
+    above = np.zeros((len(free), count + 1))
+    for row, k in enumerate(free):
+        above[row, k], above[row, -1] = -1.0, 1.0
+    limits = np.vstack([np.hstack([uses, np.zeros((len(links), 1))]), above])
+    bounds = [(fixed[k], fixed[k]) if k in fixed else (0, None) for k in range(count)]
+    bounds.append((0, None) if least is None else (least[-1] * (1 - 1e-9), None))
+    found = linprog(goal, A_ub=limits, b_ub=[*links.values(), *[0.0] * len(free)], bounds=bounds, method="highs")
+    assert found.success
+    return np.asarray(found.x)
+
+
+@given(case=cases(), solo=st.booleans())
+def test_sharing_is_no_faster_than_alone_and_loses_no_capacity(
+    case: tuple[list[Update], dict[str, float], int], solo: bool
+) -> None:
+    pending, links, _ = case
+    some = pending[:1] if solo else pending
+    ends = fair_finishes(some, links)
+    for one, end in zip(some, ends, strict=True):
+        assert end >= (one.ready_s + solo_s(one, links)) * (1 - 1e-9)
+    if solo and some:
+        assert ends[0] == pytest.approx(some[0].ready_s + solo_s(some[0], links))
+    if all(one.ready_s == 0 and links[one.path[0]] >= links["in"] for one in some) and some:
+        assert max(ends) == pytest.approx(sum(one.size_bytes for one in some) / links["in"])
+
+
+@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=6))
+def test_shortest_first_is_never_worse_than_fair_shares_on_one_link(sizes: list[int]) -> None:
+    """MLfabric's reason to take turns (slides 11 and 12); each transfer by itself is no later, either."""
+    pending = [update(number, size=size, path=("in",)) for number, size in enumerate(sizes)]
+    links = {"in": 100 * MB}
+    turns = {
+        slot.update.id: slot.finish_s for slot in plan(pending, links, now_s=0.0, version=0, tau_max=math.inf).slots
+    }
+    for one, shared in zip(pending, fair_finishes(pending, links), strict=True):
+        assert turns[one.id] <= shared * (1 + 1e-9)
