@@ -90,8 +90,9 @@ def test_every_room_exists() -> None:
 
 
 CITATION = re.compile(
-    r"[Ss]ections? [\"IVX\d]|[Ss]lides? \d|\bEqs?\. \d|Algorithms? \d|Figures? \d|figure \d|Tables? [IVX\d]|Theorem|Lemma|Example \d"
-    r"|[Dd]efinition of|[Aa]bstract|[Pp]ublished code|[Dd]eparture|[Nn]egative control|Beyond the paper"
+    r"[Ss]ections? [\"IVX\d]|[Ss]lides? \d|\bEqs?\. \d|Algorithms? \d|Figures? \d|figure \d|Tables? [IVX\d]"
+    r"|Theorem|Lemma|Example \d|[Dd]efinition of|[Aa]bstract|[Pp]ublished code|[Dd]eparture|[Nn]egative control"
+    r"|Beyond the paper"
 )
 """Where in its paper a test's claim stands, or that it is about something the paper leaves open."""
 
