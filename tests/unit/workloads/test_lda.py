@@ -216,7 +216,7 @@ def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any], message: 
 def test_only_text_has_topics() -> None:
     from workloads.datasets.planted import Planted
 
-    with pytest.raises(ValueError, match="^dataset=planted: holds no text"):
+    with pytest.raises(ValueError, match=r"^dataset=planted: holds no text"):
         LDA(dataset=Planted())
 
 
