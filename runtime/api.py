@@ -212,8 +212,17 @@ def commands_on(config: Config) -> dict[str, str | None]:
         )
         unable["Score"] = "topology=allreduce: servers compare gradients with the reference; use topology=ps"
         unable["Reserve"] = "topology=allreduce: jobs reserve what their servers need of hosts; use topology=ps"
+        unable["Send"] = (
+            "topology=allreduce: replicas sum their gradients together, so no single one is sent; use topology=ps"
+        )
     else:
         unable[CHILDREN] = "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"
+    if config.topology.transport == "shm":
+        unable.setdefault(
+            "Send",
+            "topology.transport=shm: gradients lie where servers read them, so nothing travels that could be ordered; "
+            "use topology.transport=tcp",
+        )
     if config.topology.collective not in (None, "ring"):
         unable[CHILDREN] = (
             f"topology.collective={config.topology.collective}: all replicas take part in every sum; use "

@@ -86,6 +86,11 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         """The hosts without their tasks: equal for jobs that are to live on the same ones."""
         return tuple(msgspec.structs.replace(host, tasks=()) for host in self.hosts)
 
+    @property
+    def links(self) -> dict[str, float]:
+        """Bytes per second on the wire of every host whose link is limited, each way, by name."""
+        return {f"host:{host.number}": host.link_bytes_per_s for host in self.hosts if host.link_bytes_per_s}
+
     def describe(self) -> list[dict[str, object]]:
         """The hosts as plain data, for ``meta.json``; without ``gpus`` where nobody counts them."""
         return [

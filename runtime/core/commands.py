@@ -42,6 +42,7 @@ from strategies.protocol import (
     Retire,
     Scheduling,
     Score,
+    Send,
     Stop,
     Wake,
 )
@@ -90,6 +91,8 @@ class Commands:
                 self.executor.apply(t, command)
             case Drop():
                 self.executor.drop(t, command)
+            case Send():
+                self.executor.transfers.send(command)
             case Partition():
                 self.executor.partition(t, command)
             case Score():

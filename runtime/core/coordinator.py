@@ -37,9 +37,11 @@ from strategies.protocol import (
     Measured,
     NodeId,
     Observed,
+    Ready,
     Restart,
     Restored,
     Scored,
+    Send,
     ServerLost,
     Started,
     Strategy,
@@ -74,7 +76,8 @@ class Coordinator:
         self.job, self.strategy, self.port, self.record = job, strategy, port, record
         self.scheduler, self.place_of = scheduler or ConstantPending(), place_of
         self.course = Course()
-        self.executor = Executor(job, strategy.data, port, record, disturb, self._epochs_done)
+        holds = Send in strategy.needs
+        self.executor = Executor(job, strategy.data, port, record, disturb, self._epochs_done, holds=holds)
         self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, self.executor.members
         self.cut = self.executor.cut
         self.evaluations = Evaluations(job, port, self.course)
@@ -140,6 +143,8 @@ class Coordinator:
         match given:
             case inputs.GradientArrived():
                 self._gradient_arrived(t, given)
+            case inputs.GradientReady():
+                self._gradient_ready(t, given)
             case inputs.TimerFired():
                 self._timer_fired(t, given.tag)
             case inputs.ScorePart():
@@ -208,6 +213,7 @@ class Coordinator:
                 lr=self.job.lr,
                 model_bytes=given.model_bytes,
                 places=self._places(),
+                links=given.links,
             )
         )
         if Restart in self.strategy.needs:
@@ -218,6 +224,18 @@ class Coordinator:
         return {node: place for node, place in found.items() if place is not None}
 
     # ---- of workers --------------------------------------------------------------------------------------------------
+
+    def _gradient_ready(self, t: float, given: inputs.GradientReady) -> None:
+        """Its worker holds it; reports of work that is no longer outstanding are ignored here, too."""
+        order = self.ledger.busy.get(given.worker)
+        if order is None or order.grad_id != given.grad_id:
+            return
+        self.nonfinite[given.worker] = 0
+        grad = self.executor.grad_of(order)
+        self.executor.transfers.ready(grad)
+        fields = msgspec.structs.asdict(given)
+        about = {name: fields[name] for name in ("timings", "num_bytes", "loss", "sqr_norm")}
+        self._tell(Ready(t=t, grad=grad, **about))
 
     def _gradient_arrived(self, t: float, given: inputs.GradientArrived) -> None:
         """Reports of work that is no longer outstanding are ignored."""
@@ -244,7 +262,7 @@ class Coordinator:
         self._tell(Failed(t=t, worker=worker, reason=reason, retryable=retryable))
 
     def _worker_failed(self, t: float, given: inputs.WorkerFailed) -> None:
-        order = self.ledger.busy.pop(given.worker, None)
+        order = self.ledger.end(given.worker)
         if order is None:
             return
         t = self.course.advance(t)

@@ -16,9 +16,9 @@ from runtime.core.answers import checked
 from runtime.core.course import Course
 from runtime.core.executor import Executor
 from runtime.core.job import RecordSink
-from strategies.protocol import AnyCommand, AnyEvent, Arrived, Scored, Strategy, Timings
+from strategies.protocol import AnyCommand, AnyEvent, Arrived, Ready, Scored, Strategy, Timings
 
-ABOUT_GRADIENTS = (Arrived, Scored)
+ABOUT_GRADIENTS = (Arrived, Ready, Scored)
 
 
 class Dialogue:

@@ -23,6 +23,7 @@ from runtime.core.membership import Membership
 from runtime.core.parts import Parts
 from runtime.core.scoring import Scoring
 from runtime.core.shards import Cut, Range, Shards, cut_epoch, samples_of
+from runtime.core.transfers import Transfers
 from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, split_evenly
 
 MAX_EMPTY_ROUNDS = 1000
@@ -57,8 +58,12 @@ class Executor:
         record: RecordSink,
         disturb: Disturb,
         finish: Callable[[float, str], None],
+        *,
+        holds: bool = False,
     ) -> None:
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
+        self.holds = holds
+        """Whether workers keep their gradients until they are sent."""
         self.layout = job.start_layout
         self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
         """Of the workers of the start."""
@@ -73,6 +78,7 @@ class Executor:
         self.parts = Parts(self.shards)
         self.ledger = GradientLedger()
         self.members = Membership(node.number for node in self.layout.workers)
+        self.transfers = Transfers(self.ledger, port)
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
         self.version = 0
         self.measuring = Measuring(self._servers)
@@ -181,12 +187,17 @@ class Executor:
 
     def drop(self, t: float, command: Drop) -> None:
         """Discard gradients; their samples are computed again or, by request, given up."""
-        grads = self.ledger.use(command.grads, "Drop")
-        self.attachments.forget(command.grads)
-        self.scoring.forget(command.grads)
-        self.port.drop(command.grads)
+        held, arrived = self.transfers.discard(command.grads)
+        gone = list(held)
+        for grad in held:
+            self.iterations[grad.worker] += 1
+        if arrived or not held:
+            gone += self.ledger.use(arrived, "Drop")
+            self.attachments.forget(arrived)
+            self.scoring.forget(arrived)
+            self.port.drop(arrived)
         newest = self.shards.epochs_opened
-        for grad in grads:
+        for grad in gone:
             if grad.round is not None:
                 continue
             if command.requeue:
@@ -289,6 +300,7 @@ class Executor:
                 slowdown_frac=slowdown_frac,
                 pieces=pieces,
                 parent=parents.ordered(order.grad_id, worker) if parents.parents else None,
+                holds=self.holds,
             )
         )
 
@@ -312,7 +324,7 @@ class Executor:
         if here or not restarting:
             self.ledger.held.pop(worker, None)
             self.reserved.pop(worker, None)
-            if (order := self.ledger.busy.pop(worker, None)) is not None:
+            if (order := self.ledger.end(worker)) is not None:
                 self.give_back(t, order, to_holder=restarting, reason=reason)
         if not restarting:
             self.shards.leave(worker)
@@ -329,8 +341,14 @@ class Executor:
 
     def arrived(self, order: Order) -> Grad:
         """The handle of a worker's gradient, which may be used from now on."""
+        grad = self.grad_of(order)
         self.iterations[order.worker] += 1
-        grad = Grad(
+        self.ledger.arrived(grad)
+        return grad
+
+    def grad_of(self, order: Order) -> Grad:
+        """The handle of a Compute's gradient, before it counts as finished."""
+        return Grad(
             id=order.grad_id,
             worker=order.worker,
             incarnation=self.members.members[order.worker].incarnation,
@@ -341,8 +359,6 @@ class Executor:
             round=order.round,
             round_samples=order.round_samples,
         )
-        self.ledger.arrived(grad)
-        return grad
 
     # ---- data that comes back, Computes that wait for it -------------------------------------------------------------
 

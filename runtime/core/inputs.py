@@ -36,6 +36,19 @@ class JobStarted(Input, frozen=True):
 
     incarnations: dict[int, int] = {}
     model_bytes: int | None = None
+    links: dict[str, float] = {}
+    """Limits of links as ``Started`` gives them."""
+
+
+class GradientReady(Input, frozen=True):
+    """A worker holds a finished, finite gradient of ``num_bytes``, since its ComputeOrder says so (``holds``)."""
+
+    grad_id: int
+    worker: int
+    timings: Timings
+    num_bytes: int
+    loss: float | None = None
+    sqr_norm: float | None = None
 
 
 class GradientArrived(Input, frozen=True):
@@ -129,7 +142,17 @@ class Interrupted(Input, frozen=True):
 
 OfNodes = WorkerLost | WorkerJoined | ServerJoined | ServerLost | Operated
 OfRecovery = OfNodes | RolledBack | Restored | AuxiliaryLost | AuxiliaryJoined
-OfTasks = GradientArrived | ServerBusy | ScorePart | NormPart | ReferenceReady | WorkerFailed | Evaluated | Observed
+OfTasks = (
+    GradientReady
+    | GradientArrived
+    | ServerBusy
+    | ScorePart
+    | NormPart
+    | ReferenceReady
+    | WorkerFailed
+    | Evaluated
+    | Observed
+)
 AnyInput = OfTasks | OfRecovery | TimerFired | JobStarted | Interrupted
 
 
@@ -146,6 +169,7 @@ __all__ = [
     "AuxiliaryLost",
     "Evaluated",
     "GradientArrived",
+    "GradientReady",
     "Input",
     "Interrupted",
     "JobStarted",

@@ -103,6 +103,16 @@ class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pieces: tuple[Piece, ...] = ()
     parent: int | None = None
     """The replica that gives the parameters and keeps the gradient; None: the servers do, or the worker itself."""
+    holds: bool = False
+    """The worker keeps a finite gradient until it is ordered to send or to forget it (``Port.send``, ``forget``)."""
+
+
+class SendOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A worker's gradient that it may push now."""
+
+    grad_id: int
+    worker: int
+    incarnation: int
 
 
 class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -147,6 +157,14 @@ class Port(Protocol):
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Let servers discard these gradients."""
+        ...
+
+    def send(self, order: SendOrder) -> None:
+        """Let a worker push the gradient that it holds; ``GradientArrived`` follows."""
+        ...
+
+    def forget(self, worker: int, grad_id: int) -> None:
+        """Let a worker discard the gradient that it holds: it is idle then."""
         ...
 
     def compute_reference(self, number: int, version: int) -> None:

@@ -36,12 +36,29 @@ class GradientLedger:
         self.busy: dict[int, Order] = {}
         self.held: dict[int, Compute] = {}
         self.grads: dict[int, Grad] = {}
+        self.ready: dict[int, Grad] = {}
+        """Held by workers that are busy with them, and with nothing else."""
         self._used: deque[Grad] = deque(maxlen=REMEMBERED)
         self._history: defaultdict[int, deque[Event]] = defaultdict(partial(deque, maxlen=HISTORY))
 
     def note_event(self, worker: int, event: Event) -> None:
         """Remember an event for error messages."""
         self._history[worker].append(event)
+
+    def end(self, worker: int) -> Order | None:
+        """A worker's Compute ends, if it has one."""
+        order = self.busy.pop(worker, None)
+        if order is not None and self.ready:
+            self.ready.pop(order.grad_id, None)
+        return order
+
+    @property
+    def progresses(self) -> bool:
+        """Whether a Compute will end without another command.
+
+        One whose gradient is held does not, nor does one that waits for data which only that could free.
+        """
+        return len(self.busy) > len(self.ready) or (bool(self.held) and not self.ready)
 
     def remember(self, grad: Grad) -> None:
         """Remember a used gradient, likewise."""
@@ -99,6 +116,7 @@ class GradientLedger:
         """Void all Computes and gradients."""
         self.busy.clear()
         self.held.clear()
+        self.ready.clear()
         self.grads.clear()
 
     def last_events(self, worker: int) -> list[Event]:

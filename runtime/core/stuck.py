@@ -1,10 +1,11 @@
 """Detection of a stuck job: its strategy waits for nothing and gives no commands (pure).
 
 A strategy may wait for events that it requested or was promised: the end of a Compute or a Score, a timer, a worker
-that restarts or waits for a place, the servers' return, an evaluation that it has not received yet. Events that come by
-themselves do not count: another evaluation of the same parameters, telemetry, servers' reports, a checkpoint; nor does
-a measured norm, which may be lost with a server, or the answer to a reservation, which comes at once. Nor does
-a fault or a new quote of the scheduler; but on a heap of events these are known, and the verdict waits for them
+that restarts or waits for a place, the servers' return, an evaluation that it has not received yet. Nothing comes of a
+gradient that a worker holds until it is sent or dropped. Events that come by themselves do not count: another
+evaluation of the same parameters, telemetry, servers' reports, a checkpoint; nor does a measured norm, which may be
+lost with a server, or the answer to a reservation, which comes at once. Nor does a fault or a new quote of the
+scheduler; but on a heap of events these are known, and the verdict waits for them
 (``runtime/virtual/control/session.py``); with real processes it waits for ``stuck_after_s``. A job whose time is up in
 such a state was stuck, too.
 """
@@ -61,7 +62,7 @@ class Watched(Protocol):
 def awaits(job: Watched) -> bool:
     """Whether an event that the strategy requested or was promised is still to come."""
     ledger, members = job.ledger, job.members
-    if ledger.busy or ledger.held or job.course.halted or job.promised.timers or job.executor.scoring.asked:
+    if ledger.progresses or job.course.halted or job.promised.timers or job.executor.scoring.asked:
         return True
     return (
         members.anyone_launching()

@@ -121,6 +121,8 @@ class VirtualRuntime:
         if config.record == "iterations":
             rows = f"record=iterations: rows know no rounds of strategy={config.names.strategy}; use record=events"
             can["Partition"] = can["Partition"] or rows
+            held = f"record=iterations: rows know no gradients that are held (strategy={config.names.strategy})"
+            can["Send"] = can["Send"] or f"{held}; use record=events"
             nodes = "record=iterations: rows know no nodes that come and go; use record=events"
             for command in OF_NODES:
                 can[command.__name__] = can[command.__name__] or nodes

@@ -8,15 +8,22 @@ The life of one worker iteration::
 
     Compute -> (parameters of one version are delivered, gradient computed, pushed) -> Arrived -> Apply | Drop
 
+Of a strategy that needs ``Send`` the worker holds its gradient until told what to do with it::
+
+    Compute -> (parameters delivered, gradient computed) -> Ready -> Send -> (pushed) -> Arrived -> Apply | Drop
+                                                                  -> Drop
+
 Laws
 ----
 1. ``handle`` is synchronous, total and single-threaded; its output depends only on the hyper-parameters and on the
    events so far. ``event.t`` is non-decreasing seconds since the start of the job on the coordinator's clock. Workers
    report durations, never timestamps.
 2. Every ``Compute`` ends in exactly one of ``Arrived``, ``Failed`` and ``Lost``, or is voided with everything else that
-   is outstanding by a ``Restored``. Results of a dead incarnation never arrive.
+   is outstanding by a ``Restored``. Results of a dead incarnation never arrive. With ``Send`` a ``Ready`` comes before
+   ``Arrived``; then a ``Drop`` ends the Compute, too.
 3. Commands are carried out in order: ``Apply`` then ``Compute`` computes on the updated parameters.
-4. A gradient is a handle to the **sum** over its samples. It is used up by exactly one ``Apply`` or ``Drop``.
+4. A gradient is a handle to the **sum** over its samples. It is used up by exactly one ``Apply`` or ``Drop``. One that
+   is held is sent at most once, and its worker is busy until it has arrived or is dropped.
 5. An unlawful command raises :class:`ProtocolError` with what last happened to the worker concerned.
 """
 
@@ -48,6 +55,7 @@ from strategies.protocol.commands import (
     Restart,
     Retire,
     Score,
+    Send,
     Stop,
     Wake,
 )
@@ -63,6 +71,7 @@ from strategies.protocol.events import (
     Lost,
     Measured,
     Observed,
+    Ready,
     Reserved,
     Restored,
     Scheduling,
@@ -140,6 +149,7 @@ __all__ = [
     "Prevention",
     "Priority",
     "ProtocolError",
+    "Ready",
     "Repartition",
     "Reserve",
     "Reserved",
@@ -151,6 +161,7 @@ __all__ = [
     "Scheduling",
     "Score",
     "Scored",
+    "Send",
     "ServerJoined",
     "ServerLost",
     "Share",

@@ -59,8 +59,22 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """
 
 
+class Send(Command, frozen=True, kw_only=True, tag=True):
+    """Let these gradients, which their workers hold (``Ready``), travel to the servers from now on.
+
+    ``Arrived`` follows for each. Those that travel at the same time share links. A strategy that needs this command
+    schedules transfers: none of its workers pushes a gradient without it, and one that neither sends nor drops what is
+    held is stuck.
+    """
+
+    grads: tuple[int, ...]
+
+
 class Drop(Command, frozen=True, kw_only=True, tag=True):
-    """Discard these gradients; with ``requeue`` their samples return to the tail of the data queue."""
+    """Discard these gradients; with ``requeue`` their samples return to the tail of the data queue.
+
+    They have arrived, or are held by their workers, which are idle then; not on their way.
+    """
 
     grads: tuple[int, ...]
     requeue: bool = True
@@ -177,4 +191,4 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
 
 
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
-AnyCommand = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+AnyCommand = Compute | Partition | Send | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop

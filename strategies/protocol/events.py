@@ -29,6 +29,26 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     """Of all parameters, and so of a gradient: what a worker receives and sends in an iteration; None: not known."""
     places: dict[str, str] = {}
     """The host of every node (``{"worker:1": "host:2"}``); empty without hosts."""
+    links: dict[str, float] = {}
+    """Bytes per second that a host's link carries each way, on the wire, by host; of nodes where there are no hosts.
+
+    Those without a limit are left out.
+    """
+
+
+class Ready(Event, frozen=True, kw_only=True, tag=True):
+    """A worker has finished a gradient and holds it: it waits for a ``Send`` or a ``Drop``, however long that takes.
+
+    Only for a strategy that needs ``Send``. ``timings.send_s`` is 0; ``Arrived`` has the durations again, with
+    ``send_s`` from when the worker was told to send. The time for which a gradient was held is in none of them.
+    """
+
+    grad: Grad
+    timings: Timings
+    num_bytes: int
+    """What travels of it to all servers together."""
+    loss: float | None = None
+    sqr_norm: float | None = None
 
 
 class Arrived(Event, frozen=True, kw_only=True, tag=True):
@@ -192,6 +212,6 @@ class Woke(Event, frozen=True, kw_only=True, tag=True):
     tag: str
 
 
-_OfWorkers = Arrived | Failed | Lost | Joined
+_OfWorkers = Ready | Arrived | Failed | Lost | Joined
 _OfNodes = _OfWorkers | ServerLost | ServerJoined | Denied | Reserved
 AnyEvent = Started | _OfNodes | Restored | Evaluated | Observed | Scored | Measured | Updated | Scheduling | Woke

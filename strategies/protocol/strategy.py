@@ -42,7 +42,10 @@ class Strategy(Protocol):
     """
 
     needs: frozenset[type[Command]] = frozenset({Compute, Apply})
-    """Commands that the runtime must be able to carry out; checked before the run starts."""
+    """Commands that the runtime must be able to carry out; checked before the run starts.
+
+    With ``Send`` among them workers hold their gradients: it receives ``Ready`` and schedules all transfers.
+    """
 
     topologies: frozenset[str] = frozenset({"ps"})
     """Topologies on which it works: ``ps``; ``allreduce`` if every update is one of all current workers, or of all but

@@ -8,7 +8,8 @@ import msgspec
 class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Durations of one iteration in seconds, by the worker's own stopwatch.
 
-    ``wait_s`` + ``data_s`` + ``pull_s`` + ``compute_s`` + ``send_s`` is the whole iteration, in this order.
+    ``wait_s`` + ``data_s`` + ``pull_s`` + ``compute_s`` + ``send_s`` is the whole iteration, in this order. If the
+    worker held its gradient (``Ready``), that time lies between ``compute_s`` and ``send_s`` and is in none of them.
     """
 
     wait_s: float = 0.0

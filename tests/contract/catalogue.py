@@ -53,6 +53,7 @@ HURRIES: dict[str, dict[str, Any]] = {
         "hang_s": 10.0,
     },
     "dynamic_x": {"regroup_iters": 1, "warmup_iters": 0},
+    "mlfabric": {"lr_rule": "batch_linear"},
     "optimus": {"sample_s": 2.0, "skip_s": 0.0, "adjust_every_s": 2.0, "launch_s": 5.0, "drain_s": 2.0},
     "or_autoscale": {"min_iters": 1, "adjust_every_s": 1.0, "step_workers": 1, "drain_s": 2.0},
     **{name: {"warmup_iters": 0, "redecide_iters": 2, "decision_s": 0.5} for name in ("star_h", "star_ahead")},

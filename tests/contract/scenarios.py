@@ -12,6 +12,7 @@ line is something that happens, a second after the last:
     observed 25 57
     checkpoint                              restored
     arrived 0 taking 4 s                    timer
+    ready 0 with 50 bytes                   sent 0 taking 1 s
 
 (``timer`` is the one that the strategy set last, when it is due; ``timer switch``, ``children`` or ``decided`` the last
 with that tag; ``moved``: the servers of the last Repartition hold the parameters; ``denied 4``: worker 4 does not come;
@@ -43,6 +44,7 @@ from strategies.protocol import (
     NodeUse,
     Observed,
     Partition,
+    Ready,
     Restored,
     Score,
     Scored,
@@ -143,6 +145,8 @@ def details_of_rest(what: Any) -> str:
             measured = ", measured" if what.measure else ""
             ring = "".join(f", {child} a child of {parent}" for child, parent in what.children)
             return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}{measured}{ring}"
+        case Ready():
+            return f"gradient {what.grad.id} of worker {what.grad.worker}, {what.num_bytes} bytes"
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
         case Score():
@@ -197,6 +201,8 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
     "start": lambda desk: desk.start(),
     "arrived N": lambda desk, worker: desk.arrive(worker),
     "arrived N taking N s": lambda desk, worker, compute_s: desk.arrive(worker, compute_s=compute_s),
+    "ready N with N bytes": lambda desk, worker, num_bytes: desk.ready(worker, num_bytes=num_bytes),
+    "sent N taking N s": lambda desk, worker, send_s: desk.arrive(worker, send_s=send_s),
     "arrived N not finite": lambda desk, worker: desk.arrive(worker, finite=False),
     "failed N": lambda desk, worker: desk.fail(worker),
     "failed N for good": lambda desk, worker: desk.fail(worker, retryable=False),

@@ -17,7 +17,7 @@ from runtime.backends.torch import TorchModel
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.holdout import Holdout
-from runtime.core.job import ApplyOrder, ComputeOrder, Job
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, SendOrder
 from runtime.core.sampling import sample_indices
 from runtime.core.scoring import Products
 from runtime.training.optimizers import make_optimizer
@@ -105,6 +105,12 @@ class Retracing:
         grads = [self.grads[grad] for grad in order.grads]
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
         self.versions.append(self.params.copy())
+
+    def send(self, order: SendOrder) -> None:
+        pass
+
+    def forget(self, worker: int, grad_id: int) -> None:
+        pass
 
     def inner_products(self, grad_id: int, reference: int) -> None:
         self.score_parts[grad_id] = reference

@@ -19,7 +19,7 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder, SendOrder
 from runtime.core.recovery import inputs as recovery
 from strategies.protocol import Apply, Compute, Grad, NodeId, Strategy, Timings
 from tests.support.answers import Answers, Line
@@ -115,6 +115,8 @@ class Desk(Scores, Answers):
         self.applied: list[tuple[float, ApplyOrder, list[Grad]]] = []
         self.effective: list[ApplyOrder] = []
         self.dropped: list[int] = []
+        self.sent: list[tuple[float, SendOrder]] = []
+        self.forgotten: list[tuple[int, int]] = []
         self.references, self.weighings = [], []
         self.timers: list[tuple[float, str]] = []
         self.evaluations: list[int] = []
@@ -155,6 +157,12 @@ class Desk(Scores, Answers):
 
     def drop(self, grads: tuple[int, ...]) -> None:
         self.dropped += grads
+
+    def send(self, order: SendOrder) -> None:
+        self.sent.append((self.t, order))
+
+    def forget(self, worker: int, grad_id: int) -> None:
+        self.forgotten.append((worker, grad_id))
 
     def wake(self, at_s: float, tag: str) -> None:
         self.timers.append((at_s, tag))
@@ -206,12 +214,17 @@ class Desk(Scores, Answers):
         self.core.strategy.next = commands
         self.core.receive(self.at(None), inputs.TimerFired("strategy:say"))
 
-    def arrive(self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0) -> None:
+    def arrive(
+        self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0, send_s: float = 0.0
+    ) -> None:
         """The worker's Compute is done."""
-        grad_id = self.core.ledger.busy[worker].grad_id
-        self.core.receive(
-            self.at(t), inputs.GradientArrived(grad_id, worker, Timings(compute_s=compute_s), loss=1.0, finite=finite)
-        )
+        grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s, send_s=send_s)
+        self.core.receive(self.at(t), inputs.GradientArrived(grad_id, worker, timings, loss=1.0, finite=finite))
+
+    def ready(self, worker: int, t: float | None = None, *, num_bytes: int = 100, compute_s: float = 1.0) -> None:
+        """The worker holds a gradient of this size."""
+        grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s)
+        self.core.receive(self.at(t), inputs.GradientReady(grad_id, worker, timings, num_bytes, loss=1.0))
 
     def fail(self, worker: int, t: float | None = None, *, retryable: bool = True) -> None:
         """The worker's Compute has failed."""
@@ -251,6 +264,10 @@ def puppet_desk(num_workers: int = 3, num_samples: int = 2, epochs: int | None =
 class HeapRun(Recovering, Desk):
     """A whole job on a virtual clock, in milliseconds, with the ``faults`` of a plan."""
 
+    send_s: float = 0.25
+    """Seconds for which a gradient that was held travels; nothing is shared."""
+    grad_bytes: int = 100
+
     def __init__(
         self,
         strategy: Strategy,
@@ -262,6 +279,8 @@ class HeapRun(Recovering, Desk):
         **options: Any,
     ) -> None:
         self.launch_s = launch_s
+        self.took_s: dict[int, float] = {}
+        """Of the gradients that are held, or on their way."""
         super().__init__(strategy, job, **options)
         self.seconds: Seconds = seconds if callable(seconds) else lambda worker, _: seconds[worker]
         self.outcome = outcome
@@ -333,12 +352,26 @@ class HeapRun(Recovering, Desk):
         outcome = self.outcome(order)
         if outcome == "failed" and order.grad_id in {work.grad_id for work in self.core.ledger.busy.values()}:
             self.core.receive(t, inputs.WorkerFailed(order.worker, "out of luck", retryable=True))
+        elif order.holds and outcome == "ok":
+            self.took_s[order.grad_id] = took
+            timings = Timings(compute_s=took)
+            held = inputs.GradientReady(order.grad_id, order.worker, timings, self.grad_bytes, 1.0, sqr_norm=1.0)
+            self.core.receive(t, held)
         elif outcome != "failed":
             timings = Timings(compute_s=took)
             self.core.receive(
                 t,
                 inputs.GradientArrived(order.grad_id, order.worker, timings, 1.0, sqr_norm=1.0, finite=outcome == "ok"),
             )
+
+    def send(self, order: SendOrder) -> None:
+        super().send(order)
+        self.push(self.t + self.send_s, 1, partial(self._pushed, order))
+
+    def _pushed(self, order: SendOrder, t: float) -> None:
+        timings = Timings(compute_s=self.took_s[order.grad_id], send_s=self.send_s)
+        if self.core.members.members[order.worker].incarnation == order.incarnation:
+            self.core.receive(t, inputs.GradientArrived(order.grad_id, order.worker, timings, 1.0, sqr_norm=1.0))
 
     # ---- faults ------------------------------------------------------------------------------------------------------
 

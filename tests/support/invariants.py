@@ -41,6 +41,8 @@ class Book:
         self.asked: set[int] = set()
         self.measured: set[int] = set()
         self.seen: set[int] = set()
+        self.held: dict[int, int] = {}
+        """Gradient -> the worker that holds it."""
         self.gone: set[int] = set()
         """Workers that were retired or taken away."""
         self.servers: set[int] = set()
@@ -92,11 +94,20 @@ class Book:
         self.incarnation[worker] = grad["incarnation"]
         self.check(0 <= grad["samples"] <= grad["assigned_samples"], f"seq {seq}: {grad}")
         self.check(grad["version"] <= self.version, f"seq {seq}: computed on a version of the future: {grad}")
+        self.check(grad["id"] not in self.held, f"seq {seq}: gradient {grad['id']} arrived, but was not sent")
         self.idle[worker] = True
         self.seen.add(grad["id"])
         if grad["samples"]:
             self.grads.add(grad["id"])
         self.counts["ended"] += 1
+
+    def on_ready(self, event: Line, seq: int) -> None:
+        grad = event["grad"]
+        worker = grad["worker"]
+        self.check(self.idle.get(worker) is False, f"seq {seq}: worker {worker} is ready without a Compute")
+        self.check(grad["id"] not in self.seen, f"seq {seq}: gradient {grad['id']} is ready, but has arrived")
+        self.check(event["num_bytes"] >= 0, f"seq {seq}: {event}")
+        self.held[grad["id"]] = worker
 
     def on_scored(self, event: Line, seq: int) -> None:
         grad = event["grad"]["id"]
@@ -123,6 +134,7 @@ class Book:
         self.incarnation[worker] = event["incarnation"]
         self.here.discard(worker)
         self.counts["ended"] += self.idle.pop(worker, True) is False
+        self.held = {grad: holder for grad, holder in self.held.items() if holder != worker}
         if event["restarting"]:
             self.idle[worker] = True
         if event.get("cause") in ("retired", "evicted"):
@@ -159,6 +171,7 @@ class Book:
         self.counts["ended"] += sum(not idle for idle in self.idle.values())
         self.idle = dict.fromkeys(self.idle, True)
         self.grads.clear()
+        self.held.clear()
         self.asked.clear()
         self.measured.clear()
 
@@ -182,13 +195,8 @@ class Book:
                 worker = command["worker"]
                 self.check(self.idle.get(worker) is True, f"seq {seq}: Compute for worker {worker}: busy or gone")
                 self.idle[worker] = False
-            case "Apply" | "Drop" as what:
-                unknown = set(command["grads"]) - self.grads
-                self.check(not unknown, f"seq {seq}: {what} of gradients {unknown} that are not to be had")
-                self.grads -= set(command["grads"])
-                self.asked -= set(command["grads"])
-                self.version += what == "Apply"
-                self.measured |= {self.version} if command.get("measure") else set()
+            case "Send" | "Apply" | "Drop":
+                self.use(command, seq)
             case "Score":
                 grad = command["grad"]
                 self.check(grad in self.grads - self.asked, f"seq {seq}: Score of gradient {grad}: not to be had")
@@ -208,6 +216,34 @@ class Book:
             case "Stop":
                 return True
         return False
+
+    def send(self, command: Line, seq: int) -> None:
+        """Gradients leave their workers."""
+        unknown = set(command["grads"]) - self.held.keys()
+        self.check(not unknown, f"seq {seq}: Send of gradients {unknown} that nobody holds")
+        for grad in command["grads"]:
+            self.held.pop(grad, None)
+
+    def use(self, command: Line, seq: int) -> None:
+        """Gradients are sent, applied or dropped."""
+        what, grads = command["type"], set(command["grads"])
+        if what == "Send":
+            self.send(command, seq)
+            return
+        if what == "Drop":
+            self.forget(command)
+        self.check(grads <= self.grads, f"seq {seq}: {what} of gradients {grads - self.grads} that are not to be had")
+        self.grads -= grads
+        self.asked -= grads
+        self.version += what == "Apply"
+        self.measured |= {self.version} if command.get("measure") else set()
+
+    def forget(self, command: Line) -> None:
+        """Those that are held end here; all may be dropped then."""
+        for grad in self.held.keys() & set(command["grads"]):
+            self.idle[self.held.pop(grad)] = True
+            self.grads.add(grad)
+            self.counts["ended"] += 1
 
     @property
     def outstanding(self) -> int:

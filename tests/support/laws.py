@@ -23,11 +23,13 @@ from strategies.protocol import (
     Lost,
     Measured,
     ProtocolError,
+    Ready,
     Repartition,
     Restart,
     Restored,
     Score,
     Scored,
+    Send,
     ServerLost,
     Started,
     Strategy,
@@ -44,11 +46,14 @@ Make = Callable[[], Strategy]
 class Audit:
     """Books of members, the version on which each computes, and gradients that may be used.
 
-    ``halts_on_loss``: the loss of a worker halts everything, too, unless it was away.
+    ``halts_on_loss``: the loss of a worker halts everything, too, unless it was away. ``holds``: workers hold their
+    gradients until they are sent.
     """
 
-    def __init__(self, *, halts_on_loss: bool = False) -> None:
-        self.halts_on_loss = halts_on_loss
+    def __init__(self, *, halts_on_loss: bool = False, holds: bool = False) -> None:
+        self.halts_on_loss, self.holds = halts_on_loss, holds
+        self.held: dict[int, Grad] = {}
+        self.travelling: set[int] = set()
         self.t = 0.0
         self.here: set[int] = set()
         self.restarting: set[int] = set()
@@ -68,6 +73,8 @@ class Audit:
         event = line.event
         self.demand(event.t >= self.t, f"time goes back from {self.t} to {event.t}")
         self.t = event.t
+        if isinstance(event, Ready):
+            self.holding(event.grad)
         self.happened(event)
         for command in line.commands:
             if not self.halted:
@@ -123,6 +130,7 @@ class Audit:
         self.restarting.discard(event.worker)
         self.restarting |= {event.worker} if event.restarting else set()
         self.busy.pop(event.worker, None)
+        self.held = {grad.id: grad for grad in self.held.values() if grad.worker != event.worker}
 
     def arrived(self, grad: Grad) -> None:
         ordered = self.busy.get(grad.worker, self.version)  # a held Compute starts later, on newer parameters
@@ -130,9 +138,28 @@ class Audit:
         self.demand(grad.samples <= grad.assigned_samples, f"{grad}: more samples than assigned")
         self.demand(grad.id not in self.seen, f"{grad} arrives again")
         self.seen.add(grad.id)
+        if self.holds and grad.samples:
+            self.demand(grad.id in self.travelling, f"{grad} arrives although it was not sent")
         self.ends(grad.worker)
         if grad.samples:
             self.fresh[grad.id] = grad
+
+    def holding(self, grad: Grad) -> None:
+        self.demand(self.holds, f"{grad} is held, but nobody sends it")
+        self.demand(grad.worker in self.busy, f"{grad} is held, but its worker has no order")
+        self.demand(grad.id not in self.held.keys() | self.travelling | self.seen, f"{grad} is held again")
+        self.held[grad.id] = grad
+
+    def send(self, command: Send) -> None:
+        for grad_id in command.grads:
+            self.demand(grad_id in self.held, f"{command}: gradient {grad_id} is not held")
+            self.held.pop(grad_id, None)
+            self.travelling.add(grad_id)
+
+    def forget(self, command: Drop) -> None:
+        for grad_id in [grad_id for grad_id in command.grads if grad_id in self.held]:
+            self.ends(self.held[grad_id].worker)
+            self.fresh[grad_id] = self.held.pop(grad_id)
 
     def ends(self, worker: int) -> None:
         self.demand(worker in self.busy, f"something of worker {worker} ends that was not under way")
@@ -149,7 +176,10 @@ class Audit:
                 self.use(command)
                 self.version += 1
                 self.measured |= {self.version} if command.measure else set()
+            case Send():
+                self.send(command)
             case Drop():
+                self.forget(command)
                 self.use(command)
             case Score():
                 self.demand(command.grad in self.fresh, f"{command}: it has not arrived or is used up")
@@ -165,6 +195,7 @@ class Audit:
         """Nothing counts until ``Restored``."""
         self.halted = True
         self.busy, self.fresh, self.asked, self.measured = {}, {}, set(), set()
+        self.held, self.travelling = {}, set()
 
     def restarted(self, command: Restart) -> None:
         role, _, number = command.node.partition(":")
@@ -184,7 +215,7 @@ class Audit:
 
 def unlawful(run: HeapRun) -> Complaints:
     """Whatever the protocol forbids."""
-    audit = Audit(halts_on_loss=run.job.halts_on_loss)
+    audit = Audit(halts_on_loss=run.job.halts_on_loss, holds=Send in run.core.strategy.needs)
     for line in run.lines:
         audit.read(line)
     return audit.complaints

@@ -70,6 +70,7 @@ class LiveJob:
             shared, name, hosts, tasks, float(self.threads), requests=experiment.strategy.cores_as == "request"
         )
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
+        self.session.links = {} if hosts is None else hosts.links
         self.hub = Hub(
             self.loop,
             secret,

@@ -10,7 +10,7 @@ import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
-from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -18,7 +18,9 @@ from runtime.live.transport.messages import (
     AuxiliaryOrder,
     ComputeReference,
     EvaluateVersion,
+    Forget,
     Message,
+    Push,
     Update,
     Work,
     encode,
@@ -93,6 +95,7 @@ class LivePort:
         self._deliver: list[tuple[str, int, int, int]] = []
         self._weigh: list[tuple[int, int]] = []
         self._ask: list[tuple[NodeId, Message]] = []
+        self._about_held: list[tuple[int, Message]] = []
         self._work: list[ComputeOrder] = []
         self._nodes: list[Callable[[], None]] = []
         """Orders that concern nodes: after all others, whatever those are."""
@@ -111,6 +114,14 @@ class LivePort:
     def drop(self, grads: tuple[int, ...]) -> None:
         """Order servers to free the memory of gradients."""
         self._drop += grads
+
+    def send(self, order: SendOrder) -> None:
+        """Order a push, whose deadline starts now."""
+        self._about_held.append((order.worker, Push(grad_id=order.grad_id)))
+
+    def forget(self, worker: int, grad_id: int) -> None:
+        """Order a worker to discard what it holds, before its next Compute."""
+        self._about_held.append((worker, Forget(grad_id=grad_id)))
 
     def compute_reference(self, number: int, version: int) -> None:
         """Order a reference gradient from the scorer; if there is none, the order is repeated later."""
@@ -177,6 +188,10 @@ class LivePort:
     def flush(self) -> None:
         """Send the collected orders."""
         self._flush_servers()
+        about_held, self._about_held = self._about_held, []
+        for worker, message in about_held:
+            self.sent_s[worker] = self.loop.now
+            self.hub.send(NodeId.worker(worker), message)
         work, self._work = self._work, []
         for order in work:
             self.sent_s[order.worker] = self.loop.now
@@ -191,7 +206,7 @@ class LivePort:
     def discard(self) -> None:
         """Discard orders that were not sent."""
         self._drop, self._apply, self._deliver, self._work = [], None, [], []
-        self._weigh, self._ask = [], []
+        self._weigh, self._ask, self._about_held = [], [], []
 
     def _flush_servers(self) -> None:
         if not (self._drop or self._apply or self._deliver or self._weigh):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.core import inputs
 from runtime.live.transport.auxiliaries import SCORER
-from runtime.live.transport.messages import Busy, Message, NormPart, ReferenceReady, Report, ScoreParts
+from runtime.live.transport.messages import Busy, Held, Message, NormPart, ReferenceReady, Report, ScoreParts
 
 
 def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
@@ -13,6 +13,9 @@ def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
         case Report():
             about = (message.loss, message.sqr_norm, message.finite)
             return inputs.GradientArrived(message.grad_id, sender, message.timings, *about)
+        case Held():
+            held = (message.num_bytes, message.loss, message.sqr_norm)
+            return inputs.GradientReady(message.grad_id, sender, message.timings, *held)
         case Busy():
             return inputs.ServerBusy(sender, message.version, message.updates, message.busy_s, message.injected_s)
         case ScoreParts():

@@ -74,6 +74,8 @@ class LiveSession:
         self.sha256 = ""
         self.injector: Injector
         self.allotter: Allotter
+        self.links: dict[str, float] = {}
+        """Limits of the hosts' links."""
         self.served: Callable[[int, float], None] = lambda server, worked_s: None
         self._layout_version = 0
         """Of the nodes that have places."""
@@ -181,7 +183,7 @@ class LiveSession:
         self.supervisor.save(0, self.initial_state)
         workers = [task for task in self.supervisor.tasks.values() if task.key.role == "worker"]
         incarnations = {task.key.number: task.incarnation for task in workers}
-        self.receive(inputs.JobStarted(incarnations, PARAMETER_BYTES * self.supervisor.num_parameters))
+        self.receive(inputs.JobStarted(incarnations, PARAMETER_BYTES * self.supervisor.num_parameters, self.links))
         self.on_start()
         self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
 
@@ -230,11 +232,12 @@ class LiveSession:
         self.failure, self.failed_as = self.failure or reason, "disk_full"
 
     def overdue(self, now: float, limit_s: float) -> list[int]:
-        """Workers whose Compute was sent longer ago than the limit."""
+        """Workers whose Compute, or order to push, was sent longer ago than the limit; who holds a gradient may."""
         if not self.started:
             return []
         executor = self.coordinator.executor
-        waiting = executor.ledger.busy.keys() - executor.reserved.keys()
+        holding = {grad.worker for grad in executor.ledger.ready.values()}
+        waiting = executor.ledger.busy.keys() - executor.reserved.keys() - holding
         return [worker for worker in sorted(waiting) if now - self.port.sent_s.get(worker, now) > limit_s]
 
     # ---- from the injector -------------------------------------------------------------------------------------------

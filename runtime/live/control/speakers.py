@@ -12,6 +12,7 @@ from runtime.live.transport.messages import (
     Forked,
     Halted,
     Heartbeat,
+    Held,
     LinkLost,
     Loaded,
     MalformedMessage,
@@ -28,7 +29,7 @@ CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, Li
 """Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Forked, Exited, Actuated}),
-    "worker": CLIENT | {Report, Halted, Saved, Paced, NormPart},
+    "worker": CLIENT | {Report, Held, Halted, Saved, Paced, NormPart},
     "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced}),
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},
 }

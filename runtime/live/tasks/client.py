@@ -9,8 +9,8 @@ from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import Attach, Attached, Goodbye, LinkLost, Message, Pace, Paced
 
 
-def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message], Message]) -> None:
-    """Serve until the coordinator sends ``Goodbye``: ``obey`` carries out one message and returns the answer.
+def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message], Message | None]) -> None:
+    """Serve until the coordinator sends ``Goodbye``: ``obey`` carries out one message and returns the answer, if any.
 
     The loss of a server meanwhile is reported instead. Raises ``ConnectionError`` when the coordinator is gone.
     """
@@ -22,11 +22,11 @@ def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message]
             channel.tell(_attach(links, message))
         elif isinstance(message, Pace):
             channel.tell(Paced(bytes_per_s=links.pace(message.bytes_per_s)))
-        elif message is not None:
-            channel.tell(_answer(links, message, obey))
+        elif message is not None and (answer := _answer(links, message, obey)) is not None:
+            channel.tell(answer)
 
 
-def _answer(links: ServerLinks, message: Message, obey: Callable[[Message], Message]) -> Message:
+def _answer(links: ServerLinks, message: Message, obey: Callable[[Message], Message | None]) -> Message | None:
     generation = links.generation
     try:
         return obey(message)

@@ -128,7 +128,7 @@ class Replica:
     def _compute(self, work: Work) -> Message:
         """Compute a gradient. The last update is not part of the wait: it brought the parameters, as a pull does."""
         self._attach(work.order.parent)
-        report = self.worker.obey(work)
+        report = self.worker.compute(work)
         if work.order.version != self.copy.version:
             raise RuntimeError(f"{work.order} on version {self.copy.version}")
         reduced_s, self._reduced_s = self._reduced_s, 0.0

@@ -1,4 +1,7 @@
-"""A worker: waits for a Compute, receives parameters, computes a gradient sum, pushes it, reports."""
+"""A worker: waits for a Compute, receives parameters, computes a gradient sum, pushes it, reports.
+
+Where transfers are scheduled it holds the gradient instead and says so; it pushes or forgets it when it is told to.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import time
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 
 from runtime.backends.base import Model, ordered_batches
@@ -22,7 +26,7 @@ from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.heartbeat import start_heartbeat
 from runtime.live.transport.links import ServerLinks
-from runtime.live.transport.messages import Message, Report, TaskReady, Work
+from runtime.live.transport.messages import Forget, Held, Message, Push, Report, TaskReady, Work
 from runtime.live.transport.task_spec import TaskSpec
 from strategies.protocol import Timings
 
@@ -65,20 +69,51 @@ class Worker:
         self.holdout = Holdout(spec.num_samples + spec.validation_samples, spec.validation_samples, spec.seed)
         self.pacer = Pacer(parse_device(spec.device_of(links.identity.id)))
         self.idle_since = time.perf_counter()
+        self.held: Report | None = None
+        """What to report of the gradient in ``links.grad`` that is not pushed yet; a next Compute overwrites both."""
 
     def run(self) -> None:
         """Serve until the coordinator sends ``Goodbye``; raises ``ConnectionError`` when it is gone."""
         assert isinstance(self.links, ServerLinks)
         serve(self.channel, self.links, self.obey)
 
-    def obey(self, message: Message) -> Report:
-        """Compute the ordered gradient, push it, and return its durations and loss."""
-        if not isinstance(message, Work):
-            raise RuntimeError(f"a worker cannot obey {message}")
+    def obey(self, message: Message) -> Message | None:
+        """Carry out one order, and return the answer."""
+        match message:
+            case Work():
+                report = self.compute(message)
+                return report if self.held is None else _held(report, self.links.grad.nbytes)
+            case Push():
+                return self._push_held(message.grad_id)
+            case Forget():
+                self.held, self.idle_since = None, time.perf_counter()
+                return None
+        raise RuntimeError(f"a worker cannot obey {message}")
+
+    def compute(self, work: Work) -> Report:
+        """Compute the ordered gradient, push it unless it is to be held, and return its durations and loss."""
+        self.held = None
         try:
-            return self._iterate(message)
+            return self._iterate(work)
         finally:
             self.idle_since = time.perf_counter()
+
+    def _push_held(self, grad_id: int) -> Report:
+        report, self.held = self.held, None
+        if report is None or report.grad_id != grad_id:
+            raise RuntimeError(f"gradient {grad_id} is not held, but {report}")
+        try:
+            return self._pushed(report, time.perf_counter())
+        finally:
+            self.idle_since = time.perf_counter()
+
+    def _pushed(self, report: Report, since_s: float) -> Report:
+        """Push the gradient, which takes from ``since_s`` on."""
+        cpu_s, before = time.process_time(), report.timings.cpu_s or 0.0
+        self.links.push(report.grad_id)
+        send_s, cpu_s = time.perf_counter() - since_s, before + time.process_time() - cpu_s
+        timings = msgspec.structs.replace(report.timings, send_s=send_s, cpu_s=cpu_s)
+        return msgspec.structs.replace(report, timings=timings)
 
     def _iterate(self, work: Work) -> Report:
         order = work.order
@@ -96,16 +131,13 @@ class Worker:
         computed = time.perf_counter()
         sqr_norm = float(np.dot(self.links.grad, self.links.grad))
         finite = math.isfinite(sqr_norm) and math.isfinite(loss_sum)
-        self.links.push(order.grad_id)
-        pushed = time.perf_counter()
-        return Report(
+        report = Report(
             grad_id=order.grad_id,
             timings=Timings(
                 wait_s=started - self.idle_since,
                 data_s=loaded - started,
                 pull_s=pulled - loaded,
                 compute_s=computed - pulled,
-                send_s=pushed - computed,
                 injected_s=injected_s,
                 overrun_s=overrun_s,
                 recv_s=self.links.received_s,
@@ -115,6 +147,20 @@ class Worker:
             sqr_norm=sqr_norm if finite else None,
             finite=finite,
         )
+        if not order.holds:
+            return self._pushed(report, computed)
+        self.held = report if finite else None  # nobody has a use for one that is not finite
+        return report
+
+
+def _held(report: Report, num_bytes: int) -> Held:
+    return Held(
+        grad_id=report.grad_id,
+        timings=report.timings,
+        num_bytes=num_bytes,
+        loss=report.loss,
+        sqr_norm=report.sqr_norm,
+    )
 
 
 def worker_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:

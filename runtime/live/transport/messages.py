@@ -96,6 +96,18 @@ class Work(Message, frozen=True, kw_only=True, tag=True):
     order: ComputeOrder
 
 
+class Push(Message, frozen=True, kw_only=True, tag=True):
+    """Worker: push the gradient that it holds. Answered by ``Report``."""
+
+    grad_id: int
+
+
+class Forget(Message, frozen=True, kw_only=True, tag=True):
+    """Worker: discard the gradient that it holds."""
+
+    grad_id: int
+
+
 class AuxiliaryOrder(Message, frozen=True, kw_only=True):
     """Base of the orders to auxiliary tasks: work with the parameters that are delivered under ``ticket``."""
 
@@ -277,6 +289,16 @@ class Report(Message, frozen=True, kw_only=True, tag=True):
     finite: bool
 
 
+class Held(Message, frozen=True, kw_only=True, tag=True):
+    """A worker has a gradient, finite and of ``num_bytes``, and waits for ``Push`` or ``Forget``."""
+
+    grad_id: int
+    timings: Timings
+    num_bytes: int
+    loss: float | None
+    sqr_norm: float | None
+
+
 class Halted(Message, frozen=True, kw_only=True, tag=True):
     """A replica is halted with the parameters of ``version``."""
 
@@ -368,6 +390,8 @@ AnyMessage = (
     | Exited
     | Attach
     | Work
+    | Push
+    | Forget
     | EvaluateVersion
     | ComputeReference
     | Pace
@@ -386,6 +410,7 @@ AnyMessage = (
     | TaskReady
     | Attached
     | Report
+    | Held
     | Halted
     | LinkLost
     | VersionEvaluated

@@ -45,9 +45,12 @@ def assemble(
     hosts: Hosts | None,
     arrived: Arrived,
     tenancy: Tenancy | None = None,
+    *,
+    held: Arrived | None = None,
 ) -> Modelled:
     """Choose the simplest sufficient models; ``profiles[k]`` paces worker k unless its host has a device.
 
+    ``held``: is called for gradients that workers hold, in a job whose strategy schedules transfers.
     ``tenancy``: the job lives on machines that it shares, which have the names of its ``hosts``.
     """
     job = experiment.job
@@ -69,6 +72,7 @@ def assemble(
             shares_memory=shares_memory,
             seed=job.seed,
             arrived=arrived,
+            held=held,
         )
         return Modelled(servers, workers, None)
     machines = tenancy if tenancy and hosts else own_machines(clock, job, schedule, costs, hosts)
@@ -90,6 +94,7 @@ def assemble(
         shares_memory=shares_memory,
         seed=job.seed,
         arrived=arrived,
+        held=held,
     )
     return Modelled(on_hosts, host_workers, machines)
 

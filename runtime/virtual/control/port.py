@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from runtime.core import inputs
-from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.behind import Behind
 from runtime.virtual.tasks.iteration import WorkerModel
@@ -96,6 +96,12 @@ class VirtualPort:
         """Discard gradients on all servers."""
         self._orders.append((self._drop, (grads,)))
 
+    def send(self, order: SendOrder) -> None:
+        self._orders.append((self._send, (order,)))
+
+    def forget(self, worker: int, grad_id: int) -> None:
+        self._orders.append((self._forget, (worker, grad_id)))
+
     def compute_reference(self, number: int, version: int) -> None:
         self._orders.append((lambda sent_s: self._scorer.compute_reference(number, sent_s), ()))
 
@@ -157,6 +163,13 @@ class VirtualPort:
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.learner.drop(grads)
+
+    def _send(self, sent_s: float, order: SendOrder) -> None:
+        self.workers.send(order.worker, order.grad_id, sent_s - self._behind.s)
+
+    def _forget(self, sent_s: float, worker: int, grad_id: int) -> None:
+        self.learner.drop((grad_id,))
+        self.workers.forget(worker, grad_id, sent_s - self._behind.s)
 
     def _apply(self, sent_s: float, order: ApplyOrder) -> None:
         learner, servers = self.learner, self.servers

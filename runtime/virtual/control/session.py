@@ -35,7 +35,7 @@ from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
-from strategies.protocol import Evaluated, ProtocolError, Timings
+from strategies.protocol import Evaluated, ProtocolError, Send, Timings
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
 """What the coordinator does when it is free: a function of the time and of these arguments."""
@@ -99,6 +99,7 @@ class VirtualSession:
         job = experiment.job
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
+        self._links = _links_of(costs, hosts, [str(node) for node in job.start_layout.nodes])
         self.clock = clock or new_clock()
         self.work = self.clock if tenancy is None else tenancy.clock
         """The clock of all that is in progress; the job's own unless the lab jumps (:mod:`.jumping`)."""
@@ -107,7 +108,16 @@ class VirtualSession:
         self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
-            self.work, experiment, schedule, costs, learner.num_parameters, profiles, hosts, self._arrived, tenancy
+            self.work,
+            experiment,
+            schedule,
+            costs,
+            learner.num_parameters,
+            profiles,
+            hosts,
+            self._arrived,
+            tenancy,
+            held=self._held if Send in experiment.strategy.needs else None,
         )
         self.servers, self.workers, self.machines = modelled
         if self.work is not self.clock:
@@ -204,7 +214,8 @@ class VirtualSession:
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
-        self.tell(inputs.JobStarted(model_bytes=PARAMETER_BYTES * self.learner.num_parameters or None))
+        model_bytes = PARAMETER_BYTES * self.learner.num_parameters or None
+        self.tell(inputs.JobStarted(model_bytes=model_bytes, links=self._links))
         self.work.at(REPORT_EVERY_S, TIMER, self._report)
         if self.telemetry_every_s is not None:
             self._observe(self.telemetry_every_s)
@@ -308,7 +319,7 @@ class VirtualSession:
             busy_until_s += self.stopwatch.take_s()
         self.busy_until_s = busy_until_s
         self.port.flush(busy_until_s)
-        if not self._ledger.busy and self._declares_stuck and not self.over and not self._to_come():
+        if not self._ledger.progresses and self._declares_stuck and not self.over and not self._to_come():
             declare(self.coordinator, now)
 
     def _to_come(self) -> bool:
@@ -322,6 +333,13 @@ class VirtualSession:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
         self.work.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
+
+    def _held(self, iteration: Iteration, timings: Timings, held_s: float) -> None:
+        order, (loss, sqr_norm, _) = iteration.order, iteration.result
+        num_bytes = self.workers.model_bytes
+        ready = inputs.GradientReady(order.grad_id, order.worker, timings, num_bytes, loss, sqr_norm)
+        tell = self.tell if self.work is self.clock else self._tell_here
+        self.work.at(held_s + self.costs.control_s, MESSAGE, tell, ready)
 
     def _moving(self) -> set[str]:
         """Tags of the timers that jumps take along: nobody needs a checkpoint, or an evaluation without metrics."""
@@ -391,6 +409,15 @@ class VirtualSession:
             self.jumps.changed()
         if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self._announce)
+
+
+def _links_of(costs: Costs, hosts: Hosts | None, nodes: list[str]) -> dict[str, float]:
+    """Limits of links, of hosts or of nodes that have machines of their own."""
+    rate = costs.link_bytes_per_s
+    if hosts is not None:
+        unlimited = {} if rate is None else dict.fromkeys((f"host:{host.number}" for host in hosts.hosts), rate)
+        return unlimited | hosts.links
+    return {} if rate is None else dict.fromkeys(nodes, rate)
 
 
 def _busy(about: BusyServer, version: int) -> inputs.ServerBusy:

@@ -15,11 +15,11 @@ from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.model_state import NoLearner
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Command, Partition, Score
+from strategies.protocol import Command, Partition, Score, Send
 
 CHUNK = 1 << 10
 """Decisions until a lab looks at views and signals."""
-UNKNOWN: frozenset[type[Command]] = frozenset((Partition, Score))
+UNKNOWN: frozenset[type[Command]] = frozenset((Partition, Score, Send))
 """Commands of which a strategy that needs them gives too many for the loop."""
 PATIENCE = 2, 4096
 """Actions that Python carries out before it tries again, at first and at most."""

@@ -48,6 +48,7 @@ class HostWorkers(WorkerModel):
         shares_memory: bool,
         seed: int,
         arrived: Arrived,
+        held: Arrived | None = None,
     ) -> None:
         super().__init__(
             machines.clock,
@@ -57,6 +58,7 @@ class HostWorkers(WorkerModel):
             profiles=profiles,
             seed=seed,
             arrived=arrived,
+            held=held,
         )
         self.machines, self.servers = machines, servers
         self.default, self.uses_cores = default, uses_cores
@@ -65,7 +67,7 @@ class HostWorkers(WorkerModel):
         self._there = {number: machines.name_of(name) for number, name in self.names.items()}
         self.chain: Any | None = None
         """The compiled twin of the chain that begins with :meth:`begin`; None: there is none."""
-        if isinstance(servers, HostServers):
+        if isinstance(servers, HostServers) and held is None:
             self.chain = chain_on(self, machines, servers.queues, self._there, self._copy_s, uses_cores, self._end)
 
     def add(self, worker: int, at_s: float) -> None:
@@ -203,12 +205,21 @@ class HostWorkers(WorkerModel):
         iteration.injected_s = now - computed_s
         iteration.compute_s = now - iteration.since_s
         iteration.since_s = now
-        if (parent := iteration.order.parent) is not None:
+        if iteration.order.holds:
+            self._keep(iteration)
+        elif (parent := iteration.order.parent) is not None:
             iteration.missing = 1
             self._between(iteration, (self._name(iteration), self.names[parent]), self._taken)
         elif self.shares_memory:
             self._end(iteration, now)
         else:
+            self._copy_out(iteration)
+
+    def _begin_push(self, iteration: Iteration) -> None:
+        self.machines.awake(self._name(iteration), partial(self._copy_out, iteration))
+
+    def _copy_out(self, iteration: Iteration) -> None:
+        if not iteration.void:
             self.machines.work(self._name(iteration), self._copy_s, partial(self._push_parts, iteration))
 
     def _push_parts(self, iteration: Iteration) -> None:

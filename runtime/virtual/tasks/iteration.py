@@ -12,7 +12,7 @@ from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder
 from runtime.core.shards import samples_of
-from runtime.virtual.clock import Clock
+from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.jitter import Jitter
 from runtime.virtual.tasks.model_state import Result
@@ -50,7 +50,10 @@ Arrived = Callable[[Iteration, Timings, float], None]
 
 
 class WorkerModel(ABC):
-    """Models the workers; ``arrived(iteration, timings, at_s)`` is called when the servers have a gradient."""
+    """Models the workers; ``arrived(iteration, timings, at_s)`` is called when the servers have a gradient.
+
+    ``held``, likewise, when a worker holds one: it pushes only when it is told to (:meth:`send`); None: at once.
+    """
 
     def __init__(
         self,
@@ -62,8 +65,10 @@ class WorkerModel(ABC):
         profiles: Profiles,
         seed: int,
         arrived: Arrived,
+        held: Arrived | None = None,
     ) -> None:
         self.clock, self.costs, self.shares_memory, self.arrived = clock, costs, shares_memory, arrived
+        self.held = held
         self.seed = seed
         self.jitter: dict[int, Jitter] = {}
         self.idle_since_s: dict[int, float] = {}
@@ -118,20 +123,61 @@ class WorkerModel(ABC):
     def _abandon(self, worker: int) -> None:
         """Release the resources that the iteration uses."""
 
+    # ---- gradients that are held -------------------------------------------------------------------------------------
+
+    def send(self, worker: int, grad_id: int, sent_s: float) -> None:
+        """The worker may push the gradient that it holds; that order leaves the coordinator at ``sent_s``."""
+        iteration = self.under_way.get(worker)
+        if iteration is not None and iteration.order.grad_id == grad_id:
+            self.clock.at(sent_s + self.costs.control_s, MACHINE, self._released, iteration)
+
+    def forget(self, worker: int, grad_id: int, sent_s: float) -> None:
+        """The worker discards the gradient that it holds, and is idle when that order has reached it."""
+        iteration = self.under_way.get(worker)
+        if iteration is not None and iteration.order.grad_id == grad_id:
+            iteration.void = True
+            del self.under_way[worker]
+            self.idle_since_s[worker] = sent_s + self.costs.control_s
+
+    def _keep(self, iteration: Iteration) -> None:
+        """The gradient is computed, and held; one that is not finite is of no use to anybody."""
+        assert self.held is not None
+        if iteration.void:
+            return
+        if not iteration.result.finite:
+            iteration.since_s = self.clock.now
+            self._end(iteration, self.clock.now)
+        else:
+            self.held(iteration, self._timings(iteration, 0.0), self.clock.now)
+
+    def _released(self, iteration: Iteration) -> None:
+        if not iteration.void:
+            iteration.since_s = self.clock.now
+            self._begin_push(iteration)
+
+    @abstractmethod
+    def _begin_push(self, iteration: Iteration) -> None:
+        """The gradient starts to travel."""
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
     def _end(self, iteration: Iteration, taken_s: float) -> None:
         """The iteration ends: the servers have its gradient."""
         worker = iteration.order.worker
         self.idle_since_s[worker] = taken_s
         del self.under_way[worker]
-        timings = Timings(
+        self.arrived(iteration, self._timings(iteration, taken_s - iteration.since_s), taken_s)
+
+    @staticmethod
+    def _timings(iteration: Iteration, send_s: float) -> Timings:
+        return Timings(
             wait_s=iteration.wait_s,
             data_s=iteration.data_s,
             pull_s=iteration.pull_s,
             compute_s=iteration.compute_s,
-            send_s=taken_s - iteration.since_s,
+            send_s=send_s,
             injected_s=iteration.injected_s,
             overrun_s=iteration.overrun_s,
             recv_s=iteration.recv_s,
             cpu_s=iteration.cpu_s,
         )
-        self.arrived(iteration, timings, taken_s)

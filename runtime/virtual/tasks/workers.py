@@ -53,6 +53,7 @@ class Workers(WorkerModel):
         shares_memory: bool,
         seed: int,
         arrived: Arrived,
+        held: Arrived | None = None,
     ) -> None:
         super().__init__(
             clock,
@@ -62,6 +63,7 @@ class Workers(WorkerModel):
             profiles=profiles,
             seed=seed,
             arrived=arrived,
+            held=held,
         )
         self.servers, self.network = servers, network
         self._replicas = servers if isinstance(servers, Replicas) else None
@@ -127,12 +129,20 @@ class Workers(WorkerModel):
         iteration.injected_s = injected_s
         iteration.compute_s = compute_s = own_s + injected_s
         iteration.since_s = since_s = at_s + compute_s
-        if order.parent is not None:
+        if order.holds:
+            self.clock.at(since_s, MACHINE, self._keep, iteration)
+        elif order.parent is not None:
             self.clock.at(since_s + self._to_parent_s, MACHINE, self.pushed, iteration)
         elif self.network is None:
             self.clock.at(since_s + self._transfer_s, MACHINE, self.pushed, iteration)
         else:
             self.clock.at(since_s, MACHINE, self._push, iteration)
+
+    def _begin_push(self, iteration: Iteration) -> None:
+        if self.network is None:
+            self.clock.at(self.clock.now + self._transfer_s, MACHINE, self.pushed, iteration)
+        else:
+            self._push(iteration)
 
     def _push(self, iteration: Iteration) -> None:
         assert self.network is not None

@@ -1,0 +1,57 @@
+"""Gradients that their workers hold until the strategy says what becomes of them (pure).
+
+Only of a strategy that needs ``Send``. Between ``Ready`` and ``Send`` a gradient is *ready*: its worker has it, nothing
+of it travels, and nothing happens to it without a command. For all others its Compute goes on meanwhile
+(:attr:`GradientLedger.busy`): the worker is not idle, and its samples may still come back to the queue.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from runtime.core.job import Port, SendOrder
+from runtime.core.ledger import GradientLedger
+from strategies.protocol import Grad, ProtocolError, Send
+
+
+@final
+class Transfers:
+    """Orders transfers of ready gradients, each once."""
+
+    def __init__(self, ledger: GradientLedger, port: Port) -> None:
+        self.ledger, self.port = ledger, port
+
+    def ready(self, grad: Grad) -> None:
+        """A worker has finished a gradient and holds it."""
+        self.ledger.ready[grad.id] = grad
+
+    def send(self, command: Send) -> None:
+        """Let gradients travel; all of them must be ready, or none travels."""
+        ready, ids = self.ledger.ready, command.grads
+        if not ids or len(set(ids)) != len(ids):
+            raise ProtocolError(f"{command}: needs at least one gradient, and none twice")
+        if unknown := [grad_id for grad_id in ids if grad_id not in ready]:
+            raise self._refused(command, unknown[0])
+        for grad_id in ids:
+            grad = ready.pop(grad_id)
+            self.port.send(SendOrder(grad_id=grad.id, worker=grad.worker, incarnation=grad.incarnation))
+
+    def discard(self, ids: tuple[int, ...]) -> tuple[list[Grad], tuple[int, ...]]:
+        """Let workers forget those of these gradients that are ready; returns these, and the ids of all others."""
+        ledger = self.ledger
+        if not ledger.ready or len(set(ids)) != len(ids):
+            return [], ids
+        held = [ledger.ready[grad_id] for grad_id in ids if grad_id in ledger.ready]
+        others = tuple(grad_id for grad_id in ids if grad_id not in ledger.ready)
+        for grad in held:
+            ledger.end(grad.worker)
+            ledger.remember(grad)
+            self.port.forget(grad.worker, grad.id)
+        return held, others
+
+    def _refused(self, command: Send, grad_id: int) -> ProtocolError:
+        worker = next((order.worker for order in self.ledger.busy.values() if order.grad_id == grad_id), None)
+        held = f"held are {sorted(self.ledger.ready)}"
+        if worker is None:
+            return ProtocolError(f"{command}: nobody holds gradient {grad_id} ({held})")
+        return self.ledger.error(worker, f"{command}: gradient {grad_id} is not ready, or travels already ({held})")

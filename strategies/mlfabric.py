@@ -1,0 +1,69 @@
+"""MLfabric: asynchronous training whose transfers are ordered, so that delays are bounded and updates early."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from strategies.checks import check_choice
+from strategies.composition.composition import Composition
+from strategies.composition.parts import Parts
+from strategies.sending import OrderedGate
+from strategies.weights import LR_RULES
+
+WORST_CASE = "worst_case"
+
+
+@final
+@dataclass(kw_only=True)
+class MLfabric(Composition):
+    """Workers hold what they have computed; a plan says who sends when, so that transfers share links in time.
+
+    Source: Viswanathan, Balasubramanian and Akella, "Network-accelerated distributed machine learning for multi-tenant
+    settings", SoCC 2020, from slides of a talk about it (no code is public).
+
+    On ``Ready`` a plan is made for all gradients that wait, unless an earlier plan is still in progress (``window_s``):
+    the shortest transfer first, but the one whose deadline is due before all others (slides 11 to 13); one that would
+    keep the server idle for too long is dropped (slide 14), and so is one that no slot can hold any more. On
+    ``Arrived`` the next is sent. Updates are applied in the planned order, so none has a delay above ``tau_max``.
+
+    Departures: the planner's rates are measured by the transfers themselves; a transfer begins when the one before it
+    has arrived, a control message each way later; dropped samples are computed again (``requeue``), the slides lose
+    them. ``lr_rule=adadelay`` follows the slides' rate as a function of the delay.
+
+    Attributes:
+        order: ``deadlines``, ``shortest`` (slide 11 only) or ``fair`` (no order: the network's own sharing).
+        tau_max: bound on delays in versions; None: twice the number of workers.
+        window_s: seconds after which a new plan may be made before the last one is done; None: none.
+        idle_tolerance_s: seconds that a due update may be later than the shortest; None: the median transfer's.
+        smoothing: weight of the newest transfer in a worker's bandwidth.
+        lr_rule: one of :data:`strategies.weights.LR_RULES`, or ``worst_case``: ``batch_linear`` / sqrt(``tau_max``).
+        requeue: whether the samples of dropped gradients are computed again.
+        data: allocation policy of the data service.
+    """
+
+    order: str = "deadlines"
+    tau_max: int | None = None
+    window_s: float | None = None
+    idle_tolerance_s: float | None = None
+    smoothing: float = 0.3
+    lr_rule: str = "adadelay"
+    requeue: bool = True
+    data: str = "dynamic"
+
+    rescales: ClassVar[bool] = True
+
+    def compose(self) -> Parts:
+        check_choice("lr_rule", self.lr_rule, *LR_RULES, WORST_CASE)
+        bounded = self.lr_rule == WORST_CASE
+        if bounded and self.order != "deadlines":
+            raise ValueError(f"lr_rule={WORST_CASE}: order={self.order} bounds no delay; use order=deadlines")
+        gate = OrderedGate(
+            order=self.order,
+            tau_max=self.tau_max,
+            window_s=self.window_s,
+            idle_tolerance_s=self.idle_tolerance_s,
+            smoothing=self.smoothing,
+            scale=None if bounded else 1.0,
+        )
+        return Parts(gate=gate, lr_rule="batch_linear" if bounded else self.lr_rule, requeue=self.requeue)

@@ -1,0 +1,58 @@
+"""What links carry, as far as transfers have shown (pure)."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import final
+
+from strategies.protocol import NodeId, Started
+
+SERVERS = "servers"
+"""The links into all servers together: a gradient goes to each of them at once, in equal parts."""
+FIRST_BYTES_PER_S = 1e6
+"""Assumed of all alike where no link has a limit, until one transfer has been measured."""
+
+
+@final
+class Bandwidths:
+    """Bytes per second of workers' uplinks and of the way into the servers.
+
+    Uplinks begin with the limits that :class:`Started` names and follow each transfer by a moving average with weight
+    ``smoothing``. Workers of one host have one uplink.
+    """
+
+    def __init__(self, started: Started, smoothing: float) -> None:
+        self._smoothing, self._places = smoothing, started.places
+        self._limits = started.links
+        names = [str(NodeId.server(server)) for server in range(started.num_servers)]
+        inward = [self._limits.get(place) for place in dict.fromkeys(self._places.get(name, name) for name in names)]
+        self._inward = sum(rate for rate in inward if rate) if inward and all(inward) else None
+        self._up: dict[str, float] = {}
+
+    def path(self, worker: int) -> tuple[str, str]:
+        """The links from a worker to the servers."""
+        return self._uplink(worker), SERVERS
+
+    def _uplink(self, worker: int) -> str:
+        node = str(NodeId.worker(worker))
+        return self._places.get(node, node)
+
+    def _rate(self, uplink: str) -> float:
+        if (known := self._up.get(uplink) or self._limits.get(uplink)) is not None:
+            return known
+        others = [*self._up.values(), *self._limits.values()]
+        return median(others) if others else FIRST_BYTES_PER_S
+
+    def links(self, workers: list[int]) -> dict[str, float]:
+        """All links that these workers need; without a known limit the servers take as much as the fastest sends."""
+        found = {uplink: self._rate(uplink) for uplink in map(self._uplink, workers)}
+        return {**found, SERVERS: self._inward or max(found.values(), default=FIRST_BYTES_PER_S)}
+
+    def took(self, worker: int, planned_s: float, send_s: float) -> None:
+        """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that."""
+        if planned_s <= 0 or send_s <= 0:
+            return
+        uplink = self._uplink(worker)
+        measured = self._rate(uplink) * planned_s / send_s
+        before = self._up.get(uplink, self._limits.get(uplink, measured))
+        self._up[uplink] = before + self._smoothing * (measured - before)

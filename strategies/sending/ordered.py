@@ -1,0 +1,266 @@
+"""Gate of one gradient per update whose transfers are planned: MLfabric's order with deadlines (pure).
+
+A plan gives every held gradient a slot, or drops it. A slot is sent when all that the plan ends before it on one of its
+links have arrived; nobody relies on the planned seconds, since links may be slower than known. Updates are applied in
+the order of the slots: one that arrives early waits. So no applied update is later than its plan allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import msgspec
+
+from strategies.checks import check_choice, check_number, check_whole
+from strategies.gates.base import NOTHING, Verdict
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Apply,
+    Arrived,
+    Command,
+    Failed,
+    Grad,
+    Ready,
+    Send,
+    Started,
+    Wake,
+    Woke,
+)
+from strategies.sending.bandwidths import Bandwidths
+from strategies.transfers import Slot, Update, plan
+
+ORDERS = ("deadlines", "shortest", "fair")
+WINDOW = "transfers"
+"""Tag of the timer after which a plan is made although another is not done."""
+ROUNDING_S = 1e-9
+
+
+@final
+@dataclass(kw_only=True)
+class OrderedGate:
+    """Every gradient is an update of its own, sent and applied in planned order.
+
+    Attributes:
+        order: ``deadlines``; ``shortest``: the shortest transfer first, whatever its delay; ``fair``: all at once.
+        tau_max: bound on the delay of applied updates, in versions; None: twice the workers of the start.
+        window_s: seconds after a plan until the next if its slots are not all applied; None: until they are.
+        idle_tolerance_s: see :func:`strategies.transfers.plan`.
+        smoothing: weight of the newest transfer in a worker's bandwidth.
+        scale: factor on the learning rate of every update; None: 1 / sqrt(``tau_max``).
+    """
+
+    order: str = "deadlines"
+    tau_max: int | None = None
+    window_s: float | None = None
+    idle_tolerance_s: float | None = None
+    smoothing: float = 0.3
+    scale: float | None = 1.0
+
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = True
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Send, Wake})
+
+    def __post_init__(self) -> None:
+        check_choice("order", self.order, *ORDERS)
+        bounds = {"tau_max": self.tau_max, "idle_tolerance_s": self.idle_tolerance_s, "window_s": self.window_s}
+        useless = {"deadlines": (), "shortest": ("tau_max", "idle_tolerance_s"), "fair": tuple(bounds)}[self.order]
+        for name in useless:
+            if bounds[name] is not None:
+                raise ValueError(f"{name}={bounds[name]}: has no effect with order={self.order}; must be null there")
+        if self.tau_max is not None:
+            check_whole("tau_max", self.tau_max, least=0)
+        for name in ("window_s", "idle_tolerance_s"):
+            if (value := bounds[name]) is not None and not (name == "idle_tolerance_s" and value == math.inf):
+                check_number(name, value, least=0)
+        if not 0 < self.smoothing <= 1:
+            raise ValueError(f"smoothing={self.smoothing}: must be above 0 and at most 1")
+        self._missed, self._idle = 0, 0
+        self.begin((), 0)
+
+    def validate(self, num_workers: int) -> None:
+        """With n workers up to n - 1 others are applied while one computes: with less it would always be dropped."""
+        if self.tau_max is not None and self.tau_max < num_workers - 1:
+            raise ValueError(
+                f"tau_max={self.tau_max}: while one of {num_workers} workers computes, {num_workers - 1} updates of "
+                f"others are applied; must be {num_workers - 1} or more, or null for {2 * num_workers}"
+            )
+
+    def start(self, started: Started) -> None:
+        """A job begins."""
+        self._links = Bandwidths(started, self.smoothing)
+        self._bound = math.inf if self.order != "deadlines" else self.tau_max or 2 * len(started.workers)
+        self._factor = self.scale if self.scale is not None else 1 / math.sqrt(max(1.0, self._bound))
+        self._missed, self._idle = 0, 0
+
+    # ---- the gate ----------------------------------------------------------------------------------------------------
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        self._version = version
+        self._held: dict[int, Update] = {}
+        """Ready and not sent, by gradient."""
+        self._grads: dict[int, Grad] = {}
+        self._slots: list[Slot] = []
+        """The plan, in the order in which updates are applied: sent or not, none applied."""
+        self._sent: set[int] = set()
+        self._arrived: dict[int, Grad] = {}
+        self._waiting: set[int] = set()
+        """Workers that compute nothing until their gradient is applied or dropped."""
+        self._planned_s, self._wakes = -math.inf, False
+        return tuple(sorted(workers))
+
+    def arrived(self, grad: Grad) -> Verdict:
+        """Keep the gradient until it is its turn."""
+        if not grad.samples:
+            return Verdict(apply=(grad,), go=(grad.worker,))
+        self._arrived[grad.id] = grad
+        return NOTHING
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        """Nobody waits for what the worker has not sent whole."""
+        self._forget(worker)
+        return NOTHING
+
+    def joined(self, worker: int) -> Verdict:
+        return Verdict(go=(worker,))
+
+    def _forget(self, worker: int) -> None:
+        gone = {grad.id for grad in self._grads.values() if grad.worker == worker and grad.id not in self._arrived}
+        self._slots = [slot for slot in self._slots if slot.update.id not in gone]
+        self._sent -= gone
+        for grad_id in gone:
+            self._held.pop(grad_id, None)
+            del self._grads[grad_id]
+        self._waiting.discard(worker)
+
+    # ---- transfers ---------------------------------------------------------------------------------------------------
+
+    def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
+        """Apply whose turn it is, plan what waits, send what may go."""
+        match event:
+            case Ready():
+                self._hold(event)
+            case Arrived() if event.grad.id in self._arrived:
+                self._learn(event)
+            case Failed():
+                self._forget(event.worker)
+            case Woke(tag=tag) if tag == WINDOW:
+                self._wakes = False
+        if self.order == "fair":
+            return [*self._applied_as_they_come(), *self._sent_at_once()]
+        return [*self._applied(), *self._planned(event.t), *self._sends()]
+
+    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: object) -> list[AnyCommand]:
+        """Scale the learning rate of all updates alike."""
+        if not isinstance(event, Arrived) or self._factor == 1.0:
+            return commands
+        return [
+            msgspec.structs.replace(command, lr_scale=command.lr_scale * self._factor)
+            if isinstance(command, Apply)
+            else command
+            for command in commands
+        ]
+
+    def _hold(self, ready: Ready) -> None:
+        grad = ready.grad
+        self._grads[grad.id] = grad
+        self._waiting.add(grad.worker)
+        self._held[grad.id] = Update(
+            id=grad.id,
+            worker=grad.worker,
+            version=grad.version,
+            size_bytes=ready.num_bytes,
+            ready_s=ready.t,
+            path=self._links.path(grad.worker),
+        )
+
+    def _learn(self, arrived: Arrived) -> None:
+        for slot in self._slots:
+            if slot.update.id == arrived.grad.id:
+                planned_s = sum(end_s - start_s for start_s, end_s, _ in slot.segments)
+                self._links.took(arrived.grad.worker, planned_s, arrived.timings.send_s)
+
+    def _used(self, grad: Grad) -> tuple[int, ...]:
+        """The gradient is applied or dropped: who waits for that may compute again."""
+        self._grads.pop(grad.id, None)
+        self._sent.discard(grad.id)
+        go = (grad.worker,) if grad.worker in self._waiting else ()
+        self._waiting.discard(grad.worker)
+        return go
+
+    def _applied(self) -> Iterator[Verdict]:
+        while self._slots and self._slots[0].update.id in self._arrived:
+            grad = self._arrived.pop(self._slots.pop(0).update.id)
+            self._version += 1
+            yield Verdict(apply=(grad,), go=self._used(grad))
+
+    def _planned(self, t: float) -> Iterator[Verdict | AnyCommand]:
+        scheduled = {slot.update.id for slot in self._slots}
+        if self._held.keys() <= scheduled:
+            return
+        if self._slots and self.window_s is None:
+            return
+        if self._slots and self.window_s is not None and t < self._planned_s + self.window_s:
+            if not self._wakes:
+                self._wakes = True
+                yield Wake(at_s=self._planned_s + self.window_s, tag=WINDOW)
+            return
+        running = [slot for slot in self._slots if slot.update.id in self._sent]
+        workers = [update.worker for update in self._held.values()] + [slot.update.worker for slot in running]
+        found = plan(
+            tuple(self._held.values()),
+            self._links.links(workers),
+            now_s=t,
+            version=self._version,
+            tau_max=self._bound,
+            idle_tolerance_s=self.idle_tolerance_s if self.order == "deadlines" else math.inf,
+            running=running,
+        )
+        self._planned_s, self._slots = t, [*running, *found.slots]
+        for dropped in found.drops:
+            self._missed += dropped.reason == "missed"
+            self._idle += dropped.reason == "idle"
+            del self._held[dropped.update.id]
+            grad = self._grads[dropped.update.id]
+            yield Verdict(drop=(grad,), go=self._used(grad))
+
+    def _sends(self) -> Iterator[Send]:
+        for place, slot in enumerate(self._slots):
+            if slot.update.id not in self._sent and not self._is_behind(place):
+                yield self._send(slot.update.id)
+
+    def _is_behind(self, place: int) -> bool:
+        """Whether a transfer that the plan ends before this one begins, on a link of both, has not arrived."""
+        slot, own = self._slots[place], set(self._slots[place].update.path)
+        return any(
+            other.update.id not in self._arrived
+            and (other.finish_s, before) < (slot.finish_s, place)
+            and other.finish_s <= slot.start_s + ROUNDING_S
+            and not own.isdisjoint(other.update.path)
+            for before, other in enumerate(self._slots)
+            if before != place
+        )
+
+    def _send(self, grad_id: int) -> Send:
+        self._sent.add(grad_id)
+        del self._held[grad_id]
+        return Send(grads=(grad_id,))
+
+    # ---- without a plan ----------------------------------------------------------------------------------------------
+
+    def _applied_as_they_come(self) -> Iterator[Verdict]:
+        arrived, self._arrived = self._arrived, {}
+        for grad in arrived.values():
+            self._version += 1
+            yield Verdict(apply=(grad,), go=self._used(grad))
+
+    def _sent_at_once(self) -> list[AnyCommand]:
+        return [self._send(grad_id) for grad_id in tuple(self._held)]
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """Slots that are not applied, held gradients without a slot, and drops by their reasons."""
+        unplanned = len(self._held.keys() - {slot.update.id for slot in self._slots})
+        return {"slots": len(self._slots), "held": unplanned, "missed": self._missed, "idle": self._idle}

@@ -1,0 +1,238 @@
+"""MLfabric as a strategy: the slides' worked order through Ready, Send and Arrived, and what must hold of any job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from strategies.mlfabric import MLfabric
+from strategies.protocol import (
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Grad,
+    Ready,
+    Restored,
+    Send,
+    Started,
+    Timings,
+)
+from strategies.transfers.fluid import fair_rates
+from tests.support.faults import random_seconds, restarts
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import played, unaveraged, unconserved, unlawful
+
+MB = 1_000_000
+A, B, C, D, FIRST = range(5)
+VERSIONS = {A: 9, B: 8, C: 10, D: 7, FIRST: 9}
+"""At version 10 and with ``tau_max`` 4 the deadlines of A, B, C and D are 3, 2, 4 and 1."""
+
+
+class World:
+    """Gradients of these sizes (MB) become ready at 0, over uplinks of so many MB/s and 100 MB/s into the server.
+
+    A gradient without bytes is on its way meanwhile, so that one plan is made for the others.
+    """
+
+    def __init__(self, sizes: Mapping[int, int], uplinks: Mapping[int, float] | None = None, **settings: Any) -> None:
+        bound = {"tau_max": 4} if settings.get("order", "deadlines") == "deadlines" else {}
+        self.strategy = MLfabric(**{**bound, **settings})
+        self.sizes = {FIRST: 0, **sizes}
+        self.rates = {worker: MB * min(100.0, (uplinks or {}).get(worker, 100.0)) for worker in self.sizes}
+        links = {f"worker:{worker}": rate for worker, rate in self.rates.items()} | {"server:0": 100.0 * MB}
+        workers = tuple(self.sizes)
+        begin = Started(t=0.0, workers=workers, batch_samples=(1,) * len(workers), num_servers=1, links=links)
+        self.strategy.handle(begin)
+        self.strategy.handle(Restored(t=0.0, version=9, workers=workers))
+        self.version, self.t = 9, 0.0
+        self.left: dict[int, float] = {}
+        """Bytes of what travels."""
+        self.commits: list[tuple[int, float]] = []
+        self.delays: list[int] = []
+        self.dropped: list[int] = []
+        self.again: list[int] = []
+
+    def grad(self, worker: int) -> Grad:
+        about = {"incarnation": 0, "iteration": 0, "samples": 1, "assigned_samples": 1}
+        return Grad(id=worker, worker=worker, version=VERSIONS[worker], **about)
+
+    def obey(self, commands: Any) -> None:
+        for command in commands:
+            match command:
+                case Send(grads=(worker,)):
+                    self.left[worker] = self.sizes[worker] * MB
+                case Drop(grads=grads):
+                    self.dropped += grads
+                case Apply(grads=(worker,)):
+                    self.commits.append((worker, self.t))
+                    self.delays.append(self.version - VERSIONS[worker])
+                    self.version += 1
+                case Compute():
+                    self.again.append(command.worker)
+
+    def ready(self, worker: int) -> None:
+        num_bytes = self.sizes[worker] * MB
+        self.obey(self.strategy.handle(Ready(t=self.t, grad=self.grad(worker), timings=Timings(), num_bytes=num_bytes)))
+
+    def arrive(self, worker: int, send_s: float) -> None:
+        del self.left[worker]
+        timings = Timings(send_s=send_s)
+        self.obey(self.strategy.handle(Arrived(t=self.t, grad=self.grad(worker), timings=timings)))
+
+    def run(self) -> World:
+        """To the end; what travels at the same time has max-min fair shares."""
+        for worker in self.sizes if self.strategy.order == "fair" else [FIRST, *self.sizes]:
+            if worker not in self.left or worker != FIRST:
+                self.ready(worker)
+        self.arrive(FIRST, 0.0)
+        since = dict.fromkeys(self.left, self.t)
+        while self.left:
+            paths = [(f"worker:{worker}", "servers") for worker in self.left]
+            capacity = {f"worker:{worker}": self.rates[worker] for worker in self.left} | {"servers": 100.0 * MB}
+            rates = dict(zip(self.left, fair_rates(paths, capacity), strict=True))
+            worker = min(self.left, key=lambda one: (self.left[one] / rates[one], one))
+            passed_s = self.left[worker] / rates[worker]
+            self.t += passed_s
+            self.left = {one: left - passed_s * rates[one] for one, left in self.left.items()}
+            self.arrive(worker, self.t - since[worker])
+            since.update({one: self.t for one in self.left if one not in since})
+        return self
+
+
+def committed(world: World) -> dict[int, Any]:
+    return {worker: pytest.approx(t) for worker, t in world.commits if worker != FIRST}
+
+
+MIXED = {A: 50, B: 80, C: 100, D: 120}
+EVEN = dict.fromkeys((A, B, C, D), 100)
+
+
+def test_shortest_first_is_early_on_average_and_late_for_the_last() -> None:
+    """Slide 11: commits .5, 1.3, 2.3, 3.5; D's delay is 6, above 4."""
+    world = World(MIXED, order="shortest").run()
+    assert committed(world) == {A: 0.5, B: 1.3, C: 2.3, D: 3.5}
+    assert world.delays[1:] == [1, 3, 2, 6]
+
+
+def test_deadlines_come_first() -> None:
+    """Slide 13: A, D, B, C at .5, 1.7, 2.5, 3.5 with delays 1, 4, 4, 3: none above 4."""
+    world = World(MIXED).run()
+    assert world.commits[1:] == [(A, 0.5), (D, 1.7), (B, 2.5), (C, 3.5)]
+    assert (world.delays[1:], world.dropped) == ([1, 4, 4, 3], [])
+    assert sorted(world.again[-5:]) == [A, B, C, D, FIRST]
+
+
+def test_a_fair_network_is_late_for_all() -> None:
+    """Slide 7's first figure: all travel at once, 2.0, 2.9, 3.3 and 3.5 s; the mean is 2.925 and not 1.9."""
+    assert committed(World(MIXED, order="fair").run()) == {A: 2.0, B: 2.9, C: 3.3, D: 3.5}
+
+
+def test_who_would_keep_the_server_idle_is_dropped() -> None:
+    """Slide 14: slot 1 is D's, 5 s over its uplink, while B could commit at 2: A, B, C at 1, 2, 3 and D again."""
+    world = World(EVEN, {D: 25.0}).run()
+    assert committed(world) == {A: 1.0, B: 2.0, C: 3.0}
+    assert (world.delays[1:], world.dropped) == ([1, 3, 2], [D])
+    assert D in world.again
+
+
+def test_without_drops_all_wait_for_it() -> None:
+    """Slide 14's other half: D keeps what its uplink carries from the beginning, and B and C wait for it."""
+    world = World(EVEN, {D: 25.0}, idle_tolerance_s=math.inf).run()
+    assert [worker for worker, _ in world.commits[1:]] == [A, D, B, C]
+    assert world.dropped == []
+    (_, first), *others = world.commits[1:]
+    assert first < 2.0
+    assert all(t >= 4.0 for _, t in others)
+    assert max(world.delays) <= 4
+
+
+# ---- whatever happens -----------------------------------------------------------------------------------------------
+
+
+def job_of(strategy: MLfabric, seed: int, num_workers: int = 5) -> HeapRun:
+    job = make_job(
+        num_workers=num_workers,
+        num_samples=90,
+        global_batch_samples=2 * num_workers,
+        epochs=3,
+        max_time_s=2000.0,
+        checkpoint_every_s=5.0,
+        seed=seed,
+    )
+    run = HeapRun(strategy, job, random_seconds(seed), restarts(seed, num_workers))
+    run.send_s = 0.9
+    return run
+
+
+@pytest.mark.parametrize("window_s", [None, 0.0, 1.5])
+@pytest.mark.parametrize("tau_max", [None, 4, 6])
+def test_no_applied_update_is_later_than_the_bound(tau_max: int | None, window_s: float | None) -> None:
+    """Slide 12's guarantee, with transfers that take longer than planned, lost workers and servers."""
+    for seed in range(3):
+        run = job_of(MLfabric(tau_max=tau_max, window_s=window_s), seed)
+        assert played(run) == unlawful(run) == unconserved(run) == []
+        assert max(run.staleness) <= (tau_max or 10)
+
+
+def test_negative_control_without_an_order_they_are_later() -> None:
+    """Negative control: the same jobs with the network's own sharing have delays above 4."""
+    late = []
+    for seed in range(3):
+        run = job_of(MLfabric(order="fair"), seed)
+        assert played(run) == unlawful(run) == unconserved(run) == []
+        late += run.staleness
+    assert max(late) > 4
+
+
+def test_fair_is_asp() -> None:
+    """Departure: without an order it is ASP whose workers ask first; the same updates, as far as nothing is shared."""
+    run = job_of(MLfabric(order="fair", lr_rule="batch_linear"), 1).run()
+    assert unaveraged(run) == []
+    assert run.core.status == "done"
+
+
+def test_late_updates_move_less() -> None:
+    """Section H.5's reading of slide 6: adadelay multiplies by sqrt(t / (t + tau)) in update t."""
+    run = job_of(MLfabric(), 1).run()
+    assert run.applied
+    for _, order, (grad,) in run.applied:
+        updates, tau = order.version, order.version - 1 - grad.version
+        assert order.weights[0] * grad.samples == pytest.approx(math.sqrt(updates / (updates + tau)))
+
+
+def test_the_worst_case_scales_all_alike() -> None:
+    """Slide 6: the rate C / sqrt(tau_max t), with C / sqrt(t) left to the schedule."""
+    run = job_of(MLfabric(lr_rule="worst_case", tau_max=9), 1).run()
+    scales = [command.lr_scale for command in run.commands if isinstance(command, Apply)]
+    assert scales == [pytest.approx(2 / 10 / 3)] * len(scales)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"order": "random"}, "order=random: must be deadlines, shortest or fair"),
+        ({"order": "fair", "tau_max": 8}, "tau_max=8: has no effect with order=fair"),
+        ({"order": "shortest", "idle_tolerance_s": 1.0}, "idle_tolerance_s=1.0: has no effect with order=shortest"),
+        ({"order": "fair", "window_s": 0.5}, "window_s=0.5: has no effect"),
+        ({"tau_max": -1}, "tau_max=-1"),
+        ({"window_s": -0.5}, "window_s=-0.5"),
+        ({"smoothing": 0.0}, "smoothing=0.0: must be above 0"),
+        ({"lr_rule": "worst_case", "order": "fair"}, "lr_rule=worst_case: order=fair bounds no delay"),
+        ({"lr_rule": "best_case"}, "lr_rule=best_case: must be"),
+    ],
+)
+def test_refused(settings: dict[str, Any], complaint: str) -> None:
+    """Beyond the paper: bad settings, in one line."""
+    with pytest.raises(ValueError, match=complaint):
+        MLfabric(**settings)
+
+
+def test_a_bound_that_the_number_of_workers_breaks_is_refused() -> None:
+    """Beyond the paper: 7 others are applied while one of 8 computes."""
+    with pytest.raises(ValueError, match=r"tau_max=6: while one of 8 workers computes, 7 updates of others"):
+        MLfabric(tau_max=6).validate(8)
+    MLfabric(tau_max=7).validate(8)

@@ -1,0 +1,195 @@
+"""Gradients that workers hold: when they may travel, what ends them, and what waits for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.core import inputs
+from runtime.core.stuck import Vigil, awaits
+from strategies.protocol import (
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Failed,
+    Lost,
+    ProtocolError,
+    Ready,
+    Restored,
+    Send,
+    Timings,
+    Wake,
+)
+from tests.support.harness import Desk, Puppet, apply, compute, make_job
+
+
+class Sender(Puppet):
+    """A puppet whose workers hold what they have computed."""
+
+    needs = frozenset({Compute, Apply, Send, Drop})
+
+
+def desk(num_workers: int = 2, num_samples: int = 100, **changes: Any) -> Desk:
+    size = {"num_workers": num_workers, "global_batch_samples": num_workers, "num_samples": num_samples}
+    found = Desk(Sender(), make_job(**size, **changes)).start()
+    found.core.receive(0.0, inputs.Evaluated(0, 0.0, {}))  # nobody waits for the first evaluation
+    return found
+
+
+@pytest.fixture
+def at() -> Desk:
+    """Both workers compute; the first holds gradient 0."""
+    found = desk()
+    found.say(*compute(0, 1))
+    found.ready(0, num_bytes=700)
+    return found
+
+
+def test_only_workers_of_a_strategy_that_sends_hold(at: Desk) -> None:
+    assert [order.holds for order in at.orders.values()] == [True, True]
+    other = Desk(Puppet()).start()
+    other.say(*compute(0))
+    assert [order.holds for order in other.orders.values()] == [False]
+
+
+def test_what_is_ready_is_told_with_its_size(at: Desk) -> None:
+    (told,) = at.received(Ready)
+    assert (told.grad.id, told.grad.worker, told.grad.version, told.num_bytes, told.timings.compute_s) == (
+        0,
+        0,
+        0,
+        700,
+        1.0,
+    )
+    assert at.received(Arrived) == []
+
+
+def test_it_travels_when_it_is_sent_and_is_used_when_it_has_arrived(at: Desk) -> None:
+    at.say(Send(grads=(0,)))
+    assert [(order.grad_id, order.worker) for _, order in at.sent] == [(0, 0)]
+    at.arrive(0)
+    at.say(apply(0), *compute(0))
+    assert at.used[0].id == 0
+    assert at.busy_workers() == [0, 1]
+    assert at.received(Arrived)[0].grad == at.received(Ready)[0].grad
+
+
+@pytest.mark.parametrize(
+    ("commands", "complaint"),
+    [
+        ((Send(grads=(0, 0)),), "none twice"),
+        ((Send(grads=()),), "at least one"),
+        ((Send(grads=(0,)), Send(grads=(0,))), "is not ready, or travels already"),
+        ((Send(grads=(1,)),), "is not ready, or travels already"),
+        ((Send(grads=(7,)),), r"nobody holds gradient 7 \(held are \[0\]\)"),
+        ((apply(0),), "not arrived"),
+        (tuple(compute(0)), "busy with an earlier one"),
+        ((Send(grads=(0,)), Drop(grads=(0,))), "not arrived"),
+        ((Drop(grads=(0, 0)),), "none twice"),
+        ((Drop(grads=(0,)), Send(grads=(0,))), "nobody holds gradient 0"),
+    ],
+)
+def test_unlawful(at: Desk, commands: tuple[Any, ...], complaint: str) -> None:
+    with pytest.raises(ProtocolError, match=complaint):
+        at.say(*commands)
+
+
+def test_all_of_a_send_travel_or_none(at: Desk) -> None:
+    with pytest.raises(ProtocolError):
+        at.say(Send(grads=(0, 1)))
+    assert at.sent == []
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_dropped_one_frees_its_worker(requeue: bool) -> None:
+    """Its samples are the next ones to be computed when all others are taken, or nobody's."""
+    at = desk(num_samples=2, epochs=1)
+    at.say(*compute(0, 1))
+    at.ready(0)
+    first = at.orders[0].ranges
+    at.say(Drop(grads=(0,), requeue=requeue), *compute(0))
+    assert at.forgotten == [(0, 0)]
+    assert at.dropped == []
+    assert (2 in at.orders) == requeue
+    if requeue:
+        assert at.orders[2].ranges == first
+        at.ready(0)
+        assert at.received(Ready)[-1].grad.iteration == 1
+
+
+def test_one_that_is_dropped_may_go_with_one_that_has_arrived(at: Desk) -> None:
+    at.ready(1)
+    at.say(Send(grads=(1,)))
+    at.arrive(1)
+    at.say(Drop(grads=(0, 1)), *compute(0, 1))
+    assert at.forgotten == [(0, 0)]
+    assert at.dropped == [1]
+
+
+def test_a_lost_worker_takes_what_it_holds_along(at: Desk) -> None:
+    at.lose(0)
+    assert at.received(Lost)[0].worker == 0
+    assert [note["samples"] for note in at.noted("Requeued")] == [1]
+    with pytest.raises(ProtocolError, match="nobody holds gradient 0"):
+        at.say(Send(grads=(0,)))
+
+
+def test_a_rollback_voids_what_is_held_and_what_travels(at: Desk) -> None:
+    at.say(Send(grads=(0,)))
+    at.ready(1)
+    at.lose_server()
+    at.restore()
+    assert at.received(Restored)
+    at.core.receive(9.0, inputs.GradientArrived(0, 0, Timings()))
+    at.core.receive(9.0, inputs.GradientReady(1, 1, Timings(), 100))
+    assert len(at.received(Ready, Arrived)) == 2
+    at.say(*compute(0, 1))
+    assert at.busy_workers() == [0, 1]
+
+
+def test_one_that_is_not_finite_is_never_held() -> None:
+    at = desk()
+    at.say(*compute(0))
+    at.arrive(0, finite=False)
+    assert at.received(Failed)[0].worker == 0
+    assert at.core.ledger.ready == {}
+
+
+def test_what_is_held_may_still_free_data() -> None:
+    """So a Compute that finds none does not end as an empty arrival; when the gradient is dropped, it begins."""
+    at = desk(num_samples=2, epochs=1)
+    at.say(*compute(0, 1))
+    at.ready(0)
+    at.ready(1)
+    at.say(Send(grads=(1,)))
+    at.arrive(1)
+    at.say(apply(1), *compute(1))
+    assert at.empties() == []
+    at.say(Drop(grads=(0,)))
+    assert at.orders[2].worker == 1
+
+
+def test_who_neither_sends_nor_drops_is_stuck(at: Desk) -> None:
+    assert awaits(at.core)  # of worker 1 a gradient is to come
+    at.ready(1)
+    assert not awaits(at.core)
+    vigil = Vigil(at.core, 3.0)
+    vigil.look(10.0)
+    vigil.look(10.5)
+    at.say(Wake(at_s=99.0, tag="window"))
+    vigil.look(20.0)
+    assert at.core.status is None
+    at.core.receive(99.0, inputs.TimerFired("strategy:window"))
+    vigil.look(99.5)
+    vigil.look(103.0)
+    assert at.core.status == "stuck"
+
+
+def test_a_compute_without_data_is_nothing_to_wait_for_while_the_data_is_held() -> None:
+    at = desk(num_samples=1, epochs=1)
+    at.say(*compute(0, 1))
+    at.ready(0)
+    assert at.core.ledger.held
+    assert not awaits(at.core)

@@ -1,0 +1,155 @@
+"""Gradients that workers hold, on the virtual clock: when they travel, and that links are shared by those that do."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from runtime.cluster.device import DeviceProfile
+from runtime.cluster.hosts import parse_hosts
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.machines import twins
+from runtime.virtual.machines.sites import PAYLOAD_FRAC
+from runtime.virtual.tasks.model_state import NoLearner
+from strategies.protocol import Apply, Arrived, Compute, Drop, Ready, Send, Started, Strategy
+from tests.support.harness import make_run_spec
+from tests.unit.virtual.test_virtual_session import Tape, finish, session, virtual_job
+
+LINK = Costs(link_bytes_per_s=100.0)
+NUM_PARAMETERS = 100  # 4 s on a link of 100 bytes/s
+SECOND = DeviceProfile(base_s=1.0)
+
+
+class Sender(Strategy):
+    """ASP with transfers at once, or one after another; the first of ``drop`` gradients are dropped."""
+
+    needs = frozenset({Compute, Apply, Send, Drop})
+
+    def __init__(self, *, together: bool, drop: int = 0) -> None:
+        self.together, self.drop = together, drop
+        self.waiting: deque[int] = deque()
+        self.travelling = 0
+
+    def handle(self, event: Any) -> Sequence[Any]:
+        match event:
+            case Started():
+                return [Compute(worker=worker, num_samples=1) for worker in event.workers]
+            case Ready() if self.drop:
+                self.drop -= 1
+                return [Drop(grads=(event.grad.id,)), Compute(worker=event.grad.worker, num_samples=1)]
+            case Ready():
+                self.waiting.append(event.grad.id)
+                return self.send()
+            case Arrived() if not event.grad.samples:
+                return []
+            case Arrived():
+                self.travelling -= 1
+                more = Compute(worker=event.grad.worker, num_samples=1)
+                return [Apply(grads=(event.grad.id,), weights=(1.0,)), more, *self.send()]
+        return []
+
+    def send(self) -> Sequence[Any]:
+        sent = []
+        while self.waiting and (self.together or not self.travelling):
+            sent.append(Send(grads=(self.waiting.popleft(),)))
+            self.travelling += 1
+        return sent
+
+
+def arrivals(tape: Tape) -> list[tuple[int, float]]:
+    return [(event["grad"]["worker"], event["t"]) for event in tape.received("Arrived") if event["grad"]["samples"]]
+
+
+def on_links(strategy: Strategy, costs: Costs = LINK, num_workers: int = 2, samples: int = 2) -> Tape:
+    run, tape = session(
+        strategy,
+        virtual_job(num_workers, samples),
+        costs,
+        device=SECOND,
+        learner=NoLearner(NUM_PARAMETERS, None),
+    )
+    finish(run, tape)
+    return tape
+
+
+def test_those_that_travel_together_share_the_servers_link() -> None:
+    """Parameters take 2 x 4 s, computing 1 s; then 8 s for both, or 4 and 8 s. The mean is what an order can gain."""
+    assert arrivals(on_links(Sender(together=True))) == [(0, 17.0), (1, 17.0)]
+    assert arrivals(on_links(Sender(together=False))) == [(0, 13.0), (1, 17.0)]
+
+
+def test_an_order_costs_a_way_there_and_a_way_back() -> None:
+    """Control messages take 0.5 s: to compute, Ready, to send, Arrived."""
+    costs = Costs(link_bytes_per_s=100.0, control_s=0.5)
+    tape = on_links(Sender(together=True), costs, num_workers=1, samples=1)
+    (ready,), (arrived,) = tape.received("Ready"), tape.received("Arrived")
+    assert (ready["t"], arrived["t"]) == (0.5 + 4 + 1 + 0.5, 6.0 + 0.5 + 4 + 0.5)
+    assert (ready["num_bytes"], ready["timings"]["send_s"], arrived["timings"]["send_s"]) == (400, 0.0, 4.0)
+    assert arrived["timings"]["compute_s"] == ready["timings"]["compute_s"] == 1.0
+
+
+def test_the_time_for_which_a_gradient_is_held_is_nobodys() -> None:
+    (first, second) = on_links(Sender(together=False)).received("Arrived")
+    for event in (first, second):
+        parts = sum(event["timings"][name] for name in ("wait_s", "data_s", "pull_s", "compute_s"))
+        assert (parts, event["timings"]["send_s"]) == (9.0, 4.0)
+
+
+def test_a_dropped_one_is_computed_again_and_frees_its_worker_at_once() -> None:
+    tape = on_links(Sender(together=True, drop=1), Costs(control_s=0.5), num_workers=1, samples=1)
+    (arrived,) = tape.received("Arrived")
+    assert [event["t"] for event in tape.received("Ready")] == [2.0, 4.0]
+    assert (arrived["t"], arrived["grad"]["iteration"], arrived["timings"]["wait_s"]) == (5.0, 1, 0.0)
+
+
+# ---- on hosts -------------------------------------------------------------------------------------------------------
+
+
+def hosts_of(num_workers: int) -> Any:
+    """A server on host 0, and a worker on every other, with links of 125,000 bytes/s on the wire."""
+    placement = [["server:0"], *([f"worker:{number}"] for number in range(num_workers))]
+    spec = {"count": num_workers + 1, "placement": placement, "link_mbps": 1.0}
+    return parse_hosts(spec, num_workers, 1, "hosts")
+
+
+def on_hosts(strategy: Strategy, *windows: Disturbance, num_workers: int = 2, samples: int = 2) -> Tape:
+    tape = Tape()
+    spec = make_run_spec(virtual_job(num_workers, samples), strategy, tape)
+    schedule = Schedule(build_plan("test", 0, 1e6, list(windows)))
+    learner = NoLearner(125_000, None)
+    run = VirtualSession(spec, schedule, learner, Costs(), SECOND, hosts=hosts_of(num_workers))
+    finish(run, tape)
+    return tape
+
+
+TRANSFER_S = 4 / PAYLOAD_FRAC
+
+
+def near(*expected: tuple[int, float]) -> list[tuple[int, Any]]:
+    return [(worker, pytest.approx(t)) for worker, t in expected]
+
+
+def test_on_hosts_they_share_links_too() -> None:
+    ready_s = 2 * TRANSFER_S + 1
+    together, apart = on_hosts(Sender(together=True)), on_hosts(Sender(together=False))
+    assert arrivals(together) == near((0, ready_s + 2 * TRANSFER_S), (1, ready_s + 2 * TRANSFER_S))
+    assert arrivals(apart) == near((0, ready_s + TRANSFER_S), (1, ready_s + 2 * TRANSFER_S))
+
+
+def test_without_compiled_machines_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = on_hosts(Sender(together=False)).plain()
+    monkeypatch.setattr(twins, "COMPILED", None)
+    assert on_hosts(Sender(together=False)).plain() == before
+
+
+def test_a_paused_worker_does_not_send() -> None:
+    """Paused while it waits for its turn, from 10 to 20 s: its transfer begins then."""
+    pause = Disturbance(target="worker:1", kind="pause", start_s=10.0, end_s=20.0, magnitude=1.0)
+    first_s = 3 * TRANSFER_S + 1
+    assert arrivals(on_hosts(Sender(together=False), pause)) == near((0, first_s), (1, 20.0 + TRANSFER_S))
