@@ -217,6 +217,60 @@ def mean_loss(run: Run) -> float:
     return float(np.trapezoid(curve["value"], t) / (t[-1] - t[0]))
 
 
+def delay_mean(run: Run) -> float:
+    """Mean staleness of the applied gradients, in versions."""
+    return float(work.staleness(run.tables.iterations).mean())
+
+
+def delay_std(run: Run) -> float:
+    """Standard deviation of their staleness, in versions."""
+    return float(work.staleness(run.tables.iterations).std(ddof=0))
+
+
+def delay_max(run: Run) -> float:
+    """Largest staleness of an applied gradient, in versions."""
+    return float(work.staleness(run.tables.iterations).max())
+
+
+def dropped_frac(run: Run) -> float:
+    """Share of the gradients with samples that were dropped."""
+    fates = run.tables.iterations["fate"].value_counts().drop("empty", errors="ignore")
+    return float(fates.get("dropped", 0) / fates.sum()) if len(fates) else nan
+
+
+def error_by_updates(run: Run) -> float:
+    """1 - metric, as the mean over the job's applied samples (linear between evaluations): against iterations."""
+    return 1.0 - mean_score(run, "samples")
+
+
+def error_by_time(run: Run) -> float:
+    """1 - metric, as the mean over the job's time (linear between evaluations)."""
+    return 1.0 - mean_score(run, "asked_s")
+
+
+def mean_score(run: Run, along: str) -> float:
+    """Mean of the metric over ``asked_s``, or over ``samples``: those that had been applied when it was asked for."""
+    curve = scores(run)
+    if len(curve) < 2:
+        return nan
+    rows = run.tables.updates
+    rows = rows[~rows["void"]]
+    applied = np.concatenate([[0.0], np.cumsum(rows["samples"].to_numpy(float))])
+    before = np.searchsorted(rows["t"].to_numpy(float), curve["asked_s"].to_numpy(float), side="right")
+    x = applied[before] if along == "samples" else curve["asked_s"].to_numpy(float)
+    return float(np.trapezoid(curve["value"], x) / (x[-1] - x[0])) if x[-1] > x[0] else nan
+
+
+def nats_by_updates(run: Run) -> float:
+    """Minus the metric, a log-likelihood, as the mean over the job's applied samples; in nats, less is better."""
+    return -mean_score(run, "samples")
+
+
+def nats_by_time(run: Run) -> float:
+    """The same over the job's time."""
+    return -mean_score(run, "asked_s")
+
+
 def scores(run: Run) -> pd.DataFrame:
     """``asked_s`` and ``value`` of the job's metric."""
     return targets.scores(run.tables.evaluations, str(run.job["metric"]))
@@ -276,5 +330,13 @@ MEASURES: dict[str, Measure] = {
     "mean_loss": mean_loss,
     "converged_metric": converged_metric,
     "perplexity": perplexity,
+    "delay_mean": delay_mean,
+    "delay_std": delay_std,
+    "delay_max": delay_max,
+    "dropped_frac": dropped_frac,
+    "error_by_updates": error_by_updates,
+    "error_by_time": error_by_time,
+    "nats_by_updates": nats_by_updates,
+    "nats_by_time": nats_by_time,
     **ELASTIC_MEASURES,
 }

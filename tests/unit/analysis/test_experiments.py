@@ -132,8 +132,8 @@ def test_no_yaml_at_all_is_refused(tmp_path: Path) -> None:
 # ---- those that there are -------------------------------------------------------------------------------------------
 
 
-COMPUTED = ("gc_tables",)
-"""Nothing is run for it: tests/unit/scripts/test_coding_tables.py."""
+COMPUTED = ("gc_tables", *(f"mlfabric_{name}" for name in ("order", "delays", "groups", "replicas", "convergence")))
+"""Nothing is run for them: tests/unit/scripts/test_coding_tables.py, test_transfer_tables.py."""
 
 
 @pytest.mark.parametrize("name", SPECS)
