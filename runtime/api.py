@@ -213,7 +213,7 @@ def commands_on(config: Config) -> dict[str, str | None]:
         unable["Score"] = "topology=allreduce: servers compare gradients with the reference; use topology=ps"
         unable["Reserve"] = "topology=allreduce: jobs reserve what their servers need of hosts; use topology=ps"
         unable["Send"] = (
-            "topology=allreduce: replicas sum their gradients together, so no single one is sent; use topology=ps"
+            "topology=allreduce: replicas sum their gradients together; no single one is sent, so use topology=ps"
         )
     else:
         unable[CHILDREN] = "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"

@@ -52,7 +52,7 @@ DECIDING = (
     "sync_switch_restart,coding_heter_aware,coding_group_based,composed,star_h,star_ahead,star_ml"
 )
 """Strategies that monitor, so that their decisions may depend on noise."""
-ALL = f"{CORE},asp_dds,static_x,first_k,lgc,zeno_pp,coding_naive,coding_fractional,coding_cyclic,{DECIDING}"
+ALL = f"{CORE},asp_dds,static_x,first_k,lgc,mlfabric,zeno_pp,coding_naive,coding_fractional,coding_cyclic,{DECIDING}"
 SYNCHRONOUS = "bsp,lb_bsp,lb_bsp_gpu,lb_bsp_star,antdt_dd"
 _TARGET = ("workload.metric=loss", "workload.higher_is_better=false")
 _JOB = (

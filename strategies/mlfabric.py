@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from strategies.checks import check_choice
 from strategies.composition.composition import Composition
@@ -51,7 +51,7 @@ class MLfabric(Composition):
     requeue: bool = True
     data: str = "dynamic"
 
-    rescales: ClassVar[bool] = True
+    rescales = True
 
     def compose(self) -> Parts:
         check_choice("lr_rule", self.lr_rule, *LR_RULES, WORST_CASE)

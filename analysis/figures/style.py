@@ -67,6 +67,7 @@ STRATEGY_COLOURS = {
     "static_x": "#44AA99",
     "dynamic_x": "#CC6677",
     "zeno_pp": "#AA4499",
+    "mlfabric": "#6699CC",
     "star_h": "#E7298A",
     "star_ahead": "#F4A6CD",
     "star_ml": "#7A0177",

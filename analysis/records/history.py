@@ -23,6 +23,7 @@ from analysis.records.schema import (
     Line,
     Lost,
     Parked,
+    Ready,
     Restored,
     RollingBack,
     ServerLost,
@@ -38,13 +39,15 @@ NEVER = 0
 class Arrivals:
     """A row per pushed gradient, in order.
 
-    ``issued_s`` is when its Compute was carried out; ``held``: that waited for data; ``fate`` is a place in ``FATES``.
+    ``issued_s`` is when its Compute was carried out; ``held``: that waited for data; ``kept_s`` for how long the worker
+    held the gradient before it was sent; ``fate`` is a place in ``FATES``.
     ``applied_version`` and ``applied_t`` stay filled in if a rollback voided it.
     """
 
     def __init__(self) -> None:
         self.issued_s, self.applied_t = array("d"), array("d")
         self.applied_version = array("q")
+        self.kept_s = array("d")
         self.fate, self.held = bytearray(), bytearray()
 
 
@@ -70,6 +73,8 @@ class History:
         self._halted = self._going_back = False
         self._held: set[tuple[int, float]] = set()
         self._issued: dict[int, float] = {}
+        self._ready: dict[int, tuple[float, Ready]] = {}
+        """When gradients were ready that are held, or on their way since then."""
         self._open: dict[int, tuple[int, Arrived]] = {}
         """Row and event of every gradient that may still be used."""
 
@@ -84,6 +89,8 @@ class History:
 
     def _other(self, line: Line) -> None:
         match line.event:
+            case Ready():
+                self._ready[line.event.grad.id] = (line.t, line.event)
             case Failed(worker=worker):
                 self._issued.pop(worker, None)
             case Lost(worker=worker):
@@ -105,13 +112,15 @@ class History:
         """Add an arrived gradient; an empty one has nothing to apply."""
         grad, timings, rows = event.grad, event.timings, self.arrivals
         # a Compute that waited for data began when data came, which only the worker's durations show
-        begun = t - timings.pull_s - timings.data_s - timings.compute_s - timings.send_s
+        ready_s, _ = self._ready.pop(grad.id, (t - timings.send_s, None))
+        begun = ready_s - timings.pull_s - timings.data_s - timings.compute_s
         issued = self._issued.pop(grad.worker, begun)
         held = (grad.worker, issued) in self._held
         if grad.samples:
             self._open[grad.id] = (len(rows.fate), event)
         rows.issued_s.append(begun if held else issued)
         rows.held.append(held)
+        rows.kept_s.append(max(0.0, t - timings.send_s - ready_s))
         rows.fate.append(OPEN if grad.samples else EMPTY)
         rows.applied_version.append(NEVER)
         rows.applied_t.append(nan)
@@ -120,6 +129,7 @@ class History:
         """Void all open gradients: what has not been applied by now never will be."""
         self._halted = True
         self._issued.clear()
+        self._ready.clear()
         for row, _ in self._open.values():
             self.arrivals.fate[row] = VOID
         self._open.clear()
@@ -176,6 +186,9 @@ class History:
             self.arrivals.fate[row] = DROPPED
             if not command.requeue and event.grad.round is None:
                 self.given_up.append((t, event.grad.samples))
+        for _, ready in [self._ready.pop(grad) for grad in command.grads if grad in self._ready]:
+            if not command.requeue and ready.grad.round is None:
+                self.given_up.append((t, ready.grad.samples))
 
     def _take(self, grads: tuple[int, ...]) -> list[tuple[int, Arrived]]:
         """Row and event of those gradients that are open; they no longer are."""

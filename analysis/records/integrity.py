@@ -21,16 +21,19 @@ from analysis.records.schema import (
     Compute,
     Drop,
     Failed,
+    Grad,
     Joined,
     Jumped,
     LayoutChanged,
     Line,
     Lost,
     Measured,
+    Ready,
     Restored,
     RollingBack,
     Score,
     Scored,
+    Send,
     ServerLost,
     Started,
 )
@@ -166,6 +169,8 @@ class _Lives:
     busy: set[int] = field(default_factory=set)
     here: dict[int, int | None] = field(default_factory=dict)
     """Incarnation of every present worker; None for one whose return during a server's absence was not announced."""
+    ready: dict[int, int] = field(default_factory=dict)
+    """Who holds a gradient that was not sent yet."""
     unused: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
@@ -187,6 +192,8 @@ class _Lives:
                 yield from self._scored(line.event)
             case Measured(version=version):
                 yield from self._was_measured(version)
+            case Ready(grad=grad):
+                yield from self._is_ready(grad)
             case _:
                 yield from self._event(line)
         if self.going_back and isinstance(line.event, Lost):
@@ -206,18 +213,12 @@ class _Lives:
             case Started(workers=workers):
                 self.here = dict.fromkeys(workers)  # first incarnations may have died during start-up
             case Arrived(grad=grad):
-                yield from self._ended(grad.worker, "Arrived")
-                if grad.id in self.seen:
-                    yield f"gradient {grad.id} arrived twice"
-                if self.here.get(grad.worker, -1) not in (None, grad.incarnation):
-                    yield f"gradient {grad.id} of incarnation {grad.incarnation} of worker {grad.worker}, which is gone"
-                self.here[grad.worker] = grad.incarnation
-                self.seen.add(grad.id)
-                self.unused |= {grad.id} if grad.samples else set()
+                yield from self._arrived(grad)
             case Failed(worker=worker):
                 yield from self._ended(worker, "Failed")
             case Lost(worker=worker):
                 self.busy.discard(worker)
+                self.ready = {grad: holder for grad, holder in self.ready.items() if holder != worker}
                 self.here.pop(worker, None)
             case Joined(worker=worker, incarnation=incarnation):
                 self.here[worker] = incarnation
@@ -227,6 +228,28 @@ class _Lives:
                 self.halted, self.going_back, self.version = False, False, version
                 self.here = dict.fromkeys(workers)
                 self._void()
+
+    def _arrived(self, grad: Grad) -> Iterator[str]:
+        if grad.id in self.ready:
+            yield f"gradient {grad.id} arrived, but was not sent"
+        yield from self._ended(grad.worker, "Arrived")
+        if grad.id in self.seen:
+            yield f"gradient {grad.id} arrived twice"
+        if self.here.get(grad.worker, -1) not in (None, grad.incarnation):
+            yield f"gradient {grad.id} of incarnation {grad.incarnation} of worker {grad.worker}, which is gone"
+        self.here[grad.worker] = grad.incarnation
+        self.seen.add(grad.id)
+        self.unused |= {grad.id} if grad.samples else set()
+
+    def _is_ready(self, grad: Grad) -> Iterator[str]:
+        if grad.worker not in self.busy:
+            yield f"Ready of worker {grad.worker}, which was not computing"
+        self.ready[grad.id] = grad.worker
+
+    def _sent(self, grads: Sequence[int]) -> Iterator[str]:
+        for grad in grads:
+            if self.ready.pop(grad, None) is None:
+                yield f"Send of gradient {grad}, which nobody held"
 
     def _scored(self, scored: Scored) -> Iterator[str]:
         if scored.grad.id not in self.asked:
@@ -254,6 +277,7 @@ class _Lives:
 
     def _void(self) -> None:
         self.busy.clear()
+        self.ready.clear()
         self.unused.clear()
         self.asked.clear()
         self.measured.clear()
@@ -270,15 +294,27 @@ class _Lives:
                 if grad not in self.unused - self.asked:
                     yield f"Score of gradient {grad}, which was not available or is being scored"
                 self.asked.add(grad)
+            case Send(grads=grads):
+                yield from self._sent(grads)
             case Apply(grads=grads) | Drop(grads=grads):
+                if isinstance(command, Drop):
+                    self._forget(grads)
                 self.version += isinstance(command, Apply)
                 self.measured |= {self.version} if isinstance(command, Apply) and command.measure else set()
-                what = type(command).__name__
-                for grad in grads:
-                    if grad not in self.unused:
-                        yield f"{what} of gradient {grad}, which was not available (used, void, or never arrived)"
-                    self.unused.discard(grad)
-                    self.asked.discard(grad)
+                yield from self._used(type(command).__name__, grads)
+
+    def _forget(self, grads: Sequence[int]) -> None:
+        """Workers that hold some of these are idle."""
+        held = [grad for grad in grads if grad in self.ready]
+        self.busy -= {self.ready.pop(grad) for grad in held}
+        self.unused |= set(held)
+
+    def _used(self, what: str, grads: Sequence[int]) -> Iterator[str]:
+        for grad in grads:
+            if grad not in self.unused:
+                yield f"{what} of gradient {grad}, which was not available (used, void, or never arrived)"
+            self.unused.discard(grad)
+            self.asked.discard(grad)
 
 
 def _conservation(run: Run) -> tuple[list[str], list[str]]:

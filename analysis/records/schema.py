@@ -48,6 +48,14 @@ class Arrived(_Tagged, frozen=True, tag=True, gc=False):
     loss: float | None = None
 
 
+class Ready(_Tagged, frozen=True, tag=True, gc=False):
+    """A worker holds a gradient until it is sent or dropped."""
+
+    grad: Grad
+    timings: Timings
+    num_bytes: int
+
+
 class Failed(_Tagged, frozen=True, tag=True, gc=False):
     """A Compute ended without a gradient; its worker is alive."""
 
@@ -194,6 +202,12 @@ class Drop(_Tagged, frozen=True, tag=True, gc=False):
 
     grads: tuple[int, ...]
     requeue: bool = True
+
+
+class Send(_Tagged, frozen=True, tag=True, gc=False):
+    """Let gradients that workers hold travel to the servers."""
+
+    grads: tuple[int, ...]
 
 
 class Score(_Tagged, frozen=True, tag=True, gc=False):
@@ -352,6 +366,7 @@ class Other(msgspec.Struct, frozen=True, gc=False):
 
 Event = (
     Started
+    | Ready
     | Arrived
     | Failed
     | Lost
@@ -370,7 +385,7 @@ Event = (
     | Woke
 )
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
-Command = Compute | Partition | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+Command = Compute | Partition | Send | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
 OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
 Note = Parked | RollingBack | Updated | OfLayout | Injected | Jumped | Finished
 
@@ -379,9 +394,9 @@ OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)
 """Events of which there is a table, and whose rows depend on the notes before."""
 KEPT = frozenset((*OF_TASKS, Evaluated, Observed))
 """Events of which tables are made one by one."""
-COMMON = frozenset((Arrived, Updated))
+COMMON = frozenset((Ready, Arrived, Updated))
 """Events that come with every iteration or update."""
-ORDINARY = frozenset((Compute, Apply, Drop))
+ORDINARY = frozenset((Compute, Send, Apply, Drop))
 """Commands that do."""
 
 

@@ -91,7 +91,8 @@ def _iterations(gathered: Gathered) -> pd.DataFrame:
     ``t`` arrival; ``worker``, ``incarnation``, ``iteration``; ``grad`` its id; ``version_read``; ``samples``,
     ``assigned_samples``; the five durations, and all else of ``Timings`` (``injected_s``, ``overrun_s``: parts of
     ``compute_s``; ``recv_s``; ``cpu_s``, null where unknown);
-    ``iter_s`` = data + compute + send; ``bpt_s`` = data + compute; ``start_s`` = t minus all five; ``issued_s`` when
+    ``iter_s`` = data + compute + send; ``bpt_s`` = data + compute; ``start_s`` = t minus all five,
+    and minus the time for which the worker held the gradient; ``issued_s`` when
     the Compute was carried out; ``loss``; ``fate`` (``applied``, ``dropped``, ``void``: rolled back, ``open``: unused
     at the end, ``empty``: no samples); ``applied_version``, ``applied_t``, ``staleness`` (null where never applied).
     """
@@ -104,7 +105,7 @@ def _iterations(gathered: Gathered) -> pd.DataFrame:
     columns |= {name: take(name) for name in (*DURATIONS, *PARTS)}
     columns["iter_s"] = columns["data_s"] + columns["compute_s"] + columns["send_s"]
     columns["bpt_s"] = columns["data_s"] + columns["compute_s"]
-    columns["start_s"] = columns["t"] - sum(columns[name] for name in DURATIONS)
+    columns["start_s"] = columns["t"] - sum(columns[name] for name in DURATIONS) - np.frombuffer(fates.kept_s)
     columns["issued_s"] = np.frombuffer(fates.issued_s)
     columns["loss"] = take("loss")
     columns["fate"] = _names(FATES, np.frombuffer(fates.fate, np.int8))

@@ -1,7 +1,7 @@
 """Gradients that their workers hold until the strategy says what becomes of them (pure).
 
 Only of a strategy that needs ``Send``. Between ``Ready`` and ``Send`` a gradient is *ready*: its worker has it, nothing
-of it travels, and nothing happens to it without a command. For all others its Compute goes on meanwhile
+of it travels, and nothing happens to it without a command. For all others its Compute continues meanwhile
 (:attr:`GradientLedger.busy`): the worker is not idle, and its samples may still come back to the queue.
 """
 

@@ -8,7 +8,7 @@ The life of one worker iteration::
 
     Compute -> (parameters of one version are delivered, gradient computed, pushed) -> Arrived -> Apply | Drop
 
-Of a strategy that needs ``Send`` the worker holds its gradient until told what to do with it::
+Of a strategy that needs ``Send`` the worker holds its gradient until it is sent or dropped::
 
     Compute -> (parameters delivered, gradient computed) -> Ready -> Send -> (pushed) -> Arrived -> Apply | Drop
                                                                   -> Drop

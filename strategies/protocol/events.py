@@ -40,7 +40,7 @@ class Ready(Event, frozen=True, kw_only=True, tag=True):
     """A worker has finished a gradient and holds it: it waits for a ``Send`` or a ``Drop``, however long that takes.
 
     Only for a strategy that needs ``Send``. ``timings.send_s`` is 0; ``Arrived`` has the durations again, with
-    ``send_s`` from when the worker was told to send. The time for which a gradient was held is in none of them.
+    ``send_s`` from when the order to send reached the worker. None of them contains the time of holding.
     """
 
     grad: Grad

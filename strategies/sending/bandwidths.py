@@ -26,7 +26,7 @@ class Bandwidths:
         self._limits = started.links
         names = [str(NodeId.server(server)) for server in range(started.num_servers)]
         inward = [self._limits.get(place) for place in dict.fromkeys(self._places.get(name, name) for name in names)]
-        self._inward = sum(rate for rate in inward if rate) if inward and all(inward) else None
+        self._inward = sum(rate for rate in inward if rate) if all(inward) else None
         self._up: dict[str, float] = {}
 
     def path(self, worker: int) -> tuple[str, str]:
@@ -46,7 +46,8 @@ class Bandwidths:
     def links(self, workers: list[int]) -> dict[str, float]:
         """All links that these workers need; without a known limit the servers take as much as the fastest sends."""
         found = {uplink: self._rate(uplink) for uplink in map(self._uplink, workers)}
-        return {**found, SERVERS: self._inward or max(found.values(), default=FIRST_BYTES_PER_S)}
+        inward = max(found.values(), default=FIRST_BYTES_PER_S) if self._inward is None else self._inward
+        return {**found, SERVERS: inward}
 
     def took(self, worker: int, planned_s: float, send_s: float) -> None:
         """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that."""

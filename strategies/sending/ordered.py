@@ -90,7 +90,7 @@ class OrderedGate:
             )
 
     def start(self, started: Started) -> None:
-        """A job begins."""
+        """Reset for a job with these links and workers."""
         self._links = Bandwidths(started, self.smoothing)
         self._bound = math.inf if self.order != "deadlines" else self.tau_max or 2 * len(started.workers)
         self._factor = self.scale if self.scale is not None else 1 / math.sqrt(max(1.0, self._bound))

@@ -32,7 +32,9 @@ Kind = tuple[str, str]
 
 def options(strategy: str, transport: str, epochs: int) -> tuple[str, ...]:
     """Of a job of the ledger."""
-    return (*LEDGER, *SETTINGS, f"strategy={strategy}", f"topology.transport={transport}", f"workload.epochs={epochs}")
+    exact = ("strategy.lr_rule=batch_linear",) if strategy == "mlfabric" else ()  # every use counts 1, however late
+    size = (f"topology.transport={transport}", f"workload.epochs={epochs}")
+    return (*LEDGER, *SETTINGS, f"strategy={strategy}", *exact, *size)
 
 
 def rage(run: Run, num_faults: int, seed: int) -> Counter[Kind]:

@@ -18,7 +18,7 @@ from tests.support.leaks import Start
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 EPOCHS, FAULTS = 40, 20
 STRATEGIES = ("bsp", "asp", "asp_dds", "ssp", "backup_workers", "coding_fractional")
-JOBS = [(strategy, transport) for strategy in STRATEGIES for transport in ("tcp", "shm")]
+JOBS = [(strategy, transport) for strategy in STRATEGIES for transport in ("tcp", "shm")] + [("mlfabric", "tcp")]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,11 @@ def test_all_kinds_of_faults_happened(counts: Counter[Kind]) -> None:
 
 @pytest.mark.live
 @pytest.mark.parametrize(
-    ("strategy", "transport"), [pytest.param("bsp", "shm", marks=pytest.mark.long), ("asp_dds", "tcp")]
+    ("strategy", "transport"),
+    [
+        *(pytest.param(*job, marks=pytest.mark.long) for job in [("bsp", "shm"), ("mlfabric", "tcp")]),
+        ("asp_dds", "tcp"),
+    ],
 )
 def test_a_short_storm(start: Start, strategy: str, transport: str) -> None:
     storm(start, strategy, transport, epochs=16, faults=8, seed=SEED)

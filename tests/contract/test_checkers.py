@@ -27,7 +27,9 @@ from strategies.protocol import (
     Drop,
     Grad,
     Measured,
+    Ready,
     Scored,
+    Send,
     Started,
     Strategy,
     Wake,
@@ -320,6 +322,48 @@ def test_the_audit_reads_measured_norms(spoil: Any) -> None:
     assert unlawful(run) == []
     spoil(run.lines, next(number for number, line in enumerate(run.lines) if isinstance(line.event, Measured)))
     assert any("nobody asked for it" in text for text in unlawful(run))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda lines, at: lines.pop(at), "arrives although it was not sent"),
+        (lambda lines, at: lines.insert(at, lines[at]), "is held again"),
+        (lambda lines, at: lines.insert(at, silent(lines[at])), "is held again"),
+        (lambda lines, at: lines.insert(at, answered(lines[at])), "its worker has no order"),
+        (lambda lines, at: lines.insert(at + 1, sending(lines[at + 1])), "is not held"),
+    ],
+)
+def test_the_audit_reads_what_is_held(spoil: Any, complaint: str) -> None:
+    """The first Ready of one worker, whose gradient is sent at once."""
+    run = scenario(make("mlfabric", lr_rule="batch_linear"), 1, "calm", 0).run()
+    assert unlawful(run) == []
+    spoil(run.lines, next(number for number, line in enumerate(run.lines) if isinstance(line.event, Ready)))
+    assert any(complaint in text for text in unlawful(run))
+
+
+def test_the_audit_misses_a_send() -> None:
+    run = scenario(make("mlfabric", lr_rule="batch_linear"), 1, "calm", 0).run()
+    run.lines[:] = [silent(line) if isinstance(line.event, Ready) else line for line in run.lines]
+    assert any("arrives although it was not sent" in text for text in unlawful(run))
+
+
+def test_the_audit_knows_who_may_hold() -> None:
+    run = scenario(make("mlfabric"), 1, "calm", 0).run()
+    run.core.strategy.needs = frozenset({Compute, Apply})
+    assert any("but nobody sends it" in text for text in unlawful(run))
+
+
+def silent(line: Line) -> Line:
+    return msgspec.structs.replace(line, commands=())
+
+
+def sending(line: Line) -> Line:
+    return msgspec.structs.replace(line, commands=(Send(grads=(0,)),))
+
+
+def answered(line: Line) -> Line:
+    return msgspec.structs.replace(line, commands=(Drop(grads=(line.event.grad.id,)),))
 
 
 def of_version_99(line: Line) -> Line:

@@ -1,6 +1,6 @@
 """A worker: waits for a Compute, receives parameters, computes a gradient sum, pushes it, reports.
 
-Where transfers are scheduled it holds the gradient instead and says so; it pushes or forgets it when it is told to.
+Where transfers are scheduled it holds the gradient instead and says so; it pushes or forgets it when that is ordered.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ Arrived = Callable[[Iteration, Timings, float], None]
 class WorkerModel(ABC):
     """Models the workers; ``arrived(iteration, timings, at_s)`` is called when the servers have a gradient.
 
-    ``held``, likewise, when a worker holds one: it pushes only when it is told to (:meth:`send`); None: at once.
+    ``held``, likewise, when a worker holds one: it pushes only when it is ordered to (:meth:`send`); None: at once.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class WorkerModel(ABC):
             self.idle_since_s[worker] = sent_s + self.costs.control_s
 
     def _keep(self, iteration: Iteration) -> None:
-        """The gradient is computed, and held; one that is not finite is of no use to anybody."""
+        """The gradient is computed, and held; one that is not finite ends at once."""
         assert self.held is not None
         if iteration.void:
             return

@@ -185,6 +185,59 @@ def test_measured_updates_are_sound(tmp_path: Path) -> None:
     assert problems(end(measured([1])), tmp_path) == ""
 
 
+def held(*commands: dict[str, Any], worker: int = 0, t: float = 0.1) -> Story:
+    """Worker 0 holds gradient 0 at 0.1, and these are the answers to that."""
+    story = pair()
+    about = {"id": worker, "worker": worker, "incarnation": 0, "iteration": 0, "version": 0, "samples": 8}
+    timings = {"compute_s": 0.05}
+    grad = {**about, "assigned_samples": 8}
+    story.event(t, "Ready", commands, grad=grad, timings=timings, num_bytes=100, loss=1.0, sqr_norm=1.0)
+    return story
+
+
+def send(grad: int) -> dict[str, Any]:
+    return {"type": "Send", "grads": [grad]}
+
+
+def test_held_gradients_are_sound(tmp_path: Path) -> None:
+    """One is sent 0.1 s after it was ready, which is in no duration; another is dropped, and its worker computes."""
+    story = held()
+    story.event(0.2, "Woke", [send(0)], tag="window")
+    story.arrived(0.5, 0, 0, [apply(0)], send_s=0.3, compute_s=0.05)
+    assert problems(story, tmp_path) == ""
+    (row,) = load_run(tmp_path / "run").tables.iterations.itertuples()
+    assert (row.start_s, row.send_s) == (pytest.approx(0.05), 0.3)
+    again = held(drop(0), compute(0))
+    again.arrived(0.2, 1, 1, [apply(1)])
+    assert "gradient" not in problems(again, tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("tell", "what"),
+    [
+        (lambda: held(send(0), send(0)), "Send of gradient 0, which nobody held"),
+        (lambda: held(send(1)), "Send of gradient 1, which nobody held"),
+        (lambda: held(compute(0)), "Compute for worker 0 while it was computing"),
+        (lambda: held(worker=2), "Ready of worker 2, which was not computing"),
+        (lambda: held(apply(0)), "Apply of gradient 0, which was not available"),
+    ],
+)
+def test_a_gradient_is_sent_once_and_only_by_who_holds_it(tell: Callable[[], Story], what: str, tmp_path: Path) -> None:
+    assert what in problems(tell(), tmp_path)
+
+
+def test_what_was_not_sent_does_not_arrive(tmp_path: Path) -> None:
+    story = held()
+    story.arrived(0.2, 0, 0)
+    assert "gradient 0 arrived, but was not sent" in problems(story, tmp_path)
+
+
+def test_what_a_lost_worker_held_is_gone(tmp_path: Path) -> None:
+    story = held()
+    story.event(0.2, "Lost", [send(0)], worker=0, incarnation=0, reason="killed", restarting=True)
+    assert "Send of gradient 0, which nobody held" in problems(story, tmp_path)
+
+
 def test_scored_gradients_are_sound(tmp_path: Path) -> None:
     assert problems(end(scored()), tmp_path) == ""
 

@@ -90,6 +90,16 @@ BAD_LINES: list[tuple[str, str]] = [
         "topology.collective=ddp: is PyTorch's, and backend=numpy is not; use backend=torch",
     ),
     ("topology=allreduce straggler=persistent_server", "straggler"),
+    (
+        "topology=allreduce strategy=mlfabric",
+        "topology=allreduce: strategy=mlfabric does not work on it; choose topology=ps",
+    ),
+    ("topology.transport=shm strategy=mlfabric", "topology.transport=shm: gradients lie where servers read them"),
+    (
+        "strategy=mlfabric strategy.tau_max=2",
+        "strategy.tau_max=2: while one of 4 workers computes, 3 updates of others",
+    ),
+    ("strategy=mlfabric strategy.order=fair strategy.tau_max=9", "strategy.tau_max=9: has no effect with order=fair"),
     ("topology.transport=rdma", "topology.transport=rdma: must be one of shm, tcp"),
     ("workload.global_batch_samples=0", "workload.global_batch_samples=0: must be at least 1"),
     ("workload.global_batch_samples=3", "smaller than cluster.num_workers=4, every worker needs at least one sample"),

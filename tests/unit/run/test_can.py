@@ -35,6 +35,9 @@ class Needy(BSP):
 DDP = "topology=allreduce topology.collective=ddp"
 
 REFUSALS = [
+    ("topology=allreduce", "Send", "topology=allreduce: replicas sum their gradients together; "),
+    ("topology.transport=shm", "Send", "topology.transport=shm: gradients lie where servers read them, so nothing"),
+    (f"{VIRTUAL} record=iterations", "Send", "record=iterations: rows know no gradients that are held"),
     ("topology=allreduce", "Partition", "topology=allreduce: parts of a round are decoded where all gradients come"),
     (
         "topology=allreduce",

@@ -1,0 +1,55 @@
+"""Real workers that hold their gradients: nothing travels before its turn, and no sample is lost or used twice."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from scripts.replay import build_strategy
+from tests.live.test_faults import ALLOW, PACED
+from tests.support.invariants import problems, replay
+from tests.support.leaks import Start
+from tests.support.runs import LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+JOB = (*LEDGER, "strategy=mlfabric", "strategy.lr_rule=batch_linear", "save_parameters=true")
+
+
+def delays(run: Run) -> list[int]:
+    """Of every applied gradient, in versions."""
+    versions: dict[int, int] = {}
+    found = []
+    for line in run.lines():
+        if line["kind"] != "event":
+            continue
+        if line["event"]["type"] == "Arrived":
+            versions[line["event"]["grad"]["id"]] = line["event"]["grad"]["version"]
+        applies = [command for command in line["commands"] if command["type"] == "Apply"]
+        for before, command in enumerate(reversed(applies)):
+            found += [line["version"] - 1 - before - versions[grad] for grad in command["grads"]]
+    return found
+
+
+def test_no_update_is_later_than_the_bound_and_every_sample_is_used_once(start: Start) -> None:
+    run = start("run", *JOB, "workload.epochs=4").finish()
+    assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {4.0})
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert 0 <= min(delays(run)) <= max(delays(run)) <= 8
+    assert {event["num_bytes"] for event in run.events("Ready")} == {4 * run.finished["num_parameters"]}
+
+
+def test_whoever_is_killed_while_gradients_are_held(start: Start) -> None:
+    """Three of four workers and one of two servers, of a job in which mostly some gradient waits for its turn."""
+    run = start("run", *JOB, *PACED, "workload.epochs=40", env=ALLOW)
+    run.await_training(2)
+    for role, number in (("worker", 1), ("server", 0), ("worker", 2), ("worker", 3)):
+        run.await_progress(30)
+        run.unregister((role, number), signal.SIGKILL)
+    run.finish()
+    assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {40.0})
+    assert problems(run.lines()) == []
+    assert {event["worker"] for event in run.events("Lost")} >= {1, 2, 3}
+    assert run.events("Restored")
