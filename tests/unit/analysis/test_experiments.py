@@ -239,6 +239,32 @@ def test_the_mean_of_a_loss_over_time(tmp_path: Path) -> None:
     assert pd.isna(mean_loss(run))
 
 
+def test_delays_are_those_of_applied_gradients(tmp_path: Path) -> None:
+    run = load_run(story("asp").write(tmp_path / "run"))
+    rows = pd.DataFrame(
+        {
+            "fate": ["applied", "dropped", "applied", "applied", "empty", "open"],
+            "staleness": pd.array([1, None, 3, 5, None, None], dtype="Int64"),
+        }
+    )
+    vars(run)["tables"] = replace(run.tables, iterations=rows)
+    found = [MEASURES[name](run) for name in ("delay_mean", "delay_std", "delay_max", "dropped_frac")]
+    assert found == pytest.approx([3.0, (8 / 3) ** 0.5, 5.0, 1 / 5])
+
+
+def test_the_mean_of_a_metric_over_time_and_over_samples(tmp_path: Path) -> None:
+    """From 0 straight up to 1: by time within 10 of 20 s (mean 0.75), by samples within the first 6 of 8 (0.625)."""
+    run = load_run(story("bsp").write(tmp_path / "run"))
+    metric = str(run.job["metric"])
+    curve = pd.DataFrame({"asked_s": [0.0, 10.0, 20.0], metric: [0.0, 1.0, 1.0]})
+    updates = pd.DataFrame({"t": [1.0, 2.0, 9.0, 10.5, 11.0], "samples": [2, 2, 2, 2, 5], "void": [False] * 4 + [True]})
+    vars(run)["tables"] = replace(run.tables, evaluations=curve, updates=updates)
+    assert MEASURES["error_by_time"](run) == pytest.approx(0.25)
+    assert MEASURES["error_by_updates"](run) == pytest.approx(0.375)
+    assert MEASURES["nats_by_time"](run) == pytest.approx(-0.75)
+    assert MEASURES["nats_by_updates"](run) == pytest.approx(-0.625)
+
+
 def test_missing_shards_are_counted(tmp_path: Path) -> None:
     received = story()
     received.lines[-1]["note"]["shards_done"] -= 2
