@@ -21,7 +21,7 @@ from scripts.coding_tables import computed
 
 FEATURES, SAMPLES, BATCH = 20, 2000, 8
 UPDATES, EVERY = 2000, 50
-RATES = (0.5, 1.0, 2.0, 4.0, 8.0)
+RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 NARROW = 8
 """A narrow distribution is from tau - tau / 8 to tau + tau / 8."""
 Floats = NDArray[np.float64]

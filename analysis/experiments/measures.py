@@ -14,6 +14,8 @@ from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
 
 Measure = Callable[[Run], float]
+FIRST_S = 60.0
+"""Seconds of the job over which jobs of different lengths are compared."""
 SETTLED = 5
 """Number of first iterations of a worker that are ignored in measuring its speed."""
 
@@ -239,36 +241,50 @@ def dropped_frac(run: Run) -> float:
 
 
 def error_by_updates(run: Run) -> float:
-    """1 - metric, as the mean over the job's applied samples (linear between evaluations): against iterations."""
-    return 1.0 - mean_score(run, "samples")
+    """1 - metric, as the mean over the job's applied samples: a curve against iterations as one number."""
+    return 1.0 - score_by_updates(run)
 
 
-def error_by_time(run: Run) -> float:
-    """1 - metric, as the mean over the job's time (linear between evaluations)."""
-    return 1.0 - mean_score(run, "asked_s")
-
-
-def mean_score(run: Run, along: str) -> float:
-    """Mean of the metric over ``asked_s``, or over ``samples``: those that had been applied when it was asked for."""
-    curve = scores(run)
-    if len(curve) < 2:
-        return nan
-    rows = run.tables.updates
-    rows = rows[~rows["void"]]
-    applied = np.concatenate([[0.0], np.cumsum(rows["samples"].to_numpy(float))])
-    before = np.searchsorted(rows["t"].to_numpy(float), curve["asked_s"].to_numpy(float), side="right")
-    x = applied[before] if along == "samples" else curve["asked_s"].to_numpy(float)
-    return float(np.trapezoid(curve["value"], x) / (x[-1] - x[0])) if x[-1] > x[0] else nan
+def error_first_min(run: Run) -> float:
+    """1 - metric, as the mean over the job's first minute: a curve against time as one number."""
+    return 1.0 - score_first_min(run)
 
 
 def nats_by_updates(run: Run) -> float:
     """Minus the metric, a log-likelihood, as the mean over the job's applied samples; in nats, less is better."""
-    return -mean_score(run, "samples")
+    return -score_by_updates(run)
 
 
-def nats_by_time(run: Run) -> float:
-    """The same over the job's time."""
-    return -mean_score(run, "asked_s")
+def nats_first_min(run: Run) -> float:
+    """The same over the job's first minute."""
+    return -score_first_min(run)
+
+
+def score_by_updates(run: Run) -> float:
+    """Mean of the metric over the applied samples (linear between evaluations); NaN with less than two evaluations."""
+    curve, rows = scores(run), run.tables.updates
+    rows = rows[~rows["void"]]
+    applied = np.concatenate([[0.0], np.cumsum(rows["samples"].to_numpy(float))])
+    asked = np.searchsorted(rows["t"].to_numpy(float), curve["asked_s"].to_numpy(float), side="right")
+    return _mean(applied[asked], curve["value"].to_numpy(float))
+
+
+def score_first_min(run: Run) -> float:
+    """Mean of the metric over the first 60 s; all of a longer job would count its trained end for it.
+
+    A job that has ended before keeps its last value.
+    """
+    curve = scores(run)
+    if curve.empty:
+        return nan
+    t, values = curve["asked_s"].to_numpy(float), curve["value"].to_numpy(float)
+    within = t < FIRST_S
+    return _mean(np.append(t[within], FIRST_S), np.append(values[within], np.interp(FIRST_S, t, values)))
+
+
+def _mean(x: np.ndarray, values: np.ndarray) -> float:
+    """Mean of a curve that is linear between its points."""
+    return float(np.trapezoid(values, x) / (x[-1] - x[0])) if len(x) > 1 and x[-1] > x[0] else nan
 
 
 def scores(run: Run) -> pd.DataFrame:
@@ -335,8 +351,8 @@ MEASURES: dict[str, Measure] = {
     "delay_max": delay_max,
     "dropped_frac": dropped_frac,
     "error_by_updates": error_by_updates,
-    "error_by_time": error_by_time,
+    "error_first_min": error_first_min,
     "nats_by_updates": nats_by_updates,
-    "nats_by_time": nats_by_time,
+    "nats_first_min": nats_first_min,
     **ELASTIC_MEASURES,
 }

@@ -253,16 +253,21 @@ def test_delays_are_those_of_applied_gradients(tmp_path: Path) -> None:
 
 
 def test_the_mean_of_a_metric_over_time_and_over_samples(tmp_path: Path) -> None:
-    """From 0 straight up to 1: by time within 10 of 20 s (mean 0.75), by samples within the first 6 of 8 (0.625)."""
+    """From 0 straight up to 1: within 30 of 90 s (mean of the first 60: 0.75), by samples the first 6 of 8 (0.625)."""
     run = load_run(story("bsp").write(tmp_path / "run"))
     metric = str(run.job["metric"])
-    curve = pd.DataFrame({"asked_s": [0.0, 10.0, 20.0], metric: [0.0, 1.0, 1.0]})
-    updates = pd.DataFrame({"t": [1.0, 2.0, 9.0, 10.5, 11.0], "samples": [2, 2, 2, 2, 5], "void": [False] * 4 + [True]})
+    curve = pd.DataFrame({"asked_s": [0.0, 30.0, 90.0], metric: [0.0, 1.0, 1.0]})
+    updates = pd.DataFrame(
+        {"t": [1.0, 2.0, 29.0, 30.5, 31.0], "samples": [2, 2, 2, 2, 5], "void": [False] * 4 + [True]}
+    )
     vars(run)["tables"] = replace(run.tables, evaluations=curve, updates=updates)
-    assert MEASURES["error_by_time"](run) == pytest.approx(0.25)
+    assert MEASURES["error_first_min"](run) == pytest.approx(0.25)
     assert MEASURES["error_by_updates"](run) == pytest.approx(0.375)
-    assert MEASURES["nats_by_time"](run) == pytest.approx(-0.75)
+    assert MEASURES["nats_first_min"](run) == pytest.approx(-0.75)
     assert MEASURES["nats_by_updates"](run) == pytest.approx(-0.625)
+    ended = curve.assign(asked_s=[0.0, 15.0, 30.0])  # and stays at 1 from then on
+    vars(run)["tables"] = replace(run.tables, evaluations=ended)
+    assert MEASURES["error_first_min"](run) == pytest.approx(1 - (7.5 + 45) / 60)
 
 
 def test_missing_shards_are_counted(tmp_path: Path) -> None:
