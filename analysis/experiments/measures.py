@@ -240,6 +240,17 @@ def dropped_frac(run: Run) -> float:
     return float(fates.get("dropped", 0) / fates.sum()) if len(fates) else nan
 
 
+def vectors_per_batch(run: Run) -> float:
+    """Vectors into the servers per applied batch of a worker: less than 1 where gradients were summed on the way.
+
+    Of strategies with one vector per update. Batches are counted by samples, and the short ones of an epoch's end as
+    parts of one.
+    """
+    rows, batch = run.tables.updates, float(run.tables.iterations["assigned_samples"].median())
+    rows = rows[~rows["void"]]
+    return float(len(rows) * batch / rows["samples"].sum()) if len(rows) else nan
+
+
 def error_by_updates(run: Run) -> float:
     """1 - metric, as the mean over the job's applied samples: a curve against iterations as one number."""
     return 1.0 - score_by_updates(run)
@@ -350,6 +361,7 @@ MEASURES: dict[str, Measure] = {
     "delay_std": delay_std,
     "delay_max": delay_max,
     "dropped_frac": dropped_frac,
+    "vectors_per_batch": vectors_per_batch,
     "error_by_updates": error_by_updates,
     "error_first_min": error_first_min,
     "nats_by_updates": nats_by_updates,
