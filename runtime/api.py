@@ -58,6 +58,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """``auto`` or ``none``."""
     cores_as: CoresAs = "limit"
     """What the cores are that the strategy gives to nodes."""
+    aggregators: int = 0
+    """Tasks that sum gradients on their way to the servers."""
 
     @property
     def kinds(self) -> set[str]:

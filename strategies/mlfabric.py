@@ -9,7 +9,7 @@ from strategies.checks import check_choice
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.sending import OrderedGate
-from strategies.weights import LR_RULES
+from strategies.weights import LR_RULES, STALENESS_RULES
 
 WORST_CASE = "worst_case"
 
@@ -37,6 +37,7 @@ class MLfabric(Composition):
         window_s: seconds after which a new plan may be made before the last one is done; None: none.
         idle_tolerance_s: seconds that a due update may be later than the shortest; None: the median transfer's.
         smoothing: weight of the newest transfer in a worker's bandwidth.
+        num_aggregators: tasks that sum neighbours in the order on their way (slide 15); a sum is one update.
         lr_rule: one of :data:`strategies.weights.LR_RULES`, or ``worst_case``: ``batch_linear`` / sqrt(``tau_max``).
         requeue: whether the samples of dropped gradients are computed again.
         data: allocation policy of the data service.
@@ -47,6 +48,7 @@ class MLfabric(Composition):
     window_s: float | None = None
     idle_tolerance_s: float | None = None
     smoothing: float = 0.3
+    num_aggregators: int = 0
     lr_rule: str = "adadelay"
     requeue: bool = True
     data: str = "dynamic"
@@ -58,12 +60,18 @@ class MLfabric(Composition):
         bounded = self.lr_rule == WORST_CASE
         if bounded and self.order != "deadlines":
             raise ValueError(f"lr_rule={WORST_CASE}: order={self.order} bounds no delay; use order=deadlines")
+        if self.num_aggregators and self.lr_rule in STALENESS_RULES:
+            raise ValueError(
+                f"num_aggregators={self.num_aggregators}: lr_rule={self.lr_rule} weights each gradient by its delay, "
+                "and a sum has one weight; use lr_rule=batch_linear, unit or worst_case"
+            )
         gate = OrderedGate(
             order=self.order,
             tau_max=self.tau_max,
             window_s=self.window_s,
             idle_tolerance_s=self.idle_tolerance_s,
             smoothing=self.smoothing,
+            num_aggregators=self.num_aggregators,
             scale=None if bounded else 1.0,
         )
         return Parts(gate=gate, lr_rule="batch_linear" if bounded else self.lr_rule, requeue=self.requeue)

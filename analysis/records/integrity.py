@@ -171,6 +171,8 @@ class _Lives:
     """Incarnation of every present worker; None for one whose return during a server's absence was not announced."""
     ready: dict[int, int] = field(default_factory=dict)
     """Who holds a gradient that was not sent yet."""
+    sent: dict[int, int] = field(default_factory=dict)
+    """Whose the gradients are that were."""
     unused: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
@@ -233,6 +235,11 @@ class _Lives:
         if grad.id in self.ready:
             yield f"gradient {grad.id} arrived, but was not sent"
         yield from self._ended(grad.worker, "Arrived")
+        for member in grad.members:
+            if (worker := self.sent.pop(member, None)) is None:
+                yield f"gradient {grad.id} has gradient {member} in it, which was not sent"
+            elif worker != grad.worker:
+                yield from self._ended(worker, "Arrived")
         if grad.id in self.seen:
             yield f"gradient {grad.id} arrived twice"
         if self.here.get(grad.worker, -1) not in (None, grad.incarnation):
@@ -248,8 +255,11 @@ class _Lives:
 
     def _sent(self, grads: Sequence[int]) -> Iterator[str]:
         for grad in grads:
-            if self.ready.pop(grad, None) is None:
+            holder = self.ready.pop(grad, None)
+            if holder is None:
                 yield f"Send of gradient {grad}, which nobody held"
+            else:
+                self.sent[grad] = holder
 
     def _scored(self, scored: Scored) -> Iterator[str]:
         if scored.grad.id not in self.asked:
@@ -278,6 +288,7 @@ class _Lives:
     def _void(self) -> None:
         self.busy.clear()
         self.ready.clear()
+        self.sent.clear()
         self.unused.clear()
         self.asked.clear()
         self.measured.clear()

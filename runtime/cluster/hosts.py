@@ -107,6 +107,21 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return Hosts(hosts=tuple(hosts), host_of=dict(host_of))
 
 
+def aggregator_hosts(hosts: Hosts, count: int) -> dict[str, str]:
+    """The host of each of ``count`` aggregators: one without tasks if there is any, else a worker's.
+
+    On a server's own host they would spare its link nothing. Raises ``ConfigError`` if there are too few others.
+    """
+    serving = {number for task, number in hosts.host_of.items() if NodeId.parse(task).role == "server"}
+    others = sorted((host for host in hosts.hosts if host.number not in serving), key=lambda host: len(host.tasks) > 0)
+    if count > len(others):
+        raise ConfigError(
+            f"strategy.num_aggregators={count}: each has a host of its own without a server, and only {len(others)} of "
+            f"{len(hosts.hosts)} hosts have none; use fewer aggregators, or more hosts"
+        )
+    return {f"aggregator:{number}": f"host:{host.number}" for number, host in enumerate(others[:count])}
+
+
 class Limits(TypedDict):
     """Fields of :class:`strategies.protocol.NodeUse`; None: unlimited."""
 

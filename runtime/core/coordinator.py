@@ -197,6 +197,7 @@ class Coordinator:
         for worker in self.members.members:
             self.members.begin(worker, given.incarnations.get(worker, 0))
         self.executor.begin()
+        self.executor.transfers.aggregators = frozenset(given.aggregators)
         self.record.note(0.0, "EpochStarted", epoch=0)
         for every, tag in ((self.job.eval_every_s, "evaluate"), (self.job.checkpoint_every_s, "checkpoint")):
             if every:
@@ -212,7 +213,7 @@ class Coordinator:
                 total_samples=self.job.total_samples,
                 lr=self.job.lr,
                 model_bytes=given.model_bytes,
-                places=self._places(),
+                places=self._places() | given.aggregators,
                 links=given.links,
             )
         )
@@ -240,6 +241,9 @@ class Coordinator:
     def _gradient_arrived(self, t: float, given: inputs.GradientArrived) -> None:
         """Reports of work that is no longer outstanding are ignored."""
         worker = given.worker
+        if given.members:
+            self._sum_arrived(t, given)
+            return
         order = self.ledger.busy.get(worker)
         if order is None or order.grad_id != given.grad_id:
             return
@@ -250,6 +254,21 @@ class Coordinator:
         self.nonfinite[worker] = 0
         grad = self.executor.arrived(order)
         self._tell(Arrived(t=t, grad=grad, timings=given.timings, loss=given.loss, sqr_norm=given.sqr_norm))
+
+    def _sum_arrived(self, t: float, given: inputs.GradientArrived) -> None:
+        """A sum is used whole, or not at all: one with a gradient whose samples are back in the queue is discarded."""
+        orders = self.ledger.busy_with(given.members)
+        if len(orders) == len(given.members):
+            grad = self.executor.summed(given.grad_id, orders)
+            self._tell(Arrived(t=t, grad=grad, timings=given.timings))
+            return
+        t, reason = self.course.advance(t), "another gradient of its sum is lost"
+        for order in orders:
+            self.ledger.end(order.worker)
+            self.executor.iterations[order.worker] += 1
+            self.executor.give_back(t, order, to_holder=False, reason=reason)
+        for order in orders:
+            self._tell(Failed(t=t, worker=order.worker, reason=reason))
 
     def _nonfinite(self, t: float, order: Order) -> None:
         t, worker = self.course.advance(t), order.worker

@@ -78,7 +78,7 @@ class Executor:
         self.parts = Parts(self.shards)
         self.ledger = GradientLedger()
         self.members = Membership(node.number for node in self.layout.workers)
-        self.transfers = Transfers(self.ledger, port)
+        self.transfers = Transfers(self.ledger, port, self._number)
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
         self.version = 0
         self.measuring = Measuring(self._servers)
@@ -161,11 +161,16 @@ class Executor:
         ring = self.attachments.reform(command, grads)
         rate = job.lr * job.lr_at(shards.samples_passed) * command.lr_scale
         self.version += 1
+        ids, weights = members_of(grads), command.weights
+        if len(ids) > len(grads):
+            pairs = zip(grads, weights, strict=True)
+            weights = tuple([weight for grad, weight in pairs for _ in range(max(1, len(grad.members)))])
         self.port.apply(
             ApplyOrder(
                 version=self.version,
-                grads=command.grads,
-                weights=command.weights,
+                grads=ids,
+                weights=weights,
+                vectors=len(grads) if len(ids) > len(grads) else None,
                 lr=rate,
                 samples=samples,
                 measure=self.measuring.ask(self.version) if command.measure else None,
@@ -176,7 +181,7 @@ class Executor:
         )
         if number is None:
             completed = 0
-            for grad_id in command.grads:
+            for grad_id in ids:
                 completed += shards.applied(grad_id)
         else:
             completed = self._round_applied(number, command)
@@ -195,15 +200,16 @@ class Executor:
             gone += self.ledger.use(arrived, "Drop")
             self.attachments.forget(arrived)
             self.scoring.forget(arrived)
-            self.port.drop(arrived)
+            self.port.drop(members_of(gone[len(held) :]))
         newest = self.shards.epochs_opened
         for grad in gone:
             if grad.round is not None:
                 continue
-            if command.requeue:
-                self.shards.returned(grad.id, to_holder=False)
-            else:
-                self.shards.forget(grad.id)
+            for grad_id in grad.members or (grad.id,):
+                if command.requeue:
+                    self.shards.returned(grad_id, to_holder=False)
+                else:
+                    self.shards.forget(grad_id)
         self._epochs_moved(t, newest)
         self.feed_held(t)
 
@@ -229,6 +235,10 @@ class Executor:
             self.done(t)
         elif self.shards.epochs_opened > opened_before:
             self.record.note(t, "EpochStarted", epoch=self.shards.newest_epoch)
+
+    def _number(self) -> int:
+        self.next_grad_id += 1
+        return self.next_grad_id - 1
 
     def progressed(self) -> None:
         """A Compute was begun: the strategy is not stuck."""
@@ -346,6 +356,23 @@ class Executor:
         self.ledger.arrived(grad)
         return grad
 
+    def summed(self, grad_id: int, orders: Sequence[Order]) -> Grad:
+        """The handle of a sum of workers' gradients, which may be used from now on."""
+        first = self.grad_of(orders[0])
+        for order in orders:
+            self.ledger.end(order.worker)
+            self.iterations[order.worker] += 1
+        grad = msgspec.structs.replace(
+            first,
+            id=grad_id,
+            version=min(order.version for order in orders),
+            samples=sum(order.samples for order in orders),
+            assigned_samples=sum(order.assigned_samples for order in orders),
+            members=tuple(order.grad_id for order in orders),
+        )
+        self.ledger.arrived(grad)
+        return grad
+
     def grad_of(self, order: Order) -> Grad:
         """The handle of a Compute's gradient, before it counts as finished."""
         return Grad(
@@ -400,6 +427,11 @@ class Executor:
             self.next_grad_id += 1
             del self.ledger.held[worker]
         return [self.arrived(order) for order in orders]
+
+
+def members_of(grads: Sequence[Grad]) -> tuple[int, ...]:
+    """What servers and the data service know these gradients by: sums by their members."""
+    return tuple([member for grad in grads for member in (grad.members or (grad.id,))])
 
 
 def _one_round(command: Apply, grads: Sequence[Grad]) -> tuple[int | None, int]:

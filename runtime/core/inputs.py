@@ -38,6 +38,8 @@ class JobStarted(Input, frozen=True):
     model_bytes: int | None = None
     links: dict[str, float] = {}
     """Limits of links as ``Started`` gives them."""
+    aggregators: dict[str, str] = {}
+    """Hosts of aggregators, by name."""
 
 
 class GradientReady(Input, frozen=True):
@@ -60,6 +62,8 @@ class GradientArrived(Input, frozen=True):
     loss: float | None = None
     sqr_norm: float | None = None
     finite: bool = True
+    members: tuple[int, ...] = ()
+    """Of a sum: the gradients in it, whose workers are done."""
 
 
 class TimerFired(Input, frozen=True):

@@ -123,6 +123,8 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     weights: tuple[float, ...]
     lr: float
     samples: int
+    vectors: int | None = None
+    """Number of vectors in which the servers hold these gradients, if some were summed on their way; None: one each."""
     measure: int | None = None
     """The ticket under which every server returns its part of the squared norm of the weighted sum; None: not asked."""
     apart: tuple[int, ...] = ()
@@ -144,6 +146,14 @@ class LaunchOrder(msgspec.Struct, frozen=True, kw_only=True):
     not_on: tuple[str, ...] = ()
 
 
+class SumOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Gradients that an aggregator sums; the sum is gradient ``grad_id`` of all servers."""
+
+    grad_id: int
+    via: str
+    members: tuple[SendOrder, ...]
+
+
 class Port(Protocol):
     """The coordinator's orders to a runtime. Calls return at once; their outcome comes back as input."""
 
@@ -161,6 +171,10 @@ class Port(Protocol):
 
     def send(self, order: SendOrder) -> None:
         """Let a worker push the gradient that it holds; ``GradientArrived`` follows."""
+        ...
+
+    def send_sum(self, order: SumOrder) -> None:
+        """Let workers push what they hold to an aggregator, and that the sum; a ``GradientArrived`` of all follows."""
         ...
 
     def forget(self, worker: int, grad_id: int) -> None:

@@ -52,6 +52,11 @@ class GradientLedger:
             self.ready.pop(order.grad_id, None)
         return order
 
+    def busy_with(self, grad_ids: tuple[int, ...]) -> list[Order]:
+        """The Computes of these gradients that are in progress, in the order of their ids' place."""
+        found = {order.grad_id: order for order in self.busy.values()}
+        return [found[grad_id] for grad_id in grad_ids if grad_id in found]
+
     @property
     def progresses(self) -> bool:
         """Whether a Compute will end without another command.

@@ -7,19 +7,21 @@ of it travels, and nothing happens to it without a command. For all others its C
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
-from runtime.core.job import Port, SendOrder
+from runtime.core.job import Port, SendOrder, SumOrder
 from runtime.core.ledger import GradientLedger
 from strategies.protocol import Grad, ProtocolError, Send
 
 
 @final
 class Transfers:
-    """Orders transfers of ready gradients, each once."""
+    """Orders transfers of ready gradients, each once; ``number`` gives a sum its id."""
 
-    def __init__(self, ledger: GradientLedger, port: Port) -> None:
-        self.ledger, self.port = ledger, port
+    def __init__(self, ledger: GradientLedger, port: Port, number: Callable[[], int]) -> None:
+        self.ledger, self.port, self._number = ledger, port, number
+        self.aggregators: frozenset[str] = frozenset()
 
     def ready(self, grad: Grad) -> None:
         """A worker has finished a gradient and holds it."""
@@ -32,9 +34,24 @@ class Transfers:
             raise ProtocolError(f"{command}: needs at least one gradient, and none twice")
         if unknown := [grad_id for grad_id in ids if grad_id not in ready]:
             raise self._refused(command, unknown[0])
-        for grad_id in ids:
-            grad = ready.pop(grad_id)
-            self.port.send(SendOrder(grad_id=grad.id, worker=grad.worker, incarnation=grad.incarnation))
+        if command.via is not None:
+            self._check_sum(command)
+        orders = tuple(
+            SendOrder(grad_id=grad.id, worker=grad.worker, incarnation=grad.incarnation)
+            for grad in [ready.pop(grad_id) for grad_id in ids]
+        )
+        if command.via is not None:
+            self.port.send_sum(SumOrder(grad_id=self._number(), via=command.via, members=orders))
+            return
+        for order in orders:
+            self.port.send(order)
+
+    def _check_sum(self, command: Send) -> None:
+        if command.via not in self.aggregators:
+            there = ", ".join(sorted(self.aggregators)) or "none"
+            raise ProtocolError(f"{command}: there is no such aggregator (Strategy.aggregators; there are {there})")
+        if len(command.grads) < 2 or any(self.ledger.ready[grad_id].round is not None for grad_id in command.grads):
+            raise ProtocolError(f"{command}: a sum has two gradients or more, and none of parts of a round")
 
     def discard(self, ids: tuple[int, ...]) -> tuple[list[Grad], tuple[int, ...]]:
         """Let workers forget those of these gradients that are ready; returns these, and the ids of all others."""

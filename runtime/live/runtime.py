@@ -129,6 +129,10 @@ class LiveRuntime:
 
     def check(self, around: RunContext) -> Needs:
         """Check what a run needs of this machine; raises ``ConfigError`` for what is impossible here."""
+        if around.aggregators:
+            raise ConfigError(
+                f"strategy.num_aggregators={around.aggregators}: no live task sums gradients on their way; {VIRTUAL}"
+            )
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
 

@@ -105,6 +105,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         commands=frozenset(command.__name__ for command in strategy.needs),
         containment=config.containment,
         cores_as=strategy.cores_as,
+        aggregators=strategy.aggregators,
     )
     return CheckedJob(
         written=written,

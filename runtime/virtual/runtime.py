@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, cast, final
 from injectors.schedule import Schedule
 from runtime.api import OF_NODES, TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
-from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
+from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.cluster.requests import refuse_requests
 from runtime.config.checking import convert
@@ -134,6 +134,12 @@ class VirtualRuntime:
         if self.cluster.hosts is not None and not around.num_servers:
             raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
         hosts = self._parse_hosts(around.num_servers)
+        if around.aggregators and hosts is None:
+            raise ConfigError(
+                f"strategy.num_aggregators={around.aggregators}: aggregators are tasks of hosts; choose cluster=hosts"
+            )
+        if hosts is not None:
+            aggregator_hosts(hosts, around.aggregators)
         if around.cores_as == "request":
             refuse_requests(hosts)
         if hosts is not None and ("Launch" in around.commands or "join" in around.kinds):

@@ -96,6 +96,7 @@ class Composition(Strategy):
         for part in everything:
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}
         self.attaches = getattr(parts.gate, "attaches", False)
+        self.aggregators = getattr(parts.gate, "num_aggregators", 0)
         if self.attaches:
             self.topologies = frozenset({"allreduce"})
         if parts.gate.rounds and not self.watches_servers:

@@ -59,7 +59,7 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """
 
 
-class Send(Command, frozen=True, kw_only=True, tag=True):
+class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Let these gradients, which their workers hold (``Ready``), travel to the servers from now on.
 
     ``Arrived`` follows for each. Those that travel at the same time share links. A strategy that needs this command
@@ -68,6 +68,12 @@ class Send(Command, frozen=True, kw_only=True, tag=True):
     """
 
     grads: tuple[int, ...]
+    via: str | None = None
+    """The aggregator (``aggregator:0``) that sums them and sends the sum on.
+
+    One ``Arrived`` follows, whose ``Grad`` has ``members``. A gradient whose worker is lost before the sum is sent is
+    left out of it; after a loss while the sum travels, ``Failed`` follows for each of the others.
+    """
 
 
 class Drop(Command, frozen=True, kw_only=True, tag=True):

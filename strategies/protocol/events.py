@@ -28,7 +28,7 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     model_bytes: int | None = None
     """Of all parameters, and so of a gradient: what a worker receives and sends in an iteration; None: not known."""
     places: dict[str, str] = {}
-    """The host of every node (``{"worker:1": "host:2"}``); empty without hosts."""
+    """The host of every node (``{"worker:1": "host:2"}``), and of aggregators; empty without hosts."""
     links: dict[str, float] = {}
     """Bytes per second that a host's link carries each way, on the wire, by host; of nodes where there are no hosts.
 

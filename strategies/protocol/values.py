@@ -35,6 +35,11 @@ class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     """For a weighted sum over parts: the number of their round (see :class:`Partition`)."""
     round_samples: int | None = None
     """Samples of all parts of that round; ``samples`` are those of the worker's own parts."""
+    members: tuple[int, ...] = ()
+    """Of a sum that an aggregator has sent (``Send.via``): the gradients in it, whose workers are all idle.
+
+    The handle is of all of them together: their samples, the oldest version, the worker of the first.
+    """
 
 
 class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

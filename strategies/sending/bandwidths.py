@@ -6,6 +6,7 @@ from statistics import median
 from typing import final
 
 from strategies.protocol import NodeId, Started
+from strategies.transfers.aggregate import Aggregator
 
 SERVERS = "servers"
 """The links into all servers together: a gradient goes to each of them at once, in equal parts."""
@@ -48,6 +49,18 @@ class Bandwidths:
         found = {uplink: self._rate(uplink) for uplink in map(self._uplink, workers)}
         inward = max(found.values(), default=FIRST_BYTES_PER_S) if self._inward is None else self._inward
         return {**found, SERVERS: inward}
+
+    def aggregators(self, count: int) -> tuple[list[Aggregator], dict[str, float]]:
+        """Nodes that may sum gradients, and the links of their hosts, each way."""
+        found = []
+        links: dict[str, float] = {}
+        for number in range(count):
+            name = str(NodeId("aggregator", number))
+            host = self._places.get(name, name)
+            links[f"into {host}"] = self._rate(host)
+            links[host] = self._rate(host)
+            found.append(Aggregator(name=name, inward=(f"into {host}",), outward=(host, SERVERS)))
+        return found, links
 
     def took(self, worker: int, planned_s: float, send_s: float) -> None:
         """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that."""

@@ -30,8 +30,9 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from strategies.sending.bandwidths import Bandwidths
+from strategies.sending.bandwidths import SERVERS, Bandwidths
 from strategies.transfers import Slot, Update, plan
+from strategies.transfers.aggregate import Group, group
 
 ORDERS = ("deadlines", "shortest", "fair")
 WINDOW = "transfers"
@@ -50,6 +51,7 @@ class OrderedGate:
         window_s: seconds after a plan until the next if its slots are not all applied; None: until they are.
         idle_tolerance_s: see :func:`strategies.transfers.plan`.
         smoothing: weight of the newest transfer in a worker's bandwidth.
+        num_aggregators: tasks that sum neighbours in the order on their way to the servers.
         scale: factor on the learning rate of every update; None: 1 / sqrt(``tau_max``).
     """
 
@@ -58,6 +60,7 @@ class OrderedGate:
     window_s: float | None = None
     idle_tolerance_s: float | None = None
     smoothing: float = 0.3
+    num_aggregators: int = 0
     scale: float | None = 1.0
 
     rounds: ClassVar[bool] = False
@@ -78,7 +81,10 @@ class OrderedGate:
                 check_number(name, value, least=0)
         if not 0 < self.smoothing <= 1:
             raise ValueError(f"smoothing={self.smoothing}: must be above 0 and at most 1")
-        self._missed, self._idle = 0, 0
+        check_whole("num_aggregators", self.num_aggregators, least=0)
+        if self.num_aggregators and self.order == "fair":
+            raise ValueError(f"num_aggregators={self.num_aggregators}: needs an order; order=fair plans nothing")
+        self._missed, self._idle, self._summed = 0, 0, 0
         self.begin((), 0)
 
     def validate(self, num_workers: int) -> None:
@@ -92,9 +98,10 @@ class OrderedGate:
     def start(self, started: Started) -> None:
         """Reset for a job with these links and workers."""
         self._links = Bandwidths(started, self.smoothing)
-        self._bound = math.inf if self.order != "deadlines" else self.tau_max or 2 * len(started.workers)
+        tau_max = 2 * len(started.workers) if self.tau_max is None else self.tau_max
+        self._bound = tau_max if self.order == "deadlines" else math.inf
         self._factor = self.scale if self.scale is not None else 1 / math.sqrt(max(1.0, self._bound))
-        self._missed, self._idle = 0, 0
+        self._missed, self._idle, self._summed = 0, 0, 0
 
     # ---- the gate ----------------------------------------------------------------------------------------------------
 
@@ -106,6 +113,8 @@ class OrderedGate:
         self._slots: list[Slot] = []
         """The plan, in the order in which updates are applied: sent or not, none applied."""
         self._sent: set[int] = set()
+        self._groups: list[Group] = []
+        """Of the plan, those that are summed and not sent yet."""
         self._arrived: dict[int, Grad] = {}
         self._waiting: set[int] = set()
         """Workers that compute nothing until their gradient is applied or dropped."""
@@ -113,10 +122,12 @@ class OrderedGate:
         return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
-        """Keep the gradient until it is its turn."""
+        """Keep the gradient until it is its turn; a sum takes the first of its members' slots."""
         if not grad.samples:
             return Verdict(apply=(grad,), go=(grad.worker,))
-        self._arrived[grad.id] = grad
+        slots = [slot for slot in self._slots if slot.update.id in grad.members]
+        self._arrived[slots[0].update.id if slots else grad.id] = grad
+        self._slots = [slot for slot in self._slots if slot not in slots[1:]]
         return NOTHING
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
@@ -128,7 +139,8 @@ class OrderedGate:
         return Verdict(go=(worker,))
 
     def _forget(self, worker: int) -> None:
-        gone = {grad.id for grad in self._grads.values() if grad.worker == worker and grad.id not in self._arrived}
+        here = set(self._arrived).union(*(grad.members for grad in self._arrived.values()))
+        gone = {grad.id for grad in self._grads.values() if grad.worker == worker and grad.id not in here}
         self._slots = [slot for slot in self._slots if slot.update.id not in gone]
         self._sent -= gone
         for grad_id in gone:
@@ -185,11 +197,14 @@ class OrderedGate:
 
     def _used(self, grad: Grad) -> tuple[int, ...]:
         """The gradient is applied or dropped: who waits for that may compute again."""
-        self._grads.pop(grad.id, None)
-        self._sent.discard(grad.id)
-        go = (grad.worker,) if grad.worker in self._waiting else ()
-        self._waiting.discard(grad.worker)
-        return go
+        go = []
+        for grad_id in grad.members or (grad.id,):
+            worker = self._grads.pop(grad_id, grad).worker
+            self._sent.discard(grad_id)
+            if worker in self._waiting:
+                go.append(worker)
+            self._waiting.discard(worker)
+        return tuple(go)
 
     def _applied(self) -> Iterator[Verdict]:
         while self._slots and self._slots[0].update.id in self._arrived:
@@ -210,9 +225,10 @@ class OrderedGate:
             return
         running = [slot for slot in self._slots if slot.update.id in self._sent]
         workers = [update.worker for update in self._held.values()] + [slot.update.worker for slot in running]
+        links = self._links.links(workers)
         found = plan(
             tuple(self._held.values()),
-            self._links.links(workers),
+            links,
             now_s=t,
             version=self._version,
             tau_max=self._bound,
@@ -220,6 +236,7 @@ class OrderedGate:
             running=running,
         )
         self._planned_s, self._slots = t, [*running, *found.slots]
+        self._groups = [] if running else self._sums(found.slots, links, t)
         for dropped in found.drops:
             self._missed += dropped.reason == "missed"
             self._idle += dropped.reason == "idle"
@@ -227,7 +244,24 @@ class OrderedGate:
             grad = self._grads[dropped.update.id]
             yield Verdict(drop=(grad,), go=self._used(grad))
 
+    def _sums(self, slots: Sequence[Slot], links: dict[str, float], t: float) -> list[Group]:
+        """Neighbours in the order that are to be summed by an aggregator."""
+        if not self.num_aggregators:
+            return []
+        aggregators, more = self._links.aggregators(self.num_aggregators)
+        updates = [slot.update for slot in slots]
+        groups = group(updates, {**more, **links}, now_s=t, server=(SERVERS,), aggregators=aggregators)
+        return [one for one in groups if one.via is not None]
+
     def _sends(self) -> Iterator[Send]:
+        groups, self._groups = self._groups, []
+        for one in groups:
+            ids = tuple(update.id for update in one.members)
+            self._summed += len(ids)
+            self._sent.update(ids)
+            for grad_id in ids:
+                del self._held[grad_id]
+            yield Send(grads=ids, via=one.via)
         for place, slot in enumerate(self._slots):
             if slot.update.id not in self._sent and not self._is_behind(place):
                 yield self._send(slot.update.id)
@@ -263,4 +297,6 @@ class OrderedGate:
     def log_state(self) -> dict[str, float | int | str]:
         """Slots that are not applied, held gradients without a slot, and drops by their reasons."""
         unplanned = len(self._held.keys() - {slot.update.id for slot in self._slots})
-        return {"slots": len(self._slots), "held": unplanned, "missed": self._missed, "idle": self._idle}
+        state: dict[str, float | int | str] = {"slots": len(self._slots), "held": unplanned}
+        state |= {"missed": self._missed, "idle": self._idle}
+        return state | {"summed": self._summed} if self.num_aggregators else state

@@ -48,6 +48,7 @@ from strategies.protocol import (
     Restored,
     Score,
     Scored,
+    Send,
     Started,
     Strategy,
 )
@@ -145,6 +146,8 @@ def details_of_rest(what: Any) -> str:
             measured = ", measured" if what.measure else ""
             ring = "".join(f", {child} a child of {parent}" for child, parent in what.children)
             return f"gradients {listed(what.grads)}, weight {weights}, rate x {what.lr_scale:g}{measured}{ring}"
+        case Send():
+            return f"gradients {listed(what.grads)}" + ("" if what.via is None else f" as a sum of {what.via}")
         case Ready():
             return f"gradient {what.grad.id} of worker {what.grad.worker}, {what.num_bytes} bytes"
         case Drop():

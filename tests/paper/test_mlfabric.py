@@ -178,6 +178,27 @@ def test_no_applied_update_is_later_than_the_bound(tau_max: int | None, window_s
         assert max(run.staleness) <= (tau_max or 10)
 
 
+@pytest.mark.parametrize("num_aggregators", [1, 2])
+def test_members_of_sums_are_not_later_either(num_aggregators: int) -> None:
+    """Slide 15: a group is one update, so that its members come earlier than alone; whoever is lost meanwhile."""
+    sums = 0
+    for seed in range(4):
+        strategy = MLfabric(tau_max=7, num_aggregators=num_aggregators, lr_rule="batch_linear")
+        run = job_of(strategy, seed, num_workers=8)
+        assert played(run) == unlawful(run) == unconserved(run) == unaveraged(run) == []
+        assert max(run.staleness) <= 7
+        sums += len(run.sums)
+    assert sums > 10
+
+
+def test_a_sum_has_one_weight() -> None:
+    """Slide 15 with slide 6: a rate that depends on the delay cannot be that of several gradients."""
+    with pytest.raises(ValueError, match="num_aggregators=1: lr_rule=adadelay weights each gradient by its delay"):
+        MLfabric(num_aggregators=1)
+    with pytest.raises(ValueError, match="num_aggregators=1: needs an order; order=fair plans nothing"):
+        MLfabric(num_aggregators=1, lr_rule="batch_linear", order="fair")
+
+
 def test_negative_control_without_an_order_they_are_later() -> None:
     """Negative control: the same jobs with the network's own sharing have delays above 4."""
     late = []

@@ -19,7 +19,7 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder, SendOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder, SendOrder, SumOrder
 from runtime.core.recovery import inputs as recovery
 from strategies.protocol import Apply, Compute, Grad, NodeId, Strategy, Timings
 from tests.support.answers import Answers, Line
@@ -116,6 +116,7 @@ class Desk(Scores, Answers):
         self.effective: list[ApplyOrder] = []
         self.dropped: list[int] = []
         self.sent: list[tuple[float, SendOrder]] = []
+        self.sums: list[SumOrder] = []
         self.forgotten: list[tuple[int, int]] = []
         self.references, self.weighings = [], []
         self.timers: list[tuple[float, str]] = []
@@ -141,6 +142,13 @@ class Desk(Scores, Answers):
             original(grad)
 
         self.core.ledger.arrived = remember  # type: ignore[method-assign]
+        transfers, noted = self.core.executor.transfers, self.core.executor.transfers.ready
+
+        def hold(grad: Grad) -> None:  # members of sums never arrive by themselves
+            self.grads[grad.id] = grad
+            noted(grad)
+
+        transfers.ready = hold  # type: ignore[method-assign]
 
     # ---- Port --------------------------------------------------------------------------------------------------------
 
@@ -160,6 +168,9 @@ class Desk(Scores, Answers):
 
     def send(self, order: SendOrder) -> None:
         self.sent.append((self.t, order))
+
+    def send_sum(self, order: SumOrder) -> None:
+        self.sums.append(order)
 
     def forget(self, worker: int, grad_id: int) -> None:
         self.forgotten.append((worker, grad_id))
@@ -205,7 +216,8 @@ class Desk(Scores, Answers):
         return self.t
 
     def start(self) -> Desk:
-        self.core.receive(0.0, inputs.JobStarted(model_bytes=self.model_bytes))
+        aggregators = {f"aggregator:{number}": f"host:{number}" for number in range(self.core.strategy.aggregators)}
+        self.core.receive(0.0, inputs.JobStarted(model_bytes=self.model_bytes, aggregators=aggregators))
         return self
 
     def say(self, *commands: Any) -> None:
@@ -367,6 +379,20 @@ class HeapRun(Recovering, Desk):
     def send(self, order: SendOrder) -> None:
         super().send(order)
         self.push(self.t + self.send_s, 1, partial(self._pushed, order))
+
+    def send_sum(self, order: SumOrder) -> None:
+        super().send_sum(order)
+        self.push(self.t + 2 * self.send_s, 1, partial(self._summed, order))
+
+    def _summed(self, order: SumOrder, t: float) -> None:
+        """Whoever is lost by then was lost before the sum was sent, or after, by turns."""
+        here = [one for one in order.members if self.core.members.members[one.worker].incarnation == one.incarnation]
+        members = tuple(one.grad_id for one in (here if order.grad_id % 2 else order.members))
+        if here:
+            arrived = inputs.GradientArrived(
+                order.grad_id, here[0].worker, Timings(send_s=self.send_s), members=members
+            )
+            self.core.receive(t, arrived)
 
     def _pushed(self, order: SendOrder, t: float) -> None:
         timings = Timings(compute_s=self.took_s[order.grad_id], send_s=self.send_s)

@@ -43,6 +43,8 @@ class Book:
         self.seen: set[int] = set()
         self.held: dict[int, int] = {}
         """Gradient -> the worker that holds it."""
+        self.travelling: dict[int, int] = {}
+        """Likewise, of those that were sent."""
         self.gone: set[int] = set()
         """Workers that were retired or taken away."""
         self.servers: set[int] = set()
@@ -96,6 +98,13 @@ class Book:
         self.check(grad["version"] <= self.version, f"seq {seq}: computed on a version of the future: {grad}")
         self.check(grad["id"] not in self.held, f"seq {seq}: gradient {grad['id']} arrived, but was not sent")
         self.idle[worker] = True
+        for member in grad.get("members", ()):
+            other = self.travelling.pop(member, None)
+            self.check(other is not None, f"seq {seq}: the sum {grad['id']} has gradient {member}, which was not sent")
+            if other is not None and other != worker:
+                self.check(self.idle.get(other) is False, f"seq {seq}: worker {other} is in a sum without a Compute")
+                self.idle[other] = True
+                self.counts["ended"] += 1
         self.seen.add(grad["id"])
         if grad["samples"]:
             self.grads.add(grad["id"])
@@ -172,6 +181,7 @@ class Book:
         self.idle = dict.fromkeys(self.idle, True)
         self.grads.clear()
         self.held.clear()
+        self.travelling.clear()
         self.asked.clear()
         self.measured.clear()
 
@@ -222,7 +232,7 @@ class Book:
         unknown = set(command["grads"]) - self.held.keys()
         self.check(not unknown, f"seq {seq}: Send of gradients {unknown} that nobody holds")
         for grad in command["grads"]:
-            self.held.pop(grad, None)
+            self.travelling[grad] = self.held.pop(grad, -1)
 
     def use(self, command: Line, seq: int) -> None:
         """Gradients are sent, applied or dropped."""

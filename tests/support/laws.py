@@ -53,7 +53,8 @@ class Audit:
     def __init__(self, *, halts_on_loss: bool = False, holds: bool = False) -> None:
         self.halts_on_loss, self.holds = halts_on_loss, holds
         self.held: dict[int, Grad] = {}
-        self.travelling: set[int] = set()
+        self.travelling: dict[int, int] = {}
+        """Gradient -> worker, of what was sent."""
         self.t = 0.0
         self.here: set[int] = set()
         self.restarting: set[int] = set()
@@ -133,28 +134,33 @@ class Audit:
         self.held = {grad.id: grad for grad in self.held.values() if grad.worker != event.worker}
 
     def arrived(self, grad: Grad) -> None:
-        ordered = self.busy.get(grad.worker, self.version)  # a held Compute starts later, on newer parameters
+        senders = [self.travelling[member] for member in grad.members if member in self.travelling] or [grad.worker]
+        ordered = min(
+            self.busy.get(worker, self.version) for worker in senders
+        )  # a held Compute starts later, on newer parameters
         self.demand(ordered <= grad.version <= self.version, f"{grad}: its Compute was given at version {ordered}")
         self.demand(grad.samples <= grad.assigned_samples, f"{grad}: more samples than assigned")
         self.demand(grad.id not in self.seen, f"{grad} arrives again")
         self.seen.add(grad.id)
         if self.holds and grad.samples:
-            self.demand(grad.id in self.travelling, f"{grad} arrives although it was not sent")
-        self.ends(grad.worker)
+            sent = set(grad.members or (grad.id,)) <= self.travelling.keys()
+            self.demand(sent, f"{grad} arrives although it was not sent")
+        for worker in senders:
+            self.ends(worker)
         if grad.samples:
             self.fresh[grad.id] = grad
 
     def holding(self, grad: Grad) -> None:
         self.demand(self.holds, f"{grad} is held, but nobody sends it")
         self.demand(grad.worker in self.busy, f"{grad} is held, but its worker has no order")
-        self.demand(grad.id not in self.held.keys() | self.travelling | self.seen, f"{grad} is held again")
+        self.demand(grad.id not in self.held.keys() | self.travelling.keys() | self.seen, f"{grad} is held again")
         self.held[grad.id] = grad
 
     def send(self, command: Send) -> None:
         for grad_id in command.grads:
             self.demand(grad_id in self.held, f"{command}: gradient {grad_id} is not held")
-            self.held.pop(grad_id, None)
-            self.travelling.add(grad_id)
+            if grad_id in self.held:
+                self.travelling[grad_id] = self.held.pop(grad_id).worker
 
     def forget(self, command: Drop) -> None:
         for grad_id in [grad_id for grad_id in command.grads if grad_id in self.held]:
@@ -195,7 +201,7 @@ class Audit:
         """Nothing counts until ``Restored``."""
         self.halted = True
         self.busy, self.fresh, self.asked, self.measured = {}, {}, set(), set()
-        self.held, self.travelling = {}, set()
+        self.held, self.travelling = {}, {}
 
     def restarted(self, command: Restart) -> None:
         role, _, number = command.node.partition(":")

@@ -10,7 +10,7 @@ import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
-from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder, SumOrder
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -118,6 +118,10 @@ class LivePort:
     def send(self, order: SendOrder) -> None:
         """Order a push, whose deadline starts now."""
         self._about_held.append((order.worker, Push(grad_id=order.grad_id)))
+
+    def send_sum(self, order: SumOrder) -> None:
+        """There is no such task: a strategy with ``aggregators`` is refused before the run."""
+        raise NotImplementedError(f"{order}: there are no aggregators live")
 
     def forget(self, worker: int, grad_id: int) -> None:
         """Order a worker to discard what it holds, before its next Compute."""

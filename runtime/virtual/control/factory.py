@@ -18,6 +18,7 @@ from runtime.virtual.machines.machines import SHARED, ModelledMachines
 from runtime.virtual.machines.network import Network
 from runtime.virtual.machines.sites import THREAD_CORES, sites_of, sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.tasks.aggregators import Aggregators, Summed
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Arrived, WorkerModel
@@ -97,6 +98,17 @@ def assemble(
         held=held,
     )
     return Modelled(on_hosts, host_workers, machines)
+
+
+def add_aggregators(modelled: Modelled, costs: Costs, places: dict[str, str], summed: Summed) -> None:
+    """Tasks that sum gradients, each on its host; ``summed`` is called when the servers have a sum."""
+    _, workers, machines = modelled
+    assert machines is not None
+    assert isinstance(workers, HostWorkers)
+    assert isinstance(workers.servers, HostServers)
+    for name, host in places.items():
+        machines.enter(name, host, costs.server_cores)
+    workers.aggregators = Aggregators(machines, costs, workers.servers, workers.model_bytes, summed)
 
 
 def own_machines(clock: Clock, job: Job, schedule: Schedule, costs: Costs, hosts: Hosts | None) -> ModelledMachines:

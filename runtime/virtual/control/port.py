@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from runtime.core import inputs
-from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder, SumOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.behind import Behind
 from runtime.virtual.tasks.iteration import WorkerModel
@@ -99,6 +99,9 @@ class VirtualPort:
     def send(self, order: SendOrder) -> None:
         self._orders.append((self._send, (order,)))
 
+    def send_sum(self, order: SumOrder) -> None:
+        self._orders.append((self._send_sum, (order,)))
+
     def forget(self, worker: int, grad_id: int) -> None:
         self._orders.append((self._forget, (worker, grad_id)))
 
@@ -166,6 +169,9 @@ class VirtualPort:
 
     def _send(self, sent_s: float, order: SendOrder) -> None:
         self.workers.send(order.worker, order.grad_id, sent_s - self._behind.s)
+
+    def _send_sum(self, sent_s: float, order: SumOrder) -> None:
+        self.workers.send_sum(order, sent_s - self._behind.s)
 
     def _forget(self, sent_s: float, worker: int, grad_id: int) -> None:
         self.learner.drop((grad_id,))

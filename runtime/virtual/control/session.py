@@ -11,7 +11,7 @@ from typing import Any
 from injectors.schedule import Schedule
 from runtime.api import Outcome, RunSpec, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
-from runtime.cluster.hosts import Hosts, Placement
+from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.stuck import awaits, declare, expects_quote
@@ -19,7 +19,7 @@ from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.behind import Behind, Jumping
-from runtime.virtual.control.factory import assemble
+from runtime.virtual.control.factory import add_aggregators, assemble
 from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
@@ -30,6 +30,8 @@ from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock
+from runtime.virtual.tasks.aggregators import Sum
+from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from runtime.virtual.tasks.replicas import Replicas
@@ -120,6 +122,10 @@ class VirtualSession:
             held=self._held if Send in experiment.strategy.needs else None,
         )
         self.servers, self.workers, self.machines = modelled
+        count = experiment.strategy.aggregators
+        self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count)
+        if self._aggregators:
+            add_aggregators(modelled, costs, self._aggregators, self._summed)
         if self.work is not self.clock:
             self.servers.disturb = lambda task, t: schedule.delay_for(task, t + self.behind.s)
         placement = None if hosts is None else Placement(hosts)
@@ -215,7 +221,9 @@ class VirtualSession:
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         model_bytes = PARAMETER_BYTES * self.learner.num_parameters or None
-        self.tell(inputs.JobStarted(model_bytes=model_bytes, links=self._links))
+        self.tell(
+            inputs.JobStarted(model_bytes=model_bytes, links=self._links, aggregators=self._aggregators),
+        )
         self.work.at(REPORT_EVERY_S, TIMER, self._report)
         if self.telemetry_every_s is not None:
             self._observe(self.telemetry_every_s)
@@ -340,6 +348,14 @@ class VirtualSession:
         ready = inputs.GradientReady(order.grad_id, order.worker, timings, num_bytes, loss, sqr_norm)
         tell = self.tell if self.work is self.clock else self._tell_here
         self.work.at(held_s + self.costs.control_s, MESSAGE, tell, ready)
+
+    def _summed(self, made: Sum) -> None:
+        assert isinstance(self.workers, HostWorkers)
+        timings, parts = self.workers.summed(made)
+        members = tuple(part.order.grad_id for part in made.parts)
+        worker = parts[0].order.worker
+        arrived = inputs.GradientArrived(made.order.grad_id, worker, timings, members=members)
+        self.work.at(self.work.now + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
 
     def _moving(self) -> set[str]:
         """Tags of the timers that jumps take along: nobody needs a checkpoint, or an evaluation without metrics."""

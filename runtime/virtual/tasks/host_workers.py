@@ -13,18 +13,19 @@ from typing import Any, final
 
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.inputs import GradientArrived
-from runtime.core.job import ComputeOrder
+from runtime.core.job import ComputeOrder, SumOrder
 from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Machines
 from runtime.virtual.machines.sites import THREAD_CORES
+from runtime.virtual.tasks.aggregators import Aggregators, Sum
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.twins import chain_on
-from strategies.protocol import NodeId
+from strategies.protocol import NodeId, Timings
 
 Step = Callable[[Iteration], object]
 
@@ -65,6 +66,7 @@ class HostWorkers(WorkerModel):
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
         self._there = {number: machines.name_of(name) for number, name in self.names.items()}
+        self.aggregators: Aggregators | None = None
         self.chain: Any | None = None
         """The compiled twin of the chain that begins with :meth:`begin`; None: there is none."""
         if isinstance(servers, HostServers) and held is None:
@@ -222,6 +224,42 @@ class HostWorkers(WorkerModel):
         if not iteration.void:
             self.machines.work(self._name(iteration), self._copy_s, partial(self._push_parts, iteration))
 
+    def send_sum(self, order: SumOrder, sent_s: float) -> None:
+        assert self.aggregators is not None
+        under_way = [(self.under_way.get(member.worker), member.grad_id) for member in order.members]
+        parts = [part for part, grad_id in under_way if part is not None and part.order.grad_id == grad_id]
+        made = self.aggregators.begin(order, parts)
+        for iteration in parts:
+            iteration.missing = 1
+            self.clock.at(sent_s + self.costs.control_s, MACHINE, self._join, made, iteration)
+
+    def _join(self, made: Sum, iteration: Iteration) -> None:
+        if not iteration.void:
+            iteration.since_s = self.clock.now
+            self.machines.awake(self._name(iteration), partial(self._copy_to, made, iteration))
+
+    def _copy_to(self, made: Sum, iteration: Iteration) -> None:
+        if not iteration.void:
+            self.machines.work(self._name(iteration), self._copy_s, partial(self._push_to, made, iteration))
+
+    def _push_to(self, made: Sum, iteration: Iteration) -> None:
+        name, num_bytes, costs = self._name(iteration), self.model_bytes, self.costs
+        then, path = partial(self._gathered, made, iteration), (name, made.order.via)
+        self.machines.send(name, path, num_bytes, costs.latency_s, then, costs.carry_per_byte_s * num_bytes)
+
+    def _gathered(self, made: Sum, iteration: Iteration) -> None:
+        assert self.aggregators is not None
+        iteration.missing = 0
+        self.aggregators.came(made)
+
+    def summed(self, made: Sum) -> tuple[Timings, list[Iteration]]:
+        """The servers have a sum: its workers are idle. Returns the durations of the first of them, and all."""
+        parts = [part for part in made.parts if not part.void]
+        for iteration in parts:
+            self.idle_since_s[iteration.order.worker] = self.clock.now
+            del self.under_way[iteration.order.worker]
+        return self._timings(parts[0], self.clock.now - parts[0].since_s), parts
+
     def _push_parts(self, iteration: Iteration) -> None:
         name = self._name(iteration)
         iteration.missing = len(self.servers.names)
@@ -247,5 +285,7 @@ class HostWorkers(WorkerModel):
     def _name(self, iteration: Iteration) -> str:
         return self.names[iteration.order.worker]
 
-    def _abandon(self, worker: int) -> None:
-        self.machines.forget(self.names[worker])
+    def _abandon(self, iteration: Iteration) -> None:
+        self.machines.forget(self._name(iteration))
+        if self.aggregators is not None:
+            self.aggregators.left(iteration)

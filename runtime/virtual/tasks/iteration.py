@@ -10,7 +10,7 @@ import msgspec
 
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.inputs import GradientArrived
-from runtime.core.job import ComputeOrder
+from runtime.core.job import ComputeOrder, SumOrder
 from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
@@ -102,7 +102,7 @@ class WorkerModel(ABC):
         iteration = self.under_way.pop(worker, None)
         if iteration is not None:
             iteration.void = True
-            self._abandon(worker)
+            self._abandon(iteration)
 
     def lose_all(self) -> None:
         """All iterations in progress are void."""
@@ -120,7 +120,7 @@ class WorkerModel(ABC):
         """Let arrivals go straight to ``tell``, ``control_s`` after a gradient is taken, instead of to ``arrived``."""
 
     @abstractmethod
-    def _abandon(self, worker: int) -> None:
+    def _abandon(self, iteration: Iteration) -> None:
         """Release the resources that the iteration uses."""
 
     # ---- gradients that are held -------------------------------------------------------------------------------------
@@ -130,6 +130,10 @@ class WorkerModel(ABC):
         iteration = self.under_way.get(worker)
         if iteration is not None and iteration.order.grad_id == grad_id:
             self.clock.at(sent_s + self.costs.control_s, MACHINE, self._released, iteration)
+
+    def send_sum(self, order: SumOrder, sent_s: float) -> None:
+        """Workers may push what they hold to an aggregator, which pushes the sum."""
+        raise NotImplementedError("there are no aggregators without hosts")
 
     def forget(self, worker: int, grad_id: int, sent_s: float) -> None:
         """The worker discards the gradient that it holds, and is idle when that order has reached it."""

@@ -72,7 +72,7 @@ class ServerGroup(ABC):
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
         """Begin the coordinator's update, ordered at ``sent_s``."""
-        self.update(sent_s, len(order.grads))
+        self.update(sent_s, len(order.grads) if order.vectors is None else order.vectors)
 
     @abstractmethod
     def update(self, sent_s: float, num_grads: int) -> None:

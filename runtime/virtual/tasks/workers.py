@@ -177,7 +177,8 @@ class Workers(WorkerModel):
             return real_s * factor, max(0.0, real_s * factor - paced_s)
         return paced_s * factor + self.costs.sleep_overshoot_s, 0.0
 
-    def _abandon(self, worker: int) -> None:
+    def _abandon(self, iteration: Iteration) -> None:
+        worker = iteration.order.worker
         if self.network is not None:
             self.network.abandon(("pull", worker))
             self.network.abandon(("push", worker))

@@ -193,3 +193,80 @@ def test_a_compute_without_data_is_nothing_to_wait_for_while_the_data_is_held() 
     at.ready(0)
     assert at.core.ledger.held
     assert not awaits(at.core)
+
+
+# ---- sums -----------------------------------------------------------------------------------------------------------
+
+
+def summing(num_workers: int = 3) -> Desk:
+    """All hold a gradient: 0, 1, 2; the first two are on their way to an aggregator as gradient 3."""
+    at = desk(num_workers)
+    at.core.executor.transfers.aggregators = frozenset({"aggregator:0"})
+    at.say(*compute(*range(num_workers)))
+    for worker in range(num_workers):
+        at.ready(worker)
+    at.say(Send(grads=(0, 1), via="aggregator:0"))
+    return at
+
+
+def arrive(at: Desk, *members: int) -> None:
+    at.core.receive(at.at(None), inputs.GradientArrived(at.sums[0].grad_id, 0, Timings(), members=members))
+
+
+def test_a_sum_is_one_gradient_of_all_its_members() -> None:
+    at = summing()
+    (order,) = at.sums
+    assert (order.grad_id, order.via, [member.grad_id for member in order.members]) == (3, "aggregator:0", [0, 1])
+    arrive(at, 0, 1)
+    (told,) = at.received(Arrived)
+    assert (told.grad.id, told.grad.members, told.grad.samples, told.grad.worker) == (3, (0, 1), 2, 0)
+    at.say(Apply(grads=(3,), weights=(0.5,)), *compute(0, 1))
+    _, applied, _ = at.applied[0]
+    assert (applied.grads, applied.weights, applied.vectors, applied.samples) == ((0, 1), (0.5, 0.5), 1, 2)
+    assert at.core.shards.samples_applied == 2
+
+
+def test_a_dropped_sum_gives_all_samples_back() -> None:
+    at = summing()
+    arrive(at, 0, 1)
+    at.say(Drop(grads=(3,)))
+    assert at.dropped == [0, 1]
+    assert at.core.executor.shards.samples_applied == 0
+    at.say(*compute(0, 1))
+    assert at.busy_workers() == [0, 1, 2]
+
+
+def test_who_is_lost_before_the_sum_is_sent_is_left_out() -> None:
+    at = summing()
+    at.lose(1)
+    arrive(at, 0)
+    assert at.received(Arrived)[0].grad.members == (0,)
+
+
+def test_a_sum_with_a_lost_gradient_in_it_is_discarded() -> None:
+    """Its samples are back in the queue already: applied, they would count twice."""
+    at = summing()
+    at.lose(1)
+    arrive(at, 0, 1)
+    assert at.received(Arrived) == []
+    assert [(event.worker, event.retryable) for event in at.received(Failed)] == [(0, True)]
+    at.say(*compute(0))
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (Send(grads=(2,), via="aggregator:0"), "two gradients or more"),
+        (Send(grads=(0, 2), via="aggregator:0"), "travels already"),
+        (Send(grads=(2, 4), via="aggregator:1"), "nobody holds gradient 4"),
+    ],
+)
+def test_unlawful_sums(command: Send, complaint: str) -> None:
+    with pytest.raises(ProtocolError, match=complaint):
+        summing().say(command)
+
+
+def test_there_must_be_such_an_aggregator(at: Desk) -> None:
+    at.ready(1)
+    with pytest.raises(ProtocolError, match=r"no such aggregator .* there are none"):
+        at.say(Send(grads=(0, 1), via="aggregator:0"))

@@ -100,6 +100,22 @@ BAD_LINES: list[tuple[str, str]] = [
         "strategy.tau_max=2: while one of 4 workers computes, 3 updates of others",
     ),
     ("strategy=mlfabric strategy.order=fair strategy.tau_max=9", "strategy.tau_max=9: has no effect with order=fair"),
+    (
+        "strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",
+        "strategy.num_aggregators=1: no live task sums gradients on their way; choose runtime=virtual",
+    ),
+    (
+        "runtime=virtual strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",
+        "strategy.num_aggregators=1: aggregators are tasks of hosts; choose cluster=hosts",
+    ),
+    (
+        "runtime=virtual cluster=hosts strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=3",
+        "strategy.num_aggregators=3: each has a host of its own without a server, and only 2 of 4 hosts have none",
+    ),
+    (
+        "strategy=mlfabric strategy.num_aggregators=1",
+        "num_aggregators=1: lr_rule=adadelay weights each gradient by its",
+    ),
     ("topology.transport=rdma", "topology.transport=rdma: must be one of shm, tcp"),
     ("workload.global_batch_samples=0", "workload.global_batch_samples=0: must be at least 1"),
     ("workload.global_batch_samples=3", "smaller than cluster.num_workers=4, every worker needs at least one sample"),

@@ -1,0 +1,100 @@
+"""Gradients that are summed on their way: fewer bytes into the server, every sample once, whoever is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.cluster.hosts import Hosts, aggregator_hosts, parse_hosts
+from runtime.errors import ConfigError
+from runtime.virtual.clock import MACHINE
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.machines.sites import PAYLOAD_FRAC
+from runtime.virtual.tasks.model_state import ModelState, NoLearner
+from strategies.mlfabric import MLfabric
+from tests.support.harness import make_run_spec
+from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, slow, unregister, uses, virtual_job
+from tests.unit.virtual.test_virtual_transfers import SECOND
+
+NUM_PARAMETERS = 125_000
+TRANSFER_S = 4 / PAYLOAD_FRAC
+"""Of all parameters over a link of 125,000 bytes/s on the wire."""
+
+
+def hosts_of(num_workers: int, free: int = 1) -> Hosts:
+    """The server on host 0, a worker on each other, and hosts without tasks."""
+    placement: list[list[str]] = [["server:0"], *([f"worker:{number}"] for number in range(num_workers))]
+    placement += [[] for _ in range(free)]
+    spec: dict[str, Any] = {"count": len(placement), "placement": placement, "link_mbps": 1.0}
+    return parse_hosts(spec, num_workers, 1, "hosts")
+
+
+def job_of(
+    num_aggregators: int, num_workers: int = 6, samples: int = 6, learner: ModelState | None = None, **changes: Any
+) -> tuple[VirtualSession, Tape]:
+    strategy = MLfabric(num_aggregators=num_aggregators, lr_rule="batch_linear", tau_max=20)
+    tape = Tape()
+    job = virtual_job(num_workers, samples, **changes)
+    spec = make_run_spec(job, strategy, tape)
+    model = learner or NoLearner(NUM_PARAMETERS, None)
+    hosts = hosts_of(num_workers)
+    return VirtualSession(spec, slow(), model, Costs(), SECOND, hosts=hosts), tape
+
+
+def after_ready_s(tape: Tape) -> list[float]:
+    """Transfers after all were ready at once, when each update was applied."""
+    ready_s = tape.received("Ready")[0]["t"]
+    return [(t - ready_s) / TRANSFER_S for t in tape.update_times()]
+
+
+def into_server(run: VirtualSession) -> float:
+    """Vectors that have come over the server's link."""
+    assert run.machines is not None
+    _, inward = run.machines.bytes_of("host:0")
+    return inward / (4 * NUM_PARAMETERS)
+
+
+def test_six_updates_need_five_transfers_into_the_server() -> None:
+    """The third and the fourth are summed while the first two travel: 5.0 instead of 6.0 s of 100 MB at 100 MB/s."""
+    direct, tape = job_of(0)
+    finish(direct, tape)
+    assert after_ready_s(tape)[-1] == pytest.approx(6.0)
+    assert into_server(direct) == pytest.approx(6.0)
+    summed, tape = job_of(1)
+    outcome = finish(summed, tape)
+    assert after_ready_s(tape) == pytest.approx([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert into_server(summed) == pytest.approx(5.0)
+    (arrived,) = [event["grad"] for event in tape.received("Arrived") if event["grad"].get("members")]
+    assert (len(arrived["members"]), arrived["samples"], outcome.samples_applied) == (2, 2, 6)
+    assert tape.received("Started")[0]["places"]["aggregator:0"] == "host:7"
+
+
+def test_all_members_are_used_and_all_workers_continue() -> None:
+    strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
+    job = virtual_job(6, 60, epochs=3)
+    run, tape = job_of(1, samples=60, epochs=3, learner=ledger(job, strategy))
+    outcome = finish(run, tape)
+    assert uses(run) == {3.0}
+    assert outcome.version < 180
+
+
+@pytest.mark.parametrize("lost", ["worker:2", "worker:3", "server:0"])
+@pytest.mark.parametrize("restarting", [True, False])
+def test_whoever_is_lost_every_sample_counts_once(lost: str, restarting: bool) -> None:
+    """At many moments: while a sum is gathered, while it is added, and while it travels."""
+    for moment in range(12):
+        strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
+        job = virtual_job(6, 60, epochs=2, checkpoint_every_s=4.0)
+        run, tape = job_of(1, samples=60, epochs=2, checkpoint_every_s=4.0, learner=ledger(job, strategy))
+        run.clock.at(1.0 + 0.0004 * moment, MACHINE, unregister(lost, restarting=restarting), run)
+        run.clock.at(3.0 + 0.0005 * moment, MACHINE, unregister(lost, restarting=True), run)
+        finish(run, tape)
+        assert uses(run) == {2.0}, moment
+
+
+def test_aggregators_take_free_hosts_first_and_none_of_a_server() -> None:
+    assert aggregator_hosts(hosts_of(2, free=1), 2) == {"aggregator:0": "host:3", "aggregator:1": "host:1"}
+    with pytest.raises(ConfigError, match=r"num_aggregators=3: .* only 2 of 3 hosts have none"):
+        aggregator_hosts(hosts_of(2, free=0), 3)
