@@ -32,7 +32,8 @@ Summed = Callable[[Sum], None]
 class Aggregators:
     """``summed`` is called when all servers have taken a sum.
 
-    A gradient whose worker is lost before the sum is sent is left out of it.
+    A gradient whose worker is lost before the sum is sent is left out of it. An aggregator sends one sum after another,
+    as over one connection to each server.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class Aggregators:
         self.machines, self.costs, self.servers = machines, costs, servers
         self.model_bytes, self.summed = model_bytes, summed
         self._sums: list[Sum] = []
+        self._leaving: dict[str, list[Sum]] = {}
+        """Sums that have all their parts and are not with the servers, by aggregator: the first is on its way."""
 
     def begin(self, order: SumOrder, parts: list[Iteration]) -> Sum:
         """These gradients will come, each announced by :meth:`came`."""
@@ -72,6 +75,12 @@ class Aggregators:
         if not made.parts:
             self._sums.remove(made)
             return
+        leaving = self._leaving.setdefault(made.order.via, [])
+        leaving.append(made)
+        if len(leaving) == 1:
+            self._add(made)
+
+    def _add(self, made: Sum) -> None:
         adding_s = self.costs.update_per_byte_s * self.model_bytes * len(made.parts)
         self.machines.compute(made.order.via, adding_s, partial(self._send_on, made))
 
@@ -88,5 +97,9 @@ class Aggregators:
         made.missing -= 1
         if not made.missing:
             self._sums.remove(made)
+            leaving = self._leaving[made.order.via]
+            leaving.remove(made)
+            if leaving:
+                self._add(leaving[0])
             if not made.void:
                 self.summed(made)
