@@ -80,11 +80,11 @@ def problem(seed: int) -> tuple[Floats, float]:
 
 
 def loss(w: Floats, rows: Floats) -> float:
-    """Mean logistic loss."""
+    """Mean logistic loss of rows that are samples times their labels."""
     return float(np.logaddexp(0, -(rows @ w)).mean())
 
 
 def slope_of(w: Floats, rows: Floats) -> Floats:
-    """Its gradient."""
+    """Gradient of the loss, [FEATURES]."""
     slope: Floats = -(rows / (1 + np.exp(rows @ w))[:, None]).mean(axis=0)
     return slope

@@ -116,7 +116,7 @@ class LDA:
         return found if self.train_samples is None else min(found, self.train_samples)
 
     def preload(self) -> list[str]:
-        """Import nothing more."""
+        """Import nothing beyond what this module imports."""
         return []
 
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
