@@ -15,6 +15,7 @@ for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
 import contextlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
+import importlib  # noqa: E402
 import shutil  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
@@ -40,6 +41,12 @@ from runtime.run.streams import run_program  # noqa: E402
 
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
+COMMANDS = {
+    "doctor": "runtime.live.machines.doctor",
+    "verify": "scripts.verify",
+    "compare": "scripts.compare_runs",
+}
+"""Words that start something else than a job."""
 remarks = set[str]()
 """What has been said and need not be said again."""
 
@@ -131,10 +138,9 @@ def by_hydra(ready: Ready) -> int:
 
 def program() -> int:
     """All of it; returns the exit code."""
-    if sys.argv[1:2] == ["doctor"]:
-        from runtime.live.machines.doctor import main as doctor
-
-        return doctor(sys.argv[2:])
+    if sys.argv[1:] and (module := COMMANDS.get(sys.argv[1])):
+        exit_code: int = importlib.import_module(module).main(sys.argv[2:])
+        return exit_code
     try:
         ready = preflight(sys.argv[1:])
         prepare(ready.needs)  # from here on in namespaces of our own; the process that called waits for us outside

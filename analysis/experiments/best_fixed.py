@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims.answers import by_seed
-from analysis.claims.intervals import interval
 from analysis.experiments.results import Results
+from analysis.measures.small_samples import interval
 from analysis.measures.stats import median
 
 WIN, LOSS, EVEN = "sooner", "later", "undecided"

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims.answers import UNITS, Answer, answer, by_seed
-from analysis.claims.intervals import interval
 from analysis.claims.judge import judge, judge_magnitude
 from analysis.claims.ledger import Claim
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
@@ -19,6 +18,7 @@ from analysis.experiments.measures import MEASURES, gain_after, scores
 from analysis.experiments.spec import PAIRED, PREDICTOR, Cell, Spec
 from analysis.measures import targets
 from analysis.measures.metrics import completed
+from analysis.measures.small_samples import interval
 from analysis.measures.stats import median
 from analysis.records.cluster import Cluster
 from analysis.records.load import Run

@@ -141,9 +141,19 @@ def load_run(path: str | os.PathLike[str], *, check: bool = False) -> Run:
     from analysis.records.stored import read_contents
 
     root = Path(path)
+    return _load(root, lambda: read_contents(root) or gather_contents(root, check))
+
+
+def load_afresh(path: str | os.PathLike[str]) -> Run:
+    """As :func:`load_run`, but from the log, whatever an earlier analysis has stored, and with what integrity needs."""
+    root = Path(path)
+    return _load(root, lambda: gather_contents(root, check=True))
+
+
+def _load(root: Path, contents: Callable[[], Contents]) -> Run:
     meta = _load_meta(root / "meta.json")
     plan = _load_plan(root / "plan.json")
-    return Run(path=root, meta=meta, plan=plan, contents=read_contents(root) or gather_contents(root, check))
+    return Run(path=root, meta=meta, plan=plan, contents=contents())
 
 
 def gather_contents(root: Path, check: bool = False) -> Contents:

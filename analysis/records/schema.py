@@ -354,6 +354,7 @@ class Finished(_Tagged, frozen=True, tag=True, gc=False):
     shards_total: int | None = None
     version: int | None = None
     num_parameters: int | None = None
+    parameters_sha256: str = ""
     warning: str = ""
 
 

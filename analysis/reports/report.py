@@ -90,11 +90,8 @@ def compare(
     from analysis.reports.webpage import page
 
     out, (digests, skipped) = Path(out_dir), _digest(paths)
-    if not digests:
-        raise RecordError("no run to compare: " + ("; ".join(skipped) or "no directory given"))
     metas, scored = [digest.meta for digest in digests], [digest.scored for digest in digests]
-    runs = run_table(metas, [digest.summary for digest in digests], [digest.path for digest in digests])
-    baseline = _baseline(runs, baseline)
+    runs, baseline = _run_table(digests, skipped, baseline)
     table = compare_runs(runs, baseline)
     table.attrs |= {
         "baseline": baseline,
@@ -107,6 +104,27 @@ def compare(
     write_json(out / "comparison.json", _comparison(table, runs))
     write_file(out / "report.html", page(table, runs, metas))
     return table
+
+
+def run_frame(
+    paths: Iterable[str | os.PathLike[str]], baseline: str | None = None
+) -> tuple[pd.DataFrame, str, list[str]]:
+    """The runs as rows (:func:`analysis.measures.stats.run_table`), the baseline's label, and remarks to readers.
+
+    Raises:
+        RecordError: no record can be used, or ``baseline`` is not among them.
+    """
+    digests, skipped = _digest(paths)
+    runs, baseline = _run_table(digests, skipped, baseline)
+    return runs, baseline, [*(f"left out: {reason}" for reason in skipped), *warnings_of(runs)]
+
+
+def _run_table(digests: list[_Digest], skipped: list[str], baseline: str | None) -> tuple[pd.DataFrame, str]:
+    if not digests:
+        raise RecordError("no run to compare: " + ("; ".join(skipped) or "no directory given"))
+    summaries, paths = [digest.summary for digest in digests], [digest.path for digest in digests]
+    runs = run_table([digest.meta for digest in digests], summaries, paths)
+    return runs, _baseline(runs, baseline)
 
 
 class _Digest(msgspec.Struct):
@@ -158,8 +176,13 @@ def _comparison(table: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
-    write_file(path, msgspec.json.format(msgspec.json.encode(_finite(content)), indent=1) + b"\n")
+    """Write what :func:`json_bytes` makes of it."""
+    write_file(path, json_bytes(content))
+
+
+def json_bytes(content: dict[str, Any]) -> bytes:
+    """Indented JSON; infinite times (flagged by ``_missed``) and missing values are null."""
+    return msgspec.json.format(msgspec.json.encode(_finite(content)), indent=1) + b"\n"
 
 
 def _finite(value: Any) -> Any:

@@ -156,15 +156,15 @@ def nonsense(value: Any) -> list[Any]:
             return [object()]
 
 
-def settings() -> list[tuple[str, str, Any]]:
-    """(strategy, field, bad value) for every field of every YAML."""
-    fields = [(name, field, value) for name in NAMES for field, value in spec(name).items() if field != "_target_"]
-    return [(name, field, bad) for name, field, value in fields for bad in nonsense(value)]
+def settings() -> list[tuple[str, str]]:
+    """(strategy, field) for every field of every YAML."""
+    return [(name, field) for name in NAMES for field in spec(name) if field != "_target_"]
 
 
-@pytest.mark.parametrize(("name", "field", "bad"), settings())
-def test_a_setting_out_of_range_is_refused_by_its_name(name: str, field: str, bad: Any) -> None:
-    assert refusal(name, **{field: bad}).startswith(f"strategy.{field}={bad}")
+@pytest.mark.parametrize(("name", "field"), settings())
+def test_a_setting_out_of_range_is_refused_by_its_name(name: str, field: str) -> None:
+    for bad in nonsense(spec(name)[field]):
+        assert refusal(name, **{field: bad}).startswith(f"strategy.{field}={bad}")
 
 
 @every_name

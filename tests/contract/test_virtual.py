@@ -126,12 +126,13 @@ def runs(case: Case) -> Iterator[VirtualRun]:
 
 
 def some_runs(case: Case) -> Iterator[VirtualRun]:
-    """For what runs everything once more: one of each kind, where the case is not for its turn."""
-    yield run_of(case, case.seeds[0])
-    yield host_run_of(case, case.host_seeds[0])
+    """For what plays everything once more: one of either kind, another kind for the next strategy; all in its turn."""
     if case.long:
-        yield from (run_of(case, seed) for seed in case.seeds[1:])
-        yield from (host_run_of(case, seed) for seed in case.host_seeds[1:])
+        yield from runs(case)
+    elif NAMES.index(case.name) % 2:
+        yield run_of(case, case.seeds[0])
+    else:
+        yield host_run_of(case, case.host_seeds[0])
 
 
 # ---- checkers: complaints, none when all is well --------------------------------------------------------------------

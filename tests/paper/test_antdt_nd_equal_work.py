@@ -69,7 +69,12 @@ def late_round_s(run: HeapRun) -> float:
 @pytest.mark.parametrize(
     ("base_share", "windows", "num_workers"),
     [
-        pytest.param(share, windows, n, marks=[pytest.mark.long] if n > 16 or (n > 4 and share != 0.4) else [])
+        pytest.param(
+            share,
+            windows,
+            n,
+            marks=[] if (n == 4 and share in (0.0, 0.4, 0.8)) or (n, share) == (16, 0.4) else [pytest.mark.long],
+        )
         for windows, n in ((ONE, 4), (SLEEP, 4), (SEVERAL, 4), (SEVERAL, 16), (ONE, 64))
         for share in (0.0, 0.2, 0.4, 0.6, 0.8)
     ],

@@ -40,11 +40,13 @@ def run_cli(*words: str, cwd: Path = ROOT) -> Finished:
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads of BLAS: the child uses none
-            gc.freeze()  # else the child looks for garbage in all that is here, and copies its pages: 0.3 s
+            # else the child looks for garbage in all that is here, and copies its pages: 0.3 s; and it stays frozen, or
+            # the next full collection of the tests' own process would go through all of it again
+            gc.collect(1)
+            gc.freeze()
             pid = os.fork()
         if pid == 0:
             _child(words, out.fileno(), err.fileno(), cwd)
-        gc.unfreeze()
         _, status = os.waitpid(pid, 0)
         out.seek(0)
         err.seek(0)

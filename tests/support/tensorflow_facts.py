@@ -1,15 +1,11 @@
-"""What the TensorFlow backend computes, found out in a process of its own, since other tests fork theirs.
-
-Run as ``python -m tests.support.tensorflow_facts DATA_DIR OUT.npz``.
-"""
+"""What the TensorFlow backend computes, found out in a process of its own, since other tests fork theirs."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +15,6 @@ from runtime.backends.base import MicroBatch, micro_batches
 from runtime.core.job import Piece
 from runtime.core.vectors import aligned_vector
 from runtime.errors import ConfigError
-from tests.support.runs import ROOT
 from workloads.clicks import Clicks
 from workloads.data import Split
 from workloads.digits import Digits
@@ -37,26 +32,14 @@ CODED = [MicroBatch(slice(0, 16), 2.5), MicroBatch(slice(16, NUM), -0.75)]
 Facts = dict[str, Any]
 
 
-def collect(directory: Path) -> tuple[Facts, str]:
-    """The facts, and what the process wrote on standard error."""
-    out = directory / "facts.npz"
-    Digits(data_dir=str(directory)).prepare()
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.support.tensorflow_facts", str(directory), str(out)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(np.load(out)), done.stderr
-
-
 class Normalised:
     """A task with batch normalisation and no initial parameters of its own."""
 
+    def __init__(self, data_dir: str) -> None:
+        self.data_dir = data_dir
+
     def load(self) -> Any:
-        return Digits(data_dir=sys.argv[1]).load()
+        return Digits(data_dir=self.data_dir).load()
 
     def tensorflow_module(self) -> Any:
         from keras import Input, Sequential, layers
@@ -150,18 +133,20 @@ def norms_of(model: Any) -> Facts:
     return {"norms": [before, after, list(model.evaluate().values())], "measured": measured, "wanted_means": wanted}
 
 
-def main() -> None:
+def compute(data_dir: str) -> Facts:
+    """Everything, by a process that has not imported TensorFlow yet; the data set has been prepared."""
     facts: Facts = {}
-    begun = Digits(data_dir=sys.argv[1]).initial_parameters(SEED)
+    begun = Digits(data_dir=data_dir).initial_parameters(SEED)
     from runtime.backends.tensorflow import TensorflowBackend
 
     backend = TensorflowBackend()
     assert (backend.initial_parameters(Digits(), SEED) == begun).all()
     facts["imported_for_initial_parameters"] = "tensorflow" in sys.modules
     for kind in ("mlp", "cnn"):
-        model = backend.prepare(Digits(model=kind, hidden_units=24, data_dir=sys.argv[1]), SEED)
+        model = backend.prepare(Digits(model=kind, hidden_units=24, data_dir=data_dir), SEED)
         facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
-    normalised = backend.prepare(Normalised(), SEED)
+    with_norm = partial(Normalised, data_dir)
+    normalised = backend.prepare(with_norm(), SEED)
     facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
     try:
         normalised.expect_weights()
@@ -170,15 +155,11 @@ def main() -> None:
     facts["wide_losses"] = descend(backend.prepare(WideAndDeep(), SEED))
     facts |= norms_of(normalised)
     facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())
-    facts["bn_again"] = backend.initial_parameters(Normalised(), SEED)
+    facts["bn_again"] = backend.initial_parameters(with_norm(), SEED)
     try:
-        TensorflowBackend(num_threads=2).prepare(Normalised(), SEED)
+        TensorflowBackend(num_threads=2).prepare(with_norm(), SEED)
     except ConfigError as error:
         facts["refusal"] = str(error)
     facts["modules"] = [name for name in ("torch", "sklearn", "pandas", "matplotlib") if name in sys.modules]
     facts["threads"] = len(os.listdir("/proc/self/task"))
-    np.savez(sys.argv[2], **facts)
-
-
-if __name__ == "__main__":
-    main()
+    return facts

@@ -33,6 +33,12 @@ def turn_of_commit(commit: str) -> int:
     return int(commit[:12], 16) % TURNS
 
 
+def is_in_turn(item: pytest.Item) -> bool:
+    """Whether pytest was asked for what it otherwise leaves out: all of it, or the share that this test belongs to."""
+    turn = item.config.getoption("turn")
+    return bool(item.config.getoption("long")) or (turn is not None and turn_of(item.nodeid) == turn_of_commit(turn))
+
+
 def without_small_case(items: Iterable[tuple[str, bool, str]]) -> list[str]:
     """Functions (ids without a case) all of whose tests are long, as is what they name in their place, if anything.
 
@@ -78,11 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         whole = without_small_case((item.nodeid, item in long, _like(item)) for item in items)
         if whole:
             raise pytest.UsageError(f"{whole[0]}: all of its cases are long; leave a small one, or name a test like it")
-    if config.getoption("long"):
-        return
-    turn = config.getoption("turn")
-    now = None if turn is None else turn_of_commit(turn)
-    waiting = [item for item in items if item in long and turn_of(item.nodeid) != now and item.nodeid not in named]
+    waiting = [item for item in items if item in long and not is_in_turn(item) and item.nodeid not in named]
     if waiting:
         out = set(waiting)
         items[:] = [item for item in items if item not in out]

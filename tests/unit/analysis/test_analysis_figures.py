@@ -99,6 +99,7 @@ def test_a_bar_says_its_value_and_its_misses() -> None:
     assert len(figure.axes[0].patches) == 1, "no bar for a miss"
 
 
+@pytest.mark.painted
 def test_drawing_leaves_the_settings_of_others_alone(tmp_path: Path) -> None:
     before = mpl.rcParams["font.size"]
     with styled():

@@ -50,6 +50,7 @@ def text(frame: pd.DataFrame, **console: Any) -> str:
 # ---- one run --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.painted
 def test_a_finished_run_leaves_what_the_record_promises(tmp_path: Path) -> None:
     path = bsp_story().write(tmp_path / "run")
     summary = finish_run(path)
@@ -71,6 +72,7 @@ def test_finishing_twice_replaces_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tell", [churn_story, rollback_story])
+@pytest.mark.painted
 def test_runs_with_faults_are_drawn(tell: Any, tmp_path: Path) -> None:
     plan = [disturbance(0.1, 0.3, "server:0", 0.01), disturbance(0.0, 0.2, "link:0-1", 1e6, kind="rate")]
     path = tell(plan=plan).write(tmp_path / "run")
@@ -97,6 +99,7 @@ def one_iteration() -> Story:
 
 
 @pytest.mark.parametrize("tell", [nothing, only_started, one_iteration])
+@pytest.mark.painted
 def test_runs_of_almost_nothing_finish(tell: Any, tmp_path: Path) -> None:
     path = tell().write(tmp_path / "run", torn='{"seq":')
     summary = finish_run(path)

@@ -103,7 +103,9 @@ def broken_identities(kth: Kth, times: Any, k: int, n: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize(("k", "n"), [(1, 2), (3, 8), (7, 8), (31, 60)])
+@pytest.mark.parametrize(
+    ("k", "n"), [(1, 2), (7, 8), *(pytest.param(*places, marks=pytest.mark.long) for places in ((3, 8), (31, 60)))]
+)
 def test_identities_between_places(name: str, k: int, n: int) -> None:
     assert broken_identities(KTH, TIMES[name], k, n) == []
 

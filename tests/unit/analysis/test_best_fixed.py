@@ -69,6 +69,7 @@ def test_cells_are_counted() -> None:
     assert found.loc["star_h"].tolist() == [2, 1, 1, 0]
 
 
+@pytest.mark.painted
 def test_the_figure_draws_what_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.figures.experiment_against.caption", lambda metas: "toy")
     path = draw(tmp_path / "toy.png", results())

@@ -74,6 +74,7 @@ class Page(HTMLParser):
 # ---- one run --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.painted
 def test_a_run_in_detail_leaves_all_of_it(tmp_path: Path) -> None:
     story = shared_hosts()
     story.samples = [(12.0, 1, 1.0, 4.0, 1e8, 1e8)]
@@ -126,7 +127,9 @@ def killed_at_once() -> ClusterStory:
     return story
 
 
-@pytest.mark.parametrize("tell", [nothing, waits_forever, killed_at_once])
+@pytest.mark.parametrize(
+    "tell", [*(pytest.param(tell, marks=pytest.mark.painted) for tell in (nothing, waits_forever)), killed_at_once]
+)
 def test_runs_that_came_to_little_are_finished(tell: Any, tmp_path: Path) -> None:
     path = tell().write(tmp_path / "run", finished=False)
     summary = finish_cluster(path)
@@ -166,6 +169,7 @@ def test_the_table_of_a_run(tmp_path: Path) -> None:
 # ---- several --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.painted
 def test_policies_compared(sweep: Path, tmp_path: Path) -> None:
     """By hand: with fifo the jobs end at 30, 34, 43, 45, 61, 66; with sjf at 66, 6, 20, 2, 36, 11 (seed 0)."""
     table = compare_clusters(sorted(sweep.iterdir()), tmp_path)
@@ -196,6 +200,7 @@ def test_one_seed_says_that_its_interval_is_over_jobs(sweep: Path, tmp_path: Pat
     assert table["jct_ratio"][0] > 1.0
 
 
+@pytest.mark.painted
 def test_a_comparison_with_stragglers(tmp_path: Path) -> None:
     paths = []
     for number, strategy in enumerate(("bsp", "star_h")):

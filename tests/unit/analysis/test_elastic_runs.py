@@ -192,6 +192,7 @@ def test_a_run_that_stays_has_neither(still: Run) -> None:
     assert not (still.path / "decisions.md").exists()
 
 
+@pytest.mark.painted
 def test_several_runs_are_columns_with_the_same_axes(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[Figure] = []
     monkeypatch.setattr("analysis.figures.elastic.save", lambda page, path, table: pages.append(page))

@@ -56,6 +56,7 @@ def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.painted
 def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment_loss, "METRIC", "accuracy")  # made-up runs have no other
     name = kind.removeprefix("experiment_")

@@ -146,7 +146,7 @@ def test_an_experiment_names_measures_and_a_figure_that_there_are(name: str) -> 
         assert spec.figure.value in spec.measured
 
 
-COMPOSED = ("antdt_fig9", "antdt_fig12", "antdt_fig15", "antdt_fig16", "gc_fig3", "star_fig14")
+COMPOSED = ("antdt_fig9", "antdt_fig16", "gc_fig3", "star_fig14")
 """For every commit: live and virtual, on hosts and without, of every paper."""
 
 

@@ -359,6 +359,7 @@ def draw(found: Fidelity, pairs: Pairs, path: Path) -> pd.DataFrame:
     return pd.read_csv(path.with_suffix(".csv"))
 
 
+@pytest.mark.painted
 def test_the_figure_has_its_numbers_beside_it(pairs: Pairs, tmp_path: Path) -> None:
     found = pairs.add("bsp", factor=1.1).add("asp").add("bsp", both={"straggler": "none"}).compare()
     shown = draw(found, pairs, tmp_path / "jct.png")
@@ -370,6 +371,7 @@ def test_the_figure_has_its_numbers_beside_it(pairs: Pairs, tmp_path: Path) -> N
     assert len(shown) == 3 + 15
 
 
+@pytest.mark.painted
 def test_jobs_that_were_cut_off_are_drawn(pairs: Pairs, tmp_path: Path) -> None:
     def cut(received: Story) -> None:
         received.lines[-1]["note"]["epochs_done"] = 1

@@ -112,6 +112,7 @@ def test_several_runs_say_which_is_which(tmp_path: Path) -> None:
 # ---- the figure -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.painted
 def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
     runs = [throttled().run(tmp_path / "a"), linked("link:0").run(tmp_path / "b")]
     path = draw_injectors(tmp_path / "out" / "injectors.png", [run.meta for run in runs], errors(collect(runs)))
@@ -123,6 +124,7 @@ def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
     assert list(shown["achieved"]) == pytest.approx([2.0, 25.0, 20.0])
 
 
+@pytest.mark.painted
 def test_many_panels_have_a_page(tmp_path: Path) -> None:
     rows = [window(magnitude=0.5, slowdown=2.0 + n, base_s=0.025 * 2**n, by=f"new{n}") for n in range(5)]
     path = draw_injectors(tmp_path / "injectors.png", [Story().meta], judged(*rows))

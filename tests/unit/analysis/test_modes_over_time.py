@@ -92,6 +92,7 @@ def test_what_a_choice_lost() -> None:
     assert table["chosen_cost_s"].tolist()[1:] == [1.0, 4.0]
 
 
+@pytest.mark.painted
 def test_a_figure_of_modes_above_the_windows(run: Run, tmp_path: Path) -> None:
     path = draw_modes(tmp_path / "modes.png", run, "caption")
     assert path.stat().st_size > 5_000

@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 from analysis.claims.answers import Answer, answer
-from analysis.claims.intervals import interval
 from analysis.claims.judge import judge, judge_magnitude
 from analysis.claims.ledger import Claim, LedgerError, load_ledger
 from analysis.experiments.page import RULES, front, overview, paper_text, remark
+from analysis.measures.small_samples import interval
 from tests.unit.analysis.test_claims import claim, runs
 
 # ---- intervals ------------------------------------------------------------------------------------------------------

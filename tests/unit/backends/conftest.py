@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.backends.tensorflow_process import MODELS, Computed, collect
+from tests.unit.backends.tensorflow_process import BACKEND, MODELS, Computed, collect
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +12,9 @@ def computed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """Of the cases that will be asked for."""
     asked: dict[str, None] = {}
     for item in request.session.items:
-        if item.path.name == "test_tensorflow_models.py":
+        if item.path.name == "test_tensorflow.py" and "computed" in getattr(item, "fixturenames", ()):
+            asked[BACKEND] = None
+        elif item.path.name == "test_tensorflow_models.py":
             asked[MODELS] = None
         elif item.path.name == "test_tensorflow_images.py" and isinstance(item, pytest.Function):
             asked |= dict.fromkeys(item.callspec.params.values() if hasattr(item, "callspec") else ())

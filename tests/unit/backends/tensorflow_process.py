@@ -1,6 +1,7 @@
 """What models compute in TensorFlow, found out in one process for all of them, since other tests fork theirs.
 
-A start takes as long as most models do. Run as ``python -m tests.unit.backends.tensorflow_process OUT.npz CASE...``.
+A start takes as long as all models but the largest.
+Run as ``python -m tests.unit.backends.tensorflow_process OUT.npz CASE...``.
 """
 
 from __future__ import annotations
@@ -8,18 +9,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.support import tensorflow_facts
 from tests.support.runs import ROOT
-from tests.unit.backends import tensorflow_images, tensorflow_models
-from tests.unit.backends.tensorflow_images import Facts
+from workloads.digits import Digits
 
-MODELS = "models"
-"""The case of all models of clicks and language; the others are of :mod:`tests.unit.backends.tensorflow_images`."""
+BACKEND, MODELS = "backend", "models"
+"""The cases of the backend itself (:mod:`tests.support.tensorflow_facts`), and of all models of clicks and language;
+the others are of :mod:`tests.unit.backends.tensorflow_images`."""
+Facts = dict[str, Any]
 
 
 class Computed(NamedTuple):
@@ -29,10 +32,12 @@ class Computed(NamedTuple):
     said: str
 
 
-def collect(directory: Path, cases: Iterable[str]) -> Computed:
+def collect(directory: Path, cases: Collection[str]) -> Computed:
     """Start the process and wait for its end."""
     out, found = directory / "facts.npz", defaultdict[str, Facts](dict)
     words = [sys.executable, "-W", "error", "-m", __name__, str(out), *cases]
+    if BACKEND in cases:
+        Digits(data_dir=str(directory)).prepare()
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         return Computed({}, done.stderr)
@@ -42,17 +47,21 @@ def collect(directory: Path, cases: Iterable[str]) -> Computed:
     return Computed(found, done.stderr)
 
 
-def main() -> None:
+def main(out: str, *cases: str) -> None:
+    # first of all, since it looks at what has been imported until then
+    found = {BACKEND: tensorflow_facts.compute(str(Path(out).parent))} if BACKEND in cases else {}
     from runtime.backends.tensorflow_start import start_tensorflow
 
     start_tensorflow(1)
     import tensorflow as tf
 
+    from tests.unit.backends import tensorflow_images, tensorflow_models
+
     tf.get_logger().setLevel("ERROR")  # many models in one process look like one that is made again and again
-    found = {MODELS: tensorflow_models.compute()} if MODELS in sys.argv[2:] else {}
-    found |= tensorflow_images.compute(case for case in sys.argv[2:] if case != MODELS)
-    np.savez(sys.argv[1], **{f"{case}/{name}": value for case, facts in found.items() for name, value in facts.items()})
+    found |= {MODELS: tensorflow_models.compute()} if MODELS in cases else {}
+    found |= tensorflow_images.compute(case for case in cases if case not in (BACKEND, MODELS))
+    np.savez(out, **{f"{case}/{name}": value for case, facts in found.items() for name, value in facts.items()})
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -20,13 +20,15 @@ from runtime.core.vectors import aligned_vector
 from runtime.run import checks
 from tests.support.cli import run_cli
 from tests.support.runs import ROOT
-from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, collect, descend, needs_tensorflow
+from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, descend, needs_tensorflow
 from tests.support.turns import by_turns
+from tests.unit.backends.tensorflow_process import BACKEND, Computed
 from workloads.digits import Digits
 from workloads.torch_random import Draws
 
 KINDS = ("mlp", "cnn")
-WARMUP_TIMEOUT_S = 300
+pytestmark = pytest.mark.timeout(400)
+"""Whoever asks TensorFlow first waits for all that the tests of this folder ask it."""
 
 
 # ---- what needs no TensorFlow ---------------------------------------------------------------------------------------
@@ -129,8 +131,10 @@ def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: 
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, str]:
-    return collect(tmp_path_factory.mktemp("tensorflow"))
+def found(computed: Computed) -> tuple[Facts, str]:
+    """TensorFlow's results, and what the process wrote on standard error."""
+    assert computed.facts, computed.said
+    return computed.facts[BACKEND], computed.said
 
 
 def torch_facts(kind: str, data_dir: Path) -> Facts:
@@ -159,7 +163,6 @@ def test_wide_and_deep_descends_alike_for_50_steps(found: tuple[Facts, str]) -> 
 
 
 @needs_tensorflow
-@pytest.mark.timeout(WARMUP_TIMEOUT_S)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_vector_means_the_same_model(found: tuple[Facts, str], kind: str, tmp_path: Path) -> None:
     facts, wanted = found[0], torch_facts(kind, tmp_path)

@@ -70,8 +70,8 @@ hydra:
 @pytest.mark.parametrize(
     "line",
     [
-        *SWEEPS[::4],
-        *(pytest.param(line, marks=pytest.mark.long) for number, line in enumerate(SWEEPS) if number % 4),
+        *SWEEPS[::6],
+        *(pytest.param(line, marks=pytest.mark.long) for number, line in enumerate(SWEEPS) if number % 6),
         pytest.param("--config-name mine", marks=pytest.mark.long),
         "--config-name mine seed=7 max_time_s=9",
     ],

@@ -17,7 +17,8 @@ def internals_used(root: Path) -> Iterator[Path]:
     for name in PROGRAM:
         place = root / name
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place] if place.exists() else []:
-            for node in ast.walk(ast.parse(path.read_text())):
+            text = path.read_text()
+            for node in ast.walk(ast.parse(text)) if "_internal" in text else ():
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom):
                     names = [f"{node.module}.{alias.name}" for alias in node.names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def by_hand(tree: ast.AST) -> Iterator[tuple[int, str]]:
                         yield node.lineno, "a role, a colon and a number"
 
 
+@cache
 def found() -> dict[str, list[tuple[int, str]]]:
     """By file; not in the grammars themselves."""
     every = {}

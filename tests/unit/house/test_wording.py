@@ -97,7 +97,8 @@ def prose(path: Path, text: str) -> Iterator[tuple[int, str]]:
             if not line.startswith("|") or path.parent.name != "paper":
                 yield number, re.sub(r"`[^`]*`", "", line)
         return
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    suspect = any("#" in line and whole(ANY_TURN).search(line) for line in text.splitlines())  # tokens take a while
+    for token in tokenize.generate_tokens(io.StringIO(text).readline) if suspect else ():
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     for node in ast.walk(ast.parse(text)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -27,7 +26,8 @@ from runtime.live.tasks.roles import tell_end
 from runtime.record.checkpoint import publish_array
 from runtime.record.columns import GROUP_ROWS, INTEGERS, IterationWriter
 from runtime.record.recorder import Recorder, RecordWriteError
-from tests.support.runs import ROOT, read_lines
+from tests.support.cli import Finished, run_cli
+from tests.support.runs import read_lines
 from tests.unit.live.test_supervisor import started
 
 NO_ROOM = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -48,10 +48,14 @@ def limited(program: Callable[[], None], limit_bytes: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def run_py(limit_kib: int, *words: str) -> subprocess.CompletedProcess[str]:
-    """``run.py`` below ``ulimit -f``."""
-    command = ["bash", "-c", f'ulimit -f {limit_kib}; exec "$0" run.py "$@"', sys.executable, *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+def run_py(limit_kib: int, *words: str) -> Finished:
+    """``run.py`` where files may grow to so much: a child inherits the limit, as after ``ulimit -f``."""
+    ours = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_kib * 1024, ours[1]))
+    try:
+        return run_cli(*words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, ours)
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------
@@ -200,8 +204,8 @@ def test_a_task_without_room_ends_the_run_as_a_full_disk() -> None:
 @pytest.mark.parametrize("draw", [pytest.param("false", marks=pytest.mark.long), "true"])
 def test_a_run_ends_with_its_reason_in_the_record(tmp_path: Path, draw: str) -> None:
     ended = run_py(16, *RUN, f"draw={draw}", f"hydra.run.dir={tmp_path / 'run'}")
-    line, where = ended.stderr.strip().splitlines()
-    assert (ended.returncode, where) == (74, f"record: {tmp_path / 'run'}"), ended.stderr
+    line, where = ended.err.strip().splitlines()
+    assert (ended.exit_code, where) == (74, f"record: {tmp_path / 'run'}"), ended.err
     assert line.endswith(f"{tmp_path / 'run' / 'events.jsonl'}: file too large; make room and start again")
     run = load_run(tmp_path / "run")
     assert (run.status, run.torn) == ("disk_full", False)
@@ -216,21 +220,21 @@ def test_figures_without_room_are_no_traceback(tmp_path: Path) -> None:
     ended = run_py(
         60, *RUN, "workload.epochs=1", "eval_every_s=null", "cluster.num_workers=2", f"hydra.run.dir={tmp_path / 'run'}"
     )
-    (line,) = ended.stderr.strip().splitlines()
-    assert (ended.returncode, line.endswith("file too large; make room and start again")) == (74, True), ended.stderr
+    (line,) = ended.err.strip().splitlines()
+    assert (ended.exit_code, line.endswith("file too large; make room and start again")) == (74, True), ended.err
     assert load_run(tmp_path / "run").status == "done"
 
 
 def test_a_disk_that_is_full_before_the_start(tmp_path: Path) -> None:
     """Hydra is the first to write."""
     ended = run_py(1, *RUN, f"hydra.run.dir={tmp_path / 'run'}")
-    assert ended.returncode == 74
-    assert ended.stderr.count("\n") == 1
-    assert ended.stderr.startswith("run.py: ")
+    assert ended.exit_code == 74
+    assert ended.err.count("\n") == 1
+    assert ended.err.startswith("run.py: ")
 
 
 def test_a_sweep_ends_each_of_its_runs_so(tmp_path: Path) -> None:
     ended = run_py(16, *RUN, "-m", "seed=0,1", "draw=false", f"hydra.sweep.dir={tmp_path / 'sweep'}")
-    assert ended.returncode == 74
-    assert "Traceback" not in ended.stderr + ended.stdout
+    assert ended.exit_code == 74
+    assert "Traceback" not in ended.err + ended.out
     assert [load_run(path.parent).status for path in tmp_path.glob("sweep/*/meta.json")] == ["disk_full"] * 2

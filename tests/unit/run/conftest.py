@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.blank_figures import blank_figures  # noqa: F401
 from tests.support.prepared import Prepared
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -89,7 +90,9 @@ CAN = [
 ]
 
 
+@cache
 def asked(line: str) -> tuple[Runtime, Config]:
+    """Composed once for all who ask it something."""
     with composing(parse_arguments([])) as composer:
         config = parse(composer.raw(line.split()))
     return instantiate(config.runtime, "runtime", cluster=config.cluster), config

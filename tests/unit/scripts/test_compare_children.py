@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
+import warnings
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from scripts import forks
 from scripts import grid as script
-from tests.support.runs import ROOT
 
 GIVE_UP_S = 60.0
-PARENT = """
-import signal, sys
-from pathlib import Path
-from scripts import forks, grid
-signal.signal(signal.SIGINT, signal.default_int_handler)
-folder, how = Path(sys.argv[1]), sys.argv[2]
-for module in (forks, grid):
-    module.ROOT, module.GRACE_S = folder, 0.2
-try:
-    if how == "child":
-        grid.run_child([], folder / "log")
-    else:
-        dict(forks.in_forks(["only"], lambda _: forks.run_here([], folder / "log"), 2))
-except KeyboardInterrupt:
-    sys.exit(130)
-"""
 CHILD = """
 import os, signal, time
 from pathlib import Path
@@ -45,13 +32,31 @@ time.sleep(600)
 """
 
 
-def start(folder: Path, how: str, stop: str) -> tuple[subprocess.Popen[bytes], int]:
+def parent(folder: Path, how: str) -> None:
+    """What a script does, in a fork of these tests: it does not import everything again."""
+    os.chdir(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for module in (forks, script):
+        patched: Any = module
+        patched.ROOT, patched.GRACE_S = folder, 0.2
+    try:
+        if how == "child":
+            script.run_child([], folder / "log")
+        else:
+            dict(forks.in_forks(["only"], lambda _: forks.run_here([], folder / "log"), 2))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def start(folder: Path, how: str, stop: str) -> tuple[BaseProcess, int]:
     """The parent, and the process id of its child."""
     (folder / "run.py").write_text(CHILD.format(stop=stop))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(folder), how], cwd=folder, env=environment)
+    process = get_context("fork").Process(target=parent, args=(folder, how))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads of BLAS: the child uses none
+        process.start()
     wait_for((folder / "pid").exists)
-    return parent, int((folder / "pid").read_text())
+    return process, int((folder / "pid").read_text())
 
 
 def wait_for(that: object) -> None:
@@ -74,18 +79,20 @@ def gone(pid: int) -> bool:
     [pytest.param("raise SystemExit(130)", id="willing", marks=pytest.mark.long), pytest.param("pass", id="stubborn")],
 )
 def test_ctrl_c_ends_the_child(how: str, stop: str, tmp_path: Path) -> None:
-    parent, child = start(tmp_path, how, stop)
-    parent.send_signal(signal.SIGINT)
-    assert parent.wait(GIVE_UP_S) == 130
+    process, child = start(tmp_path, how, stop)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.join(GIVE_UP_S)
+    assert process.exitcode == 130
     assert (tmp_path / "stopped").exists(), "it is asked before it is killed"
     assert gone(child)
 
 
 @pytest.mark.parametrize("how", ["child", "fork"])
 def test_no_child_outlives_the_script(how: str, tmp_path: Path) -> None:
-    parent, child = start(tmp_path, how, "pass")
-    parent.kill()
-    parent.wait(GIVE_UP_S)
+    process, child = start(tmp_path, how, "pass")
+    process.kill()
+    process.join(GIVE_UP_S)
     wait_for(lambda: gone(child))
 
 

@@ -28,6 +28,7 @@ def sweep(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.painted
 def test_a_sweep_is_scored_into_a_table_a_figure_and_csv_files(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(sweep)]) == 0
     shown = capsys.readouterr().out

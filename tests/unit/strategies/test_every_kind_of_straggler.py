@@ -53,7 +53,7 @@ DETECTORS = {
     "lb_bsp_star": ("", WORKERS),
 }
 ALWAYS = ("sync_switch", "dynamic_x", "lb_bsp")
-"""One of each family goes through every second kind for every commit, the others through every fourth."""
+"""One of each family goes through every fourth kind for every commit, the others through every eighth."""
 
 
 def marked(*values: object, always: bool) -> object:
@@ -62,7 +62,7 @@ def marked(*values: object, always: bool) -> object:
 
 
 CASES = [
-    marked(detector, kind, always=(number + place) % (2 if detector in ALWAYS else 4) == 0)
+    marked(detector, kind, always=(number + place) % (4 if detector in ALWAYS else 8) == 0)
     for number, detector in enumerate(DETECTORS)
     for place, kind in enumerate(KINDS)
 ]

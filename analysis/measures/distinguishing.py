@@ -1,0 +1,94 @@
+"""Is one strategy faster than another at the seeds that were run? If that cannot be told, how many would it take?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import nan
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from analysis.measures.small_samples import interval
+
+Verdict = Literal["faster", "slower", "the same", "not distinguishable", "too few seeds"]
+SIGNIFICANCE = 0.05
+POWER = 0.8
+MOST_SEEDS = 10_000
+SAME_FRAC = 0.01
+"""A difference that nobody cares about, however certain it is."""
+
+
+class Distinction(NamedTuple):
+    """Ratio of two times over paired seeds, its 95 % interval, and what follows from it.
+
+    ``seeds_needed``: with as many pairs, an effect and a spread like these would be seen in 80 % of all repetitions;
+    0 where that is not known (fewer than two pairs, runs that never ended).
+    """
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+    verdict: Verdict
+    seeds_needed: int
+
+
+def distinguish(ratios: Iterable[float]) -> Distinction:
+    """Judge ratios of a time to the baseline's, one per seed; below 1 is faster.
+
+    The interval is that of the logarithms (Student's t, extended to their median), so that twice and half as long count
+    alike; with runs that never ended, the median's order statistics. All of it within 1 % of 1 is the same, however
+    certain the difference is.
+    """
+    array = np.asarray(list(ratios), dtype="float64")
+    if len(array) < 2:
+        return Distinction(float(array[0]) if len(array) else nan, nan, nan, len(array), "too few seeds", 0)
+    with np.errstate(divide="ignore"):
+        logs = np.log(array)  # of 0, where the baseline never ended: -inf
+    low, high = (float(np.exp(value)) for value in interval(logs))
+    return Distinction(float(np.median(array)), low, high, len(array), _verdict(low, high), seeds_needed(logs))
+
+
+def _verdict(low: float, high: float) -> Verdict:
+    if low > 1.0 - SAME_FRAC and high < 1.0 + SAME_FRAC:
+        return "the same"
+    return "faster" if high < 1.0 else "slower" if low > 1.0 else "not distinguishable"
+
+
+def seeds_needed(differences: np.ndarray, power: float = POWER, significance: float = SIGNIFICANCE) -> int:
+    """Number of pairs with which a paired t test finds a mean difference like this one.
+
+    Args:
+        differences: one per pair.
+        power: probability of finding it.
+        significance: of the test, two-sided.
+
+    Returns:
+        At least 2; 0 where that is unknown, and ``MOST_SEEDS`` where as many would not do.
+    """
+    if len(differences) < 2 or not np.isfinite(differences).all():
+        return 0
+    mean, spread = float(np.mean(differences)), float(np.std(differences, ddof=1))
+    if spread == 0.0:
+        return 2 if mean else MOST_SEEDS
+    return _pairs(abs(mean) / spread, power, significance)
+
+
+def _pairs(effect: float, power: float, significance: float) -> int:
+    """By bisection, since the power grows with the number of pairs."""
+    low, high = 1, 2
+    while high < MOST_SEEDS and power_of(effect, high, significance) < power:
+        low, high = high, min(2 * high, MOST_SEEDS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_of(effect, middle, significance) >= power else (middle, high)
+    return high
+
+
+def power_of(effect: float, pairs: int, significance: float = SIGNIFICANCE) -> float:
+    """Power of a two-sided paired t test for a standardised mean difference (noncentral t)."""
+    from scipy.stats import nct, t
+
+    shift = effect * pairs**0.5
+    critical = float(t.isf(significance / 2, pairs - 1))
+    return float(nct.sf(critical, pairs - 1, shift) + nct.cdf(-critical, pairs - 1, shift))

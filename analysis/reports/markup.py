@@ -1,0 +1,56 @@
+"""A table of text as CSV, Markdown or LaTeX."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from io import StringIO
+
+LATEX = {
+    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "\N{EN DASH}": "--",
+    "\N{EM DASH}": "---",
+    "\N{INFINITY}": r"$\infty$",
+}
+"""What LaTeX would not print as it stands."""
+
+
+def to_csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Comma-separated values with a head, quoted where needed."""
+    out = StringIO()
+    csv.writer(out, lineterminator="\n").writerows([head, *rows])
+    return out.getvalue()
+
+
+def to_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of GitHub's Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def to_latex(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A ``tabular`` with the rules of ``booktabs``: numbers at the right, words at the left."""
+    places = "".join("r" if _is_numeric([row[column] for row in rows]) else "l" for column in range(len(head)))
+    lines = [rf"\begin{{tabular}}{{{places}}}", r"\toprule", _latex_row(head), r"\midrule"]
+    lines += [*(_latex_row(row) for row in rows), r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join("".join(LATEX.get(sign, sign) for sign in cell) for cell in cells) + r" \\"
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    return any(cells) and all(cell[:1].isdigit() or cell[:1] in "-[\N{EN DASH}\N{INFINITY}" for cell in cells if cell)
+
+
+FORMATS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], str]] = {
+    "csv": to_csv,
+    "markdown": to_markdown,
+    "latex": to_latex,
+}

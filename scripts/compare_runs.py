@@ -1,0 +1,108 @@
+"""Compare any runs: which strategy is faster, and can that be told with these seeds?
+
+python run.py compare runs/2024-11-21_08-00-00_sweep               # every run below a directory
+python run.py compare runs/a runs/b runs/c --baseline asp          # these, relative to asp
+python run.py compare runs/sweep --by tta --as latex > table.tex   # time to the target, as LaTeX (csv, markdown)
+python run.py compare runs/sweep -o out/comparison                 # with figures and a page, too
+
+Runs of the same seed and plan are paired. A verdict is given where the 95 % interval of the paired ratios (Student's t
+of their logarithms) excludes 1, or lies within 1 % of it; else it says how many seeds an effect and a spread like these
+would need (a paired t test with a power of 80 %). A run that never ended counts as infinitely long. Over several cases
+(stragglers, workloads, sizes), the profile score says how often and how nearly a strategy is the best: 1 is always, 0
+is never within 4 times the best. The exit code is 0, or 2 for invalid input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from analysis.records.load import RecordError, find_clusters, find_runs
+from analysis.reports.comparing import IN_WORDS, Quantity, Sheet, compared, sheet
+from analysis.reports.markup import FORMATS
+from analysis.reports.report import compare, run_frame
+from runtime.errors import ConfigError, print_error, refuse
+from runtime.run.streams import run_program
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare what is named; returns the exit code (see the module)."""
+    try:
+        arguments = _parser().parse_args(argv)
+        paths = find(arguments.dirs)
+        runs, baseline, remarks = run_frame(paths, arguments.baseline)
+        quantity: Quantity = arguments.by
+        if quantity == "tta" and runs["tta_s"].isna().all():
+            raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
+        found = sheet(compared(runs, baseline, quantity), baseline, quantity)
+        if arguments.out is not None:
+            remarks += _written(paths, arguments.out, baseline)
+    except (ConfigError, RecordError) as error:
+        return print_error("compare", error)
+    if arguments.form == "table":
+        _print(found, f"{IN_WORDS[quantity]} of {len(runs)} runs, relative to {baseline}")
+    else:
+        sys.stdout.write(FORMATS[arguments.form](*found))
+    for remark in remarks:
+        print(remark, file=sys.stderr)
+    return 0
+
+
+def find(folders: Sequence[Path]) -> list[Path]:
+    """Every run at or below the directories, once; raises :class:`ConfigError`."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"{folder}: no such directory; name directories of runs, or one that holds runs")
+        here = find_runs(folder, of_clusters=False)
+        if not here and find_clusters(folder):
+            raise ConfigError(f"{folder}: holds sets of jobs, not runs; a sweep (-m) of them is compared at its end")
+        if not here:
+            raise ConfigError(f"{folder}: holds no run (a directory with meta.json and events.jsonl)")
+        found |= dict.fromkeys(path.resolve() for path in here)
+    return list(found)
+
+
+def _written(paths: Sequence[Path], out: Path, baseline: str) -> list[str]:
+    return [str(compare(paths, out, baseline).attrs["report"])]
+
+
+def _print(found: Sheet, title: str) -> None:
+    console = Console(highlight=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in found.head:
+        table.add_column(head, justify="left" if head in ("case", "strategy", "verdict") else "right")
+    for row in found.rows:
+        table.add_row(*row)
+    if not console.is_terminal:
+        console.width = max(console.width, console.measure(table, options=console.options.update_width(1000)).maximum)
+    console.print(table, markup=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run.py compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dirs", metavar="DIR", type=Path, nargs="+", help="a run's directory, or one that holds runs")
+    parser.add_argument(
+        "--baseline", metavar="STRATEGY", help="what others are relative to (default: bsp, or the first)"
+    )
+    parser.add_argument(
+        "--by", choices=["jct", "tta"], default="jct", help="job completion time, or time to the target"
+    )
+    parser.add_argument("--as", dest="form", choices=["table", *FORMATS], default="table", help="form of the output")
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, help="write comparison, figures and a page there, too")
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser
+
+
+if __name__ == "__main__":
+    run_program("compare", main)

@@ -1,0 +1,202 @@
+"""Is this record what it says? Check a run, or every run below a directory, as a reviewer of a paper would.
+
+python run.py verify runs/2024-11-21_08-00-00_ssp_transient_seed0    # one run, question by question
+python run.py verify out/experiments                                 # every run below, one line each
+python run.py verify runs/... --again                                # virtual runs: run them again, compare the bytes
+
+Asked of each: is it complete, does it obey the laws of the protocol (every sample accounted for), do the summary and
+the tables follow from the log, are the stored parameters those whose hash was recorded, is the plan the one whose hash
+was recorded, does a fresh strategy give the recorded answers to the recorded events, and is the code here the code that
+made it? What cannot be checked is said with the reason, and is no failure. The exit code is 0 if nothing failed, 1 if
+something did, 2 if there is no record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from omegaconf import OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+from analysis.files import natural
+from analysis.records.cluster import load_cluster
+from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_clusters, find_runs, load_afresh
+from analysis.records.schema import ROWS
+from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
+from injectors.plan import parse_plan, plan_sha256
+from runtime.errors import ConfigError, print_error, refuse
+from runtime.record.meta import describe_versions
+from runtime.record.replay import replay
+from runtime.run.streams import run_program
+from scripts.replay import build_strategy, read_record
+
+ROOT = Path(__file__).resolve().parents[1]
+STYLES: dict[Verdict, str] = {"ok": "green", "failed": "bold red", "unchecked": "yellow"}
+AGAIN_DEADLINE_S = 3600.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Verify what is named; returns the exit code (see the module)."""
+    try:
+        arguments = _parser().parse_args(argv)
+        paths = [path for folder in arguments.dirs for path in _runs_of(folder)]
+    except ConfigError as error:
+        return print_error("verify", error)
+    console = Console(highlight=False)
+    failed = 0
+    for path in paths:
+        checks = list(verify(path, again=arguments.again))
+        failed += any(check.verdict == "failed" for check in checks)
+        if len(paths) == 1:
+            console.print(_in_full(path, checks), soft_wrap=not console.is_terminal)
+        else:
+            console.print(_in_short(path, checks), markup=False, soft_wrap=True)
+    runs = "1 run" if len(paths) == 1 else f"{len(paths)} runs"
+    console.print(f"{runs}: {failed} failed" if failed else f"{runs} verified: nothing failed", markup=False)
+    return 1 if failed else 0
+
+
+def verify(path: Path, *, again: bool = False) -> Iterator[Check]:
+    """All questions about one run, or about a set of jobs; its jobs are runs of their own."""
+    try:
+        if (path / CLUSTER_EVENTS).exists():
+            yield from verify_cluster(load_cluster(path))
+            return
+        run = load_afresh(path)
+    except RecordError as error:
+        yield Check("readable", "failed", str(error))
+        return
+    yield from verify_record(run)
+    yield _plan(run)
+    yield _decisions(run)
+    yield _code(run)
+    if again:
+        yield _again(run)
+
+
+def _runs_of(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such directory; name the directory of a run, or one that holds runs")
+    found = [*find_clusters(folder), *find_runs(folder)]
+    if not found:
+        raise ConfigError(f"{folder}: holds no run (a directory with meta.json and {LOG})")
+    return sorted(found, key=lambda path: natural(str(path)))
+
+
+def _plan(run: Run) -> Check:
+    said = str(run.meta.get("plan_sha256"))
+    try:
+        found = plan_sha256(parse_plan((run.path / "plan.json").read_bytes()))
+    except ValueError as error:
+        return Check("plan", "failed", str(error))
+    if found != said:
+        return Check("plan", "failed", f"plan.json has SHA-256 {found[:12]}, meta.json says {said[:12]}")
+    return Check("plan", "ok", f"{len(run.plan)} disturbances, SHA-256 {found[:12]}")
+
+
+def _decisions(run: Run) -> Check:
+    if (run.path / ROWS).exists():
+        return Check("decisions", "unchecked", "recorded by rows, without decisions (record=iterations)")
+    if not (run.path / ".hydra" / "config.yaml").exists():
+        return Check("decisions", "unchecked", "no .hydra/config.yaml, which alone names the strategy's class")
+    try:
+        record, strategy = read_record(run.path), build_strategy(run.path)
+    except ConfigError as error:
+        return Check("decisions", "failed", str(error))
+    for number, step in enumerate(replay(record.events, strategy)):
+        if not step.identical:
+            how = step.raised or "other commands" * (not step.same_commands) or "another state"
+            return Check("decisions", "failed", f"seq {step.recorded.seq}: {how}, after {number} identical answers")
+    return Check("decisions", "ok", f"{len(record.events):,} events, to each the recorded answer")
+
+
+def _code(run: Run) -> Check:
+    there, here = run.meta.get("versions") or {}, describe_versions()
+    different = [
+        f"{name} {there[name]} there, {here[name]} here"
+        for name in here
+        if there.get(name) != here[name] and name in there
+    ]
+    dirty = " (with uncommitted changes: no commit is what made it)" if "dirty" in str(there.get("commit")) else ""
+    commit = f"commit {there.get('commit', 'unknown')}{dirty}"
+    if different or dirty:
+        return Check("code", "unchecked", "; ".join([commit, *different]))
+    return Check("code", "ok", commit)
+
+
+def _again(run: Run) -> Check:
+    if run.meta["runtime"] != "virtual":
+        return Check(
+            "again", "unchecked", "real processes never take the same time twice; only virtual runs are repeated"
+        )
+    stored = run.path / ".hydra" / "overrides.yaml"
+    if not stored.exists():
+        return Check("again", "unchecked", "no .hydra/overrides.yaml, so the command is not known")
+    words = [str(word) for word in OmegaConf.to_container(OmegaConf.load(stored)) or ()]
+    with tempfile.TemporaryDirectory(prefix="stragglab-verify-") as folder:
+        out = Path(folder) / "again"
+        command = [sys.executable, str(ROOT / "run.py"), *words, "draw=false", "view=none", f"hydra.run.dir={out}"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=AGAIN_DEADLINE_S, check=False, cwd=_where(run)
+            )
+        except subprocess.TimeoutExpired:
+            return Check("again", "failed", f"took more than {AGAIN_DEADLINE_S:g} s")
+        return _compared(run, out, done)
+
+
+def _where(run: Run) -> Path:
+    """Relative paths of a configuration refer to where its command was given."""
+    path = run.path / ".hydra" / "hydra.yaml"
+    cwd = OmegaConf.select(OmegaConf.load(path), "hydra.runtime.cwd") if path.exists() else None
+    return Path(str(cwd)) if cwd and Path(str(cwd)).is_dir() else Path.cwd()
+
+
+def _compared(run: Run, out: Path, done: subprocess.CompletedProcess[str]) -> Check:
+    if not (out / LOG).exists():
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        return Check("again", "failed", f"the same command leaves no record: {last}")
+    names = [name for name in (LOG, ROWS, "plan.json") if (run.path / name).exists()]
+    different = [
+        name
+        for name in names
+        if not (out / name).exists() or (out / name).read_bytes() != (run.path / name).read_bytes()
+    ]
+    if different:
+        return Check("again", "failed", f"the same command writes other bytes into {', '.join(different)}")
+    return Check("again", "ok", f"the same command writes the same bytes into {', '.join(names)}")
+
+
+def _in_full(path: Path, checks: Sequence[Check]) -> Table:
+    table = Table(title=str(path), title_justify="left", box=None, show_header=False, pad_edge=False)
+    for check in checks:
+        table.add_row(check.question, f"[{STYLES[check.verdict]}]{check.verdict}[/]", check.found)
+    return table
+
+
+def _in_short(path: Path, checks: Sequence[Check]) -> str:
+    failed = [f"{check.question}: {check.found}" for check in checks if check.verdict == "failed"]
+    passed = sum(check.verdict == "ok" for check in checks)
+    return f"failed  {path}  {'; '.join(failed)}" if failed else f"ok      {path}  {passed} of {len(checks)} checked"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run.py verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dirs", metavar="DIR", type=Path, nargs="+", help="a run's directory, or one that holds runs")
+    parser.add_argument("--again", action="store_true", help="run virtual jobs again and compare their bytes")
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser
+
+
+if __name__ == "__main__":
+    run_program("verify", main)

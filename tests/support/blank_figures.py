@@ -1,0 +1,35 @@
+"""Figures of tests that are about something else remain blank: painting one takes longer than everything else they do.
+
+Everything is built as always: axes, labels, the CSV file. What is left out is what Matplotlib does when it saves, the
+layout and the painting (80 % of the time of a report). Tests about a figure itself are marked ``painted``, as is at
+least one of every kind of figure; all others are painted when it is their turn (:mod:`tests.support.turns`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import pytest
+from matplotlib.figure import Figure
+
+from tests.support.turns import is_in_turn
+
+BLANK = b"\x89PNG\r\n\x1a\n"
+"""What every PNG begins with."""
+
+
+def save_blank(figure: Figure, file: BinaryIO, **_: Any) -> None:
+    """In the place of ``Figure.savefig``."""
+    file.write(BLANK)
+
+
+@pytest.fixture(autouse=True)
+def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import it where tests draw. Fixtures of a whole file are made before it, and painted."""
+    if not is_painted(request.node):
+        monkeypatch.setattr(Figure, "savefig", save_blank)
+
+
+def is_painted(item: pytest.Item) -> bool:
+    """Whether a test paints its figures now."""
+    return item.get_closest_marker("painted") is not None or is_in_turn(item)

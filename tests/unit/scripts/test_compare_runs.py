@@ -1,0 +1,92 @@
+"""run.py compare: any runs, paired by seed, with verdicts, as table, CSV, Markdown or LaTeX."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from scripts.compare_runs import main
+from tests.support.records import bsp_story
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """BSP, and the same rounds under another name at half the time, for three seeds."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in range(3):
+        for name, factor in (("bsp", 1.0), ("twice_as_fast", 0.5)):
+            story = bsp_story(seed=seed)
+            story.meta["job"]["strategy"] = name
+            for line in story.lines:
+                line["t"] *= factor * (1 + 0.01 * seed)
+                if "event" in line and "t" in line["event"]:
+                    line["event"]["t"] = line["t"]
+            story.write(folder / f"{name}_{seed}")
+    return folder
+
+
+def rows(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str, str]]:
+    assert main([*map(str, words), "--as", "csv"]) == 0
+    return list(csv.DictReader(StringIO(capsys.readouterr().out)))
+
+
+def test_half_the_time_is_faster(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bsp, other = rows(capsys, runs)
+    assert (bsp["verdict"], bsp["over bsp"], bsp["seeds"]) == ("baseline", "1", "3")
+    assert (other["verdict"], other["over bsp"], other["95 % interval"]) == ("faster", "0.50", "[0.50, 0.50]")
+    slow, _ = rows(capsys, runs, "--baseline", "twice_as_fast")
+    assert (slow["verdict"], slow["over twice_as_fast"]) == ("slower", "2.00")
+
+
+def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, other = rows(capsys, runs / "bsp_0", runs / "twice_as_fast_0")
+    assert other["verdict"] == "too few seeds (1 paired)"
+
+
+def test_other_forms_have_the_same_cells(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(runs), "--as", "markdown"])
+    head, line, *body = capsys.readouterr().out.splitlines()
+    assert line == "|" + " --- |" * (head.count("|") - 1)
+    assert "| twice_as_fast | 3 |" in body[1]
+    main([str(runs), "--as", "latex"])
+    text = capsys.readouterr().out
+    assert r"twice\_as\_fast & 3 &" in text
+    assert text.startswith(r"\begin{tabular}{lrrrrl}")
+    assert text.count(r"\\") == 3
+    assert main([str(runs)]) == 0
+    assert "faster" in capsys.readouterr().out
+
+
+def test_a_page_with_figures(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(runs), "-o", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "report.html").exists()
+    assert str(tmp_path / "out" / "report.html") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["nowhere"], "nowhere: no such directory"),
+        (["."], "holds no run"),
+        (["RUNS", "--baseline", "asp"], "baseline 'asp' is not among the strategies: bsp, twice_as_fast"),
+        (["RUNS", "--as", "word"], "argument --as: invalid choice: 'word'"),
+        ([], "the following arguments are required: DIR"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: list[str],
+    line: str,
+    runs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([str(runs) if word == "RUNS" else word for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert line in err
+    assert err.count("\n") == 1

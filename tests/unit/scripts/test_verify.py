@@ -1,0 +1,139 @@
+"""run.py verify: a record that was tampered with anywhere is found, and says where."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scripts.verify import main, verify
+from tests.support.cli import run_cli
+
+JOB = (
+    "runtime=virtual strategy=ssp workload=ledger backend=numpy workload.epochs=2 straggler=transient view=none "
+    "save_parameters=true cluster.num_workers=3"
+)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verify") / "run"
+    assert run_cli(*JOB.split(), f"hydra.run.dir={folder}").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def record(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "run"))
+
+
+def failures(path: Path) -> dict[str, str]:
+    return {check.question: check.found for check in verify(path) if check.verdict == "failed"}
+
+
+def rewrite(path: Path, change: Callable[[dict], None]) -> None:  # type: ignore[type-arg]
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_an_untouched_record_passes(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(original)]) == 0
+    said = capsys.readouterr().out
+    assert "1 run verified: nothing failed" in said
+    checks = {check.question: check.verdict for check in verify(original)}
+    assert {checks[name] for name in ("complete", "summary", "tables", "parameters", "plan", "decisions")} == {"ok"}
+
+
+def test_a_virtual_run_again_writes_the_same_bytes(original: Path) -> None:
+    assert list(verify(original, again=True))[-1].verdict == "ok"
+
+
+def test_another_seed_would_have_written_others(record: Path) -> None:
+    overrides = record / ".hydra" / "overrides.yaml"
+    overrides.write_text(overrides.read_text() + "- seed=5\n")
+    last = list(verify(record, again=True))[-1]
+    assert (last.question, last.verdict) == ("again", "failed")
+    assert "events.jsonl" in last.found
+
+
+def test_a_prettier_summary(record: Path) -> None:
+    rewrite(record / "summary.json", lambda content: content.update(jct_s=1.0))
+    assert failures(record) == {"summary": "summary.json differs from the record in jct_s"}
+
+
+def test_a_changed_table(record: Path) -> None:
+    path = record / "tables" / "iterations.parquet"
+    frame = pd.read_parquet(path)
+    frame.loc[3, "compute_s"] += 1e-6
+    frame.to_parquet(path, index=False)
+    assert set(failures(record)) == {"tables"}
+
+
+def test_other_parameters(record: Path) -> None:
+    vector = np.load(record / "parameters.npy")
+    vector[7] = np.nextafter(vector[7], np.float32(9))
+    np.save(record / "parameters.npy", vector)
+    assert set(failures(record)) == {"parameters"}
+
+
+def test_an_easier_plan(record: Path) -> None:
+    rewrite(record / "plan.json", lambda content: content["disturbances"].pop())
+    assert "plan" in failures(record)
+
+
+def test_a_log_that_was_edited(record: Path) -> None:
+    """A sample less in one gradient: the books do not balance, and what was derived of them differs."""
+    path = record / "events.jsonl"
+    lines = path.read_text().splitlines()
+    number = next(at for at, line in enumerate(lines) if json.loads(line).get("event", {}).get("type") == "Arrived")
+    line = json.loads(lines[number])
+    line["event"]["grad"]["samples"] -= 1
+    lines[number] = json.dumps(line)
+    path.write_text("\n".join(lines) + "\n")
+    assert {"lawful", "summary", "tables"} <= set(failures(record))
+
+
+def test_a_decision_that_the_strategy_does_not_take(record: Path) -> None:
+    path = record / ".hydra" / "config.yaml"
+    path.write_text(path.read_text().replace("bound: 3", "bound: 0"))
+    assert "bound: 0" in path.read_text()
+    assert set(failures(record)) == {"decisions"}
+
+
+def test_a_run_that_was_killed(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = record / "events.jsonl"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    for name in ("summary.json", "tables", "parameters.npy"):
+        target = record / name
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+    found = failures(record)
+    assert set(found) == {"complete"}
+    assert "the last one torn" in found["complete"]
+    assert main([str(record)]) == 1
+    assert "1 run: 1 failed" in capsys.readouterr().out
+
+
+def test_many_runs_have_a_line_each(original: Path, record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rewrite(record / "summary.json", lambda content: content.update(updates=1))
+    assert main([str(original), str(record)]) == 1
+    good, bad, end = capsys.readouterr().out.splitlines()
+    assert good.startswith("ok ")
+    assert bad.startswith("failed ")
+    assert end == "2 runs: 1 failed"
+
+
+@pytest.mark.parametrize(("words", "line"), [(["nowhere"], "no such directory"), (["."], "holds no run")])
+def test_bad_input_is_one_line(
+    words: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert line in err
+    assert err.count("\n") == 1
