@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from typing import final
@@ -32,8 +33,8 @@ Summed = Callable[[Sum], None]
 class Aggregators:
     """``summed`` is called when all servers have taken a sum.
 
-    A gradient whose worker is lost before the sum is sent is left out of it. An aggregator sends one sum after another,
-    as over one connection to each server.
+    A gradient whose worker is lost before the sum is sent is left out of it. Each aggregator adds and sends one sum at
+    a time; what workers push meanwhile waits.
     """
 
     def __init__(
@@ -42,8 +43,8 @@ class Aggregators:
         self.machines, self.costs, self.servers = machines, costs, servers
         self.model_bytes, self.summed = model_bytes, summed
         self._sums: list[Sum] = []
-        self._leaving: dict[str, list[Sum]] = {}
-        """Sums that have all their parts and are not with the servers, by aggregator: the first is on its way."""
+        self._queues: defaultdict[str, deque[Sum]] = defaultdict(deque)
+        """Complete sums, by aggregator; it is busy with the first."""
 
     def begin(self, order: SumOrder, parts: list[Iteration]) -> Sum:
         """These gradients will come, each announced by :meth:`came`."""
@@ -61,7 +62,7 @@ class Aggregators:
         """Its worker is lost, whose messages never arrive."""
         for made in [made for made in self._sums if any(part is iteration for part in made.parts)]:
             if made.sent:
-                made.void = all(part.void for part in made.parts)
+                self._leave_alone(made)
                 continue
             made.parts = [part for part in made.parts if part is not iteration]
             if iteration.missing:  # it was still on its way
@@ -75,10 +76,28 @@ class Aggregators:
         if not made.parts:
             self._sums.remove(made)
             return
-        leaving = self._leaving.setdefault(made.order.via, [])
-        leaving.append(made)
-        if len(leaving) == 1:
+        self._queues[made.order.via].append(made)
+        if len(self._queues[made.order.via]) == 1:
             self._add(made)
+
+    def _leave_alone(self, made: Sum) -> None:
+        """Nobody waits any more for a sum of lost workers: what is left of it does not travel."""
+        if not all(part.void for part in made.parts):
+            return
+        made.void = True
+        self._sums.remove(made)
+        queue = self._queues[made.order.via]
+        if queue[0] is made:
+            self.machines.forget(made.order.via)
+            self._next(made.order.via)
+        else:
+            queue.remove(made)
+
+    def _next(self, via: str) -> None:
+        queue = self._queues[via]
+        queue.popleft()
+        if queue:
+            self._add(queue[0])
 
     def _add(self, made: Sum) -> None:
         adding_s = self.costs.update_per_byte_s * self.model_bytes * len(made.parts)
@@ -95,11 +114,7 @@ class Aggregators:
 
     def _taken(self, made: Sum) -> None:
         made.missing -= 1
-        if not made.missing:
+        if not made.missing and not made.void:
             self._sums.remove(made)
-            leaving = self._leaving[made.order.via]
-            leaving.remove(made)
-            if leaving:
-                self._add(leaving[0])
-            if not made.void:
-                self.summed(made)
+            self._next(made.order.via)
+            self.summed(made)

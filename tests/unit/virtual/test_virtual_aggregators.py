@@ -71,6 +71,15 @@ def test_six_updates_need_five_transfers_into_the_server() -> None:
     assert tape.received("Started")[0]["places"]["aggregator:0"] == "host:7"
 
 
+def test_an_aggregator_sends_one_sum_after_the_other() -> None:
+    """Eight workers, ten rounds: the next sum is often complete while one travels."""
+    run, tape = job_of(1, num_workers=8, samples=80)
+    outcome = finish(run, tape)
+    assert outcome.samples_applied == 80
+    assert into_server(run) == pytest.approx(outcome.version)
+    assert outcome.version < 80
+
+
 def test_all_members_are_used_and_all_workers_continue() -> None:
     strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
     job = virtual_job(6, 60, epochs=3)
