@@ -12,6 +12,7 @@ from analysis.experiments.elastic_measures import ELASTIC_MEASURES
 from analysis.measures import deciding, targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
+from analysis.records.schema import Drop
 
 Measure = Callable[[Run], float]
 FIRST_S = 60.0
@@ -235,9 +236,10 @@ def delay_max(run: Run) -> float:
 
 
 def dropped_frac(run: Run) -> float:
-    """Share of the gradients with samples that were dropped."""
-    fates = run.tables.iterations["fate"].value_counts().drop("empty", errors="ignore")
-    return float(fates.get("dropped", 0) / fates.sum()) if len(fates) else nan
+    """Gradients that were dropped, held ones that never arrived included, over those and the applied ones."""
+    orders = [command for line in run.lines for command in getattr(line, "commands", ()) if isinstance(command, Drop)]
+    dropped, applied = sum(len(order.grads) for order in orders), len(work.staleness(run.tables.iterations))
+    return dropped / (dropped + applied) if dropped + applied else nan
 
 
 def vectors_per_batch(run: Run) -> float:
