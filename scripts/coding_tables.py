@@ -38,7 +38,13 @@ DRAWS = 20
 
 def coding(spec: Spec) -> pd.DataFrame:
     """One row per ``cluster`` (A to D), ``s`` and ``system``, with the columns of :func:`row`."""
-    return pd.DataFrame([row(cell) for cell in cells(spec)])
+    return pd.DataFrame([computed(cell, row(cell)) for cell in cells(spec)])
+
+
+def computed(cell: Cell, measures: dict[str, object]) -> dict[str, object]:
+    """The row of a cell of which nothing was run."""
+    about = {"seed": cell.seed, "runtime": "arithmetic", "calibration": "", "plan_sha256": None, "completed": True}
+    return {**cell.levels, **about, **measures}
 
 
 def row(cell: Cell) -> dict[str, object]:
@@ -55,8 +61,6 @@ def row(cell: Cell) -> dict[str, object]:
     held = (code.matrix != 0).sum(axis=0)
     tolerated = 0 if system == "coding_naive" else s
     return {
-        **cell.levels,
-        **{"seed": cell.seed, "runtime": "arithmetic", "calibration": "", "plan_sha256": None, "completed": True},
         **{"workers": len(speeds), "vcpus": sum(speeds), "parts": code.matrix.shape[1]},
         "no_fault": float(finished(code, speeds, every_set(len(speeds), 0))[0] / optimum),
         **{"mean_fault": float(faults.mean()), "worst_fault": float(faults.max())},
@@ -104,7 +108,3 @@ def finished(code: Code, speeds: Sequence[float], dead: Indices) -> Floats:
             break
         found[left] = done[alive[left, waived]]
     return found
-
-
-TABLES = {"coding": coding}
-"""Tables by the name that experiments use."""

@@ -51,16 +51,23 @@ from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
-from scripts.coding_tables import TABLES
+from scripts.coding_tables import coding
+from scripts.delayed_sgd import delayed_sgd
 from scripts.forks import processors, run_here
 from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.lists import number_of, numbers_of
 from scripts.predictor_rates import rates_of
+from scripts.transfer_tables import delays, groups, replicas, transfers
 
 SPECS = ROOT / "conf" / "experiment"
 OUT = Path("out/experiments")
 DIRTY = "-dirty"
 """Suffix of a commit's name if there are uncommitted changes."""
+TABLES = {
+    **{"coding": coding, "delayed_sgd": delayed_sgd},
+    **{"transfers": transfers, "delays": delays, "groups": groups, "replicas": replicas},
+}
+"""Tables by the name that experiments use."""
 APART = ("hydra", "names")
 """Parts of a stored configuration that do not describe the job."""
 

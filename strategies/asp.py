@@ -23,7 +23,8 @@ class ASP(Composition):
         data: ``even`` or ``dynamic``.
         lr_rule: ``batch_linear`` scales the learning rate by the worker's share of the global batch, so that N times
             more updates of 1/N of the batch move as far; ``unit`` leaves it unchanged, as native TensorFlow does;
-            ``inverse`` and ``linear`` are ``batch_linear`` with a penalty for late gradients (AntDT's ADJUST_LR).
+            ``inverse`` and ``linear`` are ``batch_linear`` with a penalty for late gradients (AntDT's ADJUST_LR),
+            and so is ``adadelay``, whose penalty fades as updates are made.
     """
 
     data: str = "even"

@@ -12,8 +12,11 @@ from analysis.experiments.elastic_measures import ELASTIC_MEASURES
 from analysis.measures import deciding, targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
+from analysis.records.schema import Drop
 
 Measure = Callable[[Run], float]
+FIRST_S = 60.0
+"""Seconds of the job over which jobs of different lengths are compared."""
 SETTLED = 5
 """Number of first iterations of a worker that are ignored in measuring its speed."""
 
@@ -217,6 +220,86 @@ def mean_loss(run: Run) -> float:
     return float(np.trapezoid(curve["value"], t) / (t[-1] - t[0]))
 
 
+def delay_mean(run: Run) -> float:
+    """Mean staleness of the applied gradients, in versions."""
+    return float(work.staleness(run.tables.iterations).mean())
+
+
+def delay_std(run: Run) -> float:
+    """Standard deviation of their staleness, in versions."""
+    return float(work.staleness(run.tables.iterations).std(ddof=0))
+
+
+def delay_max(run: Run) -> float:
+    """Largest staleness of an applied gradient, in versions."""
+    return float(work.staleness(run.tables.iterations).max())
+
+
+def dropped_frac(run: Run) -> float:
+    """Gradients that were dropped, held ones that never arrived included, over those and the applied ones."""
+    orders = [command for line in run.lines for command in getattr(line, "commands", ()) if isinstance(command, Drop)]
+    dropped, applied = sum(len(order.grads) for order in orders), len(work.staleness(run.tables.iterations))
+    return dropped / (dropped + applied) if dropped + applied else nan
+
+
+def vectors_per_batch(run: Run) -> float:
+    """Vectors into the servers per applied batch of a worker: less than 1 where gradients were summed on the way.
+
+    Of strategies with one vector per update. Batches are counted by samples, and the short ones of an epoch's end as
+    parts of one.
+    """
+    rows, batch = run.tables.updates, float(run.tables.iterations["assigned_samples"].median())
+    rows = rows[~rows["void"]]
+    return float(len(rows) * batch / rows["samples"].sum()) if len(rows) else nan
+
+
+def error_by_updates(run: Run) -> float:
+    """1 - metric, as the mean over the job's applied samples: a curve against iterations as one number."""
+    return 1.0 - score_by_updates(run)
+
+
+def error_first_min(run: Run) -> float:
+    """1 - metric, as the mean over the job's first minute: a curve against time as one number."""
+    return 1.0 - score_first_min(run)
+
+
+def nats_by_updates(run: Run) -> float:
+    """Minus the metric, a log-likelihood, as the mean over the job's applied samples; in nats, less is better."""
+    return -score_by_updates(run)
+
+
+def nats_first_min(run: Run) -> float:
+    """The same over the job's first minute."""
+    return -score_first_min(run)
+
+
+def score_by_updates(run: Run) -> float:
+    """Mean of the metric over the applied samples (linear between evaluations); NaN with less than two evaluations."""
+    curve, rows = scores(run), run.tables.updates
+    rows = rows[~rows["void"]]
+    applied = np.concatenate([[0.0], np.cumsum(rows["samples"].to_numpy(float))])
+    asked = np.searchsorted(rows["t"].to_numpy(float), curve["asked_s"].to_numpy(float), side="right")
+    return _mean(applied[asked], curve["value"].to_numpy(float))
+
+
+def score_first_min(run: Run) -> float:
+    """Mean of the metric over the first 60 s; all of a longer job would count its trained end for it.
+
+    A job that has ended before keeps its last value.
+    """
+    curve = scores(run)
+    if curve.empty:
+        return nan
+    t, values = curve["asked_s"].to_numpy(float), curve["value"].to_numpy(float)
+    within = t < FIRST_S
+    return _mean(np.append(t[within], FIRST_S), np.append(values[within], np.interp(FIRST_S, t, values)))
+
+
+def _mean(x: np.ndarray, values: np.ndarray) -> float:
+    """Mean of a curve that is linear between its points."""
+    return float(np.trapezoid(values, x) / (x[-1] - x[0])) if len(x) > 1 and x[-1] > x[0] else nan
+
+
 def scores(run: Run) -> pd.DataFrame:
     """``asked_s`` and ``value`` of the job's metric."""
     return targets.scores(run.tables.evaluations, str(run.job["metric"]))
@@ -276,5 +359,14 @@ MEASURES: dict[str, Measure] = {
     "mean_loss": mean_loss,
     "converged_metric": converged_metric,
     "perplexity": perplexity,
+    "delay_mean": delay_mean,
+    "delay_std": delay_std,
+    "delay_max": delay_max,
+    "dropped_frac": dropped_frac,
+    "vectors_per_batch": vectors_per_batch,
+    "error_by_updates": error_by_updates,
+    "error_first_min": error_first_min,
+    "nats_by_updates": nats_by_updates,
+    "nats_first_min": nats_first_min,
     **ELASTIC_MEASURES,
 }

@@ -108,7 +108,42 @@ class WarmupCosine(Schedule):
         return self.end_frac + (1 - self.end_frac) * (1 + cos(pi * done)) / 2
 
 
-SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "step": Step, "warmup_cosine": WarmupCosine}
+@final
+@dataclass(frozen=True, kw_only=True)
+class InversePower(Schedule):
+    """Falls like a power of the samples: (1 + samples / offset) to the power of minus ``exponent``.
+
+    Exponent 0.5 is the C / sqrt(t) of stochastic gradient descent. With t updates of B samples, ``offset`` tau0 * B and
+    the rate tau0 ** -kappa it is (tau0 + t) ** -kappa (Robbins and Monro 1951; Hoffman et al., NIPS 2010, equation 7).
+
+    Attributes:
+        offset: after how much the rate has fallen to 2 ** -exponent, in ``unit``; more than 0.
+        exponent: more than 0; sums of rates diverge and those of their squares do not for 0.5 < exponent <= 1.
+        unit: ``samples`` or ``epochs``.
+        epoch_samples: samples of an epoch; needed for ``epochs``.
+    """
+
+    offset: float
+    exponent: float = 0.5
+    unit: str = "samples"
+    epoch_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        _check("offset", self.offset, above=0)
+        _check("exponent", self.exponent, above=0)
+        _check_unit(self.unit, self.epoch_samples)
+
+    def lr_at(self, samples_passed: int) -> float:
+        position = samples_passed / _unit_samples(self.unit, self.epoch_samples)
+        return float((1 + position / self.offset) ** -self.exponent)
+
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "constant": Constant,
+    "step": Step,
+    "warmup_cosine": WarmupCosine,
+    "inverse_power": InversePower,
+}
 
 
 def make_schedule(name: str, *, epoch_samples: int | None = None, **fields_of_schedule: object) -> Schedule:

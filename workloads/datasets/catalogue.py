@@ -9,8 +9,9 @@ from workloads.datasets.criteo import Criteo
 from workloads.datasets.fashion_mnist import FashionMnist
 from workloads.datasets.imagenet import ImageNet
 from workloads.datasets.planted import Planted
+from workloads.datasets.planted_topics import PlantedTopics
 from workloads.datasets.wikitext2 import WikiText2
 
 DATASETS: dict[str, type[Dataset]] = {
-    own.name: own for own in (Cifar10, FashionMnist, WikiText2, Adult, Criteo, ImageNet, Planted)
+    own.name: own for own in (Cifar10, FashionMnist, WikiText2, Adult, Criteo, ImageNet, Planted, PlantedTopics)
 }

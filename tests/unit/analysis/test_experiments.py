@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import exp, inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -30,6 +31,7 @@ from analysis.experiments.page import compose, section, sections
 from analysis.experiments.results import Results, measure_runs, paper_values, summary, verdict_frame
 from analysis.experiments.spec import PREDICTOR, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.records.load import Run, load_run
+from analysis.records.schema import Drop
 from runtime.run.preflight import preflight
 from tests.support.records import Simulation, Story
 from tests.unit.analysis.test_fidelity import story
@@ -132,8 +134,8 @@ def test_no_yaml_at_all_is_refused(tmp_path: Path) -> None:
 # ---- those that there are -------------------------------------------------------------------------------------------
 
 
-COMPUTED = ("gc_tables",)
-"""Nothing is run for it: tests/unit/scripts/test_coding_tables.py."""
+COMPUTED = ("gc_tables", *(f"mlfabric_{name}" for name in ("order", "delays", "groups", "replicas", "convergence")))
+"""Nothing is run for them: tests/unit/scripts/test_coding_tables.py, test_transfer_tables.py."""
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -237,6 +239,38 @@ def test_the_mean_of_a_loss_over_time(tmp_path: Path) -> None:
     assert mean_loss(run) == pytest.approx(1.25)
     vars(run)["tables"] = replace(run.tables, evaluations=curve.iloc[:1])
     assert pd.isna(mean_loss(run))
+
+
+def test_delays_are_those_of_applied_gradients(tmp_path: Path) -> None:
+    run = load_run(story("asp").write(tmp_path / "run"))
+    rows = pd.DataFrame(
+        {
+            "fate": ["applied", "dropped", "applied", "applied", "empty", "open"],
+            "staleness": pd.array([1, None, 3, 5, None, None], dtype="Int64"),
+        }
+    )
+    vars(run)["tables"] = replace(run.tables, iterations=rows)
+    vars(run)["lines"] = [SimpleNamespace(commands=(Drop(grads=(7,)),)), SimpleNamespace(note=None)]
+    found = [MEASURES[name](run) for name in ("delay_mean", "delay_std", "delay_max", "dropped_frac")]
+    assert found == pytest.approx([3.0, (8 / 3) ** 0.5, 5.0, 1 / 4])
+
+
+def test_the_mean_of_a_metric_over_time_and_over_samples(tmp_path: Path) -> None:
+    """From 0 straight up to 1: within 30 of 90 s (mean of the first 60: 0.75), by samples the first 6 of 8 (0.625)."""
+    run = load_run(story("bsp").write(tmp_path / "run"))
+    metric = str(run.job["metric"])
+    curve = pd.DataFrame({"asked_s": [0.0, 30.0, 90.0], metric: [0.0, 1.0, 1.0]})
+    updates = pd.DataFrame(
+        {"t": [1.0, 2.0, 29.0, 30.5, 31.0], "samples": [2, 2, 2, 2, 5], "void": [False] * 4 + [True]}
+    )
+    vars(run)["tables"] = replace(run.tables, evaluations=curve, updates=updates)
+    assert MEASURES["error_first_min"](run) == pytest.approx(0.25)
+    assert MEASURES["error_by_updates"](run) == pytest.approx(0.375)
+    assert MEASURES["nats_first_min"](run) == pytest.approx(-0.75)
+    assert MEASURES["nats_by_updates"](run) == pytest.approx(-0.625)
+    ended = curve.assign(asked_s=[0.0, 15.0, 30.0])  # and stays at 1 from then on
+    vars(run)["tables"] = replace(run.tables, evaluations=ended)
+    assert MEASURES["error_first_min"](run) == pytest.approx(1 - (7.5 + 45) / 60)
 
 
 def test_missing_shards_are_counted(tmp_path: Path) -> None:

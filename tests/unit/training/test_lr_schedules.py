@@ -49,6 +49,15 @@ def test_warmup_and_cosine() -> None:
     assert all(first > second for first, second in pairwise(falling))
 
 
+def test_inverse_powers() -> None:
+    """C / sqrt(t), and Hoffman's (tau0 + t) ** -kappa for t updates of 64 samples."""
+    assert factors(make_schedule("inverse_power", offset=100), 0, 300, 9900) == pytest.approx([1, 0.5, 0.1])
+    tau0, kappa = 10, 0.7
+    schedule = make_schedule("inverse_power", offset=tau0 * 64, exponent=kappa)
+    found = [tau0**-kappa * factor for factor in factors(schedule, 0, 64, 640)]
+    assert found == pytest.approx([(tau0 + t) ** -kappa for t in (0, 1, 10)])
+
+
 def difference_to_torch(schedule: Schedule) -> float:
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=1.0)

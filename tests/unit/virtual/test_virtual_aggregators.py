@@ -107,3 +107,12 @@ def test_aggregators_take_free_hosts_first_and_none_of_a_server() -> None:
     assert aggregator_hosts(hosts_of(2, free=1), 2) == {"aggregator:0": "host:3", "aggregator:1": "host:1"}
     with pytest.raises(ConfigError, match=r"num_aggregators=3: .* only 2 of 3 hosts have none"):
         aggregator_hosts(hosts_of(2, free=0), 3)
+
+
+def test_an_aggregator_sends_one_sum_after_another() -> None:
+    """Twenty queue for the server, so that the next group is complete while a sum is still on its way."""
+    strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
+    job = virtual_job(20, 200, epochs=2)
+    run, tape = job_of(1, num_workers=20, samples=200, epochs=2, learner=ledger(job, strategy))
+    finish(run, tape)
+    assert uses(run) == {2.0}

@@ -1,0 +1,96 @@
+"""MLfabric by arithmetic and simulation: cases worked by hand, laws of the tables, torch's SGD without delays."""
+
+from __future__ import annotations
+
+from math import isnan
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from analysis.experiments.spec import Cell, cells, load_spec
+from scripts import delayed_sgd
+from scripts.experiment import TABLES
+from scripts.transfer_tables import delays_row, groups_row, replicas_row, transfers_row
+
+SPECS = Path(__file__).resolve().parents[3] / "conf" / "experiment"
+
+
+def transfers(case: str, system: str, seed: int = 0) -> dict[str, float]:
+    return transfers_row(Cell({"case": case, "system": system}, seed))  # type: ignore[return-value]
+
+
+def test_the_cases_that_are_worked_by_hand() -> None:
+    assert transfers("worked", "fair")["mean_s"] == pytest.approx(2.925)
+    assert transfers("worked", "shortest")["mean_s"] == pytest.approx(1.9)
+    assert [transfers("worked", name)["max_delay"] for name in ("fair", "shortest", "deadline")] == [6, 6, 4]
+    assert [transfers("slide14", name)["idle_s"] for name in ("deadline", "drop")] == pytest.approx([1.0, 0.0])
+    assert transfers("slide14", "drop")["dropped"] == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("case", ["sizes", "uplinks"])
+def test_random_cases_keep_the_bound_and_the_bytes(case: str, seed: int) -> None:
+    rows = {name: transfers(case, name, seed) for name in ("fair", "shortest", "deadline", "drop")}
+    assert rows["shortest"]["mean_s"] < rows["fair"]["mean_s"]
+    assert rows["deadline"]["violations"] == rows["drop"]["violations"] == 0
+    assert rows["deadline"]["max_delay"] <= 8
+    assert rows["drop"]["dropped"] >= rows["fair"]["dropped"] == rows["shortest"]["dropped"] == 0
+    assert all(row["idle_s"] > -1e-9 for row in rows.values())
+
+
+@pytest.mark.parametrize("u", [1, 3, 7])
+def test_a_late_update_in_three_ways(u: int) -> None:
+    """Slides 8 to 10, for N' = 8 others."""
+    rows = {name: delays_row(Cell({"u": str(u), "system": name}, 0)) for name in ("unordered", "buffered", "ordered")}
+    assert [rows[name]["beyond"] for name in rows] == [8 - u, 0, 0]
+    assert rows["buffered"]["others_more"] == 1
+    assert float(rows["ordered"]["frozen_s"]) < float(rows["buffered"]["frozen_s"])  # type: ignore[arg-type]
+    assert not isnan(float(rows["ordered"]["mean_s"]))  # type: ignore[arg-type]
+
+
+def test_groups_save_bytes_and_nobody_waits_for_them() -> None:
+    rows = {k: groups_row(Cell({"workers": "16", "aggregators": str(k)}, 1)) for k in (0, 1, 2)}
+    assert [row["waits"] for row in rows.values()] == [0, 0, 0]
+    bytes_in = [float(row["bytes_frac"]) for row in rows.values()]  # type: ignore[arg-type]
+    assert bytes_in[0] == 1 > bytes_in[1] > bytes_in[2]
+
+
+def test_a_replica_within_the_bound_and_one_that_nobody_orders() -> None:
+    rows = {name: replicas_row(Cell({"system": name}, 0)) for name in ("never", "bounded", "swapped")}
+    assert float(rows["never"]["largest"]) > 1 >= float(rows["bounded"]["largest"])  # type: ignore[arg-type]
+    assert rows["bounded"]["end"] == rows["never"]["end"] == 0
+    assert float(rows["swapped"]["end"]) > 1e-3  # type: ignore[arg-type]
+    assert rows["swapped"]["swap"] == pytest.approx(1.27279, abs=5e-6)
+
+
+def test_without_delays_it_is_the_sgd_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two updates, the same samples; the excess of the mean of the iterates."""
+    monkeypatch.setattr(delayed_sgd, "UPDATES", 2)
+    monkeypatch.setattr(delayed_sgd, "EVERY", 2)
+    rows, least = delayed_sgd.problem(3)
+    chance, inputs = np.random.default_rng([6, 3]), torch.from_numpy(rows)
+    w = torch.zeros(delayed_sgd.FEATURES, dtype=torch.float64, requires_grad=True)
+    optimizer, total = torch.optim.SGD([w], lr=1.0), torch.zeros(delayed_sgd.FEATURES, dtype=torch.float64)
+    for t in (1, 2):
+        chance.integers(0, 1)
+        some = inputs[chance.integers(delayed_sgd.SAMPLES, size=delayed_sgd.BATCH)]
+        optimizer.param_groups[0]["lr"] = 1.0 / t**0.5
+        optimizer.zero_grad()
+        torch.nn.functional.softplus(-(some @ w)).mean().backward()
+        optimizer.step()
+        total += w.detach()
+    expected = float(torch.nn.functional.softplus(-(inputs @ (total / 2))).mean()) - least
+    found = delayed_sgd.curves_of(3, 0, 0)[-1]
+    assert found[delayed_sgd.RATES.index(1.0)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["order", "delays", "groups", "replicas", "convergence"])
+def test_a_table_has_the_measures_of_its_experiment(name: str) -> None:
+    spec = load_spec(SPECS / f"mlfabric_{name}.yaml")
+    assert spec.table in TABLES
+    if name == "convergence":
+        return  # minutes
+    rows = {"order": transfers_row, "delays": delays_row, "groups": groups_row, "replicas": replicas_row}[name]
+    assert set(spec.measures) == set(rows(next(cells(spec))))
