@@ -20,6 +20,8 @@ from analysis.records.provenance import caption
 NOTE = "curves: median over the seeds, shaded: from the least to the largest"
 HIGHEST_PERPLEXITY = 12.0
 """Slightly above the perplexity of guessing among ten classes; diverged runs are above it."""
+FITTING = 16
+"""Characters of names that fit below the panel of final values next to each other."""
 
 
 def draw(path: Path, results: Results) -> Path:
@@ -105,6 +107,8 @@ def draw_ends(axes: Axes, results: Results, looks: dict[str, Look]) -> None:
         axes.plot([x, x], interval(values), color=look.colour, linewidth=1.4)
         axes.plot(x, median(values), "o", color=look.colour, markersize=5)
     axes.set_xticks(range(len(looks)), results.spec.shown)
+    if sum(map(len, results.spec.shown)) > FITTING:
+        axes.tick_params(axis="x", labelrotation=25)
     axes.set_xlim(-0.5, len(looks) - 0.3)
     axes.set_xlabel(drawn.by)
     axes.set_title(drawn.label)
