@@ -285,7 +285,7 @@ class HostWorkers(WorkerModel):
     def _name(self, iteration: Iteration) -> str:
         return self.names[iteration.order.worker]
 
-    def _abandon(self, iteration: Iteration) -> None:
-        self.machines.forget(self._name(iteration))
+    def _abandon(self, worker: int, iteration: Iteration) -> None:
+        self.machines.forget(self.names[worker])
         if self.aggregators is not None:
             self.aggregators.left(iteration)

@@ -102,7 +102,7 @@ class WorkerModel(ABC):
         iteration = self.under_way.pop(worker, None)
         if iteration is not None:
             iteration.void = True
-            self._abandon(iteration)
+            self._abandon(worker, iteration)
 
     def lose_all(self) -> None:
         """All iterations in progress are void."""
@@ -120,8 +120,8 @@ class WorkerModel(ABC):
         """Let arrivals go straight to ``tell``, ``control_s`` after a gradient is taken, instead of to ``arrived``."""
 
     @abstractmethod
-    def _abandon(self, iteration: Iteration) -> None:
-        """Release the resources that the iteration uses."""
+    def _abandon(self, worker: int, iteration: Iteration) -> None:
+        """Release the resources that the iteration uses, which has no order in Python if it is on a compiled chain."""
 
     # ---- gradients that are held -------------------------------------------------------------------------------------
 

@@ -177,8 +177,7 @@ class Workers(WorkerModel):
             return real_s * factor, max(0.0, real_s * factor - paced_s)
         return paced_s * factor + self.costs.sleep_overshoot_s, 0.0
 
-    def _abandon(self, iteration: Iteration) -> None:
-        worker = iteration.order.worker
+    def _abandon(self, worker: int, iteration: Iteration) -> None:
         if self.network is not None:
             self.network.abandon(("pull", worker))
             self.network.abandon(("push", worker))

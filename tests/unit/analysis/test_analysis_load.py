@@ -91,7 +91,7 @@ def test_a_malformed_line_is_refused_with_its_place(record: Path, text: str, wha
 def test_a_newer_vocabulary_still_reads(tmp_path: Path) -> None:
     story = Story()
     story.started()
-    story.event(1.0, "Foreseen", [{"type": "Send", "grad": 1}], cpu=0.5)
+    story.event(1.0, "Foreseen", [{"type": "Telepathy", "grad": 1}], cpu=0.5)
     story.note(1.0, "Throttled", worker=1)
     run = load_run(story.write(tmp_path / "run"))
     observed, throttled = run.lines[1], run.lines[2]

@@ -196,6 +196,8 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "Freeze",
         "Attach",
         "Work",
+        "Push",
+        "Forget",
         "EvaluateVersion",
         "ComputeReference",
         "Pace",

@@ -36,7 +36,8 @@ def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple
 def test_every_strategy_survives_it(strategy: str, tmp_path: Path) -> None:
     """Those that ask for no nodes, too. Only Zeno++ drops gradients, and their samples with them."""
     data = ("strategy.data=dynamic",) if strategy in ("asp", "ssp") else ()  # they have even parts otherwise
-    found = run_cli(*WORDS, *data, f"strategy={strategy}", f"hydra.run.dir={tmp_path}")
+    weights = ("strategy.lr_rule=batch_linear",) if strategy == "mlfabric" else ()  # it weights by delay otherwise
+    found = run_cli(*WORDS, *data, *weights, f"strategy={strategy}", f"hydra.run.dir={tmp_path}")
     assert found.exit_code == 0, found.err
     events = [line["event"] for line in read_lines(tmp_path) if line["kind"] == "event"]
     assert any(event["type"] == "Lost" and event["cause"] == "retired" for event in events)

@@ -110,6 +110,8 @@ def composed(line: str) -> Iterator[tuple[str, dict[str, object]]]:
 GROUPS = ("strategy", "runtime", "cluster", "workload", "backend", "topology", "straggler")
 NEEDS = {
     "workload=ledger": "backend=numpy",
+    "workload=lda": "backend=numpy",
+    "workload=lda_wikipedia": "backend=numpy",
     "backend=numpy": "workload=ledger",
     "backend=none": "runtime=virtual workload.target=null",
     **{
