@@ -30,6 +30,7 @@ from rich.table import Table
 
 from analysis.figures.injectors import draw_injectors
 from analysis.files import write_file
+from analysis.markup import markdown_lines
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import BITS_PER_MBIT, costs, errors, latest, percent, verdict
 from analysis.records.load import RecordError, Run
@@ -253,9 +254,7 @@ def markdown(tables: Sequence[Sheet], points: Sequence[str], about: str, picture
     """The generated part of the page."""
     lines = [about, "", *(f"- {point}" for point in points), "", f"![injectors, requested against achieved]({picture})"]
     for sheet in tables:
-        rows = [sheet.heads, ["---"] * len(sheet.heads), *sheet.rows]
-        cells = [[text.replace("|", "\\|") or " " for text in row] for row in rows]
-        lines += ["", f"## {sheet.title}", "", *(f"| {' | '.join(row)} |" for row in cells)]
+        lines += ["", f"## {sheet.title}", "", *markdown_lines(sheet.heads, sheet.rows)]
     return "\n".join(lines)
 
 

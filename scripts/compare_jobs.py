@@ -23,12 +23,12 @@ import msgspec
 from rich.console import Console
 
 from analysis.files import write_file
+from analysis.measures.cluster.fidelity import ClusterFidelity, fidelity_of
 from analysis.measures.cluster.jobs import job_times
-from analysis.measures.cluster.meeting import Met, meeting
 from analysis.records.cluster import Cluster
 from analysis.records.load import RecordError
 from analysis.records.provenance import caption
-from analysis.reports.cluster_meeting import page
+from analysis.reports.cluster_fidelity import page
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
         live = make(asked, "live", dict.fromkeys(asked.placements, ITERATIONS), console, runner)
         done = {placement: iterations_of(cluster) for placement, cluster in live.items()}
         virtual = make(asked, "virtual", done, console, runner, parameters_of(next(iter(live.values()))))
-        met = {placement: meeting(job_times(live[placement]), job_times(virtual[placement])) for placement in live}
+        met = {placement: fidelity_of(job_times(live[placement]), job_times(virtual[placement])) for placement in live}
         metas = [cluster.meta for cluster in (*live.values(), *virtual.values())]
         report(met, caption(metas), str(metas[0].get("started_at"))[:10], asked, words, console)
     except (RecordError, ConfigError, JobFailed) as error:
@@ -116,7 +116,12 @@ def parameters_of(cluster: Cluster) -> int:
 
 
 def report(
-    met: Mapping[str, Met], source: str, day: str, asked: argparse.Namespace, words: Sequence[str], console: Console
+    met: Mapping[str, ClusterFidelity],
+    source: str,
+    day: str,
+    asked: argparse.Namespace,
+    words: Sequence[str],
+    console: Console,
 ) -> None:
     """Print and write the page and the numbers."""
     text = page(

@@ -25,10 +25,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from analysis.markup import FORMATS
 from analysis.records.load import RecordError, find_clusters, find_runs
 from analysis.reports.comparing import IN_WORDS, Quantity, Sheet, compared, sheet
-from analysis.reports.markup import FORMATS
-from analysis.reports.report import compare, run_frame
+from analysis.reports.report import gather_runs, write_comparison
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.streams import run_program
 
@@ -38,13 +38,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parser().parse_args(argv)
         paths = find(arguments.dirs)
-        runs, baseline, remarks = run_frame(paths, arguments.baseline)
+        gathered = gather_runs(paths, arguments.baseline)
+        runs, baseline = gathered.table, gathered.baseline
+        remarks = [*(f"left out: {reason}" for reason in gathered.skipped), *gathered.warnings]
         quantity: Quantity = arguments.by
         if quantity == "tta" and runs["tta_s"].isna().all():
             raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
         found = sheet(compared(runs, baseline, quantity), baseline, quantity)
         if arguments.out is not None:
-            remarks += _written(paths, arguments.out, baseline)
+            remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
     except (ConfigError, RecordError) as error:
         return print_error("compare", error)
     if arguments.form == "table":
@@ -69,10 +71,6 @@ def find(folders: Sequence[Path]) -> list[Path]:
             raise ConfigError(f"{folder}: holds no run (a directory with meta.json and events.jsonl)")
         found |= dict.fromkeys(path.resolve() for path in here)
     return list(found)
-
-
-def _written(paths: Sequence[Path], out: Path, baseline: str) -> list[str]:
-    return [str(compare(paths, out, baseline).attrs["report"])]
 
 
 def _print(found: Sheet, title: str) -> None:

@@ -29,11 +29,11 @@ from rich.table import Table
 from analysis.files import natural
 from analysis.records.cluster import load_cluster
 from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_clusters, find_runs, load_afresh
-from analysis.records.schema import ROWS
+from analysis.records.schema import ROWS, Other
 from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
 from injectors.plan import parse_plan, plan_sha256
 from runtime.errors import ConfigError, print_error, refuse
-from runtime.record.meta import describe_versions
+from runtime.record.meta import describe_versions, version_of
 from runtime.record.replay import replay
 from runtime.run.streams import run_program
 from scripts.replay import build_strategy, read_record
@@ -119,17 +119,21 @@ def _decisions(run: Run) -> Check:
 
 
 def _code(run: Run) -> Check:
-    there, here = run.meta.get("versions") or {}, describe_versions()
-    different = [
-        f"{name} {there[name]} there, {here[name]} here"
-        for name in here
-        if there.get(name) != here[name] and name in there
-    ]
+    """Versions of the head and, live, of the framework that was imported."""
+    there = {**(run.meta.get("versions") or {}), **_imported(run)}
+    here = describe_versions()
+    here |= {name: version_of(name) for name in there if name not in here}
+    different = [f"{name} {there[name]} there, {here[name]} here" for name in there if there[name] != here[name]]
     dirty = " (with uncommitted changes: no commit is what made it)" if "dirty" in str(there.get("commit")) else ""
     commit = f"commit {there.get('commit', 'unknown')}{dirty}"
     if different or dirty:
         return Check("code", "unchecked", "; ".join([commit, *different]))
     return Check("code", "ok", commit)
+
+
+def _imported(run: Run) -> dict[str, str]:
+    notes = [line.note for line in run.notable_lines if isinstance(line.note, Other)]
+    return next((dict(note.fields["versions"]) for note in notes if note.type == "Imported"), {})
 
 
 def _again(run: Run) -> Check:

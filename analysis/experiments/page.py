@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import isnan
 
 import pandas as pd
@@ -14,6 +14,7 @@ from analysis.claims.ledger import Bounds, Claim
 from analysis.experiments.numbers import DASH, numbers, plain
 from analysis.experiments.results import Results
 from analysis.files import natural
+from analysis.markup import markdown_lines
 from analysis.records.provenance import caption
 
 MARK = "<!-- experiment: {name} -->"
@@ -51,12 +52,12 @@ def section(results: Results, picture: str, command: str) -> str:
     lines += [f"`{command}`; {caption(results.metas)}.", "", f"![{spec.title}]({picture})", ""]
     rows = [row(claim, ours, verdict) for claim, ours, verdict in results.answers]
     if rows:
-        lines += [*table(HEADS, rows), ""]
+        lines += [*markdown_lines(HEADS, rows), ""]
     if remarks := [remark(claim) for claim in results.claims if claim.note or claim.calibrated]:
         lines += [*remarks, ""]
     heads, cells = numbers(results)
     if cells:
-        lines += [*table(heads, cells), ""]
+        lines += [*markdown_lines(heads, cells), ""]
     if spec.notes:
         lines += [spec.notes.strip(), ""]
     return "\n".join(lines)
@@ -134,12 +135,6 @@ def number(value: float, unit: str) -> str:
     return f"{plain(value)} {unit}".strip() if unit != "x" else f"{plain(value)}x"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a Markdown table."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return [f"| {' | '.join(text.replace('|', chr(92) + '|') or ' ' for text in each)} |" for each in lines]
-
-
 def sections(page: str) -> dict[str, str]:
     """The sections of a page by the name of their experiment."""
     parts = MARKED.split(page)[1:]
@@ -164,7 +159,7 @@ def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
         rows.append([check, *counted([verdict_of(claim, given) for claim in ledger if claim.check == check])])
     rows.append(["**all**", *(f"**{count}**" for count in counted([verdict_of(claim, given) for claim in ledger]))])
     rows.append(["magnitudes", *counted(magnitudes_of(ledger, sizes))])
-    lines = table(["rule", "claims", *VERDICTS], rows)
+    lines = markdown_lines(["rule", "claims", *VERDICTS], rows)
     for kind, known in (
         (MISSED, given),
         (INCONCLUSIVE, given),
@@ -215,7 +210,9 @@ def front(papers: Sequence[tuple[str, str, Sequence[Claim], pd.DataFrame]]) -> s
         rows += [[f"[{title}]({page})", *counted(given)], ["its magnitudes", *counted(large)]]
         every, sizes = [*every, *given], [*sizes, *large]
     rows += [["**all**", *(f"**{count}**" for count in counted(every))], ["all magnitudes", *counted(sizes)]]
-    return "\n".join(["# Papers, reproduced", "", README, "", *table(["paper", "claims", *VERDICTS], rows), ""])
+    return "\n".join(
+        ["# Papers, reproduced", "", README, "", *markdown_lines(["paper", "claims", *VERDICTS], rows), ""]
+    )
 
 
 def short(name: str) -> str:

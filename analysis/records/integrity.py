@@ -238,6 +238,7 @@ class _Lives:
         if grad.id in self.ready:
             yield f"gradient {grad.id} arrived, but was not sent"
         yield from self._ended(grad.worker, "Arrived")
+        self.sent.pop(grad.id, None)
         for member in grad.members:
             if (worker := self.sent.pop(member, None)) is None:
                 yield f"gradient {grad.id} has gradient {member} in it, which was not sent"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite, isnan
+from math import isnan
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.measures.distinguishing import MOST_SEEDS, Distinction, distinguish
 from analysis.measures.profiles import MOST, profile_scores
 from analysis.measures.stats import median, paired_ratios
+from analysis.reports.console import number_text
 
 Quantity = Literal["jct", "tta"]
 NAMES: dict[Quantity, str] = {"jct": "JCT", "tta": "TTA"}
@@ -67,17 +68,17 @@ def sheet(rows: Sequence[Compared], baseline: str, quantity: Quantity) -> Sheet:
     head += [f"over {baseline}", "95 % interval", "verdict", *([f"profile score (to {MOST:g}x)"] if scored else [])]
     texts = []
     for row in rows:
-        cells = [*([row.case] if cases else []), row.strategy, str(row.seeds), _number(row.median_s, 2)]
+        cells = [*([row.case] if cases else []), row.strategy, str(row.seeds), number_text(row.median_s, 2)]
         cells += [*_against(row.against, is_baseline=row.strategy == baseline)]
-        texts.append((*cells, *([_number(row.score, 2)] if scored else [])))
+        texts.append((*cells, *([number_text(row.score, 2)] if scored else [])))
     return Sheet(tuple(head), texts)
 
 
 def _against(found: Distinction | None, *, is_baseline: bool) -> tuple[str, str, str]:
     if found is None:
         return ("1", "", "baseline") if is_baseline else ("\N{EN DASH}", "", "no baseline here")
-    interval = "" if isnan(found.low) else f"[{_number(found.low, 2)}, {_number(found.high, 2)}]"
-    return _number(found.ratio, 2), interval, verdict_text(found)
+    interval = "" if isnan(found.low) else f"[{number_text(found.low, 2)}, {number_text(found.high, 2)}]"
+    return number_text(found.ratio, 2), interval, verdict_text(found)
 
 
 def verdict_text(found: Distinction) -> str:
@@ -90,9 +91,3 @@ def verdict_text(found: Distinction) -> str:
         return found.verdict
     more = f"over {MOST_SEEDS - 1}" if found.seeds_needed >= MOST_SEEDS else f"some {found.seeds_needed}"
     return f"{found.verdict} ({found.pairs} seeds; {more} needed)"
-
-
-def _number(value: float, digits: int) -> str:
-    if isnan(value):
-        return "\N{EN DASH}"
-    return f"{value:.{digits}f}" if isfinite(value) else "\N{INFINITY}"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from analysis.markup import markdown_lines
 from analysis.reports.fidelity import NAMES, Fidelity
 from analysis.reports.fidelity_summary import DASH, error_text
 
@@ -129,9 +130,7 @@ def has_case(page: str, straggler: str, strategy: str) -> bool:
 
 def _table(sheet: Sheet, level: str) -> Iterator[str]:
     yield from ("", f"{level} {sheet.title}", "")
-    for row in (sheet.heads, ["---"] * len(sheet.heads), *sheet.rows):
-        cells = [text.replace("|", "\\|") or " " for text in row]
-        yield f"| {' | '.join(cells)} |"
+    yield from markdown_lines(sheet.heads, sheet.rows)
 
 
 def number(value: float, spec: str) -> str:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import pandas as pd
 
+from analysis.markup import markdown_lines
+
 TOLERATED = 1.03
 """Ratio to BSP's time above which a cell needs a reason."""
 REFERENCE = "bsp"
@@ -124,12 +126,8 @@ def tables(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
             [strategy, *(shown(at.get((strategy, straggler)), reasons) for straggler in stragglers)]
             for strategy in dict.fromkeys(cell.strategy for cell in some)
         ]
-        yield "\n".join(_line(row) for row in [["strategy", *stragglers], ["---"] * (len(stragglers) + 1), *rows])
+        yield "\n".join(markdown_lines(["strategy", *stragglers], rows))
         yield counted(some)
-
-
-def _line(row: Sequence[str]) -> str:
-    return f"| {' | '.join(row)} |"
 
 
 def shown(cell: Cell | None, reasons: Reasons) -> str:

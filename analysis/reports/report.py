@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from math import isfinite
 from pathlib import Path
@@ -86,17 +87,47 @@ def compare(
     Raises:
         RecordError: no record can be used, or ``baseline`` is not among them.
     """
+    return write_comparison(gather_runs(paths, baseline), out_dir)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Runs that are to be compared: ``table`` has a row each (:func:`analysis.measures.stats.run_table`)."""
+
+    table: pd.DataFrame
+    baseline: str
+    skipped: list[str]
+    """Why a record was left out."""
+    digests: list[_Digest]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the comparison unfair or thin."""
+        return warnings_of(self.table)
+
+
+def gather_runs(paths: Iterable[str | os.PathLike[str]], baseline: str | None = None) -> Gathered:
+    """Read records; raises :class:`RecordError` if none can be used, or ``baseline`` is not among them."""
+    digests, skipped = _digest(paths)
+    if not digests:
+        raise RecordError("no run to compare: " + ("; ".join(skipped) or "no directory given"))
+    metas, summaries = [digest.meta for digest in digests], [digest.summary for digest in digests]
+    table = run_table(metas, summaries, [digest.path for digest in digests])
+    return Gathered(table, _baseline(table, baseline), skipped, digests)
+
+
+def write_comparison(gathered: Gathered, out_dir: str | os.PathLike[str]) -> pd.DataFrame:
+    """What :func:`compare` writes and returns, of records that are read."""
     from analysis.figures.several import draw_comparison
     from analysis.reports.webpage import page
 
-    out, (digests, skipped) = Path(out_dir), _digest(paths)
-    metas, scored = [digest.meta for digest in digests], [digest.scored for digest in digests]
-    runs, baseline = _run_table(digests, skipped, baseline)
-    table = compare_runs(runs, baseline)
+    out, runs = Path(out_dir), gathered.table
+    metas, scored = [digest.meta for digest in gathered.digests], [digest.scored for digest in gathered.digests]
+    table = compare_runs(runs, gathered.baseline)
     table.attrs |= {
-        "baseline": baseline,
-        "warnings": warnings_of(runs),
-        "skipped": skipped,
+        "baseline": gathered.baseline,
+        "warnings": gathered.warnings,
+        "skipped": gathered.skipped,
         "figures": [str(figure) for figure in draw_comparison(out / "figures", metas, runs, table, scored)],
         "report": str(out / "report.html"),
     }
@@ -104,27 +135,6 @@ def compare(
     write_json(out / "comparison.json", _comparison(table, runs))
     write_file(out / "report.html", page(table, runs, metas))
     return table
-
-
-def run_frame(
-    paths: Iterable[str | os.PathLike[str]], baseline: str | None = None
-) -> tuple[pd.DataFrame, str, list[str]]:
-    """The runs as rows (:func:`analysis.measures.stats.run_table`), the baseline's label, and remarks to readers.
-
-    Raises:
-        RecordError: no record can be used, or ``baseline`` is not among them.
-    """
-    digests, skipped = _digest(paths)
-    runs, baseline = _run_table(digests, skipped, baseline)
-    return runs, baseline, [*(f"left out: {reason}" for reason in skipped), *warnings_of(runs)]
-
-
-def _run_table(digests: list[_Digest], skipped: list[str], baseline: str | None) -> tuple[pd.DataFrame, str]:
-    if not digests:
-        raise RecordError("no run to compare: " + ("; ".join(skipped) or "no directory given"))
-    summaries, paths = [digest.summary for digest in digests], [digest.path for digest in digests]
-    runs = run_table([digest.meta for digest in digests], summaries, paths)
-    return runs, _baseline(runs, baseline)
 
 
 class _Digest(msgspec.Struct):

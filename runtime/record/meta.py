@@ -38,7 +38,7 @@ def describe_versions() -> dict[str, str]:
         "stragglab": own_version(),
         "commit": _commit(),
         "python": platform.python_version(),
-        "numpy": _version("numpy"),
+        "numpy": version_of("numpy"),
     }
 
 
@@ -58,7 +58,8 @@ def _cpu_model() -> str:
     return platform.machine()
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """The installed version of a package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -33,6 +33,7 @@ from strategies.protocol import (
 from strategies.sending.bandwidths import SERVERS, Bandwidths
 from strategies.transfers import Slot, Update, plan
 from strategies.transfers.aggregate import Group, group
+from strategies.weights import worst_case_factor
 
 ORDERS = ("deadlines", "shortest", "fair")
 WINDOW = "transfers"
@@ -100,7 +101,7 @@ class OrderedGate:
         self._links = Bandwidths(started, self.smoothing)
         tau_max = 2 * len(started.workers) if self.tau_max is None else self.tau_max
         self._bound = tau_max if self.order == "deadlines" else math.inf
-        self._factor = self.scale if self.scale is not None else 1 / math.sqrt(max(1.0, self._bound))
+        self._factor = self.scale if self.scale is not None else worst_case_factor(self._bound)
         self._missed, self._idle, self._summed = 0, 0, 0
 
     # ---- the gate ----------------------------------------------------------------------------------------------------

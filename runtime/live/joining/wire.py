@@ -22,7 +22,8 @@ from typing import Any
 import msgspec
 
 from runtime.live.joining.facts import Facts
-from runtime.live.transport.messages import MalformedMessage, Message
+from runtime.live.transport import messages
+from runtime.live.transport.messages import Message
 
 PROTOCOL = 1
 """Raised with every change of these messages."""
@@ -98,12 +99,8 @@ _decoder = msgspec.msgpack.Decoder(AnyJoining)
 
 
 def decode(body: bytes | memoryview) -> Message:
-    """The message in these bytes; raises :class:`MalformedMessage` if they are not one."""
-    try:
-        message: Message = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"{len(body)} bytes that are not a message ({error})") from None
-    return message
+    """The message in these bytes; raises ``MalformedMessage`` if they are not one."""
+    return messages.decode(body, _decoder)
 
 
 def secret_of(token: bytes, salt: bytes) -> bytes:

@@ -34,7 +34,7 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
 
 SALT_BYTES = 32
-LOCAL = "launcher=local does without"
+WITHOUT = "launcher=local does without"
 _open: list[Rendezvous] = []
 """The one that listens now: a job that fails before it starts leaves it to the next one of a sweep."""
 
@@ -85,7 +85,7 @@ class Join:
     def check(self, cluster: Cluster, around: RunContext) -> None:
         if cluster.hosts is not None:
             raise ConfigError(
-                f"launcher=join: cluster.hosts are emulated on one machine; set cluster=local, or {LOCAL}"
+                f"launcher=join: cluster.hosts are emulated on one machine; set cluster=local, or {WITHOUT}"
             )
         if around.transport != "tcp":
             raise ConfigError(
@@ -94,11 +94,11 @@ class Join:
         if around.collective:
             raise ConfigError(
                 f"topology.collective={around.collective}: replicas on several machines are not supported yet; use "
-                f"topology=ps, or {LOCAL}"
+                f"topology=ps, or {WITHOUT}"
             )
         if around.watches_use:
             raise ConfigError(
-                f"launcher=join: what tasks use is sampled on this machine only, and the strategy watches it; {LOCAL}"
+                f"launcher=join: what tasks use is sampled on this machine only, and the strategy watches it; {WITHOUT}"
             )
         if self.token_file is None:
             raise ConfigError(f"launcher.token_file=null: name the file with the token; {NEW}")
@@ -119,7 +119,7 @@ class Join:
                 ) from None
 
     def unable(self) -> dict[str, str]:
-        fixed = f"launcher=join: the nodes of a job and what they may use are fixed there; {LOCAL}"
+        fixed = f"launcher=join: the nodes of a job and what they may use are fixed there; {WITHOUT}"
         return {command.__name__: fixed for command in OF_NODES}
 
     def gather(self, task: dict[str, Any], framework: str) -> None:

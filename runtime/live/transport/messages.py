@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from runtime.core.job import ApplyOrder, ComputeOrder
@@ -442,10 +444,10 @@ class MalformedMessage(ConnectionError):
     """The data received is not a message, so the rest of the stream is unusable: the connection ends."""
 
 
-def decode(body: bytes | memoryview) -> Message:
-    """The message in these bytes; raises :class:`MalformedMessage` if they are not one."""
+def decode(body: bytes | memoryview, decoder: msgspec.msgpack.Decoder[Any] = _decoder) -> Message:
+    """The message in these bytes; raises :class:`MalformedMessage` if they are not one that ``decoder`` knows."""
     try:
-        message: Message = _decoder.decode(body)
+        message: Message = decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are not of the first
         raise MalformedMessage(f"{len(body)} bytes that are not a message ({error})") from None
     return message

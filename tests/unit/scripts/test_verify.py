@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from scripts.verify import main, verify
 from tests.support.cli import run_cli
+from tests.support.records import bsp_story
 
 JOB = (
     "runtime=virtual strategy=ssp workload=ledger backend=numpy workload.epochs=2 straggler=transient view=none "
@@ -137,3 +139,13 @@ def test_bad_input_is_one_line(
     err = capsys.readouterr().err
     assert line in err
     assert err.count("\n") == 1
+
+
+def test_another_version_of_the_framework_is_named(tmp_path: Path) -> None:
+    """Live it is in a note, since only the agent imports it."""
+    story = bsp_story()
+    story.lines.insert(0, {"t": 0.0, "kind": "note", "note": {"type": "Imported", "versions": {"torch": "0.0.1"}}})
+    story.lines = [{**line, "seq": seq} for seq, line in enumerate(story.lines)]
+    checks = {check.question: check for check in verify(story.write(tmp_path / "run"))}
+    assert checks["code"].verdict == "unchecked"
+    assert f"torch 0.0.1 there, {version('torch')} here" in checks["code"].found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.measures.cluster.meeting import TOLERANCE_FRAC, Met
+from analysis.markup import markdown_lines
+from analysis.measures.cluster.fidelity import TOLERANCE_FRAC, ClusterFidelity
 
 HEADS = (
     "placement",
@@ -22,12 +23,12 @@ JCT is from submission to end. Training begins when all tasks of a job compute: 
 before, which the virtual clock does not model. Ratios are virtual over live."""
 
 
-def page(met: Mapping[str, Met], made: str, source: str) -> str:
+def page(met: Mapping[str, ClusterFidelity], made: str, source: str) -> str:
     """``met`` by placement; ``made``: by which command; ``source``: the caption of the runs."""
     rows = [row for found in met.values() for _, row in found.jobs.iterrows()]
     within = f"JCT within {TOLERANCE_FRAC:.0%}: {sum(row['within'] for row in rows)} of {len(rows)} jobs"
     kept = f"order of the jobs by JCT kept: {', '.join(f'{name} {_yes(one.order_kept)}' for name, one in met.items())}"
-    table = [HEADS, ("---",) * len(HEADS)]
+    cells = []
     for placement, found in met.items():
         for _, row in found.jobs.iterrows():
             times = [
@@ -39,9 +40,9 @@ def page(met: Mapping[str, Met], made: str, source: str) -> str:
                     f"{row[f'{what}_ratio']:.3f}",
                 )
             ]
-            table.append((placement, str(row["job"]), str(row["gpus"]), *times))
+            cells.append((placement, str(row["job"]), str(row["gpus"]), *times))
     lines = ["# A set of jobs, live against virtual", "", made, "", f"from: {source}.", ""]
-    lines += [f"- {within}", f"- {kept}", "", NOTE, "", *(f"| {' | '.join(row)} |" for row in table), ""]
+    lines += [f"- {within}", f"- {kept}", "", NOTE, "", *markdown_lines(HEADS, cells), ""]
     return "\n".join(lines)
 
 

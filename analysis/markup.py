@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 
 LATEX = {
@@ -27,10 +27,15 @@ def to_csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return out.getvalue()
 
 
-def to_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of GitHub's Markdown."""
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table of GitHub's Markdown; an empty cell is a blank."""
     lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') or ' ' for cell in line)} |" for line in lines]
+
+
+def to_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same as a text."""
+    return "".join(f"{line}\n" for line in markdown_lines(head, rows))
 
 
 def to_latex(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

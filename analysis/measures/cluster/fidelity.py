@@ -10,7 +10,7 @@ TOLERANCE_FRAC = 0.10
 
 
 @dataclass(frozen=True, eq=False)
-class Met:
+class ClusterFidelity:
     """``jobs`` has a row per job: ``job``, ``gpus``; of both ``live`` and ``virtual`` ``_jct_s`` and ``_train_s``.
 
     ``train_s`` begins when the tasks compute: live, an agent imports its framework before. ``jct_ratio`` and
@@ -22,7 +22,7 @@ class Met:
     """Whether jobs have the same order by completion time."""
 
 
-def meeting(live: pd.DataFrame, virtual: pd.DataFrame, tolerance_frac: float = TOLERANCE_FRAC) -> Met:
+def fidelity_of(live: pd.DataFrame, virtual: pd.DataFrame, tolerance_frac: float = TOLERANCE_FRAC) -> ClusterFidelity:
     """Of two frames of :func:`analysis.measures.cluster.jobs.job_times` with the same jobs."""
     sides = {}
     for name, times in (("live", live), ("virtual", virtual)):
@@ -35,4 +35,4 @@ def meeting(live: pd.DataFrame, virtual: pd.DataFrame, tolerance_frac: float = T
         jobs[f"{what}_ratio"] = jobs[f"virtual_{what}_s"] / jobs[f"live_{what}_s"]
     jobs["within"] = (jobs["jct_ratio"] - 1).abs() <= tolerance_frac
     order = [list(jobs.sort_values(f"{side}_jct_s", kind="stable").index) for side in sides]
-    return Met(jobs.reset_index(names="job"), order[0] == order[1])
+    return ClusterFidelity(jobs.reset_index(names="job"), order[0] == order[1])
