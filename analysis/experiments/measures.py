@@ -12,7 +12,6 @@ from analysis.experiments.elastic_measures import ELASTIC_MEASURES
 from analysis.measures import deciding, targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
-from analysis.records.schema import Drop
 
 Measure = Callable[[Run], float]
 FIRST_S = 60.0
@@ -237,8 +236,8 @@ def delay_max(run: Run) -> float:
 
 def dropped_frac(run: Run) -> float:
     """Gradients that were dropped, held ones that never arrived included, over those and the applied ones."""
-    orders = [command for line in run.lines for command in getattr(line, "commands", ()) if isinstance(command, Drop)]
-    dropped, applied = sum(len(order.grads) for order in orders), len(work.staleness(run.tables.iterations))
+    fate = run.tables.iterations["fate"]
+    dropped, applied = int((fate == "dropped").sum()) + run.contents.discarded, int((fate == "applied").sum())
     return dropped / (dropped + applied) if dropped + applied else nan
 
 

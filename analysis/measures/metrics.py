@@ -71,12 +71,13 @@ def _gradients(run: Run) -> dict[str, Any]:
     updates, fates = run.tables.updates, work.fates(run.tables.iterations)
     grads, samples = fates["grads"], fates["samples"]
     pushed, tau = int(grads.drop("empty").sum()), work.staleness(run.tables.iterations)
+    held = run.contents.discarded  # of those that were computed, but never pushed
     return {
         "updates": int((~updates["void"]).sum()),
         "updates_void": int(updates["void"].sum()),
         "grads": grads.to_dict(),
         "samples": samples.drop("empty").to_dict(),
-        "dropped_frac": grads["dropped"] / pushed if pushed else nan,
+        "dropped_frac": (grads["dropped"] + held) / (pushed + held) if pushed + held else nan,
         "epochs_done": run.finished.epochs_done if run.finished else None,
         "mean_uses_per_sample": samples["applied"] / run.job["num_samples"],
         "computed_per_applied": samples.sum() / samples["applied"] if samples["applied"] else nan,

@@ -69,6 +69,8 @@ class History:
         self.version = 0
         self.given_up: list[tuple[float, int]] = []
         """(t, samples) of gradients that were dropped permanently."""
+        self.discarded = 0
+        """Gradients that were dropped while their workers held them: they never arrived."""
         self.later: list[tuple[int, int, int]] = []
         """(row, updates, iterations) of gradients that waited while so much was skipped."""
         self._halted = self._going_back = False
@@ -194,7 +196,9 @@ class History:
             self.arrivals.fate[row] = DROPPED
             if not command.requeue and event.grad.round is None:
                 self.given_up.append((t, event.grad.samples))
-        for _, ready in [self._ready.pop(grad) for grad in command.grads if grad in self._ready]:
+        held = [self._ready.pop(grad) for grad in command.grads if grad in self._ready]
+        self.discarded += len(held)
+        for _, ready in held:
             if not command.requeue and ready.grad.round is None:
                 self.given_up.append((t, ready.grad.samples))
 

@@ -37,6 +37,7 @@ class Contents:
     ``end_s`` is the time of the last line (0 without any), ``torn``: a last one was cut off. ``places`` of the
     notable lines: where they begin (bytes). ``held`` says of every arrival whether its Compute waited for data;
     ``given_up`` is (t, samples) of gradients that were dropped permanently. Both are empty for a run by rows.
+    ``discarded``: gradients that were dropped while their workers held them.
     """
 
     end_s: float
@@ -45,6 +46,7 @@ class Contents:
     places: Sequence[int]
     held: Sequence[int]
     given_up: Sequence[tuple[float, int]]
+    discarded: int
     make_tables: Callable[[], Tables]
     """The same frames whenever it is called: columns become them, and two runs may share contents."""
     problems: Sequence[str] | None = None
@@ -178,6 +180,7 @@ def gather_contents(root: Path, check: bool = False) -> Contents:
         places=gathered.places,
         held=gathered.history.arrivals.held,
         given_up=gathered.history.given_up,
+        discarded=gathered.history.discarded,
         make_tables=cache(lambda: make_tables(waiting.pop(), rows_path)),
         problems=None if laws is None else laws.problems,
         modified_ns=modified_ns,

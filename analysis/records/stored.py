@@ -51,6 +51,7 @@ class Index(msgspec.Struct, frozen=True):
     torn: bool
     finished: Finished | None
     given_up: list[tuple[float, int]]
+    discarded: int
     problems: tuple[str, ...]
     unchecked: tuple[str, ...]
 
@@ -78,6 +79,7 @@ def store_contents(run: Run) -> None:
         torn=contents.torn,
         finished=contents.finished,
         given_up=list(contents.given_up),
+        discarded=contents.discarded,
         problems=found.problems,
         unchecked=found.unchecked,
     )
@@ -101,6 +103,7 @@ def read_contents(root: Path) -> Contents | None:
         places=places,
         held=held,
         given_up=index.given_up,
+        discarded=index.discarded,
         make_tables=lambda: _read_tables(folder),
         integrity=Integrity(index.problems, index.unchecked),
     )

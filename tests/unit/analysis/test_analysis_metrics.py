@@ -13,6 +13,7 @@ import pytest
 from analysis.measures import targets, work
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run, load_run
+from analysis.records.stored import store_contents
 from tests.support.records import Story, apply, backup_story, bsp_story, compute, drop, rollback_story
 
 SCORES = [(0, 0.1), (40, 0.5), (80, 0.7), (120, 0.7504), (160, 0.7509), (200, 0.7511), (240, 0.7512), (280, 0.7510)]
@@ -239,3 +240,17 @@ def test_gradients_without_samples_are_not_pushed(tmp_path: Path) -> None:
         commands = [apply(0)] if worker == 0 else [drop(1)] if worker == 1 else []
         story.arrived(0.1, worker, worker, commands, compute_s=0.1, samples=samples, version=0)
     assert summarise(read(story, tmp_path))["dropped_frac"] == 0.5
+
+
+def test_gradients_that_workers_held_are_dropped_like_others(tmp_path: Path) -> None:
+    """Worker 1's is dropped before it was sent: one of two, although all that arrived was applied. Also when stored."""
+    story = Story(num_workers=2)
+    story.started()
+    story.lines[-1]["commands"] = [compute(0), compute(1)]
+    about = {"id": 1, "worker": 1, "incarnation": 0, "iteration": 0, "version": 0, "samples": 8, "assigned_samples": 8}
+    story.event(0.1, "Ready", [drop(1)], grad=about, timings={"compute_s": 0.05}, num_bytes=100)
+    story.arrived(0.2, 0, 0, [apply(0)], compute_s=0.1, version=0)
+    run = read(story, tmp_path)
+    assert summarise(run)["dropped_frac"] == 0.5
+    store_contents(run)
+    assert summarise(load_run(run.path))["dropped_frac"] == 0.5
