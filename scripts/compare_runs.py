@@ -31,13 +31,14 @@ from analysis.reports.comparing import IN_WORDS, Quantity, Sheet, compared, shee
 from analysis.reports.report import gather_runs, write_comparison
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.streams import run_program
+from scripts.finding import records_below
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare what is named; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
-        paths = find(arguments.dirs)
+        paths = records_below(arguments.dirs, find)
         gathered = gather_runs(paths, arguments.baseline)
         runs, baseline = gathered.table, gathered.baseline
         remarks = [*(f"left out: {reason}" for reason in gathered.skipped), *gathered.warnings]
@@ -58,19 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def find(folders: Sequence[Path]) -> list[Path]:
-    """Every run at or below the directories, once; raises :class:`ConfigError`."""
-    found: dict[Path, None] = {}
-    for folder in folders:
-        if not folder.is_dir():
-            raise ConfigError(f"{folder}: no such directory; name directories of runs, or one that holds runs")
-        here = find_runs(folder, of_clusters=False)
-        if not here and find_clusters(folder):
-            raise ConfigError(f"{folder}: holds sets of jobs, not runs; a sweep (-m) of them is compared at its end")
-        if not here:
-            raise ConfigError(f"{folder}: holds no run (a directory with meta.json and events.jsonl)")
-        found |= dict.fromkeys(path.resolve() for path in here)
-    return list(found)
+def find(folder: Path) -> list[Path]:
+    """Every run at or below a directory; raises :class:`ConfigError` if there are only sets of jobs."""
+    found = find_runs(folder, of_clusters=False)
+    if not found and find_clusters(folder):
+        raise ConfigError(f"{folder}: holds sets of jobs, not runs; a sweep (-m) of them is compared at its end")
+    return found
 
 
 def _print(found: Sheet, title: str) -> None:

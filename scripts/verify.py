@@ -36,6 +36,7 @@ from runtime.errors import ConfigError, print_error, refuse
 from runtime.record.meta import describe_versions, version_of
 from runtime.record.replay import replay
 from runtime.run.streams import run_program
+from scripts.finding import records_below
 from scripts.replay import build_strategy, read_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Verify what is named; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
-        paths = [path for folder in arguments.dirs for path in _runs_of(folder)]
+        paths = records_below(arguments.dirs, _find)
     except ConfigError as error:
         return print_error("verify", error)
     console = Console(highlight=False)
@@ -82,13 +83,8 @@ def verify(path: Path, *, again: bool = False) -> Iterator[Check]:
         yield _again(run)
 
 
-def _runs_of(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such directory; name the directory of a run, or one that holds runs")
-    found = [*find_clusters(folder), *find_runs(folder)]
-    if not found:
-        raise ConfigError(f"{folder}: holds no run (a directory with meta.json and {LOG})")
-    return sorted(found, key=lambda path: natural(str(path)))
+def _find(folder: Path) -> list[Path]:
+    return sorted([*find_clusters(folder), *find_runs(folder)], key=lambda path: natural(str(path)))
 
 
 def _plan(run: Run) -> Check:

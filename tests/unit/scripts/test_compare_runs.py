@@ -90,3 +90,10 @@ def test_bad_input_is_one_line(
     assert not out
     assert line in err
     assert err.count("\n") == 1
+
+
+def test_sets_of_jobs_are_compared_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("meta.json", "cluster.jsonl"):
+        (tmp_path / name).write_text("{}")
+    assert main([str(tmp_path)]) == 2
+    assert "holds sets of jobs, not runs" in capsys.readouterr().err
