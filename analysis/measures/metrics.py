@@ -119,6 +119,7 @@ def _injected(run: Run) -> dict[str, Any]:
         "overruns": int((overrun > 0).sum()),
         "overrun_total_s": overrun.sum(),
         "overrun_max_s": overrun.max() if len(overrun) else 0.0,
+        "staged_s": tables.iterations["stage_s"].sum(),
     }
 
 

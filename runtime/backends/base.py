@@ -39,6 +39,8 @@ class Model(Protocol):
     """A model whose parameters and gradient live in two flat vectors owned by the runtime."""
 
     num_parameters: int
+    stage_s: float
+    """Seconds of the last gradient in which vectors were copied to a device and back; 0 without one."""
 
     def initial_parameters(self) -> FloatVector:
         """Float32 [num_parameters], identical for the same seed in every process."""

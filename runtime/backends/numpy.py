@@ -24,6 +24,7 @@ class NumpyModel:
     def __init__(self, task: Any, seed: int) -> None:
         self.task, self.seed = task, seed
         self.num_parameters: int = task.num_parameters
+        self.stage_s = 0.0
         self.params = np.zeros(0, dtype=np.float32)
         self.grad = np.zeros(0, dtype=np.float32)
 

@@ -57,6 +57,7 @@ class TensorflowModel:
         ]
         self.sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.num_parameters = sum(self.sizes)
+        self.stage_s = 0.0
         self.eval_batch_samples = eval_batch_samples
         self.in_batches = hasattr(task, "tensorflow_per_sample_stats")
         self.masks = Masks(self.module, seed)

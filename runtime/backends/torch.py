@@ -1,4 +1,7 @@
-"""PyTorch on flat vectors: parameters are views, gradients are copied once into the flat sum."""
+"""PyTorch on flat vectors: parameters are views, gradients are copied once into the flat sum.
+
+On a device (``runtime/backends/devices/``) both vectors are the device's, and copied from and to the data plane's.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from runtime.backends.base import (
     coupled_samples,
     task_parameters,
 )
+from runtime.backends.devices.choice import CPU, DEVICES, make_device, preload
+from runtime.backends.devices.staging import Staging
 from runtime.backends.torch_evaluation import TorchEvaluation
 from runtime.backends.torch_masks import Masks
 from runtime.core.vectors import FloatVector
@@ -35,7 +40,13 @@ class TorchModel:
     """
 
     def __init__(
-        self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512, recalibrate_samples: int = 1024
+        self,
+        task: Any,
+        seed: int,
+        num_threads: int,
+        eval_batch_samples: int = 512,
+        recalibrate_samples: int = 1024,
+        device: str = CPU,
     ) -> None:
         import torch
 
@@ -50,38 +61,69 @@ class TorchModel:
         self.num_parameters = sum(parameter.numel() for parameter in self.parameters)
         self.masks = Masks(self.module, seed)
         self.coupling = _coupling(self.module, self.masks)
-        self.evaluation = TorchEvaluation(task, self.module, eval_batch_samples, recalibrate_samples)
+        self.stage_s = 0.0
+        self.staging = self._on(device)
+        self.evaluation = TorchEvaluation(task, self.module, eval_batch_samples, recalibrate_samples, self.place)
         self.grads: list[Tensor] = []
         self._views: dict[int, list[Tensor]] = {}
         self._place = 0
+
+    def _on(self, name: str) -> Staging | None:
+        """Move the module to a device; None: it stays in the host's memory."""
+        if (device := make_device(name)) is None:
+            return None
+        from runtime.backends.devices.host_masks import draw_on_host
+
+        draw_on_host(self.module)
+        self.module.to(device.torch_name)
+        return Staging(device, self.num_parameters)
+
+    def place(self, values: Tensor) -> Tensor:
+        """Inputs where the model computes."""
+        return values if self.staging is None else self.staging.device.place(values)
 
     def initial_parameters(self) -> FloatVector:
         """The task's own if it draws them, else those of the module's own initialisation."""
         if (drawn := task_parameters(self.task, self.seed)) is not None:
             return checked_parameters(drawn, self.num_parameters)
-        return np.concatenate([parameter.detach().numpy().ravel() for parameter in self.parameters], dtype=np.float32)
+        drawn = [parameter.detach().cpu().numpy().ravel() for parameter in self.parameters]
+        return np.concatenate(drawn, dtype=np.float32)
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
-        """Make the module's parameters views of ``params``; the views of each vector are cached."""
+        """Make the module's parameters views of ``params``; the views of each vector are cached.
+
+        On a device they are views of the device's, to which ``params`` is on its way.
+        """
+        if self.staging is not None:
+            if not self.grads:
+                self._use(self._cut(self.staging.params), self._cut(self.staging.grad))
+            self.staging.bring(params, grad)
+            return
         self.grads = self._views_of(grad)
         place = params.ctypes.data
         if place != self._place:
             self._place = place
-            for parameter, view in zip(self.parameters, self._views_of(params), strict=True):
-                parameter.data = view
+            self._use(self._views_of(params), self.grads)
+
+    def _use(self, params: list[Tensor], grads: list[Tensor]) -> None:
+        self.grads = grads
+        for parameter, view in zip(self.parameters, params, strict=True):
+            parameter.data = view
 
     def _views_of(self, vector: FloatVector) -> list[Tensor]:
+        import torch
+
         place = vector.ctypes.data
         if place not in self._views:
-            self._views[place] = self._cut(vector)
+            self._views[place] = self._cut(torch.from_numpy(vector))
         return self._views[place]
 
-    def _cut(self, vector: FloatVector) -> list[Tensor]:
+    def _cut(self, vector: Tensor) -> list[Tensor]:
         """Views of a flat vector in the parameters' shapes."""
         import torch
 
         sizes = [parameter.numel() for parameter in self.parameters]
-        parts = torch.split(torch.from_numpy(vector), sizes)
+        parts = torch.split(vector, sizes)
         return [part.view(parameter.shape) for part, parameter in zip(parts, self.parameters, strict=True)]
 
     def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> tuple[Tensor, Tensor]:
@@ -90,14 +132,14 @@ class TorchModel:
 
         inputs, targets = self.data.train
         seen = self.batch_inputs(inputs[indices], augmentation_key(self.seed, indices, epochs))
-        return torch.from_numpy(seen), torch.from_numpy(targets[indices])
+        return self.place(torch.from_numpy(seen)), self.place(torch.from_numpy(targets[indices]))
 
     def gradient(self, batch: tuple[Tensor, Tensor], micro: Sequence[MicroBatch]) -> float:
         """Forward and backward pass of the summed loss."""
         import torch
 
         inputs, targets = batch
-        total = 0.0
+        losses: list[Tensor] = []
         for index, one in enumerate(micro):
             rows, coefficient, pieces = one
             part = inputs[rows]
@@ -113,8 +155,10 @@ class TorchModel:
                 torch._foreach_copy_(self.grads, grads)
                 if coefficient != 1.0:
                     torch._foreach_mul_(self.grads, coefficient)
-            total += float(loss.detach())
-        return total
+            losses.append(loss.detach())
+        if self.staging is not None:
+            self.stage_s = self.staging.take()
+        return sum(map(float, losses), 0.0)  # not before: a device would wait for each
 
     def expect_weights(self) -> None:
         """Do nothing: eager PyTorch needs no preparation for weights."""
@@ -126,11 +170,14 @@ class TorchModel:
         if self.coupling:
             raise coupled_samples(self.coupling)
         losses = self.task.torch_losses(self.module, inputs, targets)
-        return losses.detach().sum(), torch.dot(losses, torch.from_numpy(micro.weights))
+        return losses.detach().sum(), torch.dot(losses, self.place(torch.from_numpy(micro.weights)))
 
     def evaluate(self) -> dict[str, float]:
         """The task's metrics, without gradients."""
-        return self.evaluation.evaluate(self.data.train, self.data.test)
+        metrics = self.evaluation.evaluate(self.data.train, self.data.test)
+        if self.staging is not None:
+            self.staging.settle()
+        return metrics
 
 
 def _coupling(module: torch.nn.Module, masks: Masks) -> str:
@@ -147,6 +194,9 @@ def _coupling(module: torch.nn.Module, masks: Masks) -> str:
 class TorchBackend:
     """PyTorch. ``num_threads`` is the intra-op thread count of every process.
 
+    ``device`` is where workers, evaluator and scorer compute: ``cpu``, ``cuda``, or ``fake``, which behaves like a device
+    with memory of its own and needs none (docs/gpus.md).
+
     Parameters are evaluated ``eval_batch_samples`` at a time; with batch normalisation, after its statistics were
     measured on ``recalibrate_samples`` training samples (docs/workloads.md).
     """
@@ -156,23 +206,28 @@ class TorchBackend:
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
     fork_safe: ClassVar[bool] = True
 
+    device: str = CPU
     num_threads: int = 1
     eval_batch_samples: int = 512
     recalibrate_samples: int = 1024
 
     def __post_init__(self) -> None:
         check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
+        if self.device not in DEVICES:
+            raise ValueError(f"device={self.device}: must be one of {', '.join(DEVICES)}")
 
     def preload(self) -> list[str]:
         import torch
         import torch.nn.functional  # noqa: F401
 
+        preload(self.device)
         return ["torch"]
 
     def prepare(self, task: Any, seed: int) -> TorchModel:
-        return TorchModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)
+        fields = self.num_threads, self.eval_batch_samples, self.recalibrate_samples
+        return TorchModel(task, seed, *fields, self.device)
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
-        """The model's initial parameters; does not build the model if the task draws them itself."""
+        """The model's initial parameters; does not build the model if the task draws them itself, and never on a device."""
         drawn = task_parameters(task, seed)
-        return self.prepare(task, seed).initial_parameters() if drawn is None else drawn
+        return TorchModel(task, seed, self.num_threads).initial_parameters() if drawn is None else drawn

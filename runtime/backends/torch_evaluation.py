@@ -7,7 +7,7 @@ training samples that are the same in every process at all times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -34,10 +34,18 @@ class TorchEvaluation:
         module: the task's module.
         batch_samples: samples per forward pass.
         recalibrate_samples: number of training samples for measuring the statistics of batch normalisation.
+        place: brings tensors to where the module computes.
     """
 
-    def __init__(self, task: Any, module: torch.nn.Module, batch_samples: int, recalibrate_samples: int) -> None:
-        self.task, self.module = task, module
+    def __init__(
+        self,
+        task: Any,
+        module: torch.nn.Module,
+        batch_samples: int,
+        recalibrate_samples: int,
+        place: Callable[[Tensor], Tensor] = lambda values: values,
+    ) -> None:
+        self.task, self.module, self.place = task, module, place
         self.batch_inputs = batch_inputs_of(task)
         self.batch_samples, self.recalibrate_samples = batch_samples, recalibrate_samples
         self.norms = [one for one in module.modules() if getattr(one, "running_mean", None) is not None]
@@ -61,7 +69,7 @@ class TorchEvaluation:
             return alone
         batches = _slices(len(test[1]), self.batch_samples)
         figures = [figures_of(self.module, *self._tensors(test[0][rows], test[1][rows])) for rows in batches]
-        metrics: Metrics = self.task.metrics(np.concatenate([batch.numpy() for batch in figures]))
+        metrics: Metrics = self.task.metrics(np.concatenate([batch.cpu().numpy() for batch in figures]))
         return metrics
 
     def _recalibrate(self, train: Arrays) -> None:
@@ -83,7 +91,8 @@ class TorchEvaluation:
         """Inputs and targets with the pre-processing of held-out samples."""
         import torch
 
-        return torch.from_numpy(self.batch_inputs(inputs, None)), torch.from_numpy(targets)
+        seen = torch.from_numpy(self.batch_inputs(inputs, None))
+        return self.place(seen), self.place(torch.from_numpy(targets))
 
 
 def _slices(num_samples: int, size: int) -> Iterator[slice]:

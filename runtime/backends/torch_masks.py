@@ -24,7 +24,7 @@ class Masks:
         import torch
 
         if self.active:
-            torch.manual_seed(mask_key(self.seed, inputs.numpy()))
+            torch.manual_seed(mask_key(self.seed, inputs.cpu().numpy()))
 
 
 def _drops(module: torch.nn.Module) -> bool:

@@ -37,6 +37,8 @@ INTEGERS = (
     "applied_version",
 )
 FLOATS = ("t", *Timings.__struct_fields__, "applied_t")
+UNNAMED = {"stage_s": 0.0}
+"""What a block has in a column that it does not name, other than NaN: on the virtual clock no device copies anything."""
 NEVER = 0
 """``applied_version`` of a dropped gradient; its ``applied_t`` is NaN."""
 
@@ -79,14 +81,14 @@ class IterationWriter:
             self._flush_rows()
 
     def block(self, columns: Mapping[str, NDArray[Any] | float]) -> None:
-        """Append several iterations: ``worker`` has one value per row, others that or one for all; without any: NaN."""
+        """Append several iterations: ``worker`` has one value per row, others that or one for all; else ``UNNAMED``."""
         self._flush_rows()
         num_rows, begun = np.size(columns["worker"]), 0
         while begun < num_rows:
             end = min(num_rows, begun + GROUP_ROWS - self._filled)
             filled = self._filled + end - begun
             for name, into in self._group.items():
-                values = columns.get(name, np.nan)
+                values = columns.get(name, UNNAMED.get(name, np.nan))
                 into[self._filled : filled] = values[begun:end] if isinstance(values, np.ndarray) else values
             self._filled, begun = filled, end
             if filled == GROUP_ROWS:

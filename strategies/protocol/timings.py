@@ -28,6 +28,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """By how much the real computation exceeded the device profile; 0 when pacing held."""
     recv_s: float = 0.0
     """The part of ``pull_s`` spent on this worker's link, as opposed to the servers' work."""
+    stage_s: float = 0.0
+    """The part of ``compute_s`` in which parameters were copied to the worker's device, and the gradient back."""
 
     cpu_s: float | None = None
     """Processor seconds of loading, computing and sending, all threads together; None: not known."""

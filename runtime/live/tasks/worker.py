@@ -124,8 +124,8 @@ class Worker:
         batch = self.model.batch(indices, sample_epochs(order.ranges))
         loaded, data_cpu_s = time.perf_counter(), time.process_time() - cpu_s
         self.links.receive_params(order.grad_id)
-        self.model.attach(self.links.params, self.links.grad)
         pulled, cpu_s = time.perf_counter(), time.process_time()
+        self.model.attach(self.links.params, self.links.grad)
         loss_sum = self.model.gradient(batch, ordered_batches(order))
         samples = sum(part.samples for part in order.ranges)
         overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum)
@@ -142,6 +142,7 @@ class Worker:
                 injected_s=injected_s,
                 overrun_s=overrun_s,
                 recv_s=self.links.received_s,
+                stage_s=self.model.stage_s,
                 cpu_s=data_cpu_s + time.process_time() - cpu_s,
             ),
             loss=loss_sum / samples if finite else None,

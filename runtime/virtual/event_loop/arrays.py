@@ -25,8 +25,8 @@ WHOLE = frozenset({
 })  # fmt: skip
 """The arrays that hold int64; the others hold float64."""
 POLICIES = "dynamic", "shared", "even"
-ROWS = tuple(name for name in FLOATS if name != "cpu_s")
-"""The columns of ``row_floats``."""
+ROWS = tuple(name for name in FLOATS if name not in ("stage_s", "cpu_s"))
+"""The columns of ``row_floats``: nothing is copied to devices here, and processors are not always modelled."""
 
 
 @final

@@ -52,7 +52,7 @@ static int learn_vocabulary(void) {
     if (!module)
         return -1;
     struct { const char *name; PyObject **type; Py_ssize_t fields; } types[] = {
-        {"Grad", &Grad_, 10},      {"Timings", &Timings_, 9}, {"Arrived", &Arrived_, 5}, {"Woke", &Woke_, 2},
+        {"Grad", &Grad_, 10},      {"Timings", &Timings_, 10}, {"Arrived", &Arrived_, 5}, {"Woke", &Woke_, 2},
         {"Compute", &Compute_, 4}, {"Apply", &Apply_, 5},     {"Drop", &Drop_, 2},       {"Wake", &Wake_, 2}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!(*types[i].type = PyObject_GetAttrString(module, types[i].name)) ||

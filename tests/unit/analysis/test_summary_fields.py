@@ -22,7 +22,7 @@ def story() -> Story:
     received.started()
     received.lines[-1]["commands"] = [compute(0), compute(1)]
     received.evaluated(0.0, 0.1, t=0.25)
-    received.arrived(1.0, 0, 0, [apply(0), compute(0)], **own | {"wait_s": 0.1, "compute_s": 0.6})
+    received.arrived(1.0, 0, 0, [apply(0), compute(0)], **own | {"wait_s": 0.1, "compute_s": 0.6, "stage_s": 0.012})
     received.arrived(
         1.5, 1, 1, [apply(1), compute(1)], version=0, **own | {"wait_s": 0.2, "data_s": 0.2, "compute_s": 0.9}
     )
@@ -109,6 +109,7 @@ EXPECTED: dict[str, Any] = {
     "overruns": 1,
     "overrun_total_s": 0.05,
     "overrun_max_s": 0.05,
+    "staged_s": 0.012,
     # ---- decisions and accidents
     "decide_p50_us": 10.0,
     "decide_p99_us": 10.0,

@@ -40,7 +40,7 @@ class WideDeep(nn.Module):
             return 0.0
         plain = rows[:, self.fields.num_dense :].long()
         hashed = (plain[:, self.first] * CROSS_FACTOR + plain[:, self.second]) % self.size.cross_buckets
-        start = self.fields.features + torch.arange(len(self.first)) * self.size.cross_buckets
+        start = self.fields.features + torch.arange(len(self.first), device=rows.device) * self.size.cross_buckets
         crossed: Tensor = self.wide(hashed + start).squeeze(2).sum(1)
         return crossed
 
@@ -82,10 +82,10 @@ class XDeepFM(nn.Module):
 def split(rows: Tensor, fields: Fields) -> tuple[Tensor, Tensor]:
     """Indices into the table of all features, int64, and the features' values, float32; [batch, fields] each."""
     dense, hashed = rows[:, : fields.num_dense], rows[:, fields.num_dense :]
-    starts = torch.tensor(fields.offsets, dtype=torch.int64) + fields.num_dense
-    numbers = torch.arange(fields.num_dense).expand(len(rows), -1)
+    starts = torch.tensor(fields.offsets, dtype=torch.int64, device=rows.device) + fields.num_dense
+    numbers = torch.arange(fields.num_dense, device=rows.device).expand(len(rows), -1)
     ids = torch.cat([numbers, hashed.long() + starts], dim=1)
-    return ids, torch.cat([dense.float(), torch.ones(hashed.shape)], dim=1)
+    return ids, torch.cat([dense.float(), torch.ones(hashed.shape, device=rows.device)], dim=1)
 
 
 def weighted(table: nn.Embedding, ids: Tensor, values: Tensor) -> Tensor:

@@ -46,8 +46,9 @@ class Transformer(nn.Module):
 
     def forward(self, words: Tensor) -> Tensor:
         length, width = words.shape[1], self.embedding.embedding_dim
-        mask = nn.Transformer.generate_square_subsequent_mask(length)
-        states = self.dropout(self.embedding(words) * self.scale + torch.from_numpy(positions(length, width)))
+        mask = nn.Transformer.generate_square_subsequent_mask(length, device=words.device)
+        where = torch.from_numpy(positions(length, width)).to(words.device)
+        states = self.dropout(self.embedding(words) * self.scale + where)
         for block in self.blocks:
             states = block(states, src_mask=mask, is_causal=True)
         scores: Tensor = self.output(states)

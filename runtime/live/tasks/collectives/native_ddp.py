@@ -53,6 +53,7 @@ class NativeModel:
     def __init__(self, model: TorchModel, group: NativeGroup) -> None:
         self.model = model
         self.num_parameters = model.num_parameters
+        self.stage_s = 0.0
         self._module: Any = None
         group.on_formed = self._wrap
 

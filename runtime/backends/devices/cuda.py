@@ -1,0 +1,78 @@
+"""A GPU by CUDA: the first that this process may see (``CUDA_VISIBLE_DEVICES``).
+
+Its copies have a stream of their own and are timed by events. Only a process that computes makes one: a process that has
+initialised the driver must not be forked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from runtime.backends.devices.exact import make_exact
+from runtime.core.vectors import FloatVector
+
+ALREADY_REGISTERED = 712
+"""``cudaErrorHostMemoryAlreadyRegistered``."""
+
+
+@final
+class CudaTransfer:
+    """A copy on the copy stream, between two events."""
+
+    def __init__(self, begun: Any, ended: Any) -> None:
+        self.begun, self.ended = begun, ended
+
+    def finish(self) -> float:
+        self.ended.synchronize()
+        return float(self.begun.elapsed_time(self.ended)) / 1e3
+
+
+@final
+class CudaDevice:
+    """See :class:`runtime.backends.devices.device.Device`."""
+
+    def __init__(self) -> None:
+        make_exact()
+        self.torch_name = "cuda:0"
+        self._copies = torch.cuda.Stream()
+        self._pinned: dict[int, FloatVector] = {}
+
+    def vector(self, num_floats: int) -> Tensor:
+        return torch.empty(num_floats, dtype=torch.float32, device=self.torch_name)
+
+    def pin(self, host: FloatVector) -> None:
+        """Raises ``RuntimeError`` if the driver refuses."""
+        place = host.ctypes.data
+        if place in self._pinned or not host.nbytes:
+            return
+        found: Any = torch.cuda.cudart()
+        code = int(found.cudaHostRegister(place, host.nbytes, 0))
+        if code not in (0, ALREADY_REGISTERED):
+            raise RuntimeError(f"CUDA error {code}: cannot lock {host.nbytes} bytes of a host vector (cudaHostRegister)")
+        self._pinned[place] = host  # so that nobody else gets this memory
+
+    def upload(self, host: FloatVector, there: Tensor) -> CudaTransfer:
+        return self._copy(torch.from_numpy(host), there)
+
+    def download(self, there: Tensor, host: FloatVector) -> CudaTransfer:
+        return self._copy(there, torch.from_numpy(host))
+
+    def kernels_wait_for(self, transfer: CudaTransfer) -> None:
+        torch.cuda.current_stream().wait_event(transfer.ended)
+
+    def copies_wait_for_kernels(self) -> None:
+        self._copies.wait_stream(torch.cuda.current_stream())
+
+    def place(self, values: Tensor) -> Tensor:
+        return values.to(self.torch_name)
+
+    def _copy(self, source: Tensor, target: Tensor) -> CudaTransfer:
+        begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(self._copies):
+            begun.record()
+            target.copy_(source, non_blocking=True)
+            ended.record()
+        return CudaTransfer(begun, ended)

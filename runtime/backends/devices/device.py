@@ -1,0 +1,57 @@
+"""The interface of a device that has its own memory.
+
+Kernels run in the order in which they are launched; copies run beside them, in their own order, and neither waits for
+the other unless it is ordered to. A copy that has been started reads and writes host memory until it is finished.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from runtime.core.vectors import FloatVector
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Transfer(Protocol):
+    """A copy that has been started."""
+
+    def finish(self) -> float:
+        """Wait until it is complete; returns the seconds that it took, by the device's clock."""
+        ...
+
+
+class Device(Protocol):
+    """One device. Raises what :func:`runtime.errors.is_device_full` knows when its memory is not enough."""
+
+    torch_name: str
+    """By which torch knows it."""
+
+    def vector(self, num_floats: int) -> Tensor:
+        """Float32 [num_floats] in its memory, with undefined content."""
+        ...
+
+    def pin(self, host: FloatVector) -> None:
+        """Lock the pages of a host vector, once: without that, copies would wait for the host."""
+        ...
+
+    def upload(self, host: FloatVector, there: Tensor) -> Transfer:
+        """Start to copy a pinned host vector to a :meth:`vector`, after all copies that were started before."""
+        ...
+
+    def download(self, there: Tensor, host: FloatVector) -> Transfer:
+        """Start to copy a :meth:`vector` to a pinned host vector, after all copies that were started before."""
+        ...
+
+    def kernels_wait_for(self, transfer: Transfer) -> None:
+        """Kernels that are launched from now on run after the transfer."""
+        ...
+
+    def copies_wait_for_kernels(self) -> None:
+        """Copies that are started from now on run after all kernels launched before."""
+        ...
+
+    def place(self, values: Tensor) -> Tensor:
+        """A copy of a host tensor in its memory, complete on return."""
+        ...

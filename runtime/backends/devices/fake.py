@@ -1,0 +1,118 @@
+"""A device without hardware, whose mistakes show: for tests of everything that needs a GPU only for its speed.
+
+Kernels (torch's own operations on the CPU) and copies each see memory of their own. What one wrote, the other sees only
+after the wait that a real device needs; until a copy must be complete it has not even begun, so host memory that is
+changed too early, or read too early, gives wrong numbers. Fresh memory is full of NaN.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from runtime.core.vectors import FloatVector
+
+
+class _Memory:
+    """One vector, as kernels see it and as copies see it; ``fresh``: what copies wrote and no kernel has seen."""
+
+    def __init__(self, num_floats: int) -> None:
+        self.kernels = torch.full((num_floats,), torch.nan)
+        self.copies = self.kernels.clone()
+        self.fresh = False
+
+
+@final
+class FakeTransfer:
+    """A copy in the queue of a :class:`FakeDevice`."""
+
+    def __init__(self, device: FakeDevice, copy: Callable[[], object], into: _Memory | None = None) -> None:
+        self.device, self.copy, self.into = device, copy, into
+        self.seconds: float | None = None
+
+    def run(self) -> None:
+        """Carry it out."""
+        begun = time.perf_counter()
+        self.copy()
+        if self.into is not None:
+            self.into.fresh = True
+        self.seconds = time.perf_counter() - begun
+
+    def finish(self) -> float:
+        self.device.run_until(self)
+        assert self.seconds is not None
+        return self.seconds
+
+
+@final
+class FakeDevice:
+    """See :class:`runtime.backends.devices.device.Device`."""
+
+    capacity_bytes: ClassVar[int | None] = None
+    """Memory of each device; None: as much as there is."""
+
+    def __init__(self) -> None:
+        self.torch_name = "cpu"
+        self.pinned: dict[int, FloatVector] = {}
+        self._memory: dict[int, _Memory] = {}
+        self._queue: deque[FakeTransfer] = deque()
+        self._used_bytes = 0
+
+    def vector(self, num_floats: int) -> Tensor:
+        """Raises ``RuntimeError`` in CUDA's words if the capacity does not suffice."""
+        self._used_bytes += 4 * num_floats
+        if self.capacity_bytes is not None and self._used_bytes > self.capacity_bytes:
+            raise RuntimeError(f"CUDA out of memory: the fake device has {self.capacity_bytes} bytes")
+        memory = _Memory(num_floats)
+        self._memory[memory.kernels.data_ptr()] = memory
+        return memory.kernels
+
+    def pin(self, host: FloatVector) -> None:
+        self.pinned[host.ctypes.data] = host
+
+    def upload(self, host: FloatVector, there: Tensor) -> FakeTransfer:
+        memory, source = self._memory[there.data_ptr()], self._of(host)
+        return self._start(FakeTransfer(self, lambda: memory.copies.copy_(source), memory))
+
+    def download(self, there: Tensor, host: FloatVector) -> FakeTransfer:
+        memory, target = self._memory[there.data_ptr()], self._of(host)
+        return self._start(FakeTransfer(self, lambda: target.copy_(memory.copies)))
+
+    def kernels_wait_for(self, transfer: FakeTransfer) -> None:
+        transfer.finish()
+        for memory in self._memory.values():
+            if memory.fresh:
+                memory.kernels.copy_(memory.copies)
+                memory.fresh = False
+
+    def copies_wait_for_kernels(self) -> None:
+        """Copies in the queue still see what was there before."""
+        for memory in self._memory.values():
+            self._start(FakeTransfer(self, _publishing(memory, memory.kernels.clone())))
+
+    def place(self, values: Tensor) -> Tensor:
+        return values.clone()
+
+    def run_until(self, transfer: FakeTransfer) -> None:
+        """Carry out what was started up to this transfer."""
+        while transfer.seconds is None:
+            self._queue.popleft().run()
+
+    def _start(self, transfer: FakeTransfer) -> FakeTransfer:
+        self._queue.append(transfer)
+        return transfer
+
+    def _of(self, host: FloatVector) -> Tensor:
+        if host.ctypes.data not in self.pinned:
+            raise RuntimeError("a copy from or to a host vector that is not pinned")
+        return torch.from_numpy(host)
+
+
+def _publishing(memory: _Memory, seen: Tensor) -> Callable[[], object]:
+    """Show copies what kernels had written then, unless a copy has written there since."""
+    return lambda: None if memory.fresh else memory.copies.copy_(seen)

@@ -1,0 +1,40 @@
+"""Dropout on a device with masks that are drawn on the host, so that they are those of a run on the CPU."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+
+def draw_on_host(module: nn.Module) -> None:
+    """Let all dropout layers draw on the host; raises ``ValueError`` for a layer whose masks only a device can draw."""
+    for name, one in module.named_modules():
+        if isinstance(one, nn.Dropout):
+            one.forward = partial(_dropped, one)  # type: ignore[method-assign]
+        elif _draws_inside(one):
+            raise ValueError(
+                f"backend.device: {name or 'the model'} ({type(one).__name__}) draws dropout masks on the device itself, "
+                "which would not be those of the CPU; set its dropout to 0, or backend.device=cpu"
+            )
+
+
+def _dropped(layer: nn.Dropout, inputs: Tensor) -> Tensor:
+    """As torch's own dropout on the CPU, to the bit."""
+    if not layer.training or not layer.p:
+        return inputs
+    if layer.p == 1:
+        return inputs * torch.zeros((), device=inputs.device)
+    kept = torch.empty(inputs.shape, dtype=inputs.dtype).bernoulli_(1 - layer.p).div_(1 - layer.p)
+    return inputs * kept.to(inputs.device)
+
+
+def _draws_inside(module: nn.Module) -> bool:
+    """Whether its own kernels draw masks: between recurrent layers, within attention, of whole channels."""
+    if isinstance(module, nn.RNNBase):
+        return module.dropout > 0 and module.num_layers > 1
+    if isinstance(module, nn.MultiheadAttention):
+        return module.dropout > 0
+    return isinstance(module, _DropoutNd) and module.p > 0

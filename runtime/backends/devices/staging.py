@@ -1,0 +1,40 @@
+"""A model's vectors on a device, and their way from and to the vectors of the data plane, which stay on the host."""
+
+from __future__ import annotations
+
+from typing import final
+
+from runtime.backends.devices.device import Device, Transfer
+from runtime.core.vectors import FloatVector
+
+
+@final
+class Staging:
+    """``params`` and ``grad`` are float32 [num_floats] on ``device``."""
+
+    def __init__(self, device: Device, num_floats: int) -> None:
+        self.device = device
+        self.params, self.grad = device.vector(num_floats), device.vector(num_floats)
+        self._host_grad: FloatVector | None = None
+        self._upload: Transfer | None = None
+
+    def bring(self, params: FloatVector, grad: FloatVector) -> None:
+        """Start to copy parameters to the device; kernels from now on see them. Gradients will go to ``grad``."""
+        self.device.pin(params)
+        self.device.pin(grad)
+        self._host_grad = grad
+        self.device.copies_wait_for_kernels()  # those that still read the parameters before
+        self._upload = self.device.upload(params, self.params)
+        self.device.kernels_wait_for(self._upload)
+
+    def take(self) -> float:
+        """Copy the gradient to the host, complete on return; returns the seconds of copying since :meth:`bring`."""
+        assert self._host_grad is not None, "no vectors are attached"
+        self.device.copies_wait_for_kernels()
+        download = self.device.download(self.grad, self._host_grad)
+        return self.settle() + download.finish()
+
+    def settle(self) -> float:
+        """Wait until the host may change the parameters; returns the seconds of copying them, once."""
+        upload, self._upload = self._upload, None
+        return 0.0 if upload is None else upload.finish()
