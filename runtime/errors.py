@@ -7,9 +7,11 @@ import re
 import sys
 from typing import NoReturn
 
-FAILED, REFUSED, NO_SPACE, INTERRUPTED = 1, 2, 74, 130
-"""Exit codes: failure; a refused request, before anything was started; a full disk (``EX_IOERR``); Ctrl-C."""
+FAILED, REFUSED, NO_SPACE, DEVICE_FULL, INTERRUPTED = 1, 2, 74, 75, 130
+"""Exit codes: failure; a refused request, before anything was started; a full disk (``EX_IOERR``); a device without
+memory for a task (``EX_TEMPFAIL``); Ctrl-C."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DEVICE_FULL = re.compile(r"CUDA.*out of memory", re.IGNORECASE)
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 """All that numpy's message says about a full disk."""
 
@@ -26,6 +28,11 @@ def is_full(error: BaseException) -> bool:
     if not isinstance(error, OSError):
         return False
     return error.errno in _FULL or (error.errno is None and _SHORT_WRITE.fullmatch(str(error)) is not None)
+
+
+def is_device_full(error: BaseException) -> bool:
+    """Whether the error is torch's for a GPU whose memory does not suffice, from its allocator or from the driver."""
+    return isinstance(error, RuntimeError) and _DEVICE_FULL.search(str(error)) is not None
 
 
 def no_space(error: OSError, where: object = "") -> str:

@@ -44,6 +44,15 @@ class Language(DatasetTask):
         """True unless dropout is used."""
         return not getattr(self.size, "dropout", 0.0)
 
+    @property
+    def masks_of_device(self) -> str:
+        """The layer whose dropout masks a device would draw itself; empty: there is none."""
+        if not getattr(self.size, "dropout", 0.0):
+            return ""
+        if isinstance(self.size, TransformerSize):
+            return "attention (nn.MultiheadAttention)"
+        return "nn.LSTM" if self.size.layers > 1 else ""
+
     def initializers(self) -> list[Initializer]:
         return language_initializers(self.size, self.dataset.facts.vocabulary)
 

@@ -124,6 +124,12 @@ def coupled_samples(what: str) -> ValueError:
     )
 
 
+def check_on_cpu(backend: Any) -> None:
+    """Raise ``ValueError`` for a device other than the CPU, where only PyTorch computes."""
+    if backend.device != "cpu":
+        raise ValueError(f"device={backend.device}: only PyTorch computes on devices; use backend=torch, or device=cpu")
+
+
 def check_counts(backend: object, *names: str) -> None:
     """Raise ``ValueError`` naming the first of these fields that is not an integer of at least 1."""
     for name in names:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.backends.base import MicroBatch
+from runtime.backends.base import MicroBatch, check_on_cpu
 from runtime.core.vectors import FloatVector
 
 
@@ -71,6 +71,11 @@ class NumpyBackend:
     framework: ClassVar[str] = "numpy"
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
     fork_safe: ClassVar[bool] = True
+
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        check_on_cpu(self)
 
     def preload(self) -> list[str]:
         return ["numpy"]

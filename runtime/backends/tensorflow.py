@@ -18,6 +18,7 @@ from runtime.backends.base import (
     augmentation_key,
     batch_inputs_of,
     check_counts,
+    check_on_cpu,
     checked_parameters,
     coupled_samples,
     task_parameters,
@@ -204,11 +205,13 @@ class TensorflowBackend:
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
     fork_safe: ClassVar[bool] = False
 
+    device: str = "cpu"
     num_threads: int = 1
     eval_batch_samples: int = 512
     recalibrate_samples: int = 1024
 
     def __post_init__(self) -> None:
+        check_on_cpu(self)
         check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
 
     def preload(self) -> list[str]:

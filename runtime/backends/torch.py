@@ -86,8 +86,8 @@ class TorchModel:
         """The task's own if it draws them, else those of the module's own initialisation."""
         if (drawn := task_parameters(self.task, self.seed)) is not None:
             return checked_parameters(drawn, self.num_parameters)
-        drawn = [parameter.detach().cpu().numpy().ravel() for parameter in self.parameters]
-        return np.concatenate(drawn, dtype=np.float32)
+        parts = [parameter.detach().cpu().numpy().ravel() for parameter in self.parameters]
+        return np.concatenate(parts, dtype=np.float32)
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
         """Make the module's parameters views of ``params``; the views of each vector are cached.
@@ -194,8 +194,8 @@ def _coupling(module: torch.nn.Module, masks: Masks) -> str:
 class TorchBackend:
     """PyTorch. ``num_threads`` is the intra-op thread count of every process.
 
-    ``device`` is where workers, evaluator and scorer compute: ``cpu``, ``cuda``, or ``fake``, which behaves like a device
-    with memory of its own and needs none (docs/gpus.md).
+    ``device`` is where workers, evaluator and scorer compute: ``cpu``, ``cuda``, or ``fake``, which behaves like a
+    device with memory of its own and needs none (docs/gpus.md).
 
     Parameters are evaluated ``eval_batch_samples`` at a time; with batch normalisation, after its statistics were
     measured on ``recalibrate_samples`` training samples (docs/workloads.md).
@@ -228,6 +228,6 @@ class TorchBackend:
         return TorchModel(task, seed, *fields, self.device)
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
-        """The model's initial parameters; does not build the model if the task draws them itself, and never on a device."""
+        """The model's initial parameters; builds no model if the task draws them itself, and none on a device."""
         drawn = task_parameters(task, seed)
         return TorchModel(task, seed, self.num_threads).initial_parameters() if drawn is None else drawn

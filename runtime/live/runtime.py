@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,10 @@ import msgspec
 
 from injectors.schedule import Schedule
 from runtime.api import TELEMETRY_S, Launcher, Needs, Outcome, RunContext, RunSpec, commands_on
+from runtime.backends.devices.choice import CPU, CUDA
+from runtime.backends.devices.found import num_devices
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
+from runtime.cluster.gpus import parse_gpus
 from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
@@ -26,6 +31,7 @@ from runtime.live.launchers.local import ThisMachine
 from runtime.live.launchers.starter import Starter
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, choose_mechanisms
+from runtime.live.machines.mps import mps_daemon
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
 from runtime.live.transport.address import congestion_control
 from runtime.live.transport.auxiliaries import EVALUATOR
@@ -93,6 +99,7 @@ class LiveRuntime:
                     f"runtime=live: cluster.{role}_cores is only modelled, and processes of this machine can only have "
                     f"emulated hosts; {VIRTUAL}, or set cluster.hosts"
                 )
+        self._gpus, self._mps_pipes = parse_gpus(cluster.gpus), ""
         self._num_hosts = 0 if cluster.hosts is None else convert(dict(cluster.hosts), HostsSpec, "cluster.hosts").count
         try:
             self._profiles = profiles_of(
@@ -183,7 +190,7 @@ class LiveRuntime:
     def calibration(self, batch_samples: int) -> None:
         """No calibration: time is real."""
 
-    def _processes(self, watches_use: bool) -> Processes:
+    def _processes(self, watches_use: bool, device: str) -> Processes:
         every_s = self.telemetry_every_s
         if self.launcher.elsewhere:
             every_s = None
@@ -200,15 +207,36 @@ class LiveRuntime:
             niceness={EVALUATOR.name: self.evaluator_niceness},
             device=self.cluster.device,
             devices=self.device_fields(),
+            gpus=self._gpus_in_turn(device),
+            mps_pipes=self._mps_pipes,
+            mps_percent=tuple(self._gpus.mps_percent or ()),
         )
+
+    def _gpus_in_turn(self, device: str) -> tuple[int, ...]:
+        """The GPUs that workers use in turn; of fake ones there is one."""
+        if device == CPU:
+            return ()
+        return self._gpus.in_turn(num_devices() if device == CUDA else 1)
 
     def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
         """A lab with one job."""
-        lab, name = self.lab(experiment), ""
-        lab.add(name, partial(self.job, experiment, schedule))
-        outcome = lab.run()[name]
+        with self._sharing():
+            lab, name = self.lab(experiment), ""
+            lab.add(name, partial(self.job, experiment, schedule))
+            outcome = lab.run()[name]
         self.clear(experiment)
         return outcome
+
+    @contextmanager
+    def _sharing(self) -> Iterator[None]:
+        """What tasks need to share GPUs, while they run."""
+        if self._gpus.share == "time":
+            yield
+            return
+        with mps_daemon() as pipes:
+            self._mps_pipes = str(pipes)
+            yield
+        self._mps_pipes = ""
 
     def lab(self, experiment: RunSpec) -> LiveLab:
         """For this job, and for others on the same hosts."""
@@ -226,7 +254,7 @@ class LiveRuntime:
             lab.loop,
             lab.machines,
             launcher,
-            self._processes(experiment.strategy.watches_use),
+            self._processes(experiment.strategy.watches_use, str(experiment.backend_spec.get("device", CPU))),
             experiment,
             schedule,
             hosts,

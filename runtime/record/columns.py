@@ -38,7 +38,7 @@ INTEGERS = (
 )
 FLOATS = ("t", *Timings.__struct_fields__, "applied_t")
 UNNAMED = {"stage_s": 0.0}
-"""What a block has in a column that it does not name, other than NaN: on the virtual clock no device copies anything."""
+"""What a block has in a column that it does not name, if not NaN: on the virtual clock no device copies anything."""
 NEVER = 0
 """``applied_version`` of a dropped gradient; its ``applied_t`` is NaN."""
 

@@ -23,6 +23,7 @@ from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.containment import is_linux
 from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
+from runtime.run.devices import check_devices
 from runtime.run.measuring import check_measuring
 from runtime.run.pacing import check_pacing
 from runtime.run.probing import reason
@@ -90,6 +91,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_measuring(strategy, backend, config)
     check_pacing(strategy, config)
     check_topology(strategy, backend, config)
+    check_devices(runtime, backend, task, config)
     check_transfer(runtime, config)
     check_record(runtime, config)
     check_rules(config)

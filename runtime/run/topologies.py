@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from runtime.api import Runtime
@@ -13,8 +12,6 @@ from strategies.protocol import Strategy
 PS, ALLREDUCE = "ps", "allreduce"
 EXACT_BITS = 32
 COLLECTIVES = "ring, gloo, nccl or ddp"
-CUDA_DEVICES = "nvidia[0-9]*"
-DEVICES = Path("/dev")
 
 
 def check_topology(strategy: Strategy, backend: Any, config: Config) -> None:
@@ -41,8 +38,11 @@ def check_topology(strategy: Strategy, backend: Any, config: Config) -> None:
             f"topology.collective=ddp: is PyTorch's, and backend={names.backend} is not; use backend=torch, or "
             "topology.collective=ring"
         )
-    if topology.collective == "nccl":
-        _check_cuda(config.num_workers)
+    if topology.collective == "nccl" and backend.framework != "torch":
+        raise ConfigError(
+            f"topology.collective=nccl: sums vectors of PyTorch, and backend={names.backend} has none; use "
+            "backend=torch, or topology.collective=ring"
+        )
 
 
 def check_transfer(runtime: Runtime, config: Config) -> None:
@@ -84,14 +84,4 @@ def _check_replicas(topology: Topology) -> None:
     if topology.transport != "tcp":
         raise ConfigError(
             f"topology.transport={topology.transport}: replicas share no memory; use topology.transport=tcp"
-        )
-
-
-def _check_cuda(num_workers: int) -> None:
-    """Raise :class:`ConfigError` unless there is a CUDA device for each rank of NCCL; imports nothing."""
-    devices = len(list(DEVICES.glob(CUDA_DEVICES)))
-    if devices < num_workers:
-        raise ConfigError(
-            f"topology.collective=nccl: needs a CUDA device for each of {num_workers} workers, and there are {devices} "
-            "here; use topology.collective=ring or gloo"
         )

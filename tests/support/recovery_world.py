@@ -77,6 +77,8 @@ class World:
             return answers
         found: list[Action] = [("die", process) for process in sorted(self.alive)]
         found += [("late", number) for number in range(len(self.late))]
+        starting = sorted(about[1] for about in self.owed if about[0] == "ready")
+        found += [("crowd", one) for one in starting if one.incarnation and one.key.role != "server"]
         found += [("silent", process) for process in sorted(self.alive)]
         found += [("link lost", process) for process in sorted(self.attached) if process in self.alive]
         nodes = [key for key in self.recovery.tasks if key[0] in ("worker", "server")]
@@ -123,6 +125,12 @@ class World:
         self._end(process)
         self.nodes.lost(process.key)
         self.give(inputs.Gone(*process, "killed"))
+
+    def _crowd(self, process: Process) -> None:
+        """Its device still has what its predecessor held there."""
+        self._end(process)
+        self.nodes.lost(process.key)
+        self.give(inputs.Gone(*process, "CUDA out of memory", retryable=False, device_full=True))
 
     def _late(self, number: int) -> None:
         self.give(self.late.pop(number))

@@ -1,7 +1,7 @@
 """A GPU by CUDA: the first that this process may see (``CUDA_VISIBLE_DEVICES``).
 
-Its copies have a stream of their own and are timed by events. Only a process that computes makes one: a process that has
-initialised the driver must not be forked.
+Its copies have a stream of their own and are timed by events. Only a process that computes makes one: a process that
+has initialised the driver must not be forked.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 from runtime.backends.devices.exact import make_exact
 from runtime.core.vectors import FloatVector
 
+_CUDA: Any = torch.cuda  # its functions have no types
 ALREADY_REGISTERED = 712
 """``cudaErrorHostMemoryAlreadyRegistered``."""
 
@@ -37,7 +38,7 @@ class CudaDevice:
     def __init__(self) -> None:
         make_exact()
         self.torch_name = "cuda:0"
-        self._copies = torch.cuda.Stream()
+        self._copies = _CUDA.Stream()
         self._pinned: dict[int, FloatVector] = {}
 
     def vector(self, num_floats: int) -> Tensor:
@@ -48,10 +49,11 @@ class CudaDevice:
         place = host.ctypes.data
         if place in self._pinned or not host.nbytes:
             return
-        found: Any = torch.cuda.cudart()
-        code = int(found.cudaHostRegister(place, host.nbytes, 0))
+        code = int(_CUDA.cudart().cudaHostRegister(place, host.nbytes, 0))
         if code not in (0, ALREADY_REGISTERED):
-            raise RuntimeError(f"CUDA error {code}: cannot lock {host.nbytes} bytes of a host vector (cudaHostRegister)")
+            raise RuntimeError(
+                f"CUDA error {code}: cannot lock {host.nbytes} bytes of a host vector (cudaHostRegister)"
+            )
         self._pinned[place] = host  # so that nobody else gets this memory
 
     def upload(self, host: FloatVector, there: Tensor) -> CudaTransfer:
@@ -61,17 +63,17 @@ class CudaDevice:
         return self._copy(there, torch.from_numpy(host))
 
     def kernels_wait_for(self, transfer: CudaTransfer) -> None:
-        torch.cuda.current_stream().wait_event(transfer.ended)
+        _CUDA.current_stream().wait_event(transfer.ended)
 
     def copies_wait_for_kernels(self) -> None:
-        self._copies.wait_stream(torch.cuda.current_stream())
+        self._copies.wait_stream(_CUDA.current_stream())
 
     def place(self, values: Tensor) -> Tensor:
         return values.to(self.torch_name)
 
     def _copy(self, source: Tensor, target: Tensor) -> CudaTransfer:
-        begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.stream(self._copies):
+        begun, ended = (_CUDA.Event(enable_timing=True) for _ in range(2))
+        with _CUDA.stream(self._copies):
             begun.record()
             target.copy_(source, non_blocking=True)
             ended.record()

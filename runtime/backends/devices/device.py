@@ -6,7 +6,7 @@ the other unless it is ordered to. A copy that has been started reads and writes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime.core.vectors import FloatVector
 
@@ -44,8 +44,8 @@ class Device(Protocol):
         """Start to copy a :meth:`vector` to a pinned host vector, after all copies that were started before."""
         ...
 
-    def kernels_wait_for(self, transfer: Transfer) -> None:
-        """Kernels that are launched from now on run after the transfer."""
+    def kernels_wait_for(self, transfer: Any) -> None:
+        """Kernels that are launched from now on run after this transfer of its own."""
         ...
 
     def copies_wait_for_kernels(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 CUBLAS = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """Without it, cuBLAS may sum in another order from call to call (CUDA's documentation of cuBLAS, section 2.1.4)."""
@@ -17,7 +18,8 @@ def make_exact() -> None:
     import torch
 
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # a safeguard that costs a pass over every new tensor
+    safeguards: Any = torch.utils.deterministic
+    safeguards.fill_uninitialized_memory = False  # a pass over every new tensor
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False

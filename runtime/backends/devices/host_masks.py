@@ -10,14 +10,14 @@ from torch.nn.modules.dropout import _DropoutNd
 
 
 def draw_on_host(module: nn.Module) -> None:
-    """Let all dropout layers draw on the host; raises ``ValueError`` for a layer whose masks only a device can draw."""
+    """Let all dropout layers draw on the host; raises ``ValueError`` for a layer whose masks a device would draw."""
     for name, one in module.named_modules():
         if isinstance(one, nn.Dropout):
             one.forward = partial(_dropped, one)  # type: ignore[method-assign]
         elif _draws_inside(one):
             raise ValueError(
-                f"backend.device: {name or 'the model'} ({type(one).__name__}) draws dropout masks on the device itself, "
-                "which would not be those of the CPU; set its dropout to 0, or backend.device=cpu"
+                f"backend.device: {name or 'the model'} ({type(one).__name__}) draws dropout masks on the device "
+                "itself, which would not be those of the CPU; set its dropout to 0, or backend.device=cpu"
             )
 
 
@@ -34,7 +34,7 @@ def _dropped(layer: nn.Dropout, inputs: Tensor) -> Tensor:
 def _draws_inside(module: nn.Module) -> bool:
     """Whether its own kernels draw masks: between recurrent layers, within attention, of whole channels."""
     if isinstance(module, nn.RNNBase):
-        return module.dropout > 0 and module.num_layers > 1
+        return bool(module.dropout) and module.num_layers > 1
     if isinstance(module, nn.MultiheadAttention):
-        return module.dropout > 0
-    return isinstance(module, _DropoutNd) and module.p > 0
+        return bool(module.dropout)
+    return isinstance(module, _DropoutNd) and bool(module.p)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from runtime.backends.devices.device import Device, Transfer
 from runtime.core.vectors import FloatVector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @final
@@ -15,6 +18,7 @@ class Staging:
     def __init__(self, device: Device, num_floats: int) -> None:
         self.device = device
         self.params, self.grad = device.vector(num_floats), device.vector(num_floats)
+        self._sum: Tensor | None = None
         self._host_grad: FloatVector | None = None
         self._upload: Transfer | None = None
 
@@ -38,3 +42,18 @@ class Staging:
         """Wait until the host may change the parameters; returns the seconds of copying them, once."""
         upload, self._upload = self._upload, None
         return 0.0 if upload is None else upload.finish()
+
+    def lend(self, host: FloatVector) -> Tensor:
+        """A copy of another host vector on the device, for kernels from now on, until the next call."""
+        if self._sum is None:
+            self._sum = self.device.vector(len(host))
+        self.device.pin(host)
+        self.device.copies_wait_for_kernels()
+        self.device.kernels_wait_for(self.device.upload(host, self._sum))
+        return self._sum
+
+    def fetch(self, there: Tensor, host: FloatVector) -> None:
+        """Copy a vector of the device to the host when the kernels launched so far have run; complete on return."""
+        self.device.pin(host)
+        self.device.copies_wait_for_kernels()
+        self.device.download(there, host).finish()

@@ -175,6 +175,9 @@ class Recovery:
     def _gone(self, task: TaskLife, given: Gone) -> None:
         """Start the next incarnation, or end the run if a limit is reached."""
         rules, reason = self.rules, given.reason
+        if given.device_full and self._may_find_room(task):
+            self._try_later(task, reason)
+            return
         if not given.retryable:
             self.state.emit(Failed(f"{task.name} crashed: {reason}", given.full))
             return
@@ -198,6 +201,22 @@ class Recovery:
         if not self._ends_the_run(task, reason):
             self._end(task, given.cause, reason, TaskStep.REPLACED if restarting and not final else TaskStep.DEPARTED)
 
+    def _may_find_room(self, task: TaskLife) -> bool:
+        """Whether its device may have memory soon: its predecessor is gone, and so many have not tried yet."""
+        limit = self.rules.max_crowded
+        tries = limit is None or task.crowded < limit
+        return tries and task.incarnation > 0 and not task.useful and task.state == TaskState.LAUNCHING
+
+    def _try_later(self, task: TaskLife, reason: str) -> None:
+        """Start the next incarnation soon, or at once if all wait for it to begin; that counts for no other limit."""
+        futile, step = task.futile, TaskStep.REPLACED
+        task.crowded += 1
+        if self.state.started:
+            step = TaskStep.CROWDED
+            task.holders.add("scheduler")
+        self._end(task, "oom", reason, step, self.rules.crowded_s)
+        task.futile = futile
+
     def _is_futile(self, task: TaskLife) -> bool:
         """Whether it dies for the last time before it has done any useful work."""
         limit = self.rules.max_futile
@@ -217,8 +236,8 @@ class Recovery:
         self.state.emit(Fence(task.key, gone, reason))
         if step == TaskStep.REPLACED:
             self.state.emit(Launch(task.key, task.incarnation, "crash"))
-        elif step == TaskStep.MOVED:
-            self.state.emit(Wait(task.key, task.incarnation, pending_s))
+        elif step in (TaskStep.MOVED, TaskStep.CROWDED):
+            self.state.emit(Wait(task.key, task.incarnation, pending_s, moves=step == TaskStep.MOVED))
         if task.role == "server":
             self._server_ended(task, gone, cause, reason)
         elif task.role == "worker":

@@ -41,7 +41,7 @@ class Gone(Input, frozen=True):
     """The task's process has ended.
 
     ``retryable``: not by an error of its own code; ``full``: because the disk was full; ``for_good``: it does not
-    return, whatever the limits are.
+    return, whatever the limits are; ``device_full``: its device had too little memory left.
     """
 
     key: Key
@@ -51,6 +51,7 @@ class Gone(Input, frozen=True):
     full: bool = False
     for_good: bool = False
     cause: LossCause = "killed"
+    device_full: bool = False
 
 
 class Silent(Input, frozen=True):

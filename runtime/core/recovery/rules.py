@@ -18,6 +18,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Deaths after which a task is not restarted; None: no limit. Kills by plan and strategy do not count."""
     max_futile: int | None = None
     """Consecutive deaths without useful work after which a task is given up; None: never."""
+    max_crowded: int | None = None
+    """Consecutive successors of a task that may find too little memory on their device: what a killed process had there
+    is freed late. None: any number."""
+    crowded_s: float = 0.0
+    """Seconds until the next of them starts."""
     replaces_workers: bool = False
     """Whether the strategy launches nodes: then a worker that was out of memory has left, since its next incarnation
     could not use more."""

@@ -30,6 +30,7 @@ class TaskStep(StrEnum):
     REPLACED = "replaced"
     STOPPED = "stopped"
     MOVED = "moved"
+    CROWDED = "crowded"
     RELEASED = "released"
     DEPARTED = "departed"
 
@@ -66,6 +67,7 @@ MEANING: dict[TaskState | TaskStep | Phase | PhaseStep, str] = {
     TaskStep.REPLACED: "it is gone; its next incarnation is launched",
     TaskStep.STOPPED: "the plan kills it, or the cluster takes its place",
     TaskStep.MOVED: "the strategy restarts it",
+    TaskStep.CROWDED: "its device has too little memory left, and may soon have more",
     TaskStep.RELEASED: "nobody keeps it from starting any more; it is launched",
     TaskStep.DEPARTED: "it is gone and does not come back, or the request for it is taken back",
     Phase.GATHERING: "waits for the servers to be ready, or for all replicas to say which version they hold",
@@ -88,7 +90,7 @@ _GONE = {
 _BUILT = {TaskStep.DETACHED: TaskState.READY, TaskStep.CONNECTED: TaskState.ATTACHED, TaskStep.MOVED: TaskState.PENDING}
 
 TASK_TABLE: Mapping[TaskState, Mapping[TaskStep, TaskState]] = {
-    TaskState.LAUNCHING: {TaskStep.BUILT: TaskState.READY, **_GONE},
+    TaskState.LAUNCHING: {TaskStep.BUILT: TaskState.READY, TaskStep.CROWDED: TaskState.PENDING, **_GONE},
     TaskState.READY: {**_BUILT, **_GONE},
     TaskState.ATTACHED: {**_BUILT, **_GONE},
     TaskState.HELD: {TaskStep.RELEASED: TaskState.LAUNCHING, TaskStep.DEPARTED: TaskState.LEFT},

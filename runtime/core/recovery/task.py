@@ -36,6 +36,8 @@ class TaskLife(msgspec.Struct, kw_only=True):
     """Whether this incarnation was useful: a worker delivered a gradient, another task was ready for work."""
     futile: int = 0
     """Incarnations in a row that died before they were useful."""
+    crowded: int = 0
+    """Incarnations in a row that found too little memory on their device, before they were useful."""
     notified: bool = False
     """Whether the job was notified that this incarnation is connected."""
     history: deque[str] = msgspec.field(default_factory=lambda: deque(maxlen=REMEMBERED_STEPS))
@@ -62,6 +64,7 @@ class TaskLife(msgspec.Struct, kw_only=True):
         self.step(step)
         gone = self.incarnation
         self.futile = 0 if self.useful else self.futile + 1
+        self.crowded = 0 if self.useful else self.crowded
         self.incarnation += 1
         self.useful = self.notified = False
         return gone

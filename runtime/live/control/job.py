@@ -264,6 +264,9 @@ class LiveJob:
             supports_sample_weights=experiment.job.supports_sample_weights and Partition in experiment.strategy.needs,
             collective=experiment.collective,
             places=self.machines.places,
+            gpus=self.processes.gpus,
+            mps_pipes=self.processes.mps_pipes,
+            mps_percent=self.processes.mps_percent,
             checkpoints=self.site.checkpoints,
         )
 

@@ -33,6 +33,12 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True):
     device: dict[str, float] | None
     devices: list[dict[str, float]] | None
     """The device of every worker, if they differ."""
+    gpus: tuple[int, ...] = ()
+    """GPUs that workers use in turn; empty: none."""
+    mps_pipes: str = ""
+    """Directory of the MPS daemon's pipes; empty: there is none."""
+    mps_percent: tuple[float, ...] = ()
+    """Percent of a GPU that workers may use, in turn; empty: all."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

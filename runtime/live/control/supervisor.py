@@ -19,7 +19,7 @@ from runtime.live.control.agents import Agents
 from runtime.live.control.leases import Leases
 from runtime.live.control.orders import Orders
 from runtime.live.control.settings import Settings
-from runtime.live.control.tasks import MAX_FUTILE, OUT_OF_MEMORY, Task, death
+from runtime.live.control.tasks import CROWDED_S, MAX_CROWDED, MAX_FUTILE, OUT_OF_MEMORY, Task, death
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import auxiliaries_of
 from runtime.live.transport.hub import Hub
@@ -68,6 +68,8 @@ class LiveSupervisor:
             inseparable=settings.inseparable,
             max_restarts=settings.max_restarts,
             max_futile=MAX_FUTILE,
+            max_crowded=MAX_CROWDED,
+            crowded_s=CROWDED_S,
             replaces_workers=settings.replaces_workers,
         )
         self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries_of(scores=settings.scores), shares)
@@ -231,8 +233,8 @@ class LiveSupervisor:
                 self.listener.note("Exited", **about, reason=how.reason)
                 self.orders.processes.discard((task.key, message.incarnation))
                 self._look_who_left()
-                gone = inputs.Gone(task.key, message.incarnation, how.reason, how.retryable, how.full, cause=how.cause)
-                self._tell(gone)
+                of, ways = (task.key, message.incarnation), (how.reason, how.retryable, how.full)
+                self._tell(inputs.Gone(*of, *ways, cause=how.cause, device_full=how.device_full))
             case _:
                 return False
         return True

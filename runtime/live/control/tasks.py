@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from runtime.core.recovery.task import Key, TaskLife
-from runtime.errors import NO_SPACE
+from runtime.errors import DEVICE_FULL, NO_SPACE
 from runtime.live.transport.address import Address
 from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.task_spec import Place
@@ -17,6 +17,9 @@ OUTSIDE_NETWORK = tuple(role.name for role in AUXILIARIES.values() if role.outsi
 """Roles that reach the servers outside the emulated network."""
 MAX_FUTILE = 3
 """Consecutive deaths of a task without useful work after which it is given up (a crash loop)."""
+
+MAX_CROWDED, CROWDED_S = 20, 1.0
+"""Successors of a killed task in a row that may find its GPU's memory still in use; seconds from one to the next."""
 
 
 class Task(msgspec.Struct, kw_only=True):
@@ -65,6 +68,8 @@ class Death(NamedTuple):
     retryable: bool = True
     full: bool = False
     """Whether it ended because the disk was full."""
+    device_full: bool = False
+    """Whether it ended because its device had too little memory left."""
 
 
 OUT_OF_MEMORY = Death("used more memory than it may", "oom")
@@ -75,6 +80,8 @@ def death(exit_code: int, signal: int, last_line: str) -> Death:
     if signal:
         return Death(f"killed by signal {signal}", "killed")
     if exit_code:
+        if exit_code == DEVICE_FULL:
+            return Death(last_line or "its device is out of memory", "oom", retryable=False, device_full=True)
         full = exit_code == NO_SPACE  # its log may have been the first to find the disk full
         words = "no room left on the disk; free some space and run again" if full else f"exit code {exit_code}"
         return Death(last_line or words, "crashed", retryable=False, full=full)

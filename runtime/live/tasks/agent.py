@@ -144,8 +144,10 @@ class Agent:
 
     def _launch(self, role: str, number: int, incarnation: int) -> None:
         from runtime.errors import no_process
+        from runtime.live.tasks.gpu_access import refuse_touched_driver
         from runtime.live.transport.messages import Exited, Forked
 
+        refuse_touched_driver()
         agent = os.getpid()
         tied, tells_tied = os.pipe()
         try:
@@ -170,6 +172,8 @@ class Agent:
 
     def _become(self, agent: int, tells_tied: int, role: str, number: int, incarnation: int) -> None:
         """Run the task in the child; never returns."""
+        from runtime.live.tasks.gpu_access import surroundings_of
+
         exit_code = 1
         try:
             die_with(agent)
@@ -184,6 +188,7 @@ class Agent:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
+            os.environ.update(surroundings_of(self.spec, role, number, os.environ))
             if self.computes_cold and role != "server":  # servers only add vectors
                 become_cold(self.spec, self.buffers_fd, role, number, incarnation)
             run_role(self.spec, self.buffers_fd, role, number, incarnation)

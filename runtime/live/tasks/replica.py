@@ -18,6 +18,7 @@ from runtime.core.recovery.inputs import NOTHING
 from runtime.errors import is_full
 from runtime.live.tasks.children import Children, ParentLink, Turn
 from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
+from runtime.live.tasks.collectives.device_group import DeviceGroup
 from runtime.live.tasks.collectives.ring import Ring
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.store import save_part
@@ -77,6 +78,8 @@ class Replica:
         self.parent = ParentLink(worker.spec.secret, orders.look)
         self.children = Children(acceptor)
         self._reduced_s = 0.0
+        self._computed: int | None = None
+        """The gradient that the model has computed last."""
         self._auxiliaries: dict[str, tuple[Identity, socket.socket]] = {}
 
     def run(self) -> None:
@@ -128,6 +131,7 @@ class Replica:
         """Compute a gradient. The last update is not part of the wait: it brought the parameters, as a pull does."""
         self._attach(work.order.parent)
         report = self.worker.compute(work)
+        self._computed = work.order.grad_id
         if work.order.version != self.copy.version:
             raise RuntimeError(f"{work.order} on version {self.copy.version}")
         reduced_s, self._reduced_s = self._reduced_s, 0.0
@@ -167,6 +171,8 @@ class Replica:
         if isinstance(self.collective, Ring):
             self.collective.apart = message.order.apart
         self._collect()
+        if isinstance(self.collective, DeviceGroup):
+            self.collective.as_computed = self.copy.shares_only(message.order, self._computed)
         total = self.copy.share(message.order)
         try:
             self.collective.all_reduce(total)
@@ -304,7 +310,7 @@ def replica_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
             listeners.append(beside)
         acceptor, orders = Acceptor(spec.secret, listeners), Orders(channel)
         copy = ReplicaState(model.initial_parameters(), spec.optimizer, identity)
-        collective = make_collective(spec, identity, acceptor, orders.look)
+        collective = make_collective(spec, identity, acceptor, orders.look, model)
         worker = Worker(spec, channel, with_collective(model, collective), copy)
         replica = Replica(worker, copy, orders, acceptor, collective)
         channel.tell(TaskReady(num_parameters=model.num_parameters, address=place.known_as or address, side=side))

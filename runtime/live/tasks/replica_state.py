@@ -70,6 +70,10 @@ class ReplicaState(Store):
             total.fill(0.0)
         return total
 
+    def shares_only(self, order: ApplyOrder, grad_id: int | None) -> bool:
+        """Whether :meth:`share` will be this gradient as it was computed: unweighted, and no other with it."""
+        return is_uniform(order) and [one for one in order.grads if self._has(one)] == [grad_id]
+
     def _has(self, grad_id: int) -> bool:
         return grad_id in self.grads
 

@@ -23,7 +23,7 @@ def run_role(spec: object, buffers_fd: int, role: str, number: int, incarnation:
 
 def tell_end(error: BaseException) -> int:
     """Write a task's error to its log, if there is room; returns its exit code, which always arrives."""
-    from runtime.errors import FAILED, NO_SPACE, is_full, no_process, no_space
+    from runtime.errors import DEVICE_FULL, FAILED, NO_SPACE, is_device_full, is_full, no_process, no_space
 
     full = is_full(error)
     with contextlib.suppress(OSError):
@@ -35,4 +35,6 @@ def tell_end(error: BaseException) -> int:
             traceback.print_exception(error)
         sys.stdout.flush()
         sys.stderr.flush()
-    return NO_SPACE if full else FAILED
+    if full:
+        return NO_SPACE
+    return DEVICE_FULL if is_device_full(error) else FAILED

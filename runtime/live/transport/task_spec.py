@@ -67,6 +67,12 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The collective that sums the gradients of replicas; empty: there are servers."""
     places: dict[str, Place] = {}
     """Places by task, ``worker:0``; a missing task has the default place."""
+    gpus: tuple[int, ...] = ()
+    """GPUs that workers use in turn; empty: none."""
+    mps_pipes: str = ""
+    """Directory of the MPS daemon's pipes; empty: there is none."""
+    mps_percent: tuple[float, ...] = ()
+    """Percent of a GPU's multiprocessors that workers may use, in turn; empty: all."""
     checkpoints: str = ""
     """Directory of the checkpoints; empty: below ``run_dir``."""
 

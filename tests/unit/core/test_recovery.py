@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -361,6 +362,32 @@ def test_a_task_that_never_does_anything_is_given_up_after_so_many_deaths() -> N
         assert wanted(recovery, inputs.Gone(("worker", 0), incarnation, "x")) == [effects.Fence, effects.Launch]
     (failed,) = recovery.receive(inputs.Gone(("worker", 0), 2, "x"))
     assert failed == effects.Failed("worker 0 died 3 times before doing any useful work: x")
+
+
+def test_who_finds_a_killed_predecessor_s_memory_on_its_device_tries_again() -> None:
+    """It counts for no other limit, but only of a successor, before it is built, and so many times."""
+    recovery = begun(Rules(max_futile=2, max_restarts=1, max_crowded=3, crowded_s=0.5), 1, 1).recovery
+    full = inputs.Gone(("worker", 0), 0, "CUDA out of memory", retryable=False, device_full=True)
+    first = Recovery(Rules(), 1, 1)
+    first.receive(inputs.Begin())
+    assert first.receive(full) == [effects.Failed("worker 0 crashed: CUDA out of memory")]
+    assert wanted(recovery, inputs.Gone(("worker", 0), 0, "x"))[:2] == [effects.Fence, effects.Launch]
+    for incarnation in range(1, 4):
+        fenced, wait, lost = recovery.receive(msgspec.structs.replace(full, incarnation=incarnation))
+        assert (type(fenced), type(lost)) == (effects.Fence, effects.WorkerLost)
+        assert wait == effects.Wait(("worker", 0), incarnation + 1, 0.5, moves=False)
+        assert wanted(recovery, inputs.PlaceFree(("worker", 0), incarnation + 1)) == [effects.Launch]
+    assert wanted(recovery, msgspec.structs.replace(full, incarnation=4)) == [effects.Failed]
+
+
+def test_a_task_that_was_built_has_no_second_try_for_its_device() -> None:
+    world = begun(Rules(), 2, 1)
+    unregister(world, ("worker", 0))
+    world.settle()
+    (failed,) = world.recovery.receive(
+        inputs.Gone(("worker", 0), 1, "CUDA out of memory", retryable=False, device_full=True)
+    )
+    assert failed == effects.Failed("worker 0 crashed: CUDA out of memory")
 
 
 def test_who_has_left_is_not_heard_any_more() -> None:

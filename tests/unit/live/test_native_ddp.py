@@ -36,7 +36,7 @@ def native(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # so that what is set here is taken back
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
-    group = NativeGroup("gloo", str(tmp_path), Identity("worker", 0), LOOPBACK, lambda: None)
+    group = NativeGroup(str(tmp_path), Identity("worker", 0), LOOPBACK, lambda: None)
     model = NativeModel(TorchModel(digits, seed=0, num_threads=1), group)
     group.form(0, [Peer(0, 0, Address(transport="tcp"))])
     yield model

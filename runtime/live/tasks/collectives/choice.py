@@ -11,7 +11,7 @@ from typing import Protocol
 from runtime.backends.base import Model
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.collectives.ring import Ring
-from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
+from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE, TorchGroup
 from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import Peer
@@ -32,16 +32,24 @@ class Collective(Protocol):
     def close(self) -> None: ...
 
 
-def make_collective(spec: TaskSpec, me: Identity, acceptor: Acceptor, look: Callable[[], None]) -> Collective:
-    """The collective that the run configures."""
-    if spec.collective in ("gloo", "nccl"):
-        from runtime.live.tasks.collectives.torch_groups import TorchGroup
+def make_collective(
+    spec: TaskSpec, me: Identity, acceptor: Acceptor, look: Callable[[], None], model: Model
+) -> Collective:
+    """The collective that the run configures, for replicas of ``model``."""
+    where = spec.run_dir, me, spec.place(me.role, me.id).address, look
+    if spec.collective == "gloo":
+        return TorchGroup(*where)
+    if spec.collective == "nccl":
+        from runtime.backends.torch import TorchModel
+        from runtime.live.tasks.collectives.device_group import DeviceGroup
 
-        return TorchGroup(spec.collective, spec.run_dir, me, spec.place(me.role, me.id).address, look)
+        assert isinstance(model, TorchModel)
+        assert model.staging is not None, "refused before: NCCL sums vectors of devices"
+        return DeviceGroup(*where, model.staging)
     if spec.collective == "ddp":
         from runtime.live.tasks.collectives.native_ddp import NativeGroup
 
-        return NativeGroup("gloo", spec.run_dir, me, spec.place(me.role, me.id).address, look)
+        return NativeGroup(*where)
     return Ring(me, spec.secret, acceptor, look)
 
 

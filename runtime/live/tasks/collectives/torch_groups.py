@@ -25,14 +25,14 @@ MEETING_PLACE = "groups"
 
 
 class TorchGroup:
-    """One member's end. ``backend`` is ``gloo`` or ``nccl`` (a CUDA device for each member).
+    """One member's end, by gloo, on vectors of the host.
 
     A group is joined at its first use. Torch cannot be interrupted while it waits for members, so a thread joins, which
     is abandoned when ``look`` raises; a member lost later causes an error of the call.
     """
 
-    def __init__(self, backend: str, run_dir: str, me: Identity, address: str, look: Callable[[], None]) -> None:
-        self.backend, self.me, self.address, self.look = backend, me, address, look
+    def __init__(self, run_dir: str, me: Identity, address: str, look: Callable[[], None]) -> None:
+        self.me, self.address, self.look = me, address, look
         self.folder = Path(run_dir) / MEETING_PLACE
         self.generation = 0
         self.peers: tuple[Peer, ...] = ()
@@ -65,12 +65,13 @@ class TorchGroup:
         self._joined = now
 
     def _meet(self) -> Any:
+        return self._make(self.meeting_place(DEADLINE), self.rank, len(self.peers))
+
+    def _make(self, store: Any, rank: int, size: int) -> Any:
+        """A group of ``size`` members, who meet in ``store``."""
         import torch.distributed as dist
 
-        store, rank, size = self.meeting_place(DEADLINE), self.rank, len(self.peers)
-        if self.backend == "gloo":
-            return dist.ProcessGroupGloo(store, rank, size, timeout=DEADLINE)
-        return dist.ProcessGroupNCCL(store, rank, size, dist.ProcessGroupNCCL.Options())
+        return dist.ProcessGroupGloo(store, rank, size, timeout=DEADLINE)
 
     def meeting_place(self, deadline: timedelta) -> Any:
         """The rendezvous of exactly these members; waiting ends with an error at the deadline."""
@@ -97,13 +98,7 @@ class TorchGroup:
     def _sum(self, vector: FloatVector) -> None:
         import torch
 
-        ours = torch.from_numpy(vector)
-        if self.backend == "gloo":
-            self._group.allreduce([ours]).wait(DEADLINE)
-            return
-        there = ours.to(f"cuda:{self.rank}")
-        self._group.allreduce([there]).wait(DEADLINE)
-        ours.copy_(there)
+        self._group.allreduce([torch.from_numpy(vector)]).wait(DEADLINE)
 
     def close(self) -> None:
         """Leave the group, which the others notice."""

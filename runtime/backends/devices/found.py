@@ -1,0 +1,42 @@
+"""What this machine has for ``backend.device=cuda``, found without torch and without the driver.
+
+Whoever asks torch may initialise the driver, and the processes that are forked afterwards could not use it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+
+NODES = Path("/dev")
+NODE = "nvidia[0-9]*"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def torch_cuda() -> str | None:
+    """The version of CUDA that the installed torch was built for; None: for none, or there is no torch."""
+    package = find_spec("torch")
+    if package is None or package.origin is None:
+        return None
+    spec = spec_from_file_location("torch_version", Path(package.origin).with_name("version.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    found = module_from_spec(spec)
+    spec.loader.exec_module(found)
+    version: str | None = getattr(found, "cuda", None)
+    return version
+
+
+def num_devices(environ: Mapping[str, str] = os.environ) -> int:
+    """How many devices processes of this environment may see."""
+    nodes = len(list(NODES.glob(NODE)))
+    if VISIBLE not in environ:
+        return nodes
+    return min(nodes, len([name for name in environ[VISIBLE].split(",") if name.strip() not in ("", "-1")]))
+
+
+def name_of(device: int, environ: Mapping[str, str] = os.environ) -> str:
+    """The name in ``CUDA_VISIBLE_DEVICES`` of the device that is the ``device``-th of this environment."""
+    return environ[VISIBLE].split(",")[device].strip() if VISIBLE in environ else str(device)

@@ -1,0 +1,47 @@
+"""Which GPU a task's process may see, set before anything of CUDA is asked in it; and that its parent asked nothing.
+
+A process that has initialised the driver must not be forked: its children could not use any device.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from runtime.backends.devices.found import VISIBLE, name_of
+from runtime.cluster.gpus import device_of
+from runtime.live.transport.task_spec import TaskSpec
+
+ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+"""The order of NVML and of the device files; CUDA's own default is by speed."""
+MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+MPS_PERCENT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+THROUGH_LINKS = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"}
+"""On emulated hosts: otherwise NCCL would find that they are one machine, and go past their links."""
+
+
+def surroundings_of(spec: TaskSpec, role: str, number: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables to set in the process of a task, whose present ones are ``environ``; empty without GPUs."""
+    if not spec.gpus:
+        return {}
+    if (device := device_of(spec.gpus, role, number)) is None:
+        return {VISIBLE: ""}
+    order, value = ORDER
+    found = {VISIBLE: name_of(device, environ), order: environ.get(order, value)}
+    if spec.mps_pipes:
+        found[MPS_PIPES] = spec.mps_pipes
+        if spec.mps_percent and role == "worker":
+            found[MPS_PERCENT] = f"{spec.mps_percent[number % len(spec.mps_percent)]:g}"
+    if host := spec.place(role, number).host:
+        found |= THROUGH_LINKS | {"NCCL_HOSTID": host}
+    return found
+
+
+def refuse_touched_driver() -> None:
+    """Raise ``RuntimeError`` if this process has initialised the driver of a GPU; asks nothing that would."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        raise RuntimeError(
+            "the agent has initialised the driver of a GPU, so no task that it forks could use one: something that is "
+            "imported there (workload.task, backend) asks for a device; it must ask when it is first used"
+        )

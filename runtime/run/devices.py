@@ -1,0 +1,108 @@
+"""Checks of ``backend.device`` and ``cluster.gpus``: nothing is imported, and no driver is initialised."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from typing import Any
+
+from runtime.api import Runtime
+from runtime.backends.devices import found
+from runtime.backends.devices.choice import CPU, CUDA
+from runtime.cluster.gpus import SETTING, Gpus, device_of, parse_gpus
+from runtime.config.parse import ON_THIS_MACHINE, Config
+from runtime.errors import ConfigError
+from runtime.live.machines.mps import PROGRAM as MPS_PROGRAM
+
+ON_CPU = "or backend.device=cpu"
+
+
+def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> None:
+    """Check where gradients are computed; raises :class:`ConfigError`."""
+    device, gpus = getattr(backend, "device", CPU), parse_gpus(config.cluster.gpus)
+    collective = config.topology.collective
+    if device == CPU:
+        _refuse_unused(gpus, config)
+        if collective == "nccl":
+            raise ConfigError(
+                "topology.collective=nccl: sums vectors of GPUs; set backend.device=cuda, or use "
+                "topology.collective=ring or gloo"
+            )
+        return
+    setting = f"backend.device={device}"
+    if inside := getattr(task, "masks_of_device", ""):
+        raise ConfigError(
+            f"{setting}: workload={config.workload.name} has dropout within {inside}, whose masks a device would draw "
+            f"itself; set its dropout to 0, {ON_CPU}"
+        )
+    if config.launcher != ON_THIS_MACHINE:
+        raise ConfigError(
+            f"{setting}: agents elsewhere use the CPU; leave launcher={config.names.launcher} out, {ON_CPU}"
+        )
+    if collective == "ddp":
+        raise ConfigError(
+            f"{setting}: topology.collective=ddp is only built for the CPU; use topology.collective=ring, gloo or nccl"
+        )
+    if device == CUDA:
+        _check_cuda(runtime, gpus, config)
+    elif collective == "nccl":
+        raise ConfigError(f"{setting}: topology.collective=nccl needs real GPUs; use topology.collective=ring or gloo")
+    _check_share(runtime, gpus, config)
+
+
+def _refuse_unused(gpus: Gpus, config: Config) -> None:
+    if gpus != Gpus():
+        raise ConfigError(
+            f"{SETTING}={config.cluster.gpus}: no GPU is used with backend={config.names.backend} on the CPU; "
+            "set backend.device=cuda (PyTorch), or leave it out"
+        )
+
+
+def _check_cuda(runtime: Runtime, gpus: Gpus, config: Config) -> None:
+    setting = f"backend.device={CUDA}"
+    if found.torch_cuda() is None:
+        raise ConfigError(f"{setting}: the installed torch was built without CUDA; install a build with it, {ON_CPU}")
+    have = found.num_devices()
+    if not have:
+        raise ConfigError(f"{setting}: no NVIDIA GPU is visible here (/dev/nvidia*, {found.VISIBLE}); {ON_CPU}")
+    in_turn = gpus.in_turn(have)
+    if max(in_turn) >= have:
+        raise ConfigError(
+            f"{SETTING}.devices={list(in_turn)}: there is no device {max(in_turn)}; those that are visible are 0 to "
+            f"{have - 1}"
+        )
+    if not runtime.real_time and gpus.devices != "auto":
+        raise ConfigError(
+            f"{SETTING}.devices={list(in_turn)}: runtime={config.names.runtime} computes all gradients in one process "
+            f"on the first visible device; leave it out, and choose that one with {found.VISIBLE}"
+        )
+    if config.topology.collective == "nccl" and runtime.real_time:
+        _check_ranks(in_turn, config.num_workers)
+
+
+def _check_ranks(in_turn: tuple[int, ...], num_workers: int) -> None:
+    """NCCL refuses two ranks on one device."""
+    used = Counter(device_of(in_turn, "worker", worker) for worker in range(num_workers))
+    device, ranks = used.most_common(1)[0]
+    if ranks > 1:
+        raise ConfigError(
+            f"topology.collective=nccl: needs a device for each of {num_workers} workers, and {ranks} would be on "
+            f"device {device}; use fewer workers, other {SETTING}.devices, or topology.collective=ring or gloo"
+        )
+
+
+def _check_share(runtime: Runtime, gpus: Gpus, config: Config) -> None:
+    setting = f"{SETTING}.share={gpus.share}"
+    if gpus.share == "time":
+        if gpus.mps_percent is not None:
+            raise ConfigError(f"{SETTING}.mps_percent: has no effect with {setting}; use {SETTING}.share=mps")
+        return
+    time = f"use {SETTING}.share=time"
+    if not runtime.real_time:
+        raise ConfigError(f"{setting}: runtime={config.names.runtime} has one process; {time}")
+    if shutil.which(MPS_PROGRAM) is None:
+        raise ConfigError(f"{setting}: {MPS_PROGRAM} is not installed (it comes with NVIDIA's driver); {time}")
+    if config.containment == "none":
+        raise ConfigError(f"{setting}: nothing would end its server with the run; use containment=auto, or {time}")
+    if config.is_set:
+        raise ConfigError(f"{setting}: a set of jobs has no daemon of its own; {time}")

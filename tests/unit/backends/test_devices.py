@@ -1,0 +1,211 @@
+"""Devices with memory of their own: every wait matters, and a model computes there what it computes on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from runtime.backends.base import MicroBatch, micro_batches
+from runtime.backends.devices.fake import FakeDevice
+from runtime.backends.devices.host_masks import draw_on_host
+from runtime.backends.devices.staging import Staging
+from runtime.backends.numpy import NumpyBackend
+from runtime.backends.torch import TorchBackend, TorchModel
+from runtime.core.job import Piece
+from runtime.core.vectors import FloatVector, aligned_vector
+from runtime.errors import is_device_full
+from tests.unit.workloads.test_tasks import TASKS
+from workloads.digits import Digits
+
+SIZE = 40
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Digits:
+    task = Digits(data_dir=str(tmp_path))
+    task.prepare()
+    return task
+
+
+# ---- waits ----------------------------------------------------------------------------------------------------------
+
+
+def iterations(staging: Staging) -> list[float]:
+    """Three times: a kernel doubles the parameters; the host changes its vectors as soon as it may."""
+    params, grad, found = aligned_vector(SIZE), aligned_vector(SIZE), []
+    for number in range(1, 4):
+        params[:] = number
+        staging.bring(params, grad)
+        staging.grad.copy_(2 * staging.params)
+        staging.take()
+        params[:] = -1
+        found.append(float(grad.sum()))
+    return found
+
+
+WANTED = [2.0 * SIZE * number for number in (1, 2, 3)]
+
+
+def test_the_way_to_the_device_and_back() -> None:
+    device = FakeDevice()
+    staging = Staging(device, SIZE)
+    assert iterations(staging) == WANTED
+    assert len(device.pinned) == 2, "each vector once"
+    params, grad = aligned_vector(SIZE), aligned_vector(SIZE)
+    staging.bring(params, grad)
+    assert staging.take() > 0
+    assert staging.settle() == 0
+
+
+@pytest.mark.parametrize("missing", ["kernels_wait_for", "copies_wait_for_kernels"])
+def test_a_wait_that_is_missing_gives_wrong_numbers(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeDevice, missing, lambda *_: None)
+    assert iterations(Staging(FakeDevice(), SIZE)) != WANTED
+
+
+def test_the_host_must_not_touch_its_vectors_before_a_copy_is_finished() -> None:
+    device = FakeDevice()
+    there, host = device.vector(SIZE), aligned_vector(SIZE)
+    device.pin(host)
+    host[:] = 1
+    upload = device.upload(host, there)
+    assert there.isnan().all(), "nothing has been copied yet"
+    host[:] = 2
+    device.kernels_wait_for(upload)
+    assert (there == 2).all()
+    device.copies_wait_for_kernels()
+    there += 1  # not seen by copies that need not wait for it
+    download = device.download(there, host)
+    assert (host == 2).all()
+    download.finish()
+    assert (host == 2).all()
+    device.copies_wait_for_kernels()
+    device.download(there, host).finish()
+    assert (host == 3).all()
+
+
+def test_only_pinned_vectors_are_copied() -> None:
+    device = FakeDevice()
+    with pytest.raises(RuntimeError, match="not pinned"):
+        device.upload(aligned_vector(SIZE), device.vector(SIZE))
+
+
+def test_other_vectors_are_lent_to_kernels_and_fetched() -> None:
+    staging, total = Staging(FakeDevice(), SIZE), aligned_vector(SIZE)
+    for number in (1, 2):
+        total[:] = number
+        there = staging.lend(total)
+        there += 1
+        staging.fetch(there, total)
+        assert (total == number + 1).all()
+
+
+def test_a_device_that_is_full_says_so_as_cuda_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeDevice, "capacity_bytes", 4 * SIZE)
+    device = FakeDevice()
+    device.vector(SIZE)
+    with pytest.raises(RuntimeError) as caught:
+        device.vector(1)
+    assert is_device_full(caught.value)
+    assert is_device_full(torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 MiB"))
+    assert is_device_full(RuntimeError("CUDA error: out of memory"))
+    assert not is_device_full(RuntimeError("out of cheese"))
+    assert not is_device_full(MemoryError("CUDA out of memory"))
+
+
+# ---- a model --------------------------------------------------------------------------------------------------------
+
+
+def trained(model: TorchModel, micro: list[MicroBatch]) -> tuple[list[float], dict[str, float], FloatVector]:
+    """Losses, metrics and parameters of a few steps; the vectors of the data plane change between them."""
+    params, grads = aligned_vector(model.num_parameters), [aligned_vector(model.num_parameters) for _ in range(2)]
+    params[:] = model.initial_parameters()
+    losses = []
+    for step in range(4):
+        batch = model.batch(np.arange(8 * step, 8 * step + 8) % 16)
+        model.attach(params, grads[step % 2])
+        losses.append(model.gradient(batch, micro))
+        params -= np.float32(0.01) * grads[step % 2]
+    model.attach(params, grads[0])
+    metrics = model.evaluate()
+    return losses, metrics, params
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_a_device_computes_what_the_cpu_does(name: str) -> None:
+    micro = micro_batches(8, 2)
+    try:
+        device = TorchModel(TASKS[name], 3, 1, device="fake")
+    except ValueError as error:
+        assert "draws dropout masks on the device itself" in str(error)
+        assert TASKS[name].masks_of_device
+        return
+    assert not getattr(TASKS[name], "masks_of_device", "")
+    losses, metrics, params = trained(TorchModel(TASKS[name], 3, 1), micro)
+    found = trained(device, micro)
+    assert found[:2] == (losses, metrics)
+    np.testing.assert_array_equal(found[2], params)
+    assert device.stage_s > 0
+
+
+def test_weighted_samples_on_a_device(digits: Digits) -> None:
+    pieces = (Piece(samples=3, coefficient=0.5), Piece(samples=5, coefficient=-2.0))
+    micro = [MicroBatch(slice(0, 8), pieces=pieces)]
+    losses, _, params = trained(TorchModel(digits, 0, 1), micro)
+    found = trained(TorchModel(digits, 0, 1, device="fake"), micro)
+    assert found[0] == losses
+    np.testing.assert_array_equal(found[2], params)
+
+
+def test_servers_draw_initial_parameters_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeDevice, "__init__", None)
+    drawn = TorchBackend(device="fake").initial_parameters(TASKS["cnn"], 5)
+    np.testing.assert_array_equal(drawn, TorchModel(TASKS["cnn"], 5, 1).initial_parameters())
+
+
+def test_only_pytorch_has_devices() -> None:
+    with pytest.raises(ValueError, match="device=tpu: must be one of cpu, cuda, fake"):
+        TorchBackend(device="tpu")
+    with pytest.raises(ValueError, match="device=cuda: only PyTorch computes on devices; use backend=torch"):
+        NumpyBackend(device="cuda")
+
+
+# ---- dropout --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(7, 5, 3), (300, 64)])
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_masks_drawn_on_the_host_are_torch_s_own(p: float, shape: tuple[int, ...]) -> None:
+    layer, inputs = nn.Dropout(p), torch.randn(shape)
+    outcomes = []
+    for _ in range(2):
+        torch.manual_seed(9)
+        outcomes.append(layer(inputs))
+        draw_on_host(layer)
+    assert torch.equal(*outcomes)
+    layer.eval()
+    assert layer(inputs) is inputs
+
+
+@pytest.mark.parametrize(
+    ("layer", "refused"),
+    [
+        (nn.LSTM(2, 2, 2, dropout=0.5), True),
+        (nn.LSTM(2, 2, 2), False),
+        (nn.MultiheadAttention(2, 1, dropout=0.5), True),
+        (nn.TransformerEncoderLayer(2, 1, 2, 0.0), False),
+        (nn.Dropout2d(0.5), True),
+    ],
+)
+def test_masks_that_only_a_device_could_draw_are_refused(layer: Any, refused: bool) -> None:
+    module = nn.Sequential(nn.Linear(2, 2), layer)
+    if refused:
+        with pytest.raises(ValueError, match=r"backend\.device: 1 \(.*\) draws dropout masks on the device"):
+            draw_on_host(module)
+    else:
+        draw_on_host(module)
