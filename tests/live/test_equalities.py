@@ -128,6 +128,8 @@ SPECS = {
     "on the virtual clock": Spec(more=("strategy=bsp", *VIRTUAL)),
     "x of all workers, virtual": Spec(more=("strategy=static_x", "strategy.x=4", *VIRTUAL)),
     "another seed": Spec(more=("seed=1",)),
+    "on a device": Spec(more=("strategy=bsp", "backend.device=fake")),
+    "on a device, shm, killed": Spec(4, 2, "shm", (*PACED, "backend.device=fake"), kill_a_worker_and_a_server),
     "16 bits": Spec(more=("strategy=bsp", *HALVES)),
     "16 bits, 3 servers, killed": Spec(4, 3, "tcp", (*PACED, *HALVES), kill_a_worker_and_a_server),
 }
@@ -146,6 +148,7 @@ LONG = {
     "coded for no straggler",
     "never switched",
     "x of all workers, virtual",
+    "on a device",
 }
 """At the ends of their ranges strategies are others on the virtual clock, too, for every commit: test_identities."""
 
@@ -226,6 +229,8 @@ def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
     "coded for no straggler",
     "never switched",
     "on the virtual clock",
+    "on a device",
+    "on a device, shm, killed",
     "x of all workers, virtual",
 )
 def test_bit_equal_to_undisturbed_bsp(runs: Runs, name: str) -> None:

@@ -27,7 +27,7 @@ def _dropped(layer: nn.Dropout, inputs: Tensor) -> Tensor:
         return inputs
     if layer.p == 1:
         return inputs * torch.zeros((), device=inputs.device)
-    kept = torch.empty(inputs.shape, dtype=inputs.dtype).bernoulli_(1 - layer.p).div_(1 - layer.p)
+    kept = torch.empty_like(inputs, device="cpu").bernoulli_(1 - layer.p).div_(1 - layer.p)  # in the inputs' own layout
     return inputs * kept.to(inputs.device)
 
 

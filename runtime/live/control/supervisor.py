@@ -233,8 +233,8 @@ class LiveSupervisor:
                 self.listener.note("Exited", **about, reason=how.reason)
                 self.orders.processes.discard((task.key, message.incarnation))
                 self._look_who_left()
-                of, ways = (task.key, message.incarnation), (how.reason, how.retryable, how.full)
-                self._tell(inputs.Gone(*of, *ways, cause=how.cause, device_full=how.device_full))
+                ways = {"retryable": how.retryable, "full": how.full, "device_full": how.device_full}
+                self._tell(inputs.Gone(task.key, message.incarnation, how.reason, **ways, cause=how.cause))
             case _:
                 return False
         return True

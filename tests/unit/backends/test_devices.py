@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from runtime.backends.base import MicroBatch, micro_batches
+from runtime.backends.base import MicroBatch, batch_inputs_of, micro_batches
 from runtime.backends.devices.fake import FakeDevice
 from runtime.backends.devices.host_masks import draw_on_host
 from runtime.backends.devices.staging import Staging
@@ -19,8 +19,14 @@ from runtime.backends.torch import TorchBackend, TorchModel
 from runtime.core.job import Piece
 from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.errors import is_device_full
+from tests.support.stand_ins import PHOTOS, ROWS, TEXT
 from tests.unit.workloads.test_tasks import TASKS
+from workloads.clicks import Clicks
 from workloads.digits import Digits
+from workloads.images import Images
+from workloads.language import Language
+from workloads.models.clicks import XDeepFMSize
+from workloads.models.language import LSTMSize, TransformerSize
 
 SIZE = 40
 
@@ -136,17 +142,26 @@ def trained(model: TorchModel, micro: list[MicroBatch]) -> tuple[list[float], di
     return losses, metrics, params
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+NORMALISED = Images(dataset=PHOTOS, model="resnet20", width=0.25)
+DROPPING: dict[str, Any] = {
+    "xdeepfm": Clicks(dataset=ROWS, size=XDeepFMSize(embedding=3, cin=(5, 4), hidden=(8,), dropout=0.5)),
+    "lstm of one layer": Language(dataset=TEXT, size=LSTMSize(embedding=8, hidden=8, layers=1, dropout=0.5)),
+    "lstm": Language(dataset=TEXT, size=LSTMSize(embedding=8, hidden=8, layers=2, dropout=0.5)),
+    "transformer": Language(dataset=TEXT, size=TransformerSize(width=8, heads=2, feedforward=8, dropout=0.5)),
+}
+MODELS = {**TASKS, "batch normalisation": NORMALISED, **{f"{name}, dropout": task for name, task in DROPPING.items()}}
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
 def test_a_device_computes_what_the_cpu_does(name: str) -> None:
-    micro = micro_batches(8, 2)
-    try:
-        device = TorchModel(TASKS[name], 3, 1, device="fake")
-    except ValueError as error:
-        assert "draws dropout masks on the device itself" in str(error)
-        assert TASKS[name].masks_of_device
+    task, micro = MODELS[name], micro_batches(8, 2)
+    if inside := getattr(task, "masks_of_device", ""):
+        assert inside in ("nn.LSTM", "attention (nn.MultiheadAttention)")
+        with pytest.raises(ValueError, match="draws dropout masks on the device itself"):
+            TorchModel(task, 3, 1, device="fake")
         return
-    assert not getattr(TASKS[name], "masks_of_device", "")
-    losses, metrics, params = trained(TorchModel(TASKS[name], 3, 1), micro)
+    device = TorchModel(task, 3, 1, device="fake")
+    losses, metrics, params = trained(TorchModel(task, 3, 1), micro)
     found = trained(device, micro)
     assert found[:2] == (losses, metrics)
     np.testing.assert_array_equal(found[2], params)
@@ -209,3 +224,19 @@ def test_masks_that_only_a_device_could_draw_are_refused(layer: Any, refused: bo
             draw_on_host(module)
     else:
         draw_on_host(module)
+
+
+# ---- tasks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_a_model_makes_its_tensors_where_its_inputs_are(name: str) -> None:
+    """On torch's device ``meta``, which refuses to mix its tensors with others as a GPU does."""
+    task: Any = TASKS[name]
+    inputs, targets = (part[:8] for part in task.load().train)
+    seen = torch.from_numpy(batch_inputs_of(task)(inputs, None)).to("meta")
+    targets = torch.from_numpy(targets).to("meta")
+    module = task.torch_module().to("meta")
+    loss = task.torch_loss(module, seen, targets)
+    grads = torch.autograd.grad(loss, list(module.parameters()))
+    assert {one.device.type for one in (loss, *grads, task.torch_per_sample_stats(module, seen, targets))} == {"meta"}

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from runtime.core import inputs
+from runtime.errors import DEVICE_FULL
 from runtime.live.control.agents import Agents
 from runtime.live.control.settings import Settings
 from runtime.live.control.supervisor import SEVERED_GRACE_S, LiveSupervisor
-from runtime.live.control.tasks import MAX_FUTILE
+from runtime.live.control.tasks import CROWDED_S, MAX_FUTILE
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import (
@@ -241,6 +242,20 @@ def test_who_dies_again_and_again_without_a_gradient_is_given_up() -> None:
         world.die(("worker", 0))
     assert world.names()[-1] == "failed"
     assert world.heard[-1][1].startswith(f"worker 0 died {MAX_FUTILE} times before doing any useful work")
+
+
+def test_who_finds_the_memory_of_a_killed_process_on_its_device_starts_again_a_little_later() -> None:
+    """More often than anybody may die of other causes."""
+    world = started()
+    world.die(("worker", 0))
+    for incarnation in range(1, 2 * MAX_FUTILE):
+        assert world.launched["worker", 0] == incarnation
+        world.die(("worker", 0), 0, DEVICE_FULL, "torch.OutOfMemoryError: CUDA out of memory.")
+        assert world.launched["worker", 0] == incarnation
+        world.live(world.clock.now + CROWDED_S)
+    world.connect(("worker", 0))
+    world.die(("worker", 0), 0, DEVICE_FULL, "torch.OutOfMemoryError: CUDA out of memory.")
+    assert world.heard[-1] == ("failed", "worker 0 crashed: torch.OutOfMemoryError: CUDA out of memory.")
 
 
 def test_who_delivers_in_between_is_in_no_loop() -> None:

@@ -180,6 +180,7 @@ def test_a_task_tells_by_its_exit_code_what_its_log_may_have_no_room_for(
     assert capsys.readouterr().err == "a file: no space left on device; make room and start again\n"
     assert tell_end(ValueError("no data")) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "ValueError: no data"
+    assert tell_end(RuntimeError("CUDA out of memory. Tried to allocate 2 MiB")) == 75, "nor a GPU"
     with open("/dev/full", "w") as log:
         monkeypatch.setattr(sys, "stderr", log)
         assert tell_end(NO_ROOM) == 74

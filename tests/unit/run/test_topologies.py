@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from runtime.config.parse import Topology
 from runtime.errors import ConfigError
-from runtime.run import topologies
 from runtime.run.topologies import check_topology
 from strategies.asp import ASP
 from strategies.bsp import BSP
@@ -51,11 +49,7 @@ def test_a_name_that_is_none_is_refused() -> None:
         check_topology(BSP(), backend(), config("star"))
 
 
-def test_nccl_needs_a_device_for_every_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topologies, "DEVICES", tmp_path)
-    for name in ("nvidiactl", "nvidia0"):
-        (tmp_path / name).touch()
-    with pytest.raises(ConfigError, match=r"needs a CUDA device for each of 2 workers, and there are 1 here; use"):
-        check_topology(BSP(), backend(), config(collective="nccl"))
-    (tmp_path / "nvidia1").touch()
+def test_nccl_sums_vectors_of_pytorch_only() -> None:
+    with pytest.raises(ConfigError, match=r"sums vectors of PyTorch, and backend=jax has none; use backend=torch"):
+        check_topology(BSP(), backend(framework="jax"), config(collective="nccl"))
     check_topology(BSP(), backend(), config(collective="nccl"))

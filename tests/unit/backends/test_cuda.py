@@ -1,0 +1,143 @@
+"""CUDA's device without CUDA: what it asks of torch, on stand-ins for its streams and events; and exact arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from runtime.backends.devices import cuda
+from runtime.backends.devices.choice import make_device
+from runtime.backends.devices.staging import Staging
+from runtime.core.vectors import aligned_vector
+from tests.support.runs import ROOT
+
+SIZE = 16
+
+
+class Event:
+    """``done`` counts what its stream had to do before it."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self.at: tuple[str, int] | None = None
+
+    def record(self) -> None:
+        stream = Driver.here
+        self.at = (stream.name, len(stream.work))
+
+    def synchronize(self) -> None:
+        Driver.log.append(("host waits", self.at))
+
+    def elapsed_time(self, other: Event) -> float:
+        assert self.at is not None
+        assert other.at is not None
+        return 250.0 * (other.at[1] - self.at[1])
+
+
+class Stream:
+    def __init__(self, name: str = "copies") -> None:
+        self.name = name
+        self.work: list[Any] = []
+
+    def wait_event(self, event: Event) -> None:
+        Driver.log.append((self.name, "waits", event.at))
+
+    def wait_stream(self, other: Stream) -> None:
+        Driver.log.append((self.name, "waits", other.name))
+
+
+class Driver:
+    here: Stream
+    log: list[Any]
+    code = 0
+
+    @staticmethod
+    def cudaHostRegister(place: int, num_bytes: int, flags: int) -> int:
+        Driver.log.append(("pin", place, num_bytes, flags))
+        return Driver.code
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> cuda.CudaDevice:
+    """On the CPU's memory: copies are carried out at once, and noted in their stream."""
+    kernels = Stream("kernels")
+    Driver.here, Driver.log, Driver.code = kernels, [], 0
+
+    @contextlib.contextmanager
+    def entered(stream: Stream) -> Iterator[None]:
+        before, Driver.here = Driver.here, stream
+        yield
+        Driver.here = before
+
+    real = torch.Tensor.copy_
+
+    def copy(self: Any, source: Any, non_blocking: bool = False) -> Any:
+        assert non_blocking
+        Driver.here.work.append("copy")
+        return real(self, source)
+
+    stand_in = type("cuda", (), {"Stream": Stream, "Event": Event, "stream": staticmethod(entered)})
+    stand_in.current_stream = staticmethod(lambda: kernels)  # type: ignore[attr-defined]
+    stand_in.cudart = staticmethod(lambda: Driver)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cuda, "_CUDA", stand_in)
+    monkeypatch.setattr(cuda, "make_exact", lambda: None)
+    monkeypatch.setattr(torch.Tensor, "copy_", copy)
+    made = make_device("cuda")
+    assert isinstance(made, cuda.CudaDevice)
+    assert made.torch_name == "cuda:0"
+    made.torch_name = "cpu"
+    return made
+
+
+def test_every_copy_is_ordered_timed_and_waited_for(device: cuda.CudaDevice) -> None:
+    staging, params, grad = Staging(device, SIZE), aligned_vector(SIZE), aligned_vector(SIZE)
+    params[:] = 3
+    staging.bring(params, grad)
+    pins = [("pin", one.ctypes.data, 4 * SIZE, 0) for one in (params, grad)]
+    assert Driver.log == [*pins, ("copies", "waits", "kernels"), ("kernels", "waits", ("copies", 1))]
+    Driver.log.clear()
+    staging.grad[:] = staging.params * 2
+    assert staging.take() == 0.5, "a quarter of a second each, by the events"
+    assert Driver.log == [("copies", "waits", "kernels"), ("host waits", ("copies", 1)), ("host waits", ("copies", 2))]
+    assert (grad == 6).all()
+    Driver.log.clear()
+    staging.bring(params, grad)
+    assert not [line for line in Driver.log if line[0] == "pin"], "once per vector"
+
+
+def test_a_vector_that_cannot_be_pinned_is_an_error(device: cuda.CudaDevice) -> None:
+    Driver.code = cuda.ALREADY_REGISTERED
+    device.pin(aligned_vector(SIZE))
+    Driver.code = 2
+    with pytest.raises(RuntimeError, match="CUDA error 2: cannot lock 64 bytes of a host vector"):
+        device.pin(aligned_vector(SIZE))
+
+
+def test_inputs_are_placed_on_the_device(device: cuda.CudaDevice) -> None:
+    device.torch_name = "meta"
+    assert device.place(torch.ones(2)).device.type == "meta"
+
+
+EXACT = """
+import os
+from runtime.backends.devices.exact import make_exact
+make_exact()
+import torch
+assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+assert torch.are_deterministic_algorithms_enabled()
+assert not torch.backends.cuda.matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
+assert not torch.backends.cudnn.benchmark
+assert not torch.cuda.is_initialized()
+print("exact")
+"""
+
+
+def test_arithmetic_is_exact() -> None:
+    done = subprocess.run([sys.executable, "-c", EXACT], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "exact\n"), done.stderr

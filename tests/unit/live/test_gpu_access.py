@@ -1,0 +1,108 @@
+"""Which GPU a task's process sees, and that the agent touches none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.live.tasks.gpu_access import refuse_touched_driver, surroundings_of
+from runtime.live.transport.task_spec import Place
+from tests.support.runs import ROOT
+
+
+def spec(gpus: tuple[int, ...] = (0, 0, 2), host: str = "", **more: Any) -> Any:
+    fields = {"mps_pipes": "", "mps_percent": (), **more}
+    return SimpleNamespace(gpus=gpus, place=lambda role, number: Place(host=host), **fields)
+
+
+def visible(role: str, number: int, environ: dict[str, str] | None = None, **more: Any) -> str:
+    return surroundings_of(spec(**more), role, number, environ or {})["CUDA_VISIBLE_DEVICES"]
+
+
+def test_workers_take_devices_in_turn_auxiliary_tasks_the_last_and_servers_none() -> None:
+    assert [visible("worker", number) for number in range(5)] == ["0", "0", "2", "0", "0"]
+    assert [visible(role, 0) for role in ("evaluator", "scorer", "server")] == ["2", "2", ""]
+
+
+def test_devices_are_counted_among_those_that_are_visible() -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": "GPU-a, 5 ,7", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+    assert [visible("worker", number, environ) for number in range(3)] == ["GPU-a", "GPU-a", "7"]
+    assert surroundings_of(spec(), "worker", 0, environ)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+    assert surroundings_of(spec(), "worker", 0, {})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_without_gpus_nothing_is_set() -> None:
+    assert surroundings_of(spec(()), "worker", 0, {}) == {}
+
+
+def test_shares_of_workers() -> None:
+    shared = spec((0,), mps_pipes="/tmp/pipes", mps_percent=(60.0, 12.5))
+    percent = [surroundings_of(shared, "worker", n, {})["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for n in range(3)]
+    assert percent == ["60", "12.5", "60"]
+    evaluator = surroundings_of(shared, "evaluator", 0, {})
+    assert evaluator["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/pipes"
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in evaluator
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in surroundings_of(spec(mps_percent=(5,)), "worker", 0, {})
+
+
+def test_on_emulated_hosts_nccl_goes_through_their_links() -> None:
+    there = surroundings_of(spec(host="host:1"), "worker", 0, {})
+    assert {name: there[name] for name in there if name.startswith("NCCL")} == {
+        "NCCL_P2P_DISABLE": "1",
+        "NCCL_SHM_DISABLE": "1",
+        "NCCL_IB_DISABLE": "1",
+        "NCCL_HOSTID": "host:1",
+    }
+    assert not [name for name in surroundings_of(spec(), "worker", 0, {}) if name.startswith("NCCL")]
+
+
+# ---- the agent ------------------------------------------------------------------------------------------------------
+
+ASKED = """
+import sys
+import torch
+asked = []
+def note(name):
+    return lambda *_, **__: asked.append(name) or False
+for name in ("is_available", "device_count", "init", "_lazy_init", "current_device"):
+    setattr(torch.cuda, name, note(name))
+for name in ("_cuda_getDeviceCount", "_cuda_init"):
+    setattr(torch._C, name, note(name))
+from runtime.live.tasks.agent import Agent
+from types import SimpleNamespace
+agent = object.__new__(Agent)
+fields = dict(_target_="runtime.backends.torch.TorchBackend", device="cuda")
+task = dict(_target_="workloads.digits.Digits")
+agent.spec = SimpleNamespace(backend=fields, task=task, collective="nccl", run_dir=sys.argv[1])
+{before}
+agent._import()
+print(*asked)
+"""
+
+
+@pytest.mark.parametrize(("before", "asked"), [("", ""), ("torch.cuda.is_available()", "is_available")])
+def test_what_the_agent_imports_asks_for_no_device(before: str, asked: str, tmp_path: Any) -> None:
+    program = ASKED.replace("{before}", before)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, asked), done.stderr
+
+
+def test_an_agent_that_has_touched_a_driver_forks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    touched = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", touched)
+    refuse_touched_driver()
+    touched.cuda.is_initialized = lambda: True
+    with pytest.raises(RuntimeError, match="the agent has initialised the driver of a GPU"):
+        refuse_touched_driver()
+    monkeypatch.delitem(sys.modules, "torch")
+    refuse_touched_driver()

@@ -1,0 +1,149 @@
+"""``backend.device`` and ``cluster.gpus``: what cannot be is refused in one line, before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.backends.devices import found
+from runtime.config.parse import ON_THIS_MACHINE
+from runtime.errors import ConfigError
+from runtime.run import devices
+from runtime.run.devices import check_devices
+
+TASK = SimpleNamespace()
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Torch with CUDA, two devices, MPS."""
+    monkeypatch.setattr(found, "torch_cuda", lambda: "12.8")
+    monkeypatch.setattr(found, "NODES", tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(devices.shutil, "which", lambda name: f"/usr/bin/{name}")
+    return tmp_path
+
+
+def check(
+    gpus: dict[str, Any] | None = None,
+    device: str = "cuda",
+    *,
+    collective: str | None = None,
+    workers: int = 2,
+    real_time: bool = True,
+    task: Any = TASK,
+    **more: Any,
+) -> None:
+    names = SimpleNamespace(backend="torch", launcher="join", runtime="live" if real_time else "virtual")
+    config: Any = SimpleNamespace(
+        cluster=SimpleNamespace(gpus=gpus),
+        topology=SimpleNamespace(collective=collective),
+        workload=SimpleNamespace(name="mine"),
+        names=names,
+        num_workers=workers,
+        **{"launcher": ON_THIS_MACHINE, "containment": "auto", "is_set": False, **more},
+    )
+    runtime: Any = SimpleNamespace(real_time=real_time)
+    check_devices(runtime, SimpleNamespace(device=device), task, config)
+
+
+def refused(*words: Any, **settings: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check(*words, **settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more"),
+    [
+        (None, {}),
+        ({"devices": [0, 0, 1]}, {"workers": 5}),
+        (None, {"collective": "nccl"}),
+        (None, {"collective": "gloo", "workers": 9}),
+        ({"share": "mps", "mps_percent": [60, 20.5]}, {}),
+        (None, {"real_time": False, "collective": "nccl", "workers": 9}),
+        (None, {"device": "cpu"}),
+        ({"devices": [7]}, {"device": "fake"}),
+    ],
+)
+def test_what_can_be_is_let_through(gpus: Any, more: dict[str, Any]) -> None:
+    check(gpus, **more)
+
+
+def test_a_build_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "torch_cuda", lambda: None)
+    assert refused().startswith("backend.device=cuda: the installed torch was built without CUDA; install")
+
+
+def test_no_device_and_one_that_is_hidden(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    check({"devices": [0]})
+    assert "there is no device 1; those that are visible are 0 to 0" in refused({"devices": [0, 1]})
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert "no NVIDIA GPU is visible here" in refused()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert "cluster.gpus.devices=[0, 2]: there is no device 2" in refused({"devices": [0, 2]})
+    for name in ("nvidia0", "nvidia1"):
+        (machine / name).unlink()
+    assert "no NVIDIA GPU is visible here" in refused()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more", "words"),
+    [
+        ({"devices": [0]}, {"device": "cpu"}, "no GPU is used with backend=torch on the CPU"),
+        (None, {"device": "cpu", "collective": "nccl"}, "nccl: sums vectors of GPUs; set backend.device=cuda"),
+        (None, {"device": "fake", "collective": "nccl"}, "topology.collective=nccl needs real GPUs"),
+        (None, {"collective": "nccl", "workers": 3}, "and 2 would be on device 0; use fewer workers"),
+        (
+            {"devices": [1, 1]},
+            {"collective": "nccl"},
+            "each of 2 workers, and 2 would be on device 1",
+        ),
+        (None, {"collective": "ddp"}, "topology.collective=ddp is only built for the CPU"),
+        (None, {"launcher": {}}, "agents elsewhere use the CPU; leave launcher=join out"),
+        ({"devices": [1]}, {"real_time": False}, "runtime=virtual computes all gradients in one process"),
+        (None, {"task": SimpleNamespace(masks_of_device="nn.LSTM")}, "workload=mine has dropout within nn.LSTM"),
+        ({"mps_percent": [5]}, {}, "cluster.gpus.mps_percent: has no effect with cluster.gpus.share=time"),
+        ({"share": "mps"}, {"real_time": False}, "cluster.gpus.share=mps: runtime=virtual has one process"),
+        ({"share": "mps"}, {"containment": "none"}, "nothing would end its server with the run"),
+        ({"share": "mps"}, {"is_set": True}, "a set of jobs has no daemon of its own"),
+        ({"share": "mig"}, {}, "cluster.gpus.share"),
+        ({"devices": []}, {}, "cluster.gpus.devices"),
+        ({"mps_percent": [0]}, {}, "cluster.gpus.mps_percent"),
+    ],
+)
+def test_what_cannot_be(gpus: Any, more: dict[str, Any], words: str) -> None:
+    assert words in refused(gpus, **more)
+
+
+def test_mps_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices.shutil, "which", lambda name: None)
+    assert "nvidia-cuda-mps-control is not installed" in refused({"share": "mps"})
+
+
+def test_what_torch_was_built_for_is_read_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for cuda in (None, "12.8"):
+        (tmp_path / "torch").mkdir(exist_ok=True)
+        (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('imported')")
+        (tmp_path / "torch" / "version.py").write_text(f"cuda = {cuda!r}\n")
+        place = SimpleNamespace(origin=str(tmp_path / "torch" / "__init__.py"))
+        monkeypatch.setattr(found, "find_spec", lambda name, place=place: place)
+        assert found.torch_cuda() == cuda
+    monkeypatch.setattr(found, "find_spec", lambda name: None)
+    assert found.torch_cuda() is None
+
+
+def test_of_the_installed_torch_it_says_what_torch_itself_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.undo()
+    assert found.torch_cuda() == torch.version.cuda
