@@ -5,6 +5,7 @@ VENV ?= .venv
 # usual index; empty: the usual index; an address: that index, or none.
 TORCH_INDEX ?= auto
 PY := $(VENV)/bin/python
+GPU_PY ?= $(if $(wildcard $(PY)),$(PY),$(PYTHON))
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Tests by folder, so that nobody collects what is not to be run. TURN=COMMIT adds the long tests whose turn it is then.
@@ -25,7 +26,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export PYTHONDONTWRITEBYTECODE :=
 TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
 
-.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper predictors chaos slow clean
+.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors chaos slow clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -81,6 +82,10 @@ figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or
 
 paper: $(VENV)/.run  ## all runs of docs/paper again on this commit, and the pages (ARGS=--virtual: an hour on 2 cores; --live: 100 minutes, keep the machine idle)
 	$(PY) scripts/experiment.py '*' --fresh $(ARGS)
+
+# Not installed first: it uses whatever build of torch with CUDA there is, in .venv or else that of PYTHON.
+gpu:  ## all that needs a GPU: exactness, restarts, sharing, and speed against plain DDP (skips without one)
+	$(GPU_PY) -m pytest tests/live/test_gpu.py tests/bench/test_bench_gpu.py -m gpu $(ARGS)
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
 	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)

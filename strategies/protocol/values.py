@@ -61,6 +61,10 @@ class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     busy_frac: float | None = None
     """For a server: part of the time that went into its work, as far as reported: updates, and live what it receives
     and sends, too, so that one whose processor is throttled is busy whichever of these that delays."""
+    gpu_frac: float | None = None
+    """For a worker on a GPU: part of the time in which that device was busy, with whoever uses it."""
+    gpu_memory_bytes: int | None = None
+    """Memory in use on that device, by whoever."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -158,6 +158,7 @@ def _run(
     collective: str = "",
     transfer_bits: int = 32,
     framework: str = "torch",
+    device: str = "cpu",
     strategy: Strategy | None = None,
     watch: Watch | None = None,
     tick: Callable[[float], None] = lambda t: None,
@@ -173,7 +174,7 @@ def _run(
         for name in ("logs", "checkpoints"):
             (run_dir / name).mkdir()
         recorder = recorder_of(run_dir)
-        backend = {"_target_": BACKENDS[framework], "num_threads": 1}
+        backend = {"_target_": BACKENDS[framework], "num_threads": 1, "device": device}
         task = {"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers}
         experiment = RunSpec(
             job=_job(num_workers, num_servers, iterations, max_time_s),
@@ -191,7 +192,9 @@ def _run(
             save_parameters_to=None,
             tick=tick,
         )
-        outcome = LiveRuntime(cluster=cluster_of(num_workers=num_workers)).run(experiment, NO_STRAGGLERS)
+        gpus = None if device == "cpu" else {"devices": [0]}
+        cluster = cluster_of(num_workers=num_workers, gpus=gpus)
+        outcome = LiveRuntime(cluster=cluster).run(experiment, NO_STRAGGLERS)
         recorder.close()
     if outcome.status != "done":
         raise RuntimeError(f"the job {outcome.status}: {outcome.reason}")
@@ -229,14 +232,15 @@ def bsp_step(
     iterations: int,
     collective: str = "",
     transfer_bits: int = 32,
+    device: str = "cpu",
 ) -> float:
     """Seconds per BSP iteration in steady state: ``stats.block_median`` of ``iterations`` + 1 stamps, warm-up left out.
 
     The real path: coordinator, strategy ``bsp``, servers (with a ``collective``: replicas) with SGD
     (``models.LEARNING_RATE``), no pacing, no injection, no periodic evaluation or checkpoint; the recorder as in a
-    normal run. An iteration ends when its update is ordered.
+    normal run. An iteration ends when its update is ordered. All workers share one ``device``.
     """
-    several = {"collective": collective, "transfer_bits": transfer_bits}
+    several = {"collective": collective, "transfer_bits": transfer_bits, "device": device}
     watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, **several)
     return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])
 

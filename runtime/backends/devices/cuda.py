@@ -33,7 +33,7 @@ class CudaTransfer:
 
 @final
 class CudaDevice:
-    """See :class:`runtime.backends.devices.device.Device`."""
+    """Kernels run on torch's current stream, copies on another; pinned vectors stay so until the process ends."""
 
     def __init__(self) -> None:
         make_exact()

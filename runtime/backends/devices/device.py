@@ -1,7 +1,7 @@
 """The interface of a device that has its own memory.
 
-Kernels run in the order in which they are launched; copies run beside them, in their own order, and neither waits for
-the other unless it is ordered to. A copy that has been started reads and writes host memory until it is finished.
+Kernels run in the order in which they are launched; copies run at the same time, in their own order, and neither waits
+for the other unless it is ordered to. A copy that has been started reads and writes host memory until it is finished.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class FakeTransfer:
         self.seconds: float | None = None
 
     def run(self) -> None:
-        """Carry it out."""
+        """Copy now, and measure how long that takes."""
         begun = time.perf_counter()
         self.copy()
         if self.into is not None:
@@ -51,7 +51,7 @@ class FakeTransfer:
 
 @final
 class FakeDevice:
-    """See :class:`runtime.backends.devices.device.Device`."""
+    """Copies wait in a queue until somebody waits for one of them; then all before it are carried out, in order."""
 
     capacity_bytes: ClassVar[int | None] = None
     """Memory of each device; None: as much as there is."""

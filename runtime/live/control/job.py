@@ -17,6 +17,7 @@ import msgspec
 
 from injectors.schedule import Schedule
 from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
+from runtime.backends.devices.choice import CUDA
 from runtime.cluster.hosts import Hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
@@ -24,6 +25,7 @@ from runtime.errors import no_space
 from runtime.live.control.agents import Agents
 from runtime.live.control.allotting import Allotter
 from runtime.live.control.factory import INSEPARABLE, port_for
+from runtime.live.control.gpu_use import GpuMeter
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import LivePort
 from runtime.live.control.session import LiveSession
@@ -106,7 +108,8 @@ class LiveJob:
         self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network
         counters = None if network is None else network.counters
-        self.sampler = Sampler(counters, self.machines.placement, self.session.allotter.own_limits)
+        gpu_of = GpuMeter(processes.gpus if experiment.backend_spec.get("device") == CUDA else (), os.environ)
+        self.sampler = Sampler(counters, self.machines.placement, self.session.allotter.own_limits, gpu_of)
         self.session.served = self.sampler.served
         self.begun: Callable[[], None] = lambda: None
         """Called when its clock starts, and when it continues after a preemption: all tasks are there."""

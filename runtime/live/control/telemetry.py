@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from runtime.cluster.hosts import Placement, limits_of
+from runtime.live.control.gpu_use import GpuUse
 from strategies.protocol import NodeId, NodeUse
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -38,7 +39,8 @@ def resident_bytes(pid: int) -> int | None:
 class Sampler:
     """Samples use; ``links`` reads (bytes out, bytes in) of every host of the ``placement``; None: no hosts.
 
-    ``own_limits`` says of a task how many cores and how much memory (bytes) it was given as limits of its own.
+    ``own_limits`` says of a task how many cores and how much memory (bytes) it was given as limits of its own, and
+    ``gpu_of`` how busy its GPU is.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class Sampler:
         links: Callable[[], list[tuple[int, int]]] | None,
         placement: Placement | None,
         own_limits: Callable[[str], tuple[float | None, int | None]] = lambda task: (None, None),
+        gpu_of: Callable[[str], GpuUse] = lambda task: GpuUse(),
     ) -> None:
+        self.gpu_of = gpu_of
         self.links, self.placement, self.own_limits = links, placement, own_limits
         self._cpu: dict[str, tuple[int, float]] = {}
         self._bytes: list[tuple[int, int]] | None = None
@@ -82,12 +86,14 @@ class Sampler:
             self._cpu[name] = (pid, used_s)
             if before is not None and before[0] == pid and period_s > 0:
                 cores = (used_s - before[1]) / period_s
-        busy_s = self._busy_s.get(name)
+        busy_s, gpu = self._busy_s.get(name), self.gpu_of(name)
         return NodeUse(
             node=name,
             cpu_cores=cores,
             memory_bytes=resident_bytes(pid),
             busy_frac=None if busy_s is None or period_s <= 0 else busy_s / period_s,
+            gpu_frac=gpu.busy_frac,
+            gpu_memory_bytes=gpu.memory_bytes,
             **limits_of(None if self.placement is None else self.placement.host(name), *self.own_limits(name)),
         )
 

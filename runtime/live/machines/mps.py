@@ -72,6 +72,7 @@ def _end(daemon: subprocess.Popen[str], program: str, environment: dict[str, str
             daemon.wait(ENDS_S)
     with suppress(ProcessLookupError):
         os.killpg(daemon.pid, signal.SIGKILL)
-    daemon.wait()
+    with suppress(subprocess.TimeoutExpired):
+        daemon.wait(ENDS_S)
     if daemon.stderr is not None:
         daemon.stderr.close()

@@ -21,23 +21,26 @@ from . import ranks
 WARM_UP = 3
 
 
-def bsp_step(model: str, num_workers: int, iterations: int) -> float:
-    """Seconds per iteration (median of blocks) at rank 0."""
+def bsp_step(model: str, num_workers: int, iterations: int, device: str = "cpu") -> float:
+    """Seconds per iteration (median of blocks) at rank 0. On the ``device`` of all, NCCL refuses more than one rank."""
     with ranks.store_path() as folder:
-        stamps = ranks.run(_rank, num_workers, f"{folder}/store", num_workers, model, iterations)[0]
+        stamps = ranks.run(_rank, num_workers, f"{folder}/store", num_workers, model, iterations, device)[0]
     return block_median(stamps)
 
 
-def _rank(rank: int, store_path: str, world: int, model: str, iterations: int) -> list[float]:
+def _rank(rank: int, store_path: str, world: int, model: str, iterations: int, device: str) -> list[float]:
     ranks.join_gloo(rank, world, store_path)
     warnings.simplefilter("ignore")  # torch 2.13 renames broadcast_buffers; older ones know no other name
-    module = DistributedDataParallel(models.build(model), gradient_as_bucket_view=True, broadcast_buffers=False)
+    built = models.build(model).to(device)
+    module = DistributedDataParallel(built, gradient_as_bucket_view=True, broadcast_buffers=False)
     optimizer = torch.optim.SGD(module.parameters(), lr=models.LEARNING_RATE)
-    inputs, labels = models.batch(model, rank)
+    inputs, labels = (part.to(device) for part in models.batch(model, rank))
     stamps = [time.perf_counter()]
     for _ in range(iterations + WARM_UP):
         models.backward(module, inputs, labels)
         optimizer.step()
+        if device != "cpu":
+            torch.cuda.synchronize()  # otherwise it is the time to launch kernels
         stamps.append(time.perf_counter())
     dist.barrier()
     return stamps[WARM_UP:]

@@ -1,4 +1,4 @@
-"""NCCL's collective on a fake device: the vector that is there already is summed there, and comes back once."""
+"""NCCL's collective on a fake device: a gradient that was computed there is summed there, and comes back once."""
 
 from __future__ import annotations
 

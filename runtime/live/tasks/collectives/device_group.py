@@ -15,7 +15,7 @@ from runtime.live.transport.auth import Identity
 class DeviceGroup(TorchGroup):
     """One member's end. ``staging`` has the vectors of its device.
 
-    ``as_computed``: the next vector is the gradient that the device computed last, so it is there already.
+    ``as_computed``: the next vector is the gradient that the device computed last, so it need not be brought there.
     """
 
     backend: ClassVar[str] = "nccl"

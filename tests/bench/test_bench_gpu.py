@@ -1,0 +1,46 @@
+"""One GPU that four workers share: parameter servers over shared memory, and plain DDP over gloo on the same device."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.support.gpus import needs_gpus
+
+from .goals import GPU_GOALS
+from .launch import call
+from .probe import Probe
+from .replay import recorded_clock, replay_peer
+from .report import Report
+from .rounds import Comparison, bracketed
+
+pytestmark = [
+    pytest.mark.bench,
+    pytest.mark.timeout(3600),
+    pytest.mark.benchmark(timer=recorded_clock),
+    *needs_gpus(),
+]
+
+NUM_WORKERS, ITERATIONS = 4, 200
+PEERS = {
+    "ddp gloo": partial(call, "peers.ddp_gloo", "bsp_step"),
+    "ours shm": partial(call, "ours", "bsp_step", transport="shm", num_servers=1),
+    "ours tcp": partial(call, "ours", "bsp_step", transport="tcp", num_servers=1),
+}
+
+
+@pytest.fixture(scope="module")
+def comparison(probe: Probe, rounds: int) -> Comparison:
+    job = {"model": "resnet20", "num_workers": NUM_WORKERS, "iterations": ITERATIONS, "device": "cuda"}
+    peers = {name: partial(run, **job) for name, run in PEERS.items()}
+    return bracketed(f"BSP iteration on one GPU, resnet20, {NUM_WORKERS} workers", peers, probe, rounds)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_step(name, comparison, benchmark):
+    replay_peer(benchmark, comparison, name)
+
+
+def test_step_goals(comparison: Comparison, report: Report):
+    report.judge(comparison.title, [goal.judge(comparison) for goal in GPU_GOALS], comparison)

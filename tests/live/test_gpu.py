@@ -1,0 +1,86 @@
+"""Real jobs on a GPU: exact, repeatable, restarted, shared. All of it skips without one (``make gpu``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.gpus import needs_gpus, needs_mps
+from tests.support.runs import DIGITS, Run
+
+pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(600), *needs_gpus()]
+
+CNN = ("workload=digits_cnn", *DIGITS[1:], "strategy=bsp", "workload.epochs=2", "save_parameters=true")
+ON_GPU = ("backend.device=cuda", "cluster.gpus.devices=[0]")
+LOSS = 1e-5
+"""Relative difference of losses from the CPU's."""
+
+
+def run(folder: Path, *overrides: str) -> Run:
+    made = Run(folder, *CNN, *overrides)
+    try:
+        return made.finish(timeout_s=300)
+    finally:
+        made.kill()
+
+
+def computed(made: Run) -> list[dict[str, Any]]:
+    """Arrivals of gradients, by iteration and worker; at the end of an epoch some are empty."""
+    events = [event for event in made.events("Arrived") if event["grad"]["samples"]]
+    return sorted(events, key=lambda one: (one["grad"]["iteration"], one["grad"]["worker"]))
+
+
+def losses(made: Run) -> list[float]:
+    return [event["loss"] for event in computed(made)]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run(tmp_path_factory.mktemp("gpu") / "reference", *ON_GPU)
+
+
+def test_losses_are_those_of_the_cpu(reference: Run, tmp_path: Path) -> None:
+    np.testing.assert_allclose(losses(reference), losses(run(tmp_path / "cpu")), rtol=LOSS)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+def test_runs_are_bit_equal(transport: str, reference: Run, tmp_path: Path) -> None:
+    again = run(tmp_path / "again", *ON_GPU, f"topology.transport={transport}", "topology.num_servers=3")
+    assert again.sha256 == reference.sha256
+
+
+def test_copies_are_part_of_computing(reference: Run) -> None:
+    for event in computed(reference):
+        assert 0 < event["timings"]["stage_s"] < event["timings"]["compute_s"]
+
+
+def test_a_killed_worker_changes_nothing(reference: Run, tmp_path: Path) -> None:
+    made = Run(tmp_path / "killed", *CNN, *ON_GPU, "cluster.device={base_s: 0.05}")
+    try:
+        made.await_training(5)
+        assert made.unregister(("worker", 1))
+        made.await_events("Joined")
+        assert made.finish(timeout_s=300).sha256 == reference.sha256
+    finally:
+        made.kill()
+
+
+def test_replicas_sum_on_the_host(reference: Run, tmp_path: Path) -> None:
+    ring = run(tmp_path / "ring", *ON_GPU, "topology=allreduce")
+    np.testing.assert_allclose(losses(ring), losses(reference), rtol=LOSS)
+
+
+@needs_mps
+def test_shares_of_a_device(reference: Run, tmp_path: Path) -> None:
+    shared = run(tmp_path / "mps", *ON_GPU, "cluster.gpus.share=mps", "cluster.gpus.mps_percent=[50,25]")
+    np.testing.assert_allclose(losses(shared), losses(reference), rtol=LOSS)
+
+
+@pytest.mark.parametrize("workers", [pytest.param(2, marks=needs_gpus(2))])
+def test_replicas_sum_on_their_devices(workers: int, tmp_path: Path) -> None:
+    both = ("backend.device=cuda", f"cluster.num_workers={workers}", "topology=allreduce")
+    ring, nccl = (run(tmp_path / name, *both, f"topology.collective={name}") for name in ("ring", "nccl"))
+    np.testing.assert_allclose(losses(nccl), losses(ring), rtol=LOSS)
