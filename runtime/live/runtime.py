@@ -142,7 +142,7 @@ class LiveRuntime:
                 f"strategy.num_aggregators={around.aggregators}: no live task sums gradients on their way; {VIRTUAL}"
             )
         mechanisms = self.mechanisms(around)
-        return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
+        return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups, keeper=self.launcher.keeps)
 
     def mechanisms(self, around: RunContext) -> Mechanisms:
         """The mechanisms for hosts and plan on this machine."""
