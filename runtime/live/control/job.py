@@ -29,7 +29,7 @@ from runtime.live.control.port import LivePort
 from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
 from runtime.live.control.supervisor import LiveSupervisor
-from runtime.live.control.telemetry import Sampler
+from runtime.live.control.telemetry import Elsewhere, Sampler, read_here
 from runtime.live.joining.site import SAVED, Site
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
@@ -106,7 +106,12 @@ class LiveJob:
         self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network
         counters = None if network is None else network.counters
-        self.sampler = Sampler(counters, self.machines.placement, self.session.allotter.own_limits)
+        own_limits, read = self.session.allotter.own_limits, read_here
+        if self.site.elsewhere:
+            readings = Elsewhere()
+            self.session.sampled, read = readings.receive, readings.read
+            self.session.site = self._site_of
+        self.sampler = Sampler(counters, self.machines.placement, own_limits, read)
         self.session.served = self.sampler.served
         self.begun: Callable[[], None] = lambda: None
         """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
@@ -264,10 +269,19 @@ class LiveJob:
             supports_sample_weights=experiment.job.supports_sample_weights and Partition in experiment.strategy.needs,
             collective=experiment.collective,
             places=self.machines.places,
+            sample_every_s=self.processes.telemetry_every_s if self.site.elsewhere else None,
             checkpoints=self.site.checkpoints,
         )
 
     # ---- machines elsewhere ------------------------------------------------------------------------------------------
+
+    def _site_of(self, task: str) -> None:
+        """Choose the machine of a newcomer: in turn, among those that are not lost."""
+        here = [node for node in self.site.nodes if self.agents.is_here(node)] or list(self.site.nodes)
+        node = here[NodeId.parse(task).number % len(here)]
+        self.agents.node_of[task] = node
+        if address := self.agents.launcher.address(node):
+            self.machines.addresses[task] = address
 
     def _tasks_on(self, node: str) -> list[str]:
         return [str(key) for key in self.session.supervisor.tasks if self.agents.where(str(key)) == node]

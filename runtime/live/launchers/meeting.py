@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from runtime.api import OF_NODES, RunContext
+from runtime.api import RunContext
 from runtime.config.parse import Cluster
 from runtime.errors import ConfigError
 from runtime.live.joining import wire
@@ -29,6 +29,7 @@ from runtime.live.launchers.interfaces import addresses, interface_address
 from runtime.live.launchers.orders import MeetingLauncher
 from runtime.live.launchers.rendezvous import HEARTBEAT_S, Rendezvous, Wanted
 from runtime.live.transport.loop import Loop
+from strategies.protocol import Repartition
 
 SALT_BYTES = 32
 WITHOUT = "launcher=local does without"
@@ -105,15 +106,15 @@ class Meeting(ABC):
             raise ConfigError(
                 f"topology.transport={around.transport}: machines share no memory; use topology.transport=tcp"
             )
-        if around.collective:
+        if around.collective not in ("", "ring"):
             raise ConfigError(
-                f"topology.collective={around.collective}: replicas on several machines are not supported yet; use "
-                f"topology=ps, or {WITHOUT}"
+                f"topology.collective={around.collective}: its groups meet in a file of one machine; use "
+                f"topology.collective=ring, or {WITHOUT}"
             )
-        if around.watches_use:
+        if around.collective and self.shared_dir is None:
             raise ConfigError(
-                f"launcher={self.name}: what tasks use is sampled on this machine only, and the strategy watches it; "
-                f"{WITHOUT}"
+                "launcher.shared_dir=null: a checkpoint of replicas is stored by one of them and read by all; name a "
+                "directory of all machines"
             )
         self.check_own(around)
         self._check_listen()
@@ -132,8 +133,8 @@ class Meeting(ABC):
                 ) from None
 
     def unable(self) -> dict[str, str]:
-        fixed = f"launcher={self.name}: the nodes of a job and what they may use are fixed there; {WITHOUT}"
-        return {command.__name__: fixed for command in OF_NODES}
+        alone = "launcher.shared_dir=null: servers take over what those of other machines have stored; name a directory"
+        return {} if self.shared_dir else {Repartition.__name__: f"{alone} of all machines"}
 
     def gather(self, task: dict[str, Any], framework: str) -> None:
         self.release()

@@ -67,6 +67,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The collective that sums the gradients of replicas; empty: there are servers."""
     places: dict[str, Place] = {}
     """Places by task, ``worker:0``; a missing task has the default place."""
+    sample_every_s: float | None = None
+    """Seconds between two messages of the agent about what its tasks use; None: it sends none."""
     checkpoints: str = ""
     """Directory of the checkpoints; empty: below ``run_dir``."""
 
