@@ -34,7 +34,7 @@ from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, p
 from runtime.native import slower  # noqa: E402
 from runtime.run.checking import Checked, check, run_checked  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
-from runtime.run.launch import KILLED, launch  # noqa: E402
+from runtime.run.launch import KILLED, SWEEP, FailedElsewhere, hand_back, launch  # noqa: E402
 from runtime.run.preflight import Ready, preflight  # noqa: E402
 from runtime.run.prepare import prepare  # noqa: E402
 from runtime.run.streams import run_program  # noqa: E402
@@ -42,7 +42,7 @@ from runtime.run.streams import run_program  # noqa: E402
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
 COMMANDS = {
-    "doctor": "runtime.live.machines.doctor",
+    "doctor": "runtime.run.doctor",
     "verify": "scripts.verify",
     "compare": "scripts.compare_runs",
 }
@@ -62,6 +62,7 @@ def main(composed: DictConfig) -> int:
     exit_codes.append(exit_code)
     if exit_code > KILLED:  # the user wants out
         sys.exit(exit_code)
+    hand_back(exit_code)
     return exit_code
 
 
@@ -123,12 +124,15 @@ def forget(run_dir: Path) -> None:
 def by_hydra(ready: Ready) -> int:
     """Let Hydra show what it is asked for, or start the jobs by another launcher or sweeper; returns the exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
+    os.environ[SWEEP] = str(os.getpid())
     sys.argv[1:] = ready.argv
     if ready.jobs:  # a date in its name is that of the directory which is claimed
         folder = QuotedString(str(ready.jobs.directory), Quote.single).with_quotes()
         sys.argv.append(f"hydra.sweep.dir={folder}")
     try:
         main()
+    except FailedElsewhere as error:
+        exit_codes.append(error.exit_code)
     except REFUSALS as error:
         return print_error("run.py", explain(error))
     if ready.jobs:

@@ -7,6 +7,7 @@ the user's callbacks are notified of everything. Nothing is composed or built he
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,23 @@ KILLED = 128
 """Exit codes above are 128 + signal: the user has interrupted."""
 Run = Callable[[Checked, Path], int]
 """Runs a job into a directory; returns its exit code and raises nothing."""
+SWEEP = "STRAGGLAB_SWEEP"
+"""Environment variable: the process that has asked another launcher of Hydra's to start jobs."""
 log = logging.getLogger(__name__)
+
+
+class FailedElsewhere(RuntimeError):
+    """A job failed in a process that another launcher has started; Hydra brings this back when all jobs are over."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+
+def hand_back(exit_code: int) -> None:
+    """Let the process that asked for the job know that it failed, if that is another one."""
+    if exit_code and os.environ.get(SWEEP, str(os.getpid())) != str(os.getpid()):
+        raise FailedElsewhere(exit_code)
 
 
 def launch(jobs: Jobs, run: Run, sweep_ended: Callable[[Path], None]) -> int:

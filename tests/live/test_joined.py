@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -279,3 +281,18 @@ def test_nobody_at_a_closed_port_or_an_address_of_nobody(apart: Cluster) -> None
     assert line.startswith("agent: --join 10.77.0.254:7077: connection refused within --wait-s=0; ")
     (line,) = nobody.lines
     assert line.startswith("agent: --join 10.77.0.9:7077: ")
+
+
+def test_the_doctor_asks_every_node_and_starts_nothing(loopback: Cluster, tmp_path: Path) -> None:
+    agents = [loopback.agent(number) for number in range(2)]
+    join = ("launcher=join", "launcher.listen=127.0.0.1", f"launcher.port={loopback.machines.port}")
+    words = ("doctor", "--cluster", *join, f"launcher.token_file={loopback.token}", *JOB)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "run.py"), *words], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if "node" in line]
+    assert [row[:2] for row in rows if row[1] == "127.0.0.1"] == [["node0", "127.0.0.1"], ["node1", "127.0.0.1"]]
+    assert [agent.wait() for agent in agents] == [2, 2]
+    assert agents[0].lines == ["agent: the driver is gone (closed): nothing runs here"]
+    assert not (tmp_path / "runs").exists()
