@@ -26,7 +26,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export PYTHONDONTWRITEBYTECODE :=
 TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
 
-.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors chaos slow clean
+.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -89,6 +89,10 @@ gpu:  ## all that needs a GPU: exactness, restarts, sharing, and speed against p
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
 	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)
+
+ray: $(VENV)/.dev  ## what Ray starts: three raylets of this machine (installs Ray; some five minutes)
+	$(PIP) --editable '.[ray]'
+	$(PY) -m pytest tests/on_ray -m ray $(ARGS)
 
 chaos: $(VENV)/.dev  ## the long fault tests (240 faults, 60 interrupted and 50 killed runs)
 	$(PY) -m pytest tests/chaos -m chaos $(ARGS)

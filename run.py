@@ -36,7 +36,7 @@ from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, p
 from runtime.native import slower  # noqa: E402
 from runtime.run.checking import Checked, check, run_checked  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
-from runtime.run.launch import KILLED, Result, launch_one, launch_sweep  # noqa: E402
+from runtime.run.launch import KILLED, SWEEP, FailedElsewhere, Result, hand_back, launch_one, launch_sweep  # noqa: E402
 from runtime.run.preflight import Jobs, Ready, preflight  # noqa: E402
 from runtime.run.prepare import prepare  # noqa: E402
 from runtime.run.resuming import claim_sweep, words  # noqa: E402
@@ -45,7 +45,7 @@ from runtime.run.streams import run_program  # noqa: E402
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
 COMMANDS = {
-    "doctor": "runtime.live.machines.doctor",
+    "doctor": "runtime.run.doctor",
     "verify": "scripts.verify",
     "compare": "scripts.compare_runs",
 }
@@ -67,6 +67,7 @@ def main(composed: DictConfig) -> float:
     if exit_code > KILLED:  # the user wants out
         sys.exit(exit_code)
     if not metric:
+        hand_back(exit_code)
         return exit_code
     return math.nan if exit_code else objective(Path(places.output_dir), metric)
 
@@ -130,12 +131,15 @@ def forget(run_dir: Path) -> None:
 def by_hydra(ready: Ready) -> int:
     """Let Hydra show what it is asked for, or start the jobs by another launcher or sweeper; returns the exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
+    os.environ[SWEEP] = str(os.getpid())
     sys.argv[1:] = ready.argv
     if ready.jobs:  # a date in its name is that of the directory which is claimed
         folder = QuotedString(str(ready.jobs.directory), Quote.single).with_quotes()
         sys.argv.append(f"hydra.sweep.dir={folder}")
     try:
         main()
+    except FailedElsewhere as error:
+        exit_codes.append(error.exit_code)
     except REFUSALS as error:
         return print_error("run.py", explain(error))
     if ready.jobs:

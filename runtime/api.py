@@ -39,10 +39,16 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Isolation = Isolation.NONE
     janitor: bool = False
     """Whether it creates control groups, which no namespace removes."""
+    keeper: bool = False
+    """Whether somebody outside of its namespaces has to find other machines for it."""
 
     def with_those_of(self, other: Needs) -> Needs:
         """Requirements that satisfy both."""
-        return Needs(isolation=max(self.isolation, other.isolation), janitor=self.janitor or other.janitor)
+        return Needs(
+            isolation=max(self.isolation, other.isolation),
+            janitor=self.janitor or other.janitor,
+            keeper=self.keeper or other.keeper,
+        )
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):

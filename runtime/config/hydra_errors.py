@@ -15,6 +15,10 @@ from runtime.errors import ConfigError
 REFUSALS = (HydraException, OmegaConfBaseException, UserWarning)
 """Exceptions that :func:`explain` explains."""
 
+LAUNCHERS = "hydra/launcher"
+PLUGINS = {"joblib": "pip install 'stragglab[sweeps]'", "ray": "pip install hydra-ray-launcher"}
+"""How to get launchers that Hydra does not bring along."""
+
 
 def explain(error: Exception) -> ConfigError:
     """One line for an exception of parsing or composing."""
@@ -75,7 +79,8 @@ def _unknown_option(error: MissingConfigException) -> ConfigError:
         return ConfigError(_first_line(error))
     near = nearest(name, error.options)
     hint = f"; did you mean {near}?" if near else ""
-    return ConfigError(f"{group}={name}: no such {group}{hint} ({', '.join(sorted(error.options))})")
+    cure = f"; {PLUGINS[name]}" if group == LAUNCHERS and name in PLUGINS else ""
+    return ConfigError(f"{group}={name}: no such {group}{hint} ({', '.join(sorted(error.options))}){cure}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -30,7 +30,7 @@ from runtime.live.control.settings import Processes
 from runtime.live.launchers.local import ThisMachine
 from runtime.live.launchers.starter import Starter
 from runtime.live.machines.doctor import missing
-from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, choose_mechanisms
+from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, Missing, choose_mechanisms
 from runtime.live.machines.mps import mps_daemon
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
 from runtime.live.transport.address import congestion_control
@@ -134,27 +134,33 @@ class LiveRuntime:
 
     def can(self, config: Config) -> dict[str, str | None]:
         """Whether topology and backend can carry out each command."""
-        return {**commands_on(config), **self.launcher.unable()}
+        unable = self.launcher.unable()
+        if self.launcher.elsewhere and config.strategy.get("limit_memory"):
+            unable["Launch"] = (
+                "strategy.limit_memory=true: agents elsewhere limit no memory; set strategy.limit_memory=false"
+            )
+        return {**commands_on(config), **unable}
 
     def check(self, around: RunContext) -> Needs:
         """Check what a run needs of this machine; raises ``ConfigError`` for what is impossible here."""
         self.launcher.check(self.cluster, around)
-        if self.launcher.elsewhere and isinstance(self.telemetry_every_s, float):
-            raise ConfigError(
-                f"runtime.telemetry_every_s={self.telemetry_every_s:g}: samples processes of this machine, and tasks "
-                "are elsewhere; set it to null, or launcher=local"
-            )
         if around.aggregators:
             raise ConfigError(
                 f"strategy.num_aggregators={around.aggregators}: no live task sums gradients on their way; {VIRTUAL}"
             )
         mechanisms = self.mechanisms(around)
-        return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
+        return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups, keeper=self.launcher.keeps)
 
     def mechanisms(self, around: RunContext) -> Mechanisms:
         """The mechanisms for hosts and plan on this machine."""
         hosts, paced = self.parse_hosts(around.num_servers), bool(self.cluster.device or self.cluster.devices)
-        return choose_mechanisms(hosts, self._cpu_by, paced, around, type(self).look)
+        return choose_mechanisms(hosts, self._cpu_by, paced, around, self._look)
+
+    def _look(self, name: str) -> Missing | None:
+        """As :attr:`look`; control groups of this machine serve nobody elsewhere."""
+        if self.launcher.elsewhere and name.startswith("cgroup"):
+            return Missing(reason="agents elsewhere make no control groups", cure="set launcher=local")
+        return type(self).look(name)
 
     @property
     def _cpu_by(self) -> CpuBy:
@@ -192,9 +198,7 @@ class LiveRuntime:
 
     def _processes(self, watches_use: bool, device: str) -> Processes:
         every_s = self.telemetry_every_s
-        if self.launcher.elsewhere:
-            every_s = None
-        elif every_s == "auto":
+        if every_s == "auto":
             every_s = TELEMETRY_S if self.cluster.hosts is not None or watches_use else None
         return Processes(
             port=self.port,

@@ -1,4 +1,4 @@
-"""Preparation of a run: a janitor for what namespaces do not remove, then the namespaces."""
+"""Preparation of a run: a janitor for what namespaces do not remove, a keeper of machines elsewhere, the namespaces."""
 
 from __future__ import annotations
 
@@ -12,4 +12,8 @@ def prepare(needs: Needs) -> None:
         from runtime.live.machines.janitor_process import the_janitor
 
         the_janitor()
+    if needs.keeper:
+        from runtime.live.launchers.ray.keeper import the_keeper
+
+        the_keeper()
     contain(needs.isolation)

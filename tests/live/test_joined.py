@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,9 @@ import pytest
 
 from runtime.live.joining.token import new_token
 from runtime.record.checkpoint import read_checkpoint
+from tests.live.test_elastic import CONF as SWITCHING
+from tests.live.test_elastic import steps, steps_are_done
+from tests.live.test_faults import ALLOW, assert_uses_are_exact
 from tests.support.invariants import problems
 from tests.support.joined import Cluster, Loopback, Namespaces, namespaces
 from tests.support.leaks import Start
@@ -59,8 +64,13 @@ def errors(run: Run, exit_code: int) -> list[str]:
 
 def test_two_agents_of_a_user_train_every_sample_as_often(loopback: Cluster) -> None:
     agents = [loopback.agent(number) for number in range(2)]
-    run = loopback.run("run", *JOB).finish(PATIENCE_S)
+    run = loopback.run("run", *JOB, *SLOW, "runtime.telemetry_every_s=0.2").finish(PATIENCE_S)
     assert used(run) == {EPOCHS}
+    sampled = {
+        node["node"]: node for event in run.events("Observed") for node in event["nodes"] if node.get("cpu_cores")
+    }
+    assert sampled.keys() == {"worker:0", "worker:1", "worker:2", "worker:3", "server:0", "server:1"}
+    assert all(0 < node["cpu_cores"] < 8 and node["memory_bytes"] > 10 << 20 for node in sampled.values())
     places = {(note["role"], note["id"]): note["node"] for note in run.notes("Launched")}
     assert [places["worker", number] for number in range(4)] == ["node0", "node1", "node0", "node1"]
     assert [places["server", number] for number in range(2)] == ["node0", "node1"]
@@ -82,6 +92,35 @@ def test_bsp_of_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: 
     machines = apart.machines
     assert isinstance(machines, Namespaces)
     assert addresses == machines.network.addresses
+
+
+def test_nodes_come_and_go_and_parameters_move_between_machines(loopback: Cluster, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    agents = [loopback.agent(number) for number in range(2)]
+    small = ("cluster.num_workers=2", "topology.num_servers=1", "checkpoint_every_s=null")
+    script = steps("wait 5", "workers 4", "servers 3", "divide 3", "wait 8", "divide 1", "servers 1", "workers 2")
+    job = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW, *small, *SWITCHING, script)
+    run = loopback.run("run", *job, f"launcher.shared_dir={shared}", env=ALLOW)
+    run.await_that(lambda: steps_are_done(run), "all steps", PATIENCE_S)
+    run.await_progress(5, PATIENCE_S)
+    run.interrupt(PATIENCE_S)
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+    places = {(note["role"], note["id"]): note["node"] for note in run.notes("Launched")}
+    assert [places["worker", number] for number in (2, 3)] == ["node0", "node1"]
+    assert {places["server", number] for number in (1, 2)} == {"node0", "node1"}
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
+def test_replicas_in_a_ring_over_two_agents_are_bit_equal_to_those_of_one_machine(
+    loopback: Cluster, start: Start, tmp_path: Path
+) -> None:
+    job = (*DIGITS, "topology=allreduce", "workload.epochs=1")
+    agents = [loopback.agent(number) for number in range(2)]
+    joined = loopback.run("joined", *job, f"launcher.shared_dir={tmp_path}").finish(PATIENCE_S)
+    assert joined.sha256 == start("local", *job).finish(PATIENCE_S).sha256
+    assert [agent.wait() for agent in agents] == [0, 0]
 
 
 PLAN = """time,duration,target,kind,magnitude
@@ -242,3 +281,18 @@ def test_nobody_at_a_closed_port_or_an_address_of_nobody(apart: Cluster) -> None
     assert line.startswith("agent: --join 10.77.0.254:7077: connection refused within --wait-s=0; ")
     (line,) = nobody.lines
     assert line.startswith("agent: --join 10.77.0.9:7077: ")
+
+
+def test_the_doctor_asks_every_node_and_starts_nothing(loopback: Cluster, tmp_path: Path) -> None:
+    agents = [loopback.agent(number) for number in range(2)]
+    join = ("launcher=join", "launcher.listen=127.0.0.1", f"launcher.port={loopback.machines.port}")
+    words = ("doctor", "--cluster", *join, f"launcher.token_file={loopback.token}", *JOB)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "run.py"), *words], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if "node" in line]
+    assert [row[:2] for row in rows if row[1] == "127.0.0.1"] == [["node0", "127.0.0.1"], ["node1", "127.0.0.1"]]
+    assert [agent.wait() for agent in agents] == [2, 2]
+    assert agents[0].lines == ["agent: the driver is gone (closed): nothing runs here"]
+    assert not (tmp_path / "runs").exists()

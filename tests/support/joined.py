@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,11 +151,13 @@ class Cluster:
             self.agents.append(Agent(place, *join, *token, *patience, *words, cwd=cwd, prepare=prepare))
         return self.agents[-1]
 
-    def run(self, name: str, *overrides: str) -> Run:
+    def run(self, name: str, *overrides: str, **more: Any) -> Run:
         """Start a run that waits for two agents."""
         join = ("launcher=join", f"launcher.listen={self.machines.driver}", f"launcher.port={self.machines.port}")
         with self.machines.at_driver():
-            return self._start(name, *join, f"launcher.token_file={self.token}", "launcher.wait_s=180", *overrides)
+            return self._start(
+                name, *join, f"launcher.token_file={self.token}", "launcher.wait_s=180", *overrides, **more
+            )
 
     def close(self) -> None:
         """End agents that a failed test has left."""

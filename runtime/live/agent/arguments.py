@@ -27,6 +27,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float = 60.0
     folder: Path | None = None
     again: bool = False
+    dies_with: int = 0
+    """Process id of the parent with which it ends; 0: with none."""
 
 
 def parse(argv: Sequence[str]) -> Asked:
@@ -54,6 +56,9 @@ def parse(argv: Sequence[str]) -> Asked:
         action="store_true",
         help="after a job, or when the driver was lost, join again: for sweeps and rejoin_s",
     )
+    add(
+        "--dies-with", type=int, default=0, metavar="PID", help="end with the process that has started it, which is PID"
+    )
     given = parser.parse_args(argv)
     if given.new_token is not None:
         return Asked(new_token=given.new_token)
@@ -62,6 +67,8 @@ def parse(argv: Sequence[str]) -> Asked:
     host, port = _endpoint(given.join)
     if not given.wait_s >= 0:
         raise ConfigError(f"--wait-s {given.wait_s:g}: must be 0 or more")
+    if given.dies_with < 0:
+        raise ConfigError(f"--dies-with {given.dies_with}: is the number of a process, which is 1 or more")
     if given.address:
         _check_address(given.address)
     if given.dir is not None and not given.dir.is_dir():
@@ -74,6 +81,7 @@ def parse(argv: Sequence[str]) -> Asked:
         wait_s=given.wait_s,
         folder=given.dir,
         again=given.again,
+        dies_with=given.dies_with,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.containment import Isolation, contain, inside, is_linux, obstacle
+from runtime.containment.process import die_with
 from runtime.errors import FAILED, ConfigError, print_error
 from runtime.live.agent.arguments import Asked, parse
 from runtime.live.agent.dialing import Unreachable, dial
@@ -36,6 +37,8 @@ def main(argv: Sequence[str]) -> int:
             return 0
         if not is_linux():
             raise ConfigError(f"real processes need Linux, and this is {sys.platform}")
+        if asked.dies_with:
+            die_with(asked.dies_with)
         token = read_token(asked.token_file, "--token-file")
         if not obstacle(Isolation.PROCESSES):
             contain(Isolation.PROCESSES)  # from here on in namespaces of our own; the process that called waits outside

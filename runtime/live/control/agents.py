@@ -151,6 +151,10 @@ class Agents:
         """Send a message to the agent of a task or host."""
         self.hub.send(self.keys[self.where(target)], message)
 
+    def is_here(self, node: str) -> bool:
+        """Whether no other machine is awaited in its place."""
+        return node not in self._vacant_until_s
+
     def where(self, target: str) -> str:
         """The node of a task or host."""
         return self.node_of.get(target, self._first)

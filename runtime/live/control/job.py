@@ -31,7 +31,7 @@ from runtime.live.control.port import LivePort
 from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
 from runtime.live.control.supervisor import LiveSupervisor
-from runtime.live.control.telemetry import Sampler
+from runtime.live.control.telemetry import Elsewhere, Sampler, read_here
 from runtime.live.joining.site import SAVED, Site
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
@@ -108,8 +108,13 @@ class LiveJob:
         self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
         network = self.machines.network
         counters = None if network is None else network.counters
+        own_limits, read = self.session.allotter.own_limits, read_here
+        if self.site.elsewhere:
+            readings = Elsewhere()
+            self.session.sampled, read = readings.receive, readings.read
+            self.session.site = self._site_of
         gpu_of = GpuMeter(processes.gpus if experiment.backend_spec.get("device") == CUDA else (), os.environ)
-        self.sampler = Sampler(counters, self.machines.placement, self.session.allotter.own_limits, gpu_of)
+        self.sampler = Sampler(counters, self.machines.placement, own_limits, read, gpu_of)
         self.session.served = self.sampler.served
         self.begun: Callable[[], None] = lambda: None
         """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
@@ -270,10 +275,19 @@ class LiveJob:
             gpus=self.processes.gpus,
             mps_pipes=self.processes.mps_pipes,
             mps_percent=self.processes.mps_percent,
+            sample_every_s=self.processes.telemetry_every_s if self.site.elsewhere else None,
             checkpoints=self.site.checkpoints,
         )
 
     # ---- machines elsewhere ------------------------------------------------------------------------------------------
+
+    def _site_of(self, task: str) -> None:
+        """Choose the machine of a newcomer: in turn, among those that are not lost."""
+        here = [node for node in self.site.nodes if self.agents.is_here(node)] or list(self.site.nodes)
+        node = here[NodeId.parse(task).number % len(here)]
+        self.agents.node_of[task] = node
+        if address := self.agents.launcher.address(node):
+            self.machines.addresses[task] = address
 
     def _tasks_on(self, node: str) -> list[str]:
         return [str(key) for key in self.session.supervisor.tasks if self.agents.where(str(key)) == node]

@@ -35,6 +35,7 @@ from runtime.live.transport.messages import (
     Goodbye,
     Message,
     Paced,
+    Sampled,
     TaskReady,
     VersionEvaluated,
 )
@@ -77,6 +78,9 @@ class LiveSession:
         self.links: dict[str, float] = {}
         """Limits of the hosts' links."""
         self.served: Callable[[int, float], None] = lambda server, worked_s: None
+        self.sampled: Callable[[Sampled], None] = lambda message: None
+        self.site: Callable[[str], None] = lambda task: None
+        """Chooses the machine of a newcomer."""
         self._layout_version = 0
         """Of the nodes that have places."""
         self._final_ticket: int | None = None
@@ -125,6 +129,8 @@ class LiveSession:
                 self._version_evaluated(message)
             case Actuated():
                 self.injector.answered(message)
+            case Sampled():
+                self.sampled(message)
             case Busy():
                 self.served(identity.id, message.worked_s)
             case Paced():
@@ -311,6 +317,7 @@ class LiveSession:
     def wants_launch(self, order: LaunchOrder) -> None:
         """A node more, whose number nobody had, if there is a place for it."""
         self._free_places()
+        self.site(order.node)
         try:
             place = self.allotter.admit(order)
         except ValueError as error:

@@ -20,6 +20,7 @@ from runtime.live.transport.messages import (
     NormPart,
     Paced,
     Report,
+    Sampled,
     Saved,
     ScoreParts,
     TaskReady,
@@ -28,7 +29,7 @@ from runtime.live.transport.messages import (
 CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, LinkLost})
 """Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
-    "agent": frozenset({AgentReady, Forked, Exited, Actuated}),
+    "agent": frozenset({AgentReady, Forked, Exited, Actuated, Sampled}),
     "worker": CLIENT | {Report, Held, Halted, Saved, Paced, NormPart},
     "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced}),
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},

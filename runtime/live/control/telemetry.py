@@ -1,46 +1,56 @@
 """Resource use of tasks and hosts, sampled periodically by the coordinator; strategies receive it as ``Observed``.
 
-Read from the kernel in a few microseconds each: the processor clock of a process, its memory, the counters of the
-hosts' links. No message to tasks is needed.
+Read from the kernel: the processor clock of a process, its memory, the counters of the hosts' links. No message to
+tasks is needed. On other machines their agents read, and send what they have read (``Sampled``).
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from typing import NamedTuple
 
 from runtime.cluster.hosts import Placement, limits_of
 from runtime.live.control.gpu_use import GpuUse
+from runtime.live.tasks.usage import cpu_s, resident_bytes
+from runtime.live.transport.messages import Sampled
 from strategies.protocol import NodeId, NodeUse
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-CPU_CLOCK = 2
-"""The kernel's number for the clock of a whole process, in the lower bits of a clock id."""
+
+class Reading(NamedTuple):
+    """What a process had used when its machine's clock showed ``at_s``; None: it is gone, or nothing was read yet."""
+
+    at_s: float
+    cpu_s: float | None
+    memory_bytes: int | None
 
 
-def cpu_s(pid: int) -> float | None:
-    """Processor seconds of a process, all threads together; None when it is gone."""
-    try:
-        return time.clock_gettime((~pid << 3) | CPU_CLOCK)
-    except OSError:
-        return None
+class Elsewhere:
+    """The newest readings of agents on other machines, of whose clocks only differences are used."""
+
+    def __init__(self) -> None:
+        self._readings: dict[str, tuple[int, Reading]] = {}
+
+    def receive(self, message: Sampled) -> None:
+        """An agent has read what its tasks use."""
+        for name, pid, used_s, memory_bytes in message.tasks:
+            self._readings[name] = pid, Reading(message.at_s, used_s, memory_bytes)
+
+    def read(self, name: str, pid: int, now: float) -> Reading:
+        """The newest reading of a process."""
+        known, reading = self._readings.get(name, (pid, Reading(now, None, None)))
+        return reading if known == pid else Reading(now, None, None)
 
 
-def resident_bytes(pid: int) -> int | None:
-    """Memory of a process in bytes, shared pages included; None when it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    except (OSError, IndexError):
-        return None
+def read_here(name: str, pid: int, now: float) -> Reading:
+    """Of a process of this machine."""
+    return Reading(now, cpu_s(pid), resident_bytes(pid))
 
 
 class Sampler:
     """Samples use; ``links`` reads (bytes out, bytes in) of every host of the ``placement``; None: no hosts.
 
-    ``own_limits`` says of a task how many cores and how much memory (bytes) it was given as limits of its own, and
-    ``gpu_of`` how busy its GPU is.
+    ``own_limits`` says of a task how many cores and how much memory (bytes) it was given as limits of its own, ``read``
+    what its process uses, and ``gpu_of`` how busy its GPU is.
     """
 
     def __init__(
@@ -48,11 +58,14 @@ class Sampler:
         links: Callable[[], list[tuple[int, int]]] | None,
         placement: Placement | None,
         own_limits: Callable[[str], tuple[float | None, int | None]] = lambda task: (None, None),
+        read: Callable[[str, int, float], Reading] = read_here,
         gpu_of: Callable[[str], GpuUse] = lambda task: GpuUse(),
     ) -> None:
         self.gpu_of = gpu_of
         self.links, self.placement, self.own_limits = links, placement, own_limits
-        self._cpu: dict[str, tuple[int, float]] = {}
+        self._read = read
+        self._cpu: dict[str, tuple[int, float, float]] = {}
+        """Process, time of its last reading, and processor seconds then, by task."""
         self._bytes: list[tuple[int, int]] | None = None
         self._busy_s: dict[str, float] = {}
         self._at_s: float | None = None
@@ -69,7 +82,8 @@ class Sampler:
         """
         period_s = 0.0 if self._at_s is None else now - self._at_s
         self._at_s = now
-        tasks = {name: self._task(name, pid, period_s) for name, pid in pids if self._is_placed(name)}
+        placed = [(name, pid, self._read(name, pid, now)) for name, pid in pids if self._is_placed(name)]
+        tasks = {name: self._task(name, reading, pid, period_s) for name, pid, reading in placed}
         counted = None if self.links is None else self.links()
         hosts = self._hosts(period_s, tasks, counted)
         self._bytes, self._busy_s = counted, {}
@@ -78,19 +92,19 @@ class Sampler:
     def _is_placed(self, name: str) -> bool:
         return self.placement is None or name in self.placement.host_of
 
-    def _task(self, name: str, pid: int, period_s: float) -> NodeUse:
-        used_s = cpu_s(pid)
+    def _task(self, name: str, reading: Reading, pid: int, period_s: float) -> NodeUse:
+        at_s, used_s, memory_bytes = reading
         before = self._cpu.get(name)
         cores = None
         if used_s is not None:
-            self._cpu[name] = (pid, used_s)
-            if before is not None and before[0] == pid and period_s > 0:
-                cores = (used_s - before[1]) / period_s
+            self._cpu[name] = (pid, at_s, used_s)
+            if before is not None and before[0] == pid and at_s > before[1]:
+                cores = (used_s - before[2]) / (at_s - before[1])
         busy_s, gpu = self._busy_s.get(name), self.gpu_of(name)
         return NodeUse(
             node=name,
             cpu_cores=cores,
-            memory_bytes=resident_bytes(pid),
+            memory_bytes=memory_bytes,
             busy_frac=None if busy_s is None or period_s <= 0 else busy_s / period_s,
             gpu_frac=gpu.busy_frac,
             gpu_memory_bytes=gpu.memory_bytes,

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from runtime.live.machines.doctor import missing
+from runtime.live.machines.doctor import PROBED, missing
 from runtime.version import own_version
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
-PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
-"""Capabilities that matter where no hosts are emulated."""
 DISTRIBUTIONS = ("msgspec", "numpy", "tensorflow", "torch")
 GIT_DEADLINE_S = 5.0
 MODEL = re.compile(r"^Model:(.*)$", re.MULTILINE)

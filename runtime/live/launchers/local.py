@@ -13,7 +13,6 @@ from runtime.api import AgentStart, RunContext
 from runtime.config.parse import Cluster
 from runtime.live.joining.site import Site
 from runtime.live.tasks.interpreter import program, surroundings
-from runtime.live.transport.address import LOOPBACK
 from runtime.live.transport.loop import Loop
 
 EXIT_S = 2.0
@@ -25,7 +24,7 @@ class ThisMachine:
     """``launcher=local``: all tasks run on this machine, and one agent starts them."""
 
     elsewhere: ClassVar[bool] = False
-    address: ClassVar[str] = LOOPBACK
+    keeps: ClassVar[bool] = False
 
     def check(self, cluster: Cluster, around: RunContext) -> None:
         """Nothing to check: the rest of the configuration is about this machine."""

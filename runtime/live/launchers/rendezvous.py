@@ -25,6 +25,7 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import MalformedMessage, Message
 
 HEARTBEAT_S = 0.5
+TURN_S = 0.5
 END_S = 10.0
 """Seconds within which an agent ends its tasks and sends what they left."""
 NAMED = 3
@@ -46,6 +47,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     prepared: wire.Prepared
     shared: str = ""
     """A directory that must be there on every machine; empty: none."""
+    launcher: str = "join"
+    """As in ``launcher=NAME``, for messages."""
+    cure: str = ""
+    """What to do when too few have joined; empty: start agents."""
 
 
 class Rendezvous:
@@ -83,8 +88,11 @@ class Rendezvous:
 
     # ---- until all are there -----------------------------------------------------------------------------------------
 
-    def gather(self) -> None:
-        """Wait for all agents; raises :class:`ConfigError` with who is missing, and sends the others home."""
+    def gather(self, look: Callable[[], None] = lambda: None) -> None:
+        """Wait for all agents; raises :class:`ConfigError` with who is missing, and sends the others home.
+
+        ``look`` is called again and again meanwhile; it raises :class:`ConfigError` when there is nobody to wait for.
+        """
         wanted, deadline = self.wanted, self.loop.now + self.wanted.wait_s
         self._progress()
         while len(self.members) < wanted.nodes:
@@ -92,7 +100,12 @@ class Rendezvous:
                 reason = self._missing()
                 self.dismiss("the run does not start, since not all nodes have joined")
                 raise ConfigError(reason)
-            self.loop.turn(max(0.0, min(1.0, deadline - self.loop.now)))
+            self.loop.turn(max(0.0, min(TURN_S, deadline - self.loop.now)))
+            try:
+                look()
+            except ConfigError as error:
+                self.dismiss(str(error))
+                raise
         self._gathering = False
         for key in self._candidates:
             self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
@@ -104,10 +117,10 @@ class Rendezvous:
         if here < wanted.nodes:
             where = f"{wanted.listen}:{self.hub.address.port}"
             waiting = f"waiting for {wanted.nodes - here} at {where} for {wanted.wait_s:g} s at most"
-            self._say(f"launcher=join: {here} of {wanted.nodes} nodes joined, {waiting}")
+            self._say(f"launcher={self.wanted.launcher}: {here} of {wanted.nodes} nodes joined, {waiting}")
         else:
             names = ", ".join(facts.name for facts in self.members.values())
-            self._say(f"launcher=join: {here} of {wanted.nodes} nodes joined: {names}")
+            self._say(f"launcher={self.wanted.launcher}: {here} of {wanted.nodes} nodes joined: {names}")
 
     def _missing(self) -> str:
         wanted = self.wanted
@@ -116,8 +129,8 @@ class Rendezvous:
         words += f" ({here})" if here else ""
         if self._refusals:
             words += f"; refused: {'; '.join(self._refusals[:NAMED])}"
-        start = f"python -m runtime.live.agent --join {wanted.listen}:{self.hub.address.port} --token-file FILE"
-        return f"{words}; start {start} on every machine"
+        start = f"start python -m runtime.live.agent --join {wanted.listen}:{self.hub.address.port} --token-file FILE"
+        return f"{words}; {wanted.cure or f'{start} on every machine'}"
 
     def dismiss(self, reason: str) -> None:
         """Send everybody home, and close."""
@@ -132,7 +145,7 @@ class Rendezvous:
     def _turned_away(self, name: str, reason: str) -> None:
         if self._gathering or self._vacant:
             self._refusals.append(f"{name}: {reason}")
-            self._say(f"launcher=join: refused {name}: {reason}")
+            self._say(f"launcher={self.wanted.launcher}: refused {name}: {reason}")
 
     # ---- from agents -------------------------------------------------------------------------------------------------
 
@@ -182,7 +195,7 @@ class Rendezvous:
             if self._vacant:
                 node = self._vacant.pop(0)
                 self.keys[node] = key
-                self._say(f"launcher=join: {facts.name} takes the place of {node}")
+                self._say(f"launcher={self.wanted.launcher}: {facts.name} takes the place of {node}")
             else:
                 self._progress()
 
@@ -229,7 +242,7 @@ class Rendezvous:
         self.members.pop(key, None)
         self.hub.hang_up(key)
         self._vacant.append(node)
-        self._say(f"launcher=join: {node} is lost; another agent may take its place")
+        self._say(f"launcher={self.wanted.launcher}: {node} is lost; another agent may take its place")
 
     def end(self, node: str) -> None:
         """End what runs there, and wait until its logs are here."""

@@ -15,11 +15,8 @@ class Starter(Protocol):
 
     elsewhere: ClassVar[bool]
     """Whether tasks run where nothing of here can look at them."""
-
-    @property
-    def address(self) -> str:
-        """The address at which the coordinator listens."""
-        ...
+    keeps: ClassVar[bool]
+    """Whether it needs a process outside of the run's namespaces (``Needs.keeper``)."""
 
     def check(self, cluster: Cluster, around: RunContext) -> None:
         """Raise :class:`ConfigError` for a run that cannot be started so."""

@@ -21,6 +21,8 @@ from runtime.live.machines.mechanisms import Missing
 
 ROOT = Path(__file__).resolve().parents[3]
 PROBE_DEADLINE_S = 20.0
+PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
+"""Capabilities that matter where no hosts are emulated, which is what agents elsewhere say of their machine."""
 USER_NAMESPACES = (
     "run as root, or allow user namespaces (sysctl user.max_user_namespaces=10000; on Ubuntu also "
     "kernel.apparmor_restrict_unprivileged_userns=0)"
@@ -120,7 +122,7 @@ def missing(name: str) -> Missing | None:
 def main(argv: Sequence[str]) -> int:
     """Print a table of all capabilities; the exit code is 0 whatever is missing, as a run may not need it."""
     if argv:
-        print("usage: python run.py doctor", file=sys.stderr)
+        print("usage: python run.py doctor [--cluster launcher=join|ray SETTINGS]", file=sys.stderr)
         return 0 if argv[0] in ("-h", "--help") else 2
     if not is_linux():
         return print_error(

@@ -15,6 +15,7 @@ from runtime.cluster.hosts import Host, Hosts, Placement
 from runtime.live.machines.endpoints import Endpoints
 from runtime.live.machines.mechanisms import NOTHING
 from runtime.live.machines.shared import SharedMachines
+from runtime.live.transport.address import LOOPBACK
 from runtime.live.transport.task_spec import Place
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class HostMachines:
         """Control groups by target: ``host:0``, ``worker:1``."""
         self.network = shared.network
         self.endpoints = Endpoints(shared, tasks)
+        self.addresses: dict[str, str] = {}
+        """At which newcomers on other machines listen, by task."""
         self.allocated: dict[str, float] = {}
         """Cores of this machine that a strategy has allocated, by task."""
         self._memory_kills: dict[str, int] = {}
@@ -226,7 +229,7 @@ class HostMachines:
     def _place(self, task: str) -> Place:
         files = tuple(self.groups[task].process_files) if task in self.groups else ()
         if self.placement is None or self.network is None:
-            return Place(cgroup_files=files)
+            return Place(cgroup_files=files, address=self.addresses.get(task, LOOPBACK))
         host = self.placement.host(task)
         return Place(
             host=f"host:{host.number}",

@@ -69,6 +69,8 @@ class Agent:
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
         self.wake_read = wake_read
         self.throttles = Throttles()
+        self._sample_s = time.monotonic()
+        """When to say next what tasks use."""
         self.import_s, versions = self._import()
         sock = connect(spec.coordinator)
         call(sock, spec.secret, Identity("agent", spec.agent))
@@ -105,13 +107,29 @@ class Agent:
 
         self.tell(AgentReady(import_s=self.import_s, versions=self.versions))
         while True:
-            wait_s = min(LOOK_AROUND_S, self.throttles.tick(time.monotonic()))
+            wait_s = min(LOOK_AROUND_S, self.throttles.tick(time.monotonic()), self._sample())
             for key, _ in self.selector.select(wait_s):
                 if key.data == "child":
                     os.read(self.wake_read, 4096)
                 elif not self._serve():
                     self._end()
             self._reap()
+
+    def _sample(self) -> float:
+        """Say what tasks use when it is time; returns the seconds until the next time."""
+        if self.spec.sample_every_s is None:
+            return LOOK_AROUND_S
+        if (now := time.monotonic()) >= self._sample_s:
+            from runtime.live.tasks.usage import cpu_s, resident_bytes
+            from runtime.live.transport.messages import Sampled
+
+            used = [
+                (str(NodeId(role, number)), pid, cpu_s(pid), resident_bytes(pid))
+                for pid, (role, number, _) in self.tasks.items()
+            ]
+            self.tell(Sampled(at_s=now, tasks=tuple(used)))
+            self._sample_s = now + self.spec.sample_every_s
+        return max(0.0, self._sample_s - now)
 
     def tell(self, message: object) -> None:
         from runtime.live.transport.messages import Message, encode

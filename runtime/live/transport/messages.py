@@ -80,6 +80,16 @@ class Actuated(Message, frozen=True, kw_only=True, tag=True):
     problem: str = ""
 
 
+class Sampled(Message, frozen=True, kw_only=True, tag=True):
+    """What the tasks of an agent elsewhere have used until its clock shows ``at_s``.
+
+    ``tasks``: name, process, processor seconds, memory in bytes; None: it is just ending.
+    """
+
+    at_s: float
+    tasks: tuple[tuple[str, int, float | None, int | None], ...]
+
+
 # ---- coordinator -> worker, server, auxiliary -----------------------------------------------------------------------
 
 
@@ -387,6 +397,7 @@ AnyMessage = (
     | Throttle
     | Freeze
     | Actuated
+    | Sampled
     | AgentReady
     | Forked
     | Exited

@@ -73,6 +73,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Directory of the MPS daemon's pipes; empty: there is none."""
     mps_percent: tuple[float, ...] = ()
     """Percent of a GPU's multiprocessors that workers may use, in turn; empty: all."""
+    sample_every_s: float | None = None
+    """Seconds between two messages of the agent about what its tasks use; None: it sends none."""
     checkpoints: str = ""
     """Directory of the checkpoints; empty: below ``run_dir``."""
 

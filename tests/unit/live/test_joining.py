@@ -16,7 +16,8 @@ from runtime.live.joining.data import fingerprint, prepare
 from runtime.live.joining.facts import Code, Facts, code_below, gpus, look_here
 from runtime.live.joining.site import SAVED, Site
 from runtime.live.joining.token import new_token, read_token
-from runtime.live.launchers.join import Join, interface_address
+from runtime.live.launchers.interfaces import interface_address
+from runtime.live.launchers.join import Join
 from runtime.live.launchers.pieces import Pieces
 from runtime.live.transport.messages import MalformedMessage, encode
 from runtime.live.transport.task_spec import Place

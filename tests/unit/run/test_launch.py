@@ -174,6 +174,19 @@ def test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code(
     assert (tmp_path / "out" / "0_bsp_none_seed0" / "meta.json").exists()
 
 
+@pytest.mark.long(like="test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code")
+@pytest.mark.timeout(400)
+def test_a_job_that_fails_in_a_process_of_joblib_shows_in_the_exit_code(anew: Anew, tmp_path: Path) -> None:
+    """The other one runs, and the sweep has its report."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    words = [*JOB[:1], *JOB[3:], "workload=digits,resnet20_cifar10", "cluster.device={base_s:0.1}"]
+    more = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweep.dir=out")
+    done = anew(*words, "backend=torch", "-m", *more, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert (tmp_path / "out" / "0_bsp_none_seed0" / "events.jsonl").exists()
+    assert (tmp_path / "out" / "comparison" / "report.html").exists()
+
+
 @pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Words that choose parts which note that they are built, and a callback that notes its calls."""

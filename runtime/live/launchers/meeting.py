@@ -1,0 +1,218 @@
+"""Where agents join, whoever starts them: what ``launcher=join`` and ``launcher=ray`` have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, ClassVar
+
+import msgspec
+
+from runtime.api import RunContext
+from runtime.config.parse import Cluster
+from runtime.errors import ConfigError
+from runtime.live.joining import wire
+from runtime.live.joining.data import prepare
+from runtime.live.joining.facts import look_here
+from runtime.live.joining.site import Site
+from runtime.live.launchers.interfaces import addresses, interface_address
+from runtime.live.launchers.orders import MeetingLauncher
+from runtime.live.launchers.rendezvous import HEARTBEAT_S, Rendezvous, Wanted
+from runtime.live.transport.loop import Loop
+from strategies.protocol import Repartition
+
+SALT_BYTES = 32
+WITHOUT = "launcher=local does without"
+_open: list[Rendezvous] = []
+"""The one that listens now: a job that fails before it starts leaves it to the next one of a sweep."""
+
+
+@dataclass(kw_only=True)
+class Meeting(ABC):
+    """Waits for ``nodes`` agents. Subclasses say with which token, and who starts them."""
+
+    nodes: int
+    listen: str | None
+    port: int
+    wait_s: float
+    lease_s: float
+    rejoin_s: float
+    shared_dir: str | None
+    elsewhere: ClassVar[bool] = True
+    name: ClassVar[str]
+    """As in ``launcher=NAME``."""
+    cure: ClassVar[str]
+    """What to do when too few have joined; empty: start agents."""
+    _shared: str = field(default="", init=False)
+    """Our own directory below ``shared_dir``."""
+    _salt: bytes = field(default=b"", init=False)
+    """Of the job's secret."""
+
+    def __post_init__(self) -> None:
+        """Check every field by itself."""
+        if self.nodes < 1:
+            raise ConfigError(f"launcher.nodes={self.nodes}: must be 1 or more")
+        if not self.wait_s > 0:
+            raise ConfigError(f"launcher.wait_s={self.wait_s:g}: must be more than 0")
+        if self.lease_s < 4 * HEARTBEAT_S:
+            raise ConfigError(f"launcher.lease_s={self.lease_s:g}: must be at least {4 * HEARTBEAT_S:g}")
+        if not 0 <= self.rejoin_s < inf:
+            raise ConfigError(f"launcher.rejoin_s={self.rejoin_s:g}: must be 0 (a lost node ends the job) or more")
+        if self.rejoin_s and self.shared_dir is None:
+            raise ConfigError(
+                f"launcher.rejoin_s={self.rejoin_s:g}: the checkpoints of a lost machine would be lost with it; set "
+                "launcher.shared_dir, or launcher.rejoin_s=0"
+            )
+        self.here = interface_address(self.listen)
+        """The address at which we listen."""
+
+    @abstractmethod
+    def check_own(self, around: RunContext) -> None:
+        """Check what only this launcher has; raises :class:`ConfigError`."""
+
+    @abstractmethod
+    def token(self) -> bytes:
+        """The token of the next job."""
+
+    @abstractmethod
+    def summon(self, rendezvous: Rendezvous, token: bytes) -> Callable[[], None]:
+        """Have agents started that join there, if that is ours to do.
+
+        Returns what is called again and again until all have joined, and raises :class:`ConfigError` if they cannot.
+        """
+
+    @abstractmethod
+    def dismiss(self) -> None:
+        """The job is over: end what :meth:`summon` has started."""
+
+    # ---- before the run ----------------------------------------------------------------------------------------------
+
+    def check(self, cluster: Cluster, around: RunContext) -> None:
+        if cluster.hosts is not None:
+            raise ConfigError(
+                f"launcher={self.name}: cluster.hosts are emulated on one machine; set cluster=local, or {WITHOUT}"
+            )
+        if around.transport != "tcp":
+            raise ConfigError(
+                f"topology.transport={around.transport}: machines share no memory; use topology.transport=tcp"
+            )
+        if around.collective not in ("", "ring"):
+            raise ConfigError(
+                f"topology.collective={around.collective}: its groups meet in a file of one machine; use "
+                f"topology.collective=ring, or {WITHOUT}"
+            )
+        if around.collective and self.shared_dir is None:
+            raise ConfigError(
+                "launcher.shared_dir=null: a checkpoint of replicas is stored by one of them and read by all; name a "
+                "directory of all machines"
+            )
+        self.check_own(around)
+        self._check_listen()
+        if self.shared_dir is not None and not os.access(self.shared_dir, os.W_OK | os.X_OK):
+            raise ConfigError(f"launcher.shared_dir={self.shared_dir}: is no directory that can be written")
+
+    def _check_listen(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                sock.bind((self.here, self.port))
+            except OSError as error:
+                words = (error.strerror or str(error)).lower()
+                raise ConfigError(
+                    f"launcher.listen={self.listen}, launcher.port={self.port}: {words}; this machine has {addresses()}"
+                ) from None
+
+    def unable(self) -> dict[str, str]:
+        alone = "launcher.shared_dir=null: servers take over what those of other machines have stored; name a directory"
+        return {} if self.shared_dir else {Repartition.__name__: f"{alone} of all machines"}
+
+    def gather(self, task: dict[str, Any], framework: str) -> None:
+        self.release()
+        token = self.token()
+        self._salt = secrets.token_bytes(SALT_BYTES)
+        prepared = prepare(task)
+        if prepared.problem:
+            raise ConfigError(f"workload: {prepared.problem}")
+        self._shared = "" if self.shared_dir is None else tempfile.mkdtemp(prefix="stragglab-", dir=self.shared_dir)
+        wanted = Wanted(
+            nodes=self.nodes,
+            listen=self.here,
+            port=self.port,
+            wait_s=self.wait_s,
+            lease_s=self.lease_s,
+            token=token,
+            launcher=self.name,
+            cure=self.cure,
+            ours=look_here(self.here, capabilities=False),
+            framework=framework,
+            task=task,
+            prepared=prepared,
+            shared=self._shared,
+        )
+        try:
+            _open.append(Rendezvous(wanted))
+            with _interruptible():
+                _open[-1].gather(self.summon(_open[-1], token))
+        except BaseException:
+            self.release()
+            raise
+
+    # ---- the run -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _rendezvous(self) -> Rendezvous:
+        return _open[-1]
+
+    def loop(self) -> Loop | None:
+        return self._rendezvous.loop
+
+    def site(self) -> Site:
+        there = self._rendezvous
+        return Site(
+            nodes=tuple(there.keys),
+            addresses={node: there.members[key].address for node, key in there.keys.items()},
+            listen=self.here,
+            secret=wire.secret_of(there.wanted.token, self._salt),
+            checkpoints=self._shared,
+        )
+
+    def make(self) -> MeetingLauncher:
+        return MeetingLauncher(self._rendezvous, self._salt, self.rejoin_s)
+
+    def release(self) -> None:
+        while _open:
+            _open.pop().close()
+        self.dismiss()
+        if self._shared:
+            shutil.rmtree(self._shared, ignore_errors=True)
+            self._shared = ""
+
+    def describe(self) -> list[dict[str, Any]]:
+        there = self._rendezvous
+        return [{"node": node, **msgspec.to_builtins(there.members[key])} for node, key in there.keys.items()]
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C and the like unwind, so that nothing is left of what was prepared."""
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, leave) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

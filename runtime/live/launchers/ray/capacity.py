@@ -1,0 +1,72 @@
+"""Whether a Ray cluster can ever give what is asked of it (pure); who waits for more than it has waits forever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from runtime.live.launchers.ray.requests import Request
+
+NAMED = 4
+"""Nodes that a message names."""
+SPREAD = "STRICT_SPREAD"
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node of the cluster has, in use or not."""
+
+    address: str
+    cpus: float = 0.0
+    gpus: float = 0.0
+    labels: Mapping[str, str] = {}
+
+    @property
+    def words(self) -> str:
+        """What messages call it: ``10.0.0.1 (2 CPUs, 1 GPUs)``."""
+        return f"{self.address} ({self.cpus:g} CPUs, {self.gpus:g} GPUs)"
+
+
+def shortage(request: Request, nodes: Sequence[Capacity]) -> str:
+    """Why the cluster cannot give it, in one line that names the setting; empty if it can."""
+    if _fit(request, nodes) >= request.nodes:
+        return ""
+    each = f"{request.cpus_per_node:g} CPUs, {request.gpus_per_node:g} GPUs"
+    each += "".join(f", {name}={value}" for name, value in request.labels.items())
+    known = ", ".join(node.words for node in nodes[:NAMED]) + (", ..." if len(nodes) > NAMED else "")
+    return (
+        f"{_culprit(request, nodes)}: launcher.placement={request.placement} needs {request.nodes} times {each}, and "
+        f"the Ray cluster has {len(nodes)} nodes: {known}; ask for less, or start more nodes"
+    )
+
+
+def _fit(request: Request, nodes: Sequence[Capacity]) -> int:
+    """How many agents the nodes can have; of ``STRICT_SPREAD`` one each."""
+    found = 0
+    for node in nodes:
+        if any(node.labels.get(name) != value for name, value in request.labels.items()):
+            continue
+        there = min(
+            (
+                int(has // wants) if wants else request.nodes
+                for has, wants in ((node.cpus, request.cpus_per_node), (node.gpus, request.gpus_per_node))
+            ),
+        )
+        found += min(there, 1) if request.placement == SPREAD else there
+    return found
+
+
+def _culprit(request: Request, nodes: Sequence[Capacity]) -> str:
+    """The setting without which it would fit, with its value."""
+    without: dict[str, dict[str, Any]] = {
+        f"launcher.gpus_per_node={request.gpus_per_node:g}": {"gpus_per_node": 0.0},
+        f"launcher.labels={{{', '.join(f'{name}: {value}' for name, value in request.labels.items())}}}": {
+            "labels": {}
+        },
+        f"launcher.cpus_per_node={request.cpus_per_node:g}": {"cpus_per_node": 0.0},
+    }
+    for setting, change in without.items():
+        if _fit(msgspec.structs.replace(request, **change), nodes) >= request.nodes:
+            return setting
+    return f"launcher.nodes={request.nodes}"

@@ -1,0 +1,83 @@
+"""A Ray cluster of several nodes on this machine, to try ``launcher=ray``: ``python scripts/ray_local.py 3``.
+
+Every node is a raylet of its own, as on another machine. Ray listens at all interfaces, and asks whoever calls for the
+token that is made for the cluster, which proves membership and encrypts nothing. Ctrl-C, or the end of standard
+input (``--until-eof``), ends all of them; after a SIGKILL of this program Ray's own reapers do so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from runtime.errors import ConfigError, print_error, refuse
+
+STORE_BYTES = 80_000_000
+
+
+def main(argv: Sequence[str]) -> int:
+    """Start the cluster, say how to use it, and wait; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="scripts/ray_local.py", description=__doc__.splitlines()[0])
+    parser.error = refuse  # type: ignore[method-assign]
+    parser.add_argument("nodes", type=int, help="number of nodes")
+    parser.add_argument("--cpus", type=int, default=2, help="CPUs that every node declares (default: 2)")
+    parser.add_argument("--until-eof", action="store_true", help="end with standard input")
+    try:
+        asked = parser.parse_args(argv)
+        if asked.nodes < 1 or asked.cpus < 1:
+            raise ConfigError("nodes and --cpus must be 1 or more")
+        if find_spec("ray") is None:
+            raise ConfigError("Ray is not installed; pip install 'stragglab[ray]'")
+    except ConfigError as error:
+        return print_error("scripts/ray_local.py", error)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets need a short path
+    try:
+        serve(asked.nodes, asked.cpus, folder, until_eof=asked.until_eof)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def serve(nodes: int, cpus: int, folder: str, *, until_eof: bool) -> None:
+    """Start ``nodes`` raylets whose files are in ``folder``, and wait."""
+    token = Path(folder, "token")
+    token.touch(0o600)
+    token.write_text(secrets.token_hex(32))
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token))
+    from ray.cluster_utils import Cluster
+
+    each = {"num_cpus": cpus, "object_store_memory": STORE_BYTES}
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={**each, "include_dashboard": False, "temp_dir": folder, "gcs_server_port": 0},
+    )
+    try:
+        for number in range(1, nodes):
+            cluster.add_node(**each, labels={"number": str(number)})
+        print(f"{nodes} nodes at {cluster.address}; in another terminal:")
+        print(f"python run.py launcher=ray launcher.address={cluster.address} launcher.nodes={nodes} \\")
+        print(f"    launcher.auth_token_file={token} launcher.listen=127.0.0.1", flush=True)
+        if until_eof:
+            sys.stdin.read()
+        else:
+            signal.pause()
+    finally:
+        with contextlib.suppress(Exception):
+            cluster.shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""Tests that need Ray (``make ray``); every run here starts processes, and none may leave anything behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.leaks import leak_oracle, start  # noqa: F401
+from tests.support.runs import ROOT
+
+NODES = 3
+
+
+class Raylets(NamedTuple):
+    """A Ray cluster of this machine, and what a run needs to know of it."""
+
+    words: tuple[str, ...]
+
+    def at(self, nodes: int = NODES) -> tuple[str, ...]:
+        """The settings of a run on some of its nodes."""
+        return (*self.words, f"launcher.nodes={nodes}")
+
+
+@pytest.fixture(scope="session")
+def raylets() -> Iterator[Raylets]:
+    pytest.importorskip("ray")
+    command = [sys.executable, str(ROOT / "scripts" / "ray_local.py"), str(NODES), "--until-eof"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        words: list[str] = []
+        for line in process.stdout:
+            words += [word for word in line.split() if word.startswith("launcher")]
+            if "launcher.listen" in line:
+                break
+        yield Raylets(tuple(word for word in words if not word.startswith("launcher.nodes=")))
+        process.stdin.close()
+        process.wait(60)
