@@ -71,8 +71,7 @@ class Cluster(_Strict, frozen=True):
     worker_cores: Positive | None
     server_cores: Positive | None
     only_modelled: str | None
-    gpus: dict[str, Any] | None = None
-    """Older records lack it."""
+    gpus: dict[str, Any] | None
 
 
 class Topology(_Strict, frozen=True):

@@ -15,6 +15,7 @@ BARE: dict[str, Any] = {
     "worker_cores": None,
     "server_cores": None,
     "only_modelled": None,
+    "gpus": None,
 }
 """Nothing paces the workers, and nothing but computing takes time."""
 
