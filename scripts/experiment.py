@@ -46,6 +46,7 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.hydra_errors import own_part
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.house import ROOT, module_name
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
@@ -54,7 +55,7 @@ from runtime.virtual.costs import load_costs
 from scripts.coding_tables import coding
 from scripts.delayed_sgd import delayed_sgd
 from scripts.forks import processors, run_here
-from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, record_of, run_child
+from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.lists import number_of, numbers_of
 from scripts.predictor_rates import rates_of
 from scripts.transfer_tables import delays, groups, replicas, transfers
@@ -250,7 +251,7 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
 
 def draw(results: Results, path: Path) -> Path:
     """Draw the figure of this kind: a module of ``analysis.figures`` with ``draw(path, results)``."""
-    module = import_module(f"analysis.figures.experiment_{results.spec.figure.kind}")
+    module = import_module(module_name(f"analysis.figures.experiment_{results.spec.figure.kind}"))
     drawn: Path = module.draw(path, results)
     return drawn
 

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from runtime.house import INSTALLED, ROOT
 from runtime.version import own_version
 
 SCHEMA = 1
@@ -68,11 +69,13 @@ def version_of(package: str) -> str:
 
 @functools.cache
 def _commit() -> str:
-    """Of the working tree when the first of this process's records began."""
+    """Of the working tree when the first of this process's records began; installed, of the one that was packed."""
+    if INSTALLED:  # whatever repository the environment is in, it is not ours
+        return (ROOT / "COMMIT").read_text(encoding="utf-8").strip() or "unknown"
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"],
-            cwd=Path(__file__).parent,
+            cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=2,

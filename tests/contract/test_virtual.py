@@ -25,7 +25,7 @@ from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
 from scripts.replay import build_strategy
 from strategies.protocol import NodeId, Strategy
-from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make, marked, sample
+from tests.contract.catalogue import NAMES, NUM_WORKERS, USERS, fits, hurried, is_variant, make, marked, sample
 from tests.support.cli import run_cli
 from tests.support.invariants import problems, replay
 from tests.support.laws import Complaints
@@ -63,7 +63,7 @@ class Case(msgspec.Struct, frozen=True):
 
 MANY = ("bsp", "coding_heter_aware")
 """Played by 64 workers for every commit."""
-RECORDED = ("sync_switch_restart", "zeno_pp")
+RECORDED = NAMES if USERS else ["sync_switch_restart", "zeno_pp"]
 """Whose records ``run.py`` writes twice for every commit."""
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from runtime.house import ROOT
 from runtime.live.machines.doctor import missing
 from runtime.version import own_version
 
-ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
 PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
 """Capabilities that matter where no hosts are emulated."""
