@@ -7,6 +7,7 @@ after ours, and its packages may be named by a ``_target_``. The variable is wha
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import os
 import sys
@@ -67,6 +68,21 @@ def reach() -> None:
         origin = Path(found.origin) if found is not None and found.origin else None
         if origin is None or not origin.resolve().is_relative_to(own.resolve()):
             raise ConfigError(f"{own / name}: Python takes {origin} for that name; give your package another name")
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Name and contents of the project as they were when this process first asked; empty if there is none."""
+    own = folder()
+    if own is None:
+        return ""
+    digest = hashlib.sha256()
+    for place in (CONF, *packages()):
+        for path in sorted((own / place).rglob("*")):
+            if path.suffix in (".py", ".yaml"):
+                digest.update(f"{path.relative_to(own)}\0{path.stat().st_size}\0".encode())
+                digest.update(path.read_bytes())
+    return f"{own.name} {digest.hexdigest()[:12]}"
 
 
 @functools.cache

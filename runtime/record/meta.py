@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from runtime.config import project
 from runtime.house import INSTALLED, ROOT
 from runtime.version import own_version
 
@@ -34,12 +35,14 @@ def num_cores() -> int:
 
 
 def describe_versions() -> dict[str, str]:
-    """Versions of Stragglab, Python and numpy; those of the framework are added when it has been imported."""
+    """Versions of Stragglab, Python, numpy, the user's project; the framework's is added when it has been imported."""
+    own = project.fingerprint()
     return {
         "stragglab": own_version(),
         "commit": _commit(),
         "python": platform.python_version(),
         "numpy": version_of("numpy"),
+        **({"project": own} if own else {}),
     }
 
 
