@@ -145,7 +145,8 @@ except RunFailed as error:
 ours = {"injectors", "predictors", "strategies", "workloads", "scripts", "tests"}
 assert not ours & {name.partition(".")[0] for name in sys.modules}
 assert type(AllGate()).__module__ == "stragglab.strategies.gates.all"
-assert sys.modules["stragglab.runtime.native"].native("runtime.training._updates") is not None
+from stragglab.runtime import native
+assert native.native(native.UPDATES) is not None and native.native(native.EVENTS) is not None
 """
 
 
