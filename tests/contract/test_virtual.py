@@ -425,7 +425,7 @@ def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: d
         words = ["runtime=virtual", "draw=false", "view=none"]
         trains = bool(sample(name).validation_samples)
         words += ["workload.epochs=1"] if trains else ["backend=none", "workload.target=null"]
-        done = run_cli(f"strategy={name}", *words, f"hydra.run.dir={run_dir}")
+        done = run_cli(f"strategy={name}", *words, f"hydra.run.dir={run_dir}", cwd=tmp_path if USERS else ROOT)
         assert done.exit_code == 0, done.err
         records.append((run_dir / "events.jsonl").read_bytes())
         plans[str(run_dir)] = (run_dir / "plan.json").read_bytes()
