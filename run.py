@@ -55,6 +55,7 @@ COMMANDS = {
     "check": "scripts.check_project",
     "data": "scripts.prepare_data",
     "replay": "scripts.replay",
+    "export": "scripts.export",
     "cleanup": "scripts.cleanup",
 }
 """Words that start something else than a job."""

@@ -15,7 +15,7 @@ from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).parent))  # pip does not
 
-from scripts.packing import NAME, as_package, for_package, in_place, is_shipped, named, suite
+from scripts.packing import NAME, as_package, for_hydra, for_package, in_place, is_shipped, named, suite
 
 ROOT = Path(__file__).parent
 EDITABLE = bool({"editable_wheel", "develop", "--inplace", "-i"} & {*sys.argv})
@@ -56,6 +56,8 @@ class Packing(build_py):
         shutil.copy(ROOT / "run.py", folder)
         _rewrite(folder / "run.py", for_package)
         _rewrite(folder / "conf" / "config.yaml", named)
+        for path in (folder / "conf" / "hydra").rglob("*.yaml"):
+            _rewrite(path, for_hydra)
         (folder / "COMMIT").write_text(_commit())
 
 

@@ -79,7 +79,9 @@ def examined(conf: Path) -> Iterator[tuple[Path, str]]:
 def problem_of(path: Path, conf: Path) -> str:
     """Why a file cannot be used; raises :class:`ConfigError` or :class:`SpecError` for what is wrong in it."""
     group, name = path.parent.relative_to(conf).as_posix(), path.stem
-    groups = sorted(folder.name for folder in (ROOT / project.CONF).iterdir() if folder.is_dir())
+    groups = sorted(
+        folder.name for folder in (ROOT / project.CONF).iterdir() if folder.is_dir() and folder.name != "hydra"
+    )
     if group not in groups:
         return f"{group} is no group; there are {', '.join(groups)}"
     if group == EXPERIMENT:

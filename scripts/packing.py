@@ -33,6 +33,7 @@ TEMPLATE = "project"
 COMMAND = "python run.py"
 PATH_LINE = "sys.path.insert(0, str(Path(__file__).resolve().parents[1]))"
 """How a script finds the repository; in the package it would put all of ours among the top-level modules."""
+TARGET = re.compile(rf"(_target_: )(({'|'.join(sorted(ROOTS))})\.)")
 COMMENTED = re.compile(rf"{COMMAND}( .*?)(\s+)#")
 
 
@@ -108,6 +109,11 @@ def for_package(text: str) -> str:
                         raise ValueError(f"line {node.lineno}: import {alias.name}: write from ... import ... instead")
                     lines[alias.lineno - 1] = _inserted(lines[alias.lineno - 1], alias.name, alias.col_offset)
     return named("".join("\n" if line.strip() == PATH_LINE else line for line in lines))
+
+
+def for_hydra(text: str) -> str:
+    """A file of ``conf/hydra``, whose targets Hydra imports by itself."""
+    return TARGET.sub(rf"\1{NAME}.\2", text)
 
 
 def named(text: str) -> str:

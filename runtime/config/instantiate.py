@@ -77,7 +77,8 @@ def locate(target: str, path: str = TARGET) -> type:
 
 
 def is_allowed(target: str) -> bool:
-    """Whether a dotted name lies below one of the allowed prefixes."""
+    """Whether a dotted name, ours in either form, lies below one of the allowed prefixes."""
+    target = house_name(target)
     extra = (prefix.strip().rstrip(".") for prefix in os.environ.get(ALLOW_VARIABLE, "").split(","))
     allowed = (*ALLOWED, *(f"{prefix}." for prefix in (*project.packages(), *extra) if prefix))
     return f"{target}.".startswith(allowed) and all(part.isidentifier() for part in target.split("."))

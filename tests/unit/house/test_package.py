@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import stragglab
 from runtime import house
-from runtime.config.instantiate import instantiate, locate
+from runtime.config.instantiate import instantiate, is_allowed, locate
 from runtime.errors import ConfigError
 from scripts import packing
 from strategies.gates import AllGate
@@ -84,6 +85,19 @@ def test_what_is_shipped_imports_only_what_is_shipped() -> None:
                 parents = {name, name.rpartition(".")[0]}
                 folders = {folder.replace("/", ".") for folder in packing.LOOSE} | {"scripts"}
                 assert parents & known or name in folders, (path, name)
+
+
+def test_modules_named_in_texts_are_translated() -> None:
+    naming = re.compile(rf'(import_module|resolve_name|"-m",)\(? ?f?"({"|".join(packing.ROOTS)})\.')
+    assert naming.search('import_module("runtime.errors")')
+    assert [path for path in shipped() if naming.search(path.read_text())] == []
+
+
+def test_hydra_gets_targets_that_it_can_import() -> None:
+    ours = (ROOT / "conf" / "hydra" / "callbacks" / "tensorboard.yaml").read_text()
+    assert "_target_: stragglab.analysis.sinks.callback.Export\n" in packing.for_hydra(ours)
+    assert is_allowed("stragglab.analysis.sinks.callback.Export")
+    assert packing.for_hydra("_target_: hydra.x\n# analysis.x\n") == "_target_: hydra.x\n# analysis.x\n"
 
 
 def test_only_names_of_ours_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
