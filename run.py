@@ -32,7 +32,9 @@ from analysis.reports.finish import objective  # noqa: E402
 from analysis.reports.sweep import report_end_of_sweep  # noqa: E402
 from runtime.config.compose import composed_again, to_raw  # noqa: E402
 from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
+from runtime.config.project import adopt  # noqa: E402
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
+from runtime.house import NAME, module_name  # noqa: E402
 from runtime.native import slower  # noqa: E402
 from runtime.run.checking import Checked, check, run_checked  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
@@ -48,6 +50,13 @@ COMMANDS = {
     "doctor": "runtime.run.doctor",
     "verify": "scripts.verify",
     "compare": "scripts.compare_runs",
+    "experiment": "scripts.experiment",
+    "new": "scripts.new_project",
+    "check": "scripts.check_project",
+    "data": "scripts.prepare_data",
+    "replay": "scripts.replay",
+    "export": "scripts.export",
+    "cleanup": "scripts.cleanup",
 }
 """Words that start something else than a job."""
 remarks = set[str]()
@@ -62,7 +71,7 @@ def main(composed: DictConfig) -> float:
         job = check(to_raw(composed), Path(places.cwd), composed_again)
         metric, exit_code = job.config.metric, run_job(job, Path(places.output_dir)).exit_code
     except ConfigError as error:
-        exit_code = print_error("run.py", error)
+        exit_code = print_error(NAME, error)
     exit_codes.append(exit_code)
     if exit_code > KILLED:  # the user wants out
         sys.exit(exit_code)
@@ -83,12 +92,12 @@ def run_job(job: Checked, run_dir: Path) -> Result:
         try:
             exit_code = run_checked(job, run_dir)
         except JobFailed as error:
-            exit_code, reason = print_error("run.py", error, error.exit_code), str(error)
+            exit_code, reason = print_error(NAME, error, error.exit_code), str(error)
         if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
-        exit_code, reason = print_error("run.py", error), str(error)
+        exit_code, reason = print_error(NAME, error), str(error)
         # what is missing of a sweep, its report tells by these directories
         if HydraConfig.get().mode == RunMode.RUN and claimed(run_dir):
             forget(run_dir)
@@ -115,7 +124,7 @@ def draw(run_dir: Path) -> None:
 def unforeseen(error: Exception, run_dir: Path) -> int:
     """A full disk and too few processes are nobody's mistake; anything else needs its traceback."""
     if is_full(error) or no_process(error):
-        return print_error("run.py", error, FAILED, where=run_dir)
+        return print_error(NAME, error, FAILED, where=run_dir)
     traceback.print_exc()
     return FAILED
 
@@ -141,7 +150,7 @@ def by_hydra(ready: Ready) -> int:
     except FailedElsewhere as error:
         exit_codes.append(error.exit_code)
     except REFUSALS as error:
-        return print_error("run.py", explain(error))
+        return print_error(NAME, explain(error))
     if ready.jobs:
         report_end_of_sweep(ready.jobs.directory)
     return max(exit_codes)
@@ -149,18 +158,19 @@ def by_hydra(ready: Ready) -> int:
 
 def program() -> int:
     """All of it; returns the exit code."""
-    if sys.argv[1:] and (module := COMMANDS.get(sys.argv[1])):
-        exit_code: int = importlib.import_module(module).main(sys.argv[2:])
-        return exit_code
     try:
-        ready = preflight(sys.argv[1:])
+        given = adopt(sys.argv[1:])
+        if given and (module := COMMANDS.get(given[0])):
+            exit_code: int = importlib.import_module(module_name(module)).main(given[1:])
+            return exit_code
+        ready = preflight(given)
         prepare(ready.needs)  # from here on in namespaces of our own; the process that called waits for us outside
         if ready.jobs and ready.jobs.pending:
             return start(ready.jobs)
         if ready.jobs:
             claim(ready.jobs.setting, ready.jobs.directory)
     except ConfigError as error:
-        return print_error("run.py", error)
+        return print_error(NAME, error)
     return by_hydra(ready)
 
 
@@ -176,4 +186,4 @@ def start(jobs: Jobs) -> int:
 
 
 if __name__ == "__main__":
-    run_program("run.py", program)
+    run_program(NAME, program)

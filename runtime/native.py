@@ -6,6 +6,8 @@ import importlib
 import os
 from types import ModuleType
 
+from runtime.house import module_name
+
 SWITCH = "STRAGGLAB_NATIVE"
 """Environment variable: 0 uses the Python twins, 1 refuses to go on without the compiled ones."""
 OFF = "0"
@@ -37,7 +39,7 @@ def native(module: str) -> ModuleType | None:
     if wish == OFF:
         return None
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(module_name(module))
     except ImportError:
         if wish == "1":
             raise

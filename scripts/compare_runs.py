@@ -67,13 +67,18 @@ def find(folder: Path) -> list[Path]:
     return found
 
 
-def _print(found: Sheet, title: str) -> None:
-    console = Console(highlight=False)
+def sheet_table(found: Sheet, title: str) -> Table:
+    """For the terminal: text left, numbers right."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for head in found.head:
         table.add_column(head, justify="left" if head in ("case", "strategy", "verdict") else "right")
     for row in found.rows:
         table.add_row(*row)
+    return table
+
+
+def _print(found: Sheet, title: str) -> None:
+    console, table = Console(highlight=False), sheet_table(found, title)
     if not console.is_terminal:
         console.width = max(console.width, console.measure(table, options=console.options.update_width(1000)).maximum)
     console.print(table, markup=False)

@@ -6,13 +6,16 @@ python scripts/experiment.py antdt_table3 --only system=bsp --only intensity=0.1
 python scripts/experiment.py antdt_table3 --redraw      # only from existing records
 python scripts/experiment.py '*' --virtual --fresh      # all virtual runs, from the checked-out commit
 python scripts/experiment.py --list
+python run.py experiment my_experiment project=DIR      # one of your own project (docs/your_own.md)
 
-Descriptions are in conf/experiment/, records go to out/experiments/NAME/records. Existing records are not made again
-unless their settings or cost model have changed since, so the same command continues after an interruption. Changes of
-the code are not detected: --fresh repeats records of other commits or with uncommitted changes; --again repeats
-everything. All records are made before the first page is written, since a page is a change, too. Virtual runs are made
-in forks, one per core (--jobs), live or timed ones one after another: leave the machine idle meanwhile. The exit code
-is 0 for a report (including one with missed claims), 1 if a run failed, 2 for invalid input.
+Descriptions are in conf/experiment/, here and in your own project. One that belongs to no paper has no claims and no
+page, but a comparison: a table (also as table.tex, table.md and table.csv), figures, report.html. Records go to
+out/experiments/NAME/records. Existing records are not made again unless their settings or cost model have changed
+since, so the same command continues after an interruption. Changes of the code are not detected: --fresh repeats
+records of other commits or with uncommitted changes; --again repeats everything. All records are made before the first
+page is written, since a page is a change, too. Virtual runs are made in forks, one per core (--jobs), live or timed
+ones one after another: leave the machine idle meanwhile. The exit code is 0 for a report (including one with missed
+claims), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -33,28 +36,34 @@ import yaml
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from analysis.claims.ledger import LedgerError, chosen, load_ledger
+from analysis.claims.ledger import Claim, LedgerError, chosen, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.experiments.page import HEADS, compose, front, row, section, sections
 from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.files import write_file
+from analysis.markup import FORMATS
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
+from analysis.reports.comparing import compared, sheet
+from analysis.reports.report import gather_runs, write_comparison
+from runtime.config import project
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.hydra_errors import own_part
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.house import INSTALLED, ROOT, module_name
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import coding
+from scripts.compare_runs import sheet_table
 from scripts.delayed_sgd import delayed_sgd
 from scripts.forks import processors, run_here
-from scripts.grid import QUIET, ROOT, JobFailed, Runner, fill, quoted, record_of, run_child
+from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.lists import number_of, numbers_of
 from scripts.predictor_rates import rates_of
 from scripts.transfer_tables import delays, groups, replicas, transfers
@@ -68,6 +77,8 @@ TABLES = {
     **{"transfers": transfers, "delays": delays, "groups": groups, "replicas": replicas},
 }
 """Tables by the name that experiments use."""
+PAGES = OUT / "paper" if INSTALLED else ROOT / "docs" / "paper"
+ENDINGS = {"latex": "tex", "markdown": "md"}
 APART = ("hydra", "names")
 """Parts of a stored configuration that do not describe the job."""
 
@@ -111,7 +122,8 @@ def run_all(
 
 def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
     """The experiments, by name, or the parts of them; raises :class:`ConfigError` if nothing is left."""
-    whole = {name: load_spec(SPECS / f"{name}.yaml") for name in asked.names}
+    known = known_specs()
+    whole = {name: load_spec(known[name]) for name in asked.names}
     kept = {name: spec for name, spec in whole.items() if asked.kind in (None, "live" if spec.live else "virtual")}
     if not kept:
         raise ConfigError(f"--{asked.kind}: none of {', '.join(whole)} is")
@@ -124,7 +136,28 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console) -> None:
     """Process the records of one experiment: figure, verdicts, page."""
     out = folder_of(spec, asked)
     results = tabulated(spec) if spec.table is not None else collect(spec, read_records(spec, out))
-    report(results, asked, out, console, partial=spec != load_spec(SPECS / f"{spec.name}.yaml"))
+    report(results, asked, out, console, partial=not of_paper(spec) or spec != load_spec(known_specs()[spec.name]))
+    if not of_paper(spec) and spec.table is None and not spec.clusters:
+        compare_records(spec, out, console)
+
+
+def known_specs() -> dict[str, Path]:
+    """Paths of all experiments by name, those of the user's project included; raises :class:`ConfigError`."""
+    ours, own = find_specs(SPECS), project.conf()
+    theirs = {} if own is None else find_specs(own / SPECS.name)
+    for name in ours.keys() & theirs.keys():
+        raise ConfigError(f"{theirs[name]}: {name} is one of ours ({ours[name]}); give yours another name")
+    return ours | theirs
+
+
+def of_paper(spec: Spec) -> bool:
+    """Whether it answers claims of a paper, on whose page its results are shown: none of a user's project does."""
+    return spec.paper in load_pages() and spec.name in find_specs(SPECS)
+
+
+def claims_of(spec: Spec) -> list[Claim]:
+    """The claims that it answers."""
+    return chosen(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
 
 
 def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
@@ -209,14 +242,13 @@ def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
 
 def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
     """Measures of all runs; the records of the first seed are kept in memory."""
-    ledger = load_ledger(spec.paper)
     single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
     sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
     return Results(
         spec=spec,
         runs=measure_clusters(spec, sets) if sets else measure_runs(spec, single, rates_of(spec)),
         metas=[run.meta for _, run in runs],
-        claims=chosen(ledger, spec.name),
+        claims=claims_of(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
         evaluations=[(cell, run.tables.evaluations) for cell, run in single],
     )
@@ -225,7 +257,7 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
 def tabulated(spec: Spec) -> Results:
     """The results of an experiment in which nothing is run."""
     rows = TABLES[spec.table or ""](spec)
-    return Results(spec=spec, runs=rows, metas=[], claims=chosen(load_ledger(spec.paper), spec.name))
+    return Results(spec=spec, runs=rows, metas=[], claims=claims_of(spec))
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------
@@ -234,23 +266,33 @@ def tabulated(spec: Spec) -> Results:
 def report(results: Results, asked: argparse.Namespace, out: Path, console: Console, *, partial: bool) -> None:
     """Write the figure with its CSV and the verdicts; a complete experiment also updates the paper's page."""
     spec = results.spec
-    pages = page_of(asked.pages, spec.paper)
-    folder = out if partial else pages.parent / "images"
+    pages = None if partial else page_of(asked.pages, spec.paper)
+    folder = out if pages is None else pages.parent / "images"
     picture = draw(results, folder / f"{spec.name}.png")
     verdicts = verdict_frame(results)
     write_file(out / "runs.csv", results.runs.to_csv(index=False))
     if len(verdicts):
         write_file(folder / f"{spec.name}_claims.csv", verdicts.to_csv(index=False))
     show(results, console)
-    if not partial:
+    if pages is not None:
         write_page(results, pages, picture)
-    for line in (out / "runs.csv", picture, *([] if partial else [pages])):
+    for line in (out / "runs.csv", picture, *([] if pages is None else [pages])):
         console.print(str(line), soft_wrap=True)
+
+
+def compare_records(spec: Spec, out: Path, console: Console) -> None:
+    """What ``compare`` says of the records: the table here and as files, figures, and a page."""
+    gathered = gather_runs([path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()])
+    found = sheet(compared(gathered.table, gathered.baseline, "jct"), gathered.baseline, "jct")
+    console.print(sheet_table(found, f"job completion time, relative to {gathered.baseline}"), markup=False)
+    for name, form in FORMATS.items():
+        write_file(out / f"table.{ENDINGS.get(name, name)}", form(*found))
+    console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
 
 
 def draw(results: Results, path: Path) -> Path:
     """Draw the figure of this kind: a module of ``analysis.figures`` with ``draw(path, results)``."""
-    module = import_module(f"analysis.figures.experiment_{results.spec.figure.kind}")
+    module = import_module(module_name(f"analysis.figures.experiment_{results.spec.figure.kind}"))
     drawn: Path = module.draw(path, results)
     return drawn
 
@@ -296,7 +338,7 @@ def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
 
 def show_list(console: Console) -> int:
     """Print all experiments; returns the exit code."""
-    for name, path in find_specs(SPECS).items():
+    for name, path in known_specs().items():
         spec = load_spec(path)
         count, kind = len(list(cells(spec))), "computed" if spec.table else "live" if spec.live else "virtual"
         console.print(f"{name:24} {count:4} runs, {kind:8} {spec.where}: {spec.title}", soft_wrap=True)
@@ -321,15 +363,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     kinds.add_argument("--virtual", dest="kind", action="store_const", const="virtual", help="only virtual ones")
     kinds.add_argument("--live", dest="kind", action="store_const", const="live", help="only those with live runs")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"record directory (default: {OUT})")
-    parser.add_argument(
-        "--pages", metavar="DIR", type=Path, default=ROOT / "docs" / "paper", help="default: docs/paper"
-    )
+    parser.add_argument("--pages", metavar="DIR", type=Path, help=f"pages of papers (default: {PAGES})")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_args(list(words))
-    asked.pages = asked.pages.absolute()
+    asked.pages = (asked.pages or PAGES).absolute()
     refuse_unwritable_folder("--pages", asked.pages)
     refuse_unwritable_folder("-o", asked.out)
-    known = find_specs(SPECS)
+    known = known_specs()
     asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")

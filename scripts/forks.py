@@ -15,8 +15,8 @@ from pathlib import Path
 
 from runtime.containment.process import die_with
 from runtime.errors import FAILED
+from runtime.house import ROOT, module_name
 
-ROOT = Path(__file__).resolve().parents[1]
 GRACE_S, POLL_S = 10.0, 0.05
 NEEDED = ("hydra", "torch", "scipy.stats", "runtime.run.experiment", "runtime.run.preflight", "runtime.virtual.runtime")
 """Modules that a virtual run imports. They are not used before the fork: a child must not inherit a thread pool."""
@@ -35,7 +35,7 @@ def in_forks(names: Sequence[str], work: Callable[[str], int], jobs: int) -> Gen
     """
     for module in NEEDED:
         with contextlib.suppress(ImportError):  # a run that needs it will report that
-            import_module(module)
+            import_module(module_name(module))
     waiting, running = list(reversed(names)), dict[int, str]()
     try:
         while waiting or running:

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,9 +21,9 @@ from analysis.records.either import load_record
 from analysis.records.load import Run
 from runtime.containment.process import die_with
 from runtime.errors import NO_SPACE, REFUSED, ConfigError
+from runtime.house import NAME, run_py
 from scripts.forks import in_forks
 
-ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S, GRACE_S = 60.0, 10.0
 BUSY_LOAD = 0.5
 """Load average above which live timings are not trustworthy."""
@@ -146,7 +145,7 @@ def settle(name: str, out: Path, code: int) -> Any:
     new, place, log = unfinished(out, name), record_of(out, name), log_of(out, name)
     if code != 0:
         lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
-        why = (lines[-1] if lines else f"exit code {code}").removeprefix("run.py: ")
+        why = (lines[-1] if lines else f"exit code {code}").removeprefix(f"{NAME}: ")
         if code == NO_SPACE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))  # other runs would fail alike
         raise ConfigError(why) if code == REFUSED else JobFailed(why)
@@ -160,7 +159,7 @@ def run_child(words: Sequence[str], log: Path) -> int:
     """Run it in a new session: a Ctrl-C in the terminal reaches only this program, which then ends the run, once."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, str(ROOT / "run.py"), *words],
+            run_py(*words),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

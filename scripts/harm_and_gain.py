@@ -26,10 +26,11 @@ from rich.console import Console
 from analysis.files import write_file
 from analysis.reports import harm
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.house import ROOT
 from runtime.run.preflight import refuse_targets
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts.forks import processors
-from scripts.grid import ROOT, JobFailed
+from scripts.grid import JobFailed
 from scripts.harm_jobs import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
 from scripts.lists import choices, names_of, number_of, numbers_of, steady_strategies
 

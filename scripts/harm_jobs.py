@@ -19,10 +19,11 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
+from runtime.house import ROOT
 from runtime.run.checks import check_job
 from runtime.virtual.costs import load_costs
 from scripts.forks import in_forks
-from scripts.grid import ROOT, JobFailed, progress
+from scripts.grid import JobFailed, progress
 
 CODE = ("strategies", "injectors", "predictors", "runtime", "workloads")
 WHOLE = (

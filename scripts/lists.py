@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from runtime.config.instantiate import instantiate
 from runtime.errors import refuse
-from scripts.grid import ROOT
+from runtime.house import ROOT
 from strategies.protocol import Launch
 
 

@@ -32,8 +32,9 @@ import yaml
 from rich.console import Console
 
 from runtime.errors import FAILED, ConfigError, print_error
+from runtime.house import ROOT
 from scripts.forks import in_forks, processors, run_here
-from scripts.grid import QUIET, ROOT, progress, quoted, run_child
+from scripts.grid import QUIET, progress, quoted, run_child
 
 FOLDER = ROOT / "tests" / "snapshots"
 KEPT = ("all", "parameters", "samples")

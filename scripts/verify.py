@@ -33,13 +33,13 @@ from analysis.records.schema import ROWS, Other
 from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
 from injectors.plan import parse_plan, plan_sha256
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import run_py
 from runtime.record.meta import describe_versions, version_of
 from runtime.record.replay import replay
 from runtime.run.streams import run_program
 from scripts.finding import records_below
 from scripts.replay import build_strategy, read_record
 
-ROOT = Path(__file__).resolve().parents[1]
 STYLES: dict[Verdict, str] = {"ok": "green", "failed": "bold red", "unchecked": "yellow"}
 AGAIN_DEADLINE_S = 3600.0
 
@@ -143,7 +143,7 @@ def _again(run: Run) -> Check:
     words = [str(word) for word in OmegaConf.to_container(OmegaConf.load(stored)) or ()]
     with tempfile.TemporaryDirectory(prefix="stragglab-verify-") as folder:
         out = Path(folder) / "again"
-        command = [sys.executable, str(ROOT / "run.py"), *words, "draw=false", "view=none", f"hydra.run.dir={out}"]
+        command = run_py(*words, "draw=false", "view=none", f"hydra.run.dir={out}")
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=AGAIN_DEADLINE_S, check=False, cwd=_where(run)

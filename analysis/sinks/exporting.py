@@ -19,7 +19,7 @@ def export(run_dir: Path, sink: str, where: str | None = None) -> str:
         SinkError: the sink's library is not installed, or refuses.
         RecordError: the record cannot be read.
     """
-    module = import_module(f"analysis.sinks.{sink}")
+    module = import_module(f"{__package__}.{sink}")
     try:
         placed: str = module.export(load_run(run_dir), where or SINKS[sink])
     except ModuleNotFoundError as error:

@@ -26,6 +26,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
+from runtime.config import project
 from runtime.config.hydra_errors import REFUSALS, explain, explain_unknown, own_part, unknown_setting
 from runtime.config.hydra_internal import BASIC_SWEEPER
 from runtime.errors import ConfigError
@@ -35,15 +36,22 @@ MAX_JOBS = 1000
 """Most jobs of one sweep: all are composed and checked before the first starts, a tenth of a second each."""
 
 
-class UserFolder(SearchPathPlugin):
-    """The folder of ``--config-dir``, which is searched after ``conf/``."""
+class UserFolders(SearchPathPlugin):
+    """The folder of ``--config-dir`` and that of the user's project, which are searched after ``conf/``."""
 
     folder: ClassVar[Path | None] = None
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Add the folder; Hydra calls this whenever it is initialised."""
+        """Add the folders; Hydra calls this whenever it is initialised."""
         if self.folder is not None:
             search_path.append(provider="command-line", path=f"file://{self.folder}")
+        if (own := project.conf()) is not None:
+            search_path.append(provider="project", path=f"file://{own}")
+
+
+def search_users_folders() -> None:
+    """Let Hydra ask for them whenever it is initialised, by us or by itself."""
+    Plugins.instance().register(UserFolders)
 
 
 @contextmanager
@@ -52,11 +60,11 @@ def composing(args: argparse.Namespace) -> Iterator[Composer]:
     if args.config_dir is not None:
         if not Path(args.config_dir).is_dir():
             raise ConfigError(f"--config-dir {args.config_dir}: no such directory")
-        UserFolder.folder = Path(args.config_dir).resolve()
-        Plugins.instance().register(UserFolder)
+        UserFolders.folder = Path(args.config_dir).resolve()
+    search_users_folders()
     folder = os.path.normpath(ROOT / (args.config_path or "conf"))
     hydra = initialize_config_dir(folder, job_name="run", version_base="1.3")
-    UserFolder.folder = None
+    UserFolders.folder = None
     with hydra:
         yield Composer(args)
 

@@ -1,8 +1,8 @@
 """Builds the object that a ``_target_`` names, only from an allow-list.
 
 A configuration can come from anywhere, so it must not be able to name arbitrary code: a target is a class that is
-defined in a module below ``ALLOWED`` or a prefix that the user allows by name in the environment. Hydra is not needed
-here, since worker processes build objects, too, and should not import it.
+defined in a module below ``ALLOWED``, in the user's own project, or below a prefix that the user allows by name in the
+environment. Hydra is not needed here, since worker processes build objects, too, and should not import it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.config import project
 from runtime.config.checking import convert, join, leaves, show, suggest
 from runtime.errors import ConfigError
+from runtime.house import house_name, module_name
 
 TARGET = "_target_"
 ALLOWED = ("strategies.", "injectors.", "predictors.", "runtime.", "workloads.", "analysis.")
@@ -50,30 +52,35 @@ def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:
 
 def locate(target: str, path: str = TARGET) -> type:
     """The class named ``target``; raises :class:`ConfigError` unless it is allowed, exists, and is defined there."""
-    module_name, _, name = target.rpartition(".")
-    if not module_name or not is_allowed(target):
+    target = house_name(target)
+    where, _, name = target.rpartition(".")
+    if not where or not is_allowed(target):
         raise ConfigError(
-            f"{path}={target}: not below {', '.join(ALLOWED)}; allow its package with {ALLOW_VARIABLE}=PACKAGE"
+            f"{path}={target}: not below {', '.join(ALLOWED)}; name the project that it is in with "
+            f"{project.SETTING}=DIR, or allow its package with {ALLOW_VARIABLE}=PACKAGE"
         )
+    project.reach()
     try:
-        module = importlib.import_module(module_name)
+        module = importlib.import_module(module_name(where))
     except ModuleNotFoundError as error:
-        if is_allowed(str(error.name)):
-            raise ConfigError(f"{path}={target}: there is no module {error.name}") from None
-        raise ConfigError(f"{path}={target}: needs {error.name}, which is not installed") from error
+        missing = house_name(str(error.name))
+        if is_allowed(missing):
+            raise ConfigError(f"{path}={target}: there is no module {missing}") from None
+        raise ConfigError(f"{path}={target}: needs {missing}, which is not installed") from error
     found = getattr(module, name, None)
     if not isinstance(found, type):
         classes = [key for key, value in vars(module).items() if isinstance(value, type) and is_allowed(_origin(value))]
-        raise ConfigError(f"{path}={target}: {module_name} has no class {name}{suggest(name, classes)}")
+        raise ConfigError(f"{path}={target}: {where} has no class {name}{suggest(name, classes)}")
     if not is_allowed(_origin(found)):
         raise ConfigError(f"{path}={target}: is defined in {found.__module__}, which is not allowed")
     return found
 
 
 def is_allowed(target: str) -> bool:
-    """Whether a dotted name lies below one of the allowed prefixes."""
+    """Whether a dotted name, ours in either form, lies below one of the allowed prefixes."""
+    target = house_name(target)
     extra = (prefix.strip().rstrip(".") for prefix in os.environ.get(ALLOW_VARIABLE, "").split(","))
-    allowed = (*ALLOWED, *(f"{prefix}." for prefix in extra if prefix))
+    allowed = (*ALLOWED, *(f"{prefix}." for prefix in (*project.packages(), *extra) if prefix))
     return f"{target}.".startswith(allowed) and all(part.isidentifier() for part in target.split("."))
 
 
@@ -90,7 +97,7 @@ def explain(error: Exception, fields: Mapping[str, Any], path: str) -> ConfigErr
 
 
 def _origin(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__name__}"
+    return house_name(f"{cls.__module__}.{cls.__name__}")
 
 
 def _build(value: Any, path: str) -> Any:

@@ -11,6 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from runtime.config import project
+from runtime.house import INSTALLED, ROOT
 from runtime.version import own_version
 
 SCHEMA = 1
@@ -33,12 +35,14 @@ def num_cores() -> int:
 
 
 def describe_versions() -> dict[str, str]:
-    """Versions of Stragglab, Python and numpy; those of the framework are added when it has been imported."""
+    """Versions of Stragglab, Python, numpy, the user's project; the framework's is added when it has been imported."""
+    own = project.fingerprint()
     return {
         "stragglab": own_version(),
         "commit": _commit(),
         "python": platform.python_version(),
         "numpy": version_of("numpy"),
+        **({"project": own} if own else {}),
     }
 
 
@@ -68,11 +72,13 @@ def version_of(package: str) -> str:
 
 @functools.cache
 def _commit() -> str:
-    """Of the working tree when the first of this process's records began."""
+    """Of the working tree when the first of this process's records began; installed, of the one that was packed."""
+    if INSTALLED:  # whatever repository the environment is in, it is not ours
+        return (ROOT / "COMMIT").read_text(encoding="utf-8").strip() or "unknown"
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"],
-            cwd=Path(__file__).parent,
+            cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=2,

@@ -6,10 +6,8 @@ from typing import Any
 
 from runtime.config.parse import Config
 from runtime.errors import ConfigError
+from runtime.training.optimizers import rule_named
 from strategies.protocol import Strategy
-
-PRECONDITIONED = ("adagrad", "adam")
-"""Optimizers that scale every coordinate by a state of its own, which only the servers hold."""
 
 
 def check_measuring(strategy: Strategy, backend: Any, config: Config) -> None:
@@ -27,7 +25,7 @@ def check_measuring(strategy: Strategy, backend: Any, config: Config) -> None:
             f"topology.collective=ddp: workers report the norm of the mean instead of their own, and {asking}; use "
             "topology.collective=ring"
         )
-    if (name := config.workload.optimizer["name"]) in PRECONDITIONED:
+    if not rule_named(name := config.workload.optimizer["name"]).along_gradients:
         raise ConfigError(
             f"workload.optimizer.name={name}: steps along gradients that are scaled on the servers, whose norms nobody "
             f"knows, and {asking}; use workload.optimizer.name=sgd, or give the strategy a noise scale"

@@ -21,7 +21,7 @@ from runtime.api import Needs
 from runtime.config.anchoring import start_directory
 from runtime.config.checking import leaves
 from runtime.config.command_line import only_shows, parse_arguments
-from runtime.config.compose import ComposedJob, Composer, announce, composing
+from runtime.config.compose import ComposedJob, Composer, announce, composing, search_users_folders
 from runtime.config.hydra_errors import REFUSALS, explain
 from runtime.config.hydra_internal import BASIC_LAUNCHER, BASIC_SWEEPER
 from runtime.config.instantiate import TARGET, is_allowed
@@ -70,6 +70,7 @@ def preflight(argv: Sequence[str]) -> Ready:
     """
     start = start_directory()
     args = parse_arguments(argv)
+    search_users_folders()
     if only_shows(args):
         return Ready(list(argv))
     refuse_targets(args.overrides)

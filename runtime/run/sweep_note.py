@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from runtime.config.compose import ROOT
 from runtime.config.instantiate import TARGET
+from runtime.house import ROOT, module_name
 from runtime.live.joining.facts import code_below
 from runtime.record.checkpoint import publish
 from runtime.virtual.costs import load_costs
@@ -73,7 +73,7 @@ def content_of(raw: Mapping[str, Any]) -> str:
     digest.update(json.dumps(shown, sort_keys=True, default=str).encode())
     digest.update(load_costs(raw["cluster"]["costs"]).sha256.encode())
     for name in sorted({target.rpartition(".")[0] for target in _targets(shown)}):
-        file = getattr(sys.modules.get(name), "__file__", None)
+        file = getattr(sys.modules.get(module_name(name)), "__file__", None)
         digest.update(Path(file).read_bytes() if file else name.encode())
     return digest.hexdigest()
 

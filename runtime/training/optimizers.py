@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from math import inf, sqrt
 from typing import ClassVar, NamedTuple, final
 
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime import native
+from runtime.config.instantiate import locate
 from runtime.core.vectors import FloatVector
 
 State = dict[str, NDArray[np.float32] | int | float]
@@ -59,6 +60,8 @@ class Rule(ABC):
     slots: ClassVar[tuple[str, ...]] = ()
     adds: ClassVar[bool] = False
     """Whether :meth:`update` adds ``grad`` to ``params`` and does nothing else; such updates are compiled."""
+    along_gradients: ClassVar[bool] = False
+    """Whether steps are linear combinations of gradients, so that their norms are those of the gradients."""
 
     @abstractmethod
     def gain(self, lr: float, samples: int) -> float:
@@ -78,6 +81,7 @@ class Tally(Rule):
     """
 
     adds: ClassVar[bool] = True
+    along_gradients: ClassVar[bool] = True
 
     def gain(self, lr: float, samples: int) -> float:
         """Undo the mean that the weights contain."""
@@ -93,6 +97,7 @@ class PlainSGD(Rule):
     """w -= lr * combined, with the learning rate folded into the gradients' weights."""
 
     adds: ClassVar[bool] = True
+    along_gradients: ClassVar[bool] = True
 
     def gain(self, lr: float, samples: int) -> float:
         """The negative learning rate, so that the weighted sum is the step."""
@@ -114,6 +119,7 @@ class SGD(Rule):
     nesterov: bool = False
     weight_decay: float = 0.0
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
+    along_gradients: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check("momentum", self.momentum, below=1.0)
@@ -190,8 +196,12 @@ class Adam(Rule):
         return 1.0
 
     def update(self, block: Block, lr: float, step: int) -> None:
+        _decay(block.params, block.grad, block.spare, self.weight_decay)
+        self.move(block, lr, step)
+
+    def move(self, block: Block, lr: float, step: int) -> None:
+        """The update without the decay of weights."""
         params, grad, (mean, square), spare = block
-        _decay(params, grad, spare, self.weight_decay)
         np.multiply(grad, grad, out=spare)
         np.multiply(spare, np.float32(1 - self.beta2), out=spare)
         np.multiply(square, np.float32(self.beta2), out=square)
@@ -205,7 +215,34 @@ class Adam(Rule):
         _step(params, mean, spare, lr * correction / (1 - self.beta1**step), correction * self.eps)
 
 
-RULES: dict[str, type[Rule]] = {"sgd": SGD, "adagrad": Adagrad, "adam": Adam, "tally": Tally}
+@final
+@dataclass(frozen=True, kw_only=True)
+class AdamW(Rule):
+    """Adam whose weights decay by themselves: w -= lr * weight_decay * w first (Loshchilov and Hutter, ICLR 2019)."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.01
+    slots: ClassVar[tuple[str, ...]] = Adam.slots
+
+    def __post_init__(self) -> None:
+        self._adam()
+        _check("weight_decay", self.weight_decay)
+
+    def gain(self, lr: float, samples: int) -> float:
+        return 1.0
+
+    def update(self, block: Block, lr: float, step: int) -> None:
+        np.multiply(block.params, np.float32(1 - lr * self.weight_decay), out=block.params)
+        self._adam().move(block, lr, step)
+
+    def _adam(self) -> Adam:
+        """Raises ``ValueError`` for values that it cannot have."""
+        return Adam(beta1=self.beta1, beta2=self.beta2, eps=self.eps)
+
+
+RULES: dict[str, type[Rule]] = {"sgd": SGD, "adagrad": Adagrad, "adam": Adam, "adamw": AdamW, "tally": Tally}
 
 
 @final
@@ -309,21 +346,35 @@ class Optimizer:
                 )
 
 
+def rule_named(name: str) -> type[Rule]:
+    """The rule ``name``: a key of ``RULES``, or the path of a user's dataclass, ``my_lab.optimizer.Mine``.
+
+    Raises ``ValueError`` for another name, or for a class that is no rule.
+    """
+    if name in RULES:
+        return RULES[name]
+    if "." not in name:
+        raise ValueError(f"name={name}: must be one of {', '.join(RULES)}, or the path of a class of yours")
+    found = locate(name, "name")
+    if not is_dataclass(found) or not issubclass(found, Rule):
+        raise ValueError(f"name={name}: must be a dataclass derived from {Rule.__name__}")
+    return found
+
+
 def make_optimizer(name: str, num_elements: int, threads: int = 1, **fields_of_rule: object) -> Optimizer:
-    """The optimizer ``name`` (a key of ``RULES``); raises ``ValueError`` naming the wrong hyper-parameter.
+    """The optimizer ``name`` (see :func:`rule_named`); raises ``ValueError`` naming the wrong hyper-parameter.
 
     A field that is None counts as not given, so that a configuration can remove another optimizer's fields.
     """
-    if name not in RULES:
-        raise ValueError(f"name={name}: must be one of {', '.join(RULES)}")
+    kind = rule_named(name)
     given = {field: value for field, value in fields_of_rule.items() if value is not None}
-    known = [field.name for field in fields(RULES[name])]  # type: ignore[arg-type]
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for field in given:
         if field not in known:
             raise ValueError(
                 f"{field}: is no field of {name} (it has {', '.join(known) or 'none'}); null leaves it out"
             )
-    rule = RULES[name](**given)
+    rule = kind(**given)
     if isinstance(rule, SGD) and rule.momentum == 0 and rule.weight_decay == 0:
         rule = PlainSGD()
     return Optimizer(rule, num_elements, threads)

@@ -14,6 +14,9 @@ from strategies.hooks import Deciding, Following, Meeting, Observing, Settling
 from strategies.load.base import Load
 from strategies.screens.base import Screen
 
+OWN = __name__.removesuffix("composition.fitting")
+"""What precedes the names of our parts' modules: where the package is installed, more than ``strategies.``."""
+
 
 def check_fit(parts: Parts) -> None:
     """Raise ``ValueError`` naming a slot whose part does not belong there, or does not fit another part."""
@@ -83,4 +86,4 @@ def check_decisions(parts: Parts) -> None:
 
 def _shown(part: object) -> str:
     """The class name of a part, anything else as it was written."""
-    return type(part).__name__ if type(part).__module__.startswith("strategies.") else str(part)
+    return type(part).__name__ if type(part).__module__.startswith(OWN) else str(part)

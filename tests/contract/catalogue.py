@@ -1,7 +1,8 @@
-"""The strategies of ``conf/strategy`` and the scenarios that every one of them goes through."""
+"""The strategies of ``conf/strategy`` (or of a user's project), and the scenarios that every one goes through."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache
@@ -15,12 +16,15 @@ from omegaconf import OmegaConf
 
 from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
+from runtime.house import ROOT
 from strategies.protocol import Strategy
 from tests.support.faults import Fault, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.scores import random_scores
 
-CONF = Path(__file__).resolve().parents[2] / "conf" / "strategy"
+USERS = os.environ.get("STRAGGLAB_CONTRACT_STRATEGIES", "")
+"""Folder with the strategies of a user's project, which alone are then checked (``scripts/check_project.py``)."""
+CONF = Path(USERS or ROOT / "conf" / "strategy")
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
 NUM_WORKERS = (1, 2, 4, 64)
 SMALL = NUM_WORKERS[:-1]

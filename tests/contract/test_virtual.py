@@ -25,7 +25,7 @@ from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
 from scripts.replay import build_strategy
 from strategies.protocol import NodeId, Strategy
-from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, hurried, is_variant, make, marked, sample
+from tests.contract.catalogue import NAMES, NUM_WORKERS, USERS, fits, hurried, is_variant, make, marked, sample
 from tests.support.cli import run_cli
 from tests.support.invariants import problems, replay
 from tests.support.laws import Complaints
@@ -63,7 +63,7 @@ class Case(msgspec.Struct, frozen=True):
 
 MANY = ("bsp", "coding_heter_aware")
 """Played by 64 workers for every commit."""
-RECORDED = ("sync_switch_restart", "zeno_pp")
+RECORDED = NAMES if USERS else ["sync_switch_restart", "zeno_pp"]
 """Whose records ``run.py`` writes twice for every commit."""
 
 
@@ -425,7 +425,7 @@ def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: d
         words = ["runtime=virtual", "draw=false", "view=none"]
         trains = bool(sample(name).validation_samples)
         words += ["workload.epochs=1"] if trains else ["backend=none", "workload.target=null"]
-        done = run_cli(f"strategy={name}", *words, f"hydra.run.dir={run_dir}")
+        done = run_cli(f"strategy={name}", *words, f"hydra.run.dir={run_dir}", cwd=tmp_path if USERS else ROOT)
         assert done.exit_code == 0, done.err
         records.append((run_dir / "events.jsonl").read_bytes())
         plans[str(run_dir)] = (run_dir / "plan.json").read_bytes()

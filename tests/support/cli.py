@@ -14,15 +14,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from runtime.house import ROOT, module_name
 from runtime.run.preflight import preflight
-
-ROOT = Path(__file__).resolve().parents[2]
 
 IMPORTED = ("analysis.reports.sweep", *(f"runtime.run.{name}" for name in ("claiming", "launch", "prepare", "streams")))
 """By ``run.py``, which cannot be imported itself, since it takes over signals."""
 
 for _name in IMPORTED:
-    import_module(_name)
+    import_module(module_name(_name))
 preflight([])  # whatever it imports and caches, the children inherit
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from runtime.errors import ConfigError, refuse
+from runtime.house import module_name
 
 ENDPOINT = re.compile(r"(?P<host>[^:]+):(?P<port>[0-9]{1,5})")
 DESCRIPTION = "Joins a run of `python run.py launcher=join` on another machine, and starts its tasks on this one."
@@ -33,7 +34,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(argv: Sequence[str]) -> Asked:
     """The arguments; raises :class:`ConfigError` in one line. ``--help`` exits."""
-    parser = argparse.ArgumentParser(prog="python -m runtime.live.agent", description=DESCRIPTION, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module_name('runtime.live.agent')}", description=DESCRIPTION, allow_abbrev=False
+    )
     parser.error = refuse  # type: ignore[method-assign]
     add = parser.add_argument
     add("--join", metavar="HOST:PORT", help="where the driver waits (launcher.listen and launcher.port)")

@@ -8,15 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
+from runtime.house import program, surroundings
 from runtime.live.hosts.relay import READY, RelayMap, Route
 
-ROOT = Path(__file__).resolve().parents[3]
 EXIT_S = 2.0
 
 
@@ -38,8 +36,8 @@ def start_relay(host: str, routes: list[Route]) -> subprocess.Popen[bytes]:
     Raises :class:`RelayFailed`.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "runtime.live.hosts.relay", str(os.getpid())],
-        cwd=ROOT,
+        program("runtime.live.hosts.relay", str(os.getpid())),
+        env=surroundings(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from runtime.config import project
+from runtime.house import ROOT
 from runtime.live.machines.doctor import PROBED, missing
 from runtime.version import own_version
 
-ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
 DISTRIBUTIONS = ("msgspec", "numpy", "tensorflow", "torch")
 GIT_DEADLINE_S = 5.0
@@ -94,12 +95,13 @@ def gpus(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> tuple[str, ...]:
 
 
 def code_below(root: Path) -> Code:
-    """The Python files of our packages below ``root``, and what git says of them."""
+    """The Python files of our packages below ``root``, the user's project, and what git says of our files."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
+    digest.update(project.fingerprint().encode())
     commit = _git(root, "rev-parse", "HEAD")
     dirty = bool(commit) and bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
     return Code(sha256=digest.hexdigest(), commit=commit, dirty=dirty)

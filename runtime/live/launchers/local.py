@@ -11,8 +11,8 @@ from typing import Any, ClassVar, final
 
 from runtime.api import AgentStart, RunContext
 from runtime.config.parse import Cluster
+from runtime.house import program, surroundings
 from runtime.live.joining.site import Site
-from runtime.live.tasks.interpreter import program, surroundings
 from runtime.live.transport.loop import Loop
 
 EXIT_S = 2.0

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from runtime.errors import ConfigError
+from runtime.house import NAME, module_name
 from runtime.live.joining import wire
 from runtime.live.joining.agreement import difference, of_data
 from runtime.live.joining.facts import Facts
@@ -58,7 +59,7 @@ class Rendezvous:
 
     def __init__(self, wanted: Wanted, say: Callable[[str], None] | None = None) -> None:
         self.wanted, self.loop = wanted, Loop()
-        self._say: Callable[[str], None] = say or (lambda line: print(f"run.py: {line}", file=sys.stderr))
+        self._say: Callable[[str], None] = say or (lambda line: print(f"{NAME}: {line}", file=sys.stderr))
         self.hub = Hub(
             self.loop,
             wanted.token,
@@ -129,7 +130,8 @@ class Rendezvous:
         words += f" ({here})" if here else ""
         if self._refusals:
             words += f"; refused: {'; '.join(self._refusals[:NAMED])}"
-        start = f"start python -m runtime.live.agent --join {wanted.listen}:{self.hub.address.port} --token-file FILE"
+        agent, place = module_name("runtime.live.agent"), f"{wanted.listen}:{self.hub.address.port}"
+        start = f"start python -m {agent} --join {place} --token-file FILE"
         return f"{words}; {wanted.cure or f'{start} on every machine'}"
 
     def dismiss(self, reason: str) -> None:

@@ -12,14 +12,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from runtime.containment import Isolation, is_linux, obstacle
 from runtime.errors import print_error
+from runtime.house import NAME, program, surroundings
 from runtime.live.machines.mechanisms import Missing
 
-ROOT = Path(__file__).resolve().parents[3]
 PROBE_DEADLINE_S = 20.0
 PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
 """Capabilities that matter where no hosts are emulated, which is what agents elsewhere say of their machine."""
@@ -49,8 +48,8 @@ def _network_report() -> dict[str, list[str] | None]:
     """The report of the probe of emulated links, by capability: null, or reason and cure."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "runtime.live.hosts.probe", str(os.getpid())],
-            cwd=ROOT,
+            program("runtime.live.hosts.probe", str(os.getpid())),
+            env=surroundings(),
             capture_output=True,
             text=True,
             timeout=PROBE_DEADLINE_S,
@@ -126,7 +125,7 @@ def main(argv: Sequence[str]) -> int:
         return 0 if argv[0] in ("-h", "--help") else 2
     if not is_linux():
         return print_error(
-            "run.py", f"doctor: live runs need Linux, and this is {sys.platform}; runtime=virtual works here"
+            NAME, f"doctor: live runs need Linux, and this is {sys.platform}; runtime=virtual works here"
         )
     from rich.console import Console
     from rich.table import Table

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from runtime.backends.base import Model
+from runtime.house import module_name
 from runtime.live.tasks.client import serve
 from runtime.live.tasks.worker import run_task
 from runtime.live.transport.auth import Identity
@@ -60,7 +61,7 @@ class AuxiliaryTask:
 
 def work_of(role: str) -> type[AuxiliaryWork]:
     """The class that carries out the orders of an auxiliary role."""
-    work: type[AuxiliaryWork] = pkgutil.resolve_name(AUXILIARIES[role].work)
+    work: type[AuxiliaryWork] = pkgutil.resolve_name(module_name(AUXILIARIES[role].work))
     return work
 
 

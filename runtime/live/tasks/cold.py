@@ -14,7 +14,7 @@ from typing import NoReturn
 import msgspec
 
 from runtime.containment.process import die_with, keep_freed_memory
-from runtime.live.tasks.interpreter import program, surroundings
+from runtime.house import program, surroundings
 
 
 def become_cold(spec: object, buffers_fd: int, role: str, number: int, incarnation: int) -> NoReturn:

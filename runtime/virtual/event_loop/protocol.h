@@ -47,8 +47,12 @@ static PyObject *names_of(const char *const *names, Py_ssize_t count) {
 
 #define NAMES(...) names_of((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
+#ifndef HOUSE
+#define HOUSE "" /* where our modules are; the build of the package says "stragglab." */
+#endif
+
 static int learn_vocabulary(void) {
-    PyObject *module = PyImport_ImportModule("strategies.protocol");
+    PyObject *module = PyImport_ImportModule(HOUSE "strategies.protocol");
     if (!module)
         return -1;
     struct { const char *name; PyObject **type; Py_ssize_t fields; } types[] = {

@@ -16,6 +16,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import strategies
+from scripts import packing
 from strategies.protocol import Strategy
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,7 +38,7 @@ ROOMS = {
 
 def sources(root: Path) -> Iterator[Path]:
     """Python files of the project, tests and scripts included."""
-    for name in (*PACKAGES, "scripts", "tests"):
+    for name in (*PACKAGES, "scripts", "stragglab", "tests"):
         yield from sorted((root / name).rglob("*.py"))
     yield root / "run.py"
 
@@ -224,7 +225,7 @@ def folders_without_a_package(root: Path) -> set[str]:
 
 def test_all_packages_are_installed() -> None:
     assert folders_without_a_package(ROOT) == set()
-    assert [f"{name}*" for name in PACKAGES] == PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert sorted(PACKAGES) == sorted(packing.PACKAGES)
     assert sorted(PACKAGES) == PROJECT["tool"]["importlinter"]["root_packages"]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from runtime import house
 from scripts import forks
 from scripts import grid as script
 
@@ -36,9 +37,12 @@ def parent(folder: Path, how: str) -> None:
     """What a script does, in a fork of these tests: it does not import everything again."""
     os.chdir(folder)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for module in (forks, house):
+        where: Any = module
+        where.ROOT = folder
     for module in (forks, script):
-        patched: Any = module
-        patched.ROOT, patched.GRACE_S = folder, 0.2
+        patience: Any = module
+        patience.GRACE_S = 0.2
     try:
         if how == "child":
             script.run_child([], folder / "log")
@@ -98,6 +102,6 @@ def test_no_child_outlives_the_script(how: str, tmp_path: Path) -> None:
 
 def test_the_exit_code_is_that_of_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
-    monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(house, "ROOT", tmp_path)
     assert script.run_child(["3", "a b"], tmp_path / "log") == 3
     assert (tmp_path / "log").read_text() == "['3', 'a b']\n"

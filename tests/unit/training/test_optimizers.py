@@ -28,6 +28,7 @@ CASES: dict[str, dict[str, Any]] = {
     "sgd weight decay": {"weight_decay": 0.1},
     "adagrad": {"weight_decay": 0.01},
     "adam": {"weight_decay": 0.01},
+    "adamw": {"weight_decay": 0.1},
     "tally": {},
 }
 EQUAL, UNEQUAL = (0.25,) * 4, (0.1, 0.2, 0.3, 0.4)
@@ -129,6 +130,7 @@ TORCH: dict[str, Callable[[list[torch.Tensor]], torch.optim.Optimizer]] = {
     "sgd weight decay": lambda params: torch.optim.SGD(params, lr=0.05, weight_decay=0.1),
     "adagrad": lambda params: torch.optim.Adagrad(params, lr=0.05, weight_decay=0.01),
     "adam": lambda params: torch.optim.Adam(params, lr=0.05, weight_decay=0.01),
+    "adamw": lambda params: torch.optim.AdamW(params, lr=0.05, weight_decay=0.1),
 }
 
 
@@ -255,7 +257,7 @@ def test_the_state_of_something_else_is_refused(state: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        ("sdg", {}, "name=sdg: must be one of sgd, adagrad, adam, tally"),
+        ("sdg", {}, "name=sdg: must be one of sgd, adagrad, adam, adamw, tally, or the path of a class"),
         (
             "sgd",
             {"momentun": 0.9},

@@ -15,8 +15,8 @@ import tempfile
 from typing import IO
 
 from runtime.containment.process import die_with
+from runtime.house import program
 from runtime.live.launchers.ray.requests import End, NoAgents, Released, Request, Start, line_of, orders
-from runtime.live.tasks.interpreter import program
 
 LOOK_EVERY_S = 0.1
 LEAVE_S = 10.0

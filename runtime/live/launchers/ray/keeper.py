@@ -10,6 +10,7 @@ import time
 from typing import final
 
 from runtime.errors import ConfigError
+from runtime.house import program, surroundings
 from runtime.live.launchers.ray.requests import (
     AnyAnswer,
     End,
@@ -21,7 +22,6 @@ from runtime.live.launchers.ray.requests import (
     answers,
     line_of,
 )
-from runtime.live.tasks.interpreter import program, surroundings
 
 RELEASE_S = 15.0
 

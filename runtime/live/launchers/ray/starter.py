@@ -14,13 +14,13 @@ from typing import ClassVar, Literal, final
 
 from runtime.api import RunContext
 from runtime.errors import ConfigError
+from runtime.house import ROOT
 from runtime.live.joining.token import STDIN, TOKEN_BYTES
 from runtime.live.launchers.meeting import Meeting
 from runtime.live.launchers.ray.capacity import SPREAD
 from runtime.live.launchers.ray.keeper import the_keeper
 from runtime.live.launchers.ray.requests import Request
 from runtime.live.launchers.rendezvous import Rendezvous
-from runtime.live.tasks.interpreter import ROOT
 
 ENDPOINT = re.compile(r"(?P<host>[^:/]+):(?P<port>[0-9]{1,5})")
 REACH_S = 3.0

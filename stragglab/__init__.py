@@ -1,0 +1,66 @@
+"""Stragglab as a library: ``load_run``, ``run``, and all that a strategy of your own needs.
+
+The parts of strategies are below ``stragglab.strategies`` (``stragglab.strategies.gates`` ...), records and what is
+measured of them below ``stragglab.analysis``. Nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from runtime.house import module_name
+from stragglab.names import reach_folders
+
+if TYPE_CHECKING:
+    from analysis.records.load import Run as Run
+    from analysis.records.load import load_run as load_run
+    from injectors.patterns.base import Pattern as Pattern
+    from injectors.plan import ClusterShape as ClusterShape
+    from injectors.plan import Disturbance as Disturbance
+    from injectors.plan import Plan as Plan
+    from injectors.plan import build_plan as build_plan
+    from runtime.training.optimizers import Block as Block
+    from runtime.training.optimizers import Rule as Rule
+    from stragglab.running import RunFailed as RunFailed
+    from stragglab.running import check as check
+    from stragglab.running import run as run
+    from strategies.composition.composition import Composition as Composition
+    from strategies.composition.parts import Parts as Parts
+    from strategies.protocol import *  # noqa: F403
+    from workloads.data import Split as Split
+
+PLACES = {
+    "Run": "analysis.records.load",
+    "load_run": "analysis.records.load",
+    "Block": "runtime.training.optimizers",
+    "Rule": "runtime.training.optimizers",
+    "Composition": "strategies.composition.composition",
+    "Parts": "strategies.composition.parts",
+    "Pattern": "injectors.patterns.base",
+    "ClusterShape": "injectors.plan",
+    "Disturbance": "injectors.plan",
+    "Plan": "injectors.plan",
+    "build_plan": "injectors.plan",
+    "Split": "workloads.data",
+    "RunFailed": "stragglab.running",
+    "check": "stragglab.running",
+    "run": "stragglab.running",
+}
+"""Where the names are defined that are not of ``strategies.protocol``."""
+
+reach_folders()
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    place = PLACES.get(name)
+    found = import_module(module_name(place or "strategies.protocol"))
+    if place is None and name not in found.__all__:
+        raise AttributeError(f"module 'stragglab' has no attribute {name!r}")
+    return getattr(found, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*PLACES, *import_module(module_name("strategies.protocol")).__all__])

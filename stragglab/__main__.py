@@ -1,0 +1,5 @@
+"""``python -m stragglab`` is the command ``stragglab``."""
+
+from stragglab.command import main
+
+main()

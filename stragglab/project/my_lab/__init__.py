@@ -1,0 +1,1 @@
+"""Code that the configurations of this project name."""

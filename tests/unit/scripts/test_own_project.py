@@ -1,0 +1,156 @@
+"""``new`` makes a project that passes every check, and ``check`` finds what is planted in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.config import project
+from runtime.errors import ConfigError
+from scripts.experiment import known_specs
+from scripts.new_project import main as new_project
+from tests.support.cli import Finished, run_cli
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _no_project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STRAGGLAB_PROJECT", "")
+    monkeypatch.chdir(tmp_path)
+
+
+def plant(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+def run(*words: str) -> Finished:
+    return run_cli(*words, cwd=Path.cwd())
+
+
+# ---- new ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_project_has_its_own_name_everywhere(tmp_path: Path) -> None:
+    assert new_project(["deep/hers"]) == 0
+    paths = [path for path in (tmp_path / "deep" / "hers").rglob("*") if path.is_file()]
+    assert tmp_path / "deep" / "hers" / "hers" / "strategy.py" in paths
+    assert len(paths) == 11
+    assert not [path for path in paths if "my_lab" in path.read_text() or "my_lab" in str(path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("my-lab", "cannot be the name of a package"),
+        ("class", "cannot be the name of a package"),
+        (".", "cannot be the name of a package"),
+        ("analysis", "is the name of a part of Stragglab"),
+        ("there", "exists already"),
+        ("json", "there is a module json already"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused(name: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("there").mkdir()
+    assert new_project([name]) == 2
+    said = capsys.readouterr().err
+    assert why in said
+    assert said.count("\n") == 1
+
+
+# ---- check ----------------------------------------------------------------------------------------------------------
+
+
+def test_files_that_cannot_be_used_are_named() -> None:
+    assert new_project(["lab_of_files"]) == 0
+    conf = Path("lab_of_files", "conf")
+    plant(conf / "strategy" / "my_strategy.yaml", "spare: 1 ", "spare: 9 ")
+    plant(conf / "workload" / "my_workload.yaml", "epochs: 6", "epoch: 6")
+    plant(conf / "experiment" / "my_experiment.yaml", "kind: bars, panels: stragglers", "kind: bars, panels: nothing")
+    (conf / "strategies").mkdir()
+    (conf / "strategies" / "lost.yaml").touch()
+    done = run("check", "lab_of_files")
+    assert done.exit_code == 1
+    lines = done.out.splitlines()
+    assert lines[0].startswith("failed  conf/experiment/my_experiment.yaml: ")
+    assert "figure: nothing is not one of the axes" in lines[0]
+    assert lines[1] == "ok      conf/straggler/my_straggler.yaml"
+    assert lines[2].startswith("failed  conf/strategies/lost.yaml: strategies is no group; there are backend, cluster")
+    assert lines[3].endswith("my_strategy.yaml: strategy.spare=9: must be less than the number of workers (4)")
+    assert lines[4].endswith("my_workload.yaml: workload.epoch: no such setting; did you mean workload.epochs?")
+    assert lines[5].startswith("4 failed")
+
+
+def test_what_is_no_project_is_refused() -> None:
+    for words in (("check", "nowhere"), ("check",)):
+        done = run(*words)
+        assert done.exit_code == 2
+        assert done.err.count("\n") == 1
+
+
+CHECKED = """
+import sys
+from scripts.check_project import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.long(like="test_files_that_cannot_be_used_are_named")
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", ""),
+        ("        self.roster.leave(worker)\n", "", "reaches_the_end"),
+        ("tuple(sorted(go & self.roster.members))", "tuple(go & self.roster.members)[:1]", "reaches_the_end"),
+        ("value < least", "value is None", "out_of_range"),
+    ],
+)
+def test_the_contract_suite_finds_what_is_planted(old: str, new: str, found: str) -> None:
+    assert new_project(["lab_of_faults"]) == 0
+    if old:
+        plant(Path("lab_of_faults", "lab_of_faults", "strategy.py"), old, new)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", CHECKED, "lab_of_faults"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == (1 if old else 0), done.stdout
+    assert found in done.stdout
+    assert ("nothing failed" in done.stdout) is not bool(old)
+
+
+# ---- experiments ----------------------------------------------------------------------------------------------------
+
+
+def test_an_experiment_without_a_paper_is_run_compared_and_continued() -> None:
+    assert new_project(["lab_of_runs"]) == 0
+    conf = Path("lab_of_runs", "conf", "experiment", "my_experiment.yaml")
+    plant(conf, "workload=my_workload]", "workload=my_workload, backend=none, workload.target=null]")
+    plant(conf, "measures: [jct_s, final_metric]", "measures: [jct_s]")
+    words = ("experiment", "my_experiment", "project=lab_of_runs", "--seeds", "0")
+    words += ("--only", "stragglers=in_turns", "--only", "system=bsp,my_strategy")
+    done = run(*words)
+    assert done.exit_code == 0, done.err + done.out
+    out = Path("out", "experiments", "my_experiment")
+    table = (out / "table.tex").read_text()
+    assert "my\\_strategy & 1 &" in table
+    for name in ("table.md", "table.csv", "runs.csv", "my_experiment.png", "comparison/report.html"):
+        assert (out / name).is_file(), name
+    assert not Path("out", "experiments", "paper").exists()
+    again = run(*words)
+    assert "2 of 2 records exist already" in again.out
+    assert (out / "table.tex").read_text() == table
+
+
+def test_experiments_of_ours_and_of_the_project_have_different_names() -> None:
+    assert new_project(["lab_of_lists"]) == 0
+    project.adopt(["project=lab_of_lists"])
+    assert {"my_experiment", "antdt_fig1"} <= known_specs().keys()
+    conf = Path("lab_of_lists", "conf", "experiment")
+    (conf / "my_experiment.yaml").rename(conf / "antdt_fig1.yaml")
+    with pytest.raises(ConfigError, match="antdt_fig1 is one of ours"):
+        known_specs()
