@@ -45,6 +45,7 @@ COMMANDS = {
     "doctor": "runtime.live.machines.doctor",
     "verify": "scripts.verify",
     "compare": "scripts.compare_runs",
+    "advise": "scripts.advise",
 }
 """Words that start something else than a job."""
 remarks = set[str]()
