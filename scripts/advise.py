@@ -17,8 +17,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -52,7 +54,7 @@ from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
-from scripts.advice_jobs import LOGGED, USUAL_S, Replay, configurations, cost_file, plan_of, run_all
+from scripts.advice_jobs import LOGGED, USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
 from scripts.forks import processors
 
 BATCH = 32
@@ -69,62 +71,73 @@ GIVEN_UP = 4.0
 WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
 
 
+class Job(NamedTuple):
+    """A logged job, understood: what it did, what that cost, and how to repeat it."""
+
+    log: StepLog
+    present: str
+    found: Straggling
+    model: StepModel
+    replay: Replay
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Advise on what is named; returns the exit code (see the module)."""
     try:
-        asked = _parser().parse_args(argv)
-        _check(asked)
+        asked = parse(argv)
         log, *others = [_read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
         if not log.per_rank:
             return _without_ranks(log, console)
-        advice, limit = advise(log, others, asked, console), asked.limit
-        if advice is None:
-            return FAILED
-        _write(advice, asked.out, limit)
-        for remark in (*log.remarks, *advice.remarks):
-            print(remark, file=sys.stderr)
-        print(asked.out / "advice.html", file=sys.stderr)
+        advice = advise(understood(log, others, asked), asked, console)
+        _write(advice, asked.out, asked.limit)
     except (ConfigError, LogError) as error:
         return print_error("advise", error)
+    for remark in (*log.remarks, *advice.remarks):
+        print(remark, file=sys.stderr)
+    print(asked.out / "advice.html", file=sys.stderr)
     return 0 if advice.ranking else FAILED
 
 
-def advise(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace, console: Console) -> Advice | None:
-    """Diagnose, repeat and rank; prints what it finds."""
-    present = _present(log, asked)
+def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace) -> Job:
+    """Diagnose the log of a job, and fit to it what repeats it."""
+    present = asked.strategy or log.job.get("strategy") or "bsp"
+    _known("strategy", present)
     barrier = present not in ASYNCHRONOUS
     found = straggling(log, barrier=barrier, slow_frac=asked.slow_frac)
     model = fit_steps(log, found.found, barrier=barrier, others=others, round_s=asked.round_s)
+    return Job(log, present, found, model, replay_of(log, model, asked))
+
+
+def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """(configurations of the present strategy and others, why some are not possible); writes cost model and plan."""
+    costs = write_file(out / "costs.yaml", cost_file(job.replay, f"Fitted to {job.log.source} by run.py advise."))
+    write_file(out / "plan.csv", _plan_table(job.replay))
+    configs, refused = configurations(job.replay, list(dict.fromkeys([job.present, *names])), costs)
+    if job.present not in configs:
+        raise ConfigError(f"--strategy {job.present}: {refused[job.present]}")
+    return configs, refused
+
+
+def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
+    """Repeat the job under every strategy and rank; prints what it finds."""
+    log, present, found, model, repeat = job
     advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan)
     for line in sentences(advice):
         console.print(line, markup=False, soft_wrap=True)
     _print(console, ranks_sheet(advice), "Ranks")
-    replay = replay_of(log, model, asked)
-    names = _candidates(asked, present)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    costs = write_file(asked.out / "costs.yaml", cost_file(replay, f"Fitted to {log.source} by run.py advise."))
-    write_file(asked.out / "plan.csv", _plan_table(replay))
-    configs, refused = configurations(replay, names, costs)
-    if present not in configs:
-        raise ConfigError(f"--strategy {present}: {refused[present]}")
-    again = run_all(replay, {present: configs[present]}, [LOGGED], 1)["jct_s"].iloc[0]
-    error = again / logged_s(log, found, replay, barrier=barrier) - 1.0
+    names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
+    for name in names:
+        _known("strategies", name)
+    configs, refused = prepared(job, names, asked.out)
+    error = run_one(repeat, configs[present], LOGGED)["jct_s"] / logged_s(job) - 1.0
     remarks = [f"not possible: {name}: {why}" for name, why in refused.items()]
-    advice = Advice(log=log, present=present, found=found, model=model, baseline_error=error, remarks=remarks)
+    advice = replace(advice, baseline_error=error, remarks=remarks)
     console.print(check_sentence(advice, asked.limit), markup=False, soft_wrap=True)
     if abs(error) > asked.limit:
         return advice
-    jobs = run_all(replay, configs, range(asked.seed, asked.seed + asked.resamples), asked.jobs)
-    advice = Advice(
-        log=log,
-        present=present,
-        found=found,
-        model=model,
-        baseline_error=error,
-        ranking=ranked(jobs, present),
-        remarks=remarks,
-    )
+    jobs = run_all(repeat, configs, range(asked.seed, asked.seed + asked.resamples), asked.jobs)
+    advice = replace(advice, ranking=ranked(jobs, present))
     _print(console, in_numbers(advice), f"Predicted over {asked.resamples} histories resampled from the log")
     for line in best_lines(advice):
         console.print(line, markup=False, soft_wrap=True)
@@ -159,12 +172,13 @@ def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Repl
     )
 
 
-def logged_s(log: StepLog, found: Straggling, replay: Replay, *, barrier: bool) -> float:
+def logged_s(job: Job) -> float:
     """What the repeated job took when it was logged: of a record the whole job, else so many of its steps."""
+    log, replay = job.log, job.replay
     if "num_samples" in log.job and replay.num_samples == log.job["num_samples"]:
         return float(log.job["jct_s"])
     steps = replay.num_samples * replay.epochs // (replay.batch * replay.workers)
-    return spent_s(log, steps, barrier=barrier) if barrier else found.actual_s * steps / len(log.steps)
+    return spent_s(log, steps) if job.present not in ASYNCHRONOUS else job.found.actual_s * steps / len(log.steps)
 
 
 def _read(path: Path, asked: argparse.Namespace) -> StepLog:
@@ -186,21 +200,11 @@ def _read(path: Path, asked: argparse.Namespace) -> StepLog:
     return without_first(log, asked.skip) if log.per_rank else log
 
 
-def _present(log: StepLog, asked: argparse.Namespace) -> str:
-    name: str = asked.strategy or log.job.get("strategy") or "bsp"
+def _known(flag: str, name: str) -> None:
     if name not in REMEDIES:
-        why = LEFT_OUT.get(name, "no such strategy")
-        raise ConfigError(f"--strategy {name}: {why}; choose one of {', '.join(REMEDIES)}")
-    return name
-
-
-def _candidates(asked: argparse.Namespace, present: str) -> list[str]:
-    names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
-    for name in names:
-        if name not in REMEDIES:
-            why = LEFT_OUT.get(name, "no such strategy")
-            raise ConfigError(f"--strategies {name}: {why}; choose from {', '.join(REMEDIES)}")
-    return list(dict.fromkeys([present, *names]))
+        raise ConfigError(
+            f"--{flag} {name}: {LEFT_OUT.get(name, 'no such strategy')}; choose from {', '.join(REMEDIES)}"
+        )
 
 
 def _without_ranks(log: StepLog, console: Console) -> int:
@@ -248,7 +252,9 @@ def _print(console: Console, sheet: Sheet, title: str) -> None:
     console.print(table, markup=False)
 
 
-def _check(asked: argparse.Namespace) -> None:
+def parse(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
+    asked = _parser().parse_args(words)
     bounds = {
         "unit": (asked.unit, 0.0, inf),
         "limit": (asked.limit, 0.0, inf),
@@ -271,8 +277,9 @@ def _check(asked: argparse.Namespace) -> None:
                 f"more than {np.ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
             )
             raise ConfigError(f"--{name} {value:g}: must be {limit}")
-    asked.out = asked.out or Path("advice") / asked.logs[0].resolve().name.split(".")[0]
+    asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
     refuse_unwritable_folder("-o", asked.out)
+    return asked
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -287,7 +294,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         help="the job's log; then logs of the same job under other strategies",
     )
-    add("-o", "--out", metavar="DIR", type=Path, help="folder of the page and the tables (default: advice/NAME)")
+    add("-o", "--out", metavar="DIR", type=Path, help="folder of the page and the tables (default: out/advice/NAME)")
     add("--strategy", metavar="NAME", help="what the job does now (default: the record's, or bsp)")
     add(
         "--topology", choices=["ps", "allreduce"], help="where its parameters are (default: the record's, or allreduce)"

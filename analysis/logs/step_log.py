@@ -166,10 +166,10 @@ def without_first(log: StepLog, count: int) -> StepLog:
     )
 
 
-def spent_s(log: StepLog, steps: int, *, barrier: bool) -> float:
+def spent_s(log: StepLog, steps: int) -> float:
     """Seconds of the first ``steps`` steps, of a job in which all wait for all; more than there are: in proportion."""
     slowest = np.nanmax(log.own_s, axis=1)
-    if log.round_s is None or not barrier:
+    if log.round_s is None:
         rounds = slowest
     else:
         over = float(np.nanmedian(log.round_s - slowest))

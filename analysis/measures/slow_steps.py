@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, pi, sin
+from math import log, pi, sin, sqrt
 
 import numpy as np
 import pandas as pd
@@ -77,18 +77,31 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
     shared = _quick(logs)
     offset = _centred(np.nanmedian(logs - shared[:, None], axis=0), least)
     slow = np.zeros(own_s.shape, bool)
-    sigma = 0.0
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         shared = _quick(logs - offset)
         over = logs - offset - shared[:, None]
         usual = np.where(slow, np.nan, over)
         over = over - np.nanmedian(usual)
-        below = over[np.isfinite(over) & (over < 0) & ~slow]
-        sigma = MAD_SIGMA * float(np.median(-below)) if len(below) else 0.0
+        sigma = _spread(over, slow)
+        if turn:  # who is slow is known but for a few
+            sigma = max(sigma, _noise(np.where(slow, np.nan, logs))[0])
         slow = np.nan_to_num(over, nan=0.0) > max(least, SIGMAS * sigma)
         rows = np.where(slow, np.nan, logs - shared[:, None])
         offset = _centred(_medians(rows, logs - shared[:, None]), least)
     return _described(own_s, slow, offset)
+
+
+def _spread(over: Floats, slow: Bools) -> float:
+    """Standard deviation of usual steps although it is not known which are usual.
+
+    Few of the short steps are slow ones, and few steps are slow where the last one was not. The larger one counts,
+    since the level of a step is noisy among few ranks.
+    """
+    below = over[np.isfinite(over) & (over < 0) & ~slow]
+    changes = np.diff(over, axis=0)
+    changes = changes[np.isfinite(changes)]
+    half = float(np.median(-below)) if len(below) else 0.0
+    return MAD_SIGMA * max(half, float(np.median(np.abs(changes))) / sqrt(2.0) if len(changes) else 0.0)
 
 
 def _quick(logs: Floats) -> Floats:
