@@ -15,6 +15,7 @@ import pandas as pd
 import yaml
 
 from analysis.fitting.step_times import StepModel, repeated, resampled
+from analysis.measures.ranking import LOGGED
 from injectors.plan import Disturbance, Plan, build_plan
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
@@ -42,8 +43,6 @@ FIXED = (
 """Settings of every job: only time matters."""
 OF_TOPOLOGY = {"lgc": {"topology": "{topology}"}}
 """Settings of strategies that have to be given the topology."""
-LOGGED = -1
-"""The history as it was logged; others are resampled with their number as the seed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog, spent_s, without_first
 from analysis.logs.table import Columns
 from analysis.markup import to_csv, to_markdown
-from analysis.measures.ranking import ranked
+from analysis.measures.ranking import LOGGED, ranked
 from analysis.measures.straggling import Straggling, straggling
 from analysis.reports.advice import (
     Advice,
@@ -54,7 +54,7 @@ from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
-from scripts.advice_jobs import LOGGED, USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
+from scripts.advice_jobs import USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
 from scripts.forks import processors
 
 BATCH = 32
@@ -136,9 +136,9 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     console.print(check_sentence(advice, asked.limit), markup=False, soft_wrap=True)
     if abs(error) > asked.limit:
         return advice
-    jobs = run_all(repeat, configs, range(asked.seed, asked.seed + asked.resamples), asked.jobs)
+    jobs = run_all(repeat, configs, [LOGGED, *range(asked.seed, asked.seed + asked.resamples)], asked.jobs)
     advice = replace(advice, ranking=ranked(jobs, present))
-    _print(console, in_numbers(advice), f"Predicted over {asked.resamples} histories resampled from the log")
+    _print(console, in_numbers(advice), f"Predicted; intervals over {asked.resamples} histories resampled from the log")
     for line in best_lines(advice):
         console.print(line, markup=False, soft_wrap=True)
     return advice

@@ -26,6 +26,7 @@ from rich.console import Console
 from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError, without_first
 from analysis.markup import markdown_lines, to_csv
+from analysis.measures.ranking import LOGGED
 from analysis.records.load import RecordError, Run
 from analysis.records.provenance import caption
 from runtime.errors import FAILED, INTERRUPTED, ConfigError, print_error, refuse
@@ -33,7 +34,7 @@ from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts import advise
-from scripts.advice_jobs import LOGGED, run_one
+from scripts.advice_jobs import run_one
 from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, run_child, stored
 from scripts.lists import choices, names_of, numbers_of
 from scripts.marked import put_between

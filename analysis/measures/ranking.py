@@ -12,10 +12,12 @@ import pandas as pd
 from analysis.measures.distinguishing import SAME_FRAC
 
 CONFIDENCE = 0.95
+LOGGED = -1
+"""The history as it was logged; others are resampled, with their number as the seed."""
 
 
 class Ranked(NamedTuple):
-    """One strategy; times relative to the present one under the same history."""
+    """One strategy: its time under the logged history, relative to the present one's, and the interval over others."""
 
     strategy: str
     ratio: float
@@ -42,33 +44,32 @@ class Ranked(NamedTuple):
 
 
 def ranked(jobs: pd.DataFrame, present: str) -> list[Ranked]:
-    """Strategies from the fastest to the slowest, by the median ratio.
+    """Strategies from the fastest to the slowest, by the ratio under the history that was logged.
 
     The interval has 95 % of the ratios over the resampled histories (percentile bootstrap), so it is that of another
     job of this length on this cluster.
 
     Args:
-        jobs: a row per strategy and history: ``strategy``, ``history``, ``jct_s`` (infinite: did not finish),
-            ``staleness``, ``update_frac``, ``dropped_frac``.
+        jobs: a row per strategy and history: ``strategy``, ``history`` (:data:`LOGGED`, or the number of a resampled
+            one), ``jct_s`` (infinite: did not finish), ``staleness``, ``update_frac``, ``dropped_frac``.
         present: the strategy that others are relative to.
     """
     base = jobs[jobs["strategy"] == present].set_index("history")["jct_s"]
-    found = [
-        _one(str(name), rows, base, is_present=name == present) for name, rows in jobs.groupby("strategy", sort=False)
-    ]
-    return sorted(found, key=lambda one: one.ratio)
+    rows = jobs.groupby("strategy", sort=False)
+    return sorted((_one(str(name), group, base, name == present) for name, group in rows), key=lambda one: one.ratio)
 
 
-def _one(name: str, rows: pd.DataFrame, base: pd.Series, *, is_present: bool) -> Ranked:
+def _one(name: str, rows: pd.DataFrame, base: pd.Series, is_present: bool) -> Ranked:
     times = rows.set_index("history")["jct_s"]
-    ratios = (times / base.reindex(times.index)).dropna().to_numpy("float64")
-    low, high = (nan, nan) if len(ratios) < 2 or is_present else _ends(ratios)
+    ratios = times / base.reindex(times.index)
+    others = ratios.drop(LOGGED).dropna().to_numpy("float64")
+    low, high = (nan, nan) if len(others) < 2 or is_present else _ends(others)
     return Ranked(
         strategy=name,
-        ratio=float(np.median(ratios)) if len(ratios) else nan,
+        ratio=float(ratios[LOGGED]),
         low=low,
         high=high,
-        jct_s=float(np.median(times)),
+        jct_s=float(times[LOGGED]),
         staleness=float(rows["staleness"].median()),
         update_frac=float(rows["update_frac"].median()),
         dropped_frac=float(rows["dropped_frac"].median()),

@@ -166,8 +166,8 @@ READS = (
     "From the step times that the job logged: what stragglers cost, and how long it would take under other strategies."
 )
 READING = (
-    "Ratios are medians over histories resampled from the log in blocks, with the range of 95 % of them. Staleness: "
-    "mean, in updates; update: samples, of the present batch; dropped: of all gradients. Time is predicted, learning "
+    "Ratios and seconds are for the logged history; intervals have 95 % of those resampled from it in blocks. "
+    "Staleness: mean, in updates; update: samples, of the present batch; dropped: of all gradients. Time is predicted, learning "
     "is not: compare accuracy before you choose what changes training."
 )
 
