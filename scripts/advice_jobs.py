@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from math import inf
 from pathlib import Path
@@ -74,7 +75,7 @@ class Replay:
 
 
 class Counting(Forgetful):
-    """Counts what a strategy does to training."""
+    """Counts what a strategy does to the training."""
 
     def __init__(self) -> None:
         self.read: dict[int, int] = {}
@@ -99,10 +100,8 @@ def configurations(replay: Replay, names: Sequence[str], costs: Path) -> tuple[d
 
     Composed once per strategy; raises :class:`ConfigError` for a name that is not a strategy.
     """
-    with composing(parse_arguments([])) as composer:
-        raws = {name: composer.raw([*FIXED, f"topology={replay.topology}", f"strategy={name}"]) for name in names}
     possible, refused = dict[str, Any](), dict[str, str]()
-    for name, raw in raws.items():
+    for name, raw in _composed(replay.topology, tuple(names)).items():
         config = configured(replay, name, raw, costs)
         try:
             check_job(parse(config))
@@ -111,6 +110,13 @@ def configurations(replay: Replay, names: Sequence[str], costs: Path) -> tuple[d
         else:
             possible[name] = config
     return possible, refused
+
+
+@cache
+def _composed(topology: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """The composed configuration of every strategy; not to be changed."""
+    with composing(parse_arguments([])) as composer:
+        return {name: composer.raw([*FIXED, f"topology={topology}", f"strategy={name}"]) for name in names}
 
 
 def configured(replay: Replay, name: str, raw: Mapping[str, Any], costs: Path) -> dict[str, Any]:

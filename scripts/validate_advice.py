@@ -49,7 +49,7 @@ HEAD = ("stragglers", "seed", "strategy", "live s", "predicted s", "error", "wit
 
 
 class Cell(NamedTuple):
-    """One live run."""
+    """One run on this machine."""
 
     straggler: str
     seed: int

@@ -36,7 +36,7 @@ class StepLog:
         comm_s: [steps, ranks] seconds of transfers, waiting included where a collective waits; None: not logged.
         begin_s: [steps, ranks] when the work of that step began, from the log's first; None: not logged.
         round_s: [steps] seconds from one step's end to the next's, of all ranks; None: not logged.
-        per_rank: whether ranks can be told apart.
+        per_rank: whether the log distinguishes its ranks.
         hosts: host of every rank, or empty.
         job: what is known of the job besides its times: ``strategy``, ``topology``, ``num_servers``, ``num_samples``,
             ``epochs``, ``global_batch_samples``, ``base_frac`` (part of an iteration that no smaller batch saves),
@@ -58,7 +58,7 @@ class StepLog:
 
     @property
     def num_ranks(self) -> int:
-        """Number of ranks; 1 if they cannot be told apart."""
+        """Number of ranks; 1 if the log does not distinguish them."""
         return len(self.ranks)
 
 

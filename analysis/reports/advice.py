@@ -167,8 +167,8 @@ READS = (
 )
 READING = (
     "Ratios and seconds are for the logged history; intervals have 95 % of those resampled from it in blocks. "
-    "Staleness: mean, in updates; update: samples, of the present batch; dropped: of all gradients. Time is predicted, learning "
-    "is not: compare accuracy before you choose what changes training."
+    "Staleness: mean, in updates; update: samples, of the present batch; dropped: of all gradients. Time is predicted, "
+    "learning is not: compare accuracy before you choose what changes training."
 )
 
 
