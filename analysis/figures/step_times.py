@@ -26,7 +26,7 @@ def draw_step_times(path: Path, log: StepLog, found: SlowSteps) -> Path:
     filled = np.where(np.isnan(ratio), 0.0, ratio)
     shown = np.maximum.reduceat(filled, starts, axis=0)
     with styled():
-        figure = new_page(1.0 + 0.1 * min(len(log.ranks), 40), f"{log.source}; one step is {found.usual_s:.4g} s")
+        figure = new_page(1.3 + 0.1 * min(len(log.ranks), 40), f"{log.source}; one step is {found.usual_s:.4g} s")
         axes = figure.add_subplot()
         top = min(TOP, max(1.2, float(shown.max())))
         image = axes.imshow(
@@ -42,7 +42,7 @@ def draw_step_times(path: Path, log: StepLog, found: SlowSteps) -> Path:
         axes.set_ylabel("rank")
         every = -(-len(log.ranks) // MOST_LABELS)
         axes.set_yticks(range(0, len(log.ranks), every), log.ranks[::every])
-        figure.colorbar(image, label="time of a usual step", extend="max")
+        figure.colorbar(image, label="of a usual step", extend="max")
         rows = pd.DataFrame(shown, columns=[f"rank {name}" for name in log.ranks])
         rows.insert(0, "step", [log.steps[start] for start in starts])
         return save(figure, path, rows)
