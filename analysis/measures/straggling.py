@@ -133,7 +133,7 @@ def _ranks(
         mended = log.own_s.copy()
         mended[:, rank] = np.fmin(mended[:, rank], middle)
         saved = float(1.0 - (length(mended) + over_s).sum() / actual.sum())
-        excess = found.excess[found.slow[:, rank], rank]
+        factors = (1.0 + found.excess[found.slow[:, rank], rank]) * found.base_s[rank] / found.usual_s
         kind = "persistent" if found.persistent[rank] else "transient" if stragglers[rank] else ""
         rows.append(
             {
@@ -142,7 +142,7 @@ def _ranks(
                 "straggler": bool(stragglers[rank]),
                 "kind": kind,
                 "slow_frac": float(found.slow_frac[rank]),
-                "factor": 1.0 + float(np.median(excess)) if len(excess) else nan,
+                "factor": float(np.median(factors)) if len(factors) else nan,
                 "share": float(shares[rank]),
                 "alone_saves_frac": max(0.0, saved),
                 "part": _part(log, found, rank) if stragglers[rank] else "",

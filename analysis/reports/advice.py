@@ -26,6 +26,12 @@ WORST = 0.1
 """Steps of a log without ranks that take longer than the median by more than this part are counted as slow."""
 
 
+NOBODY = "no rank is a straggler: none is slow more than now and then"
+CHANGING = (
+    "no rank is a straggler: who is last changes from step to step (work of unequal size?), and that is what costs time"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Advice:
     """Everything that is said about a log; ``ranking`` is empty if nothing could be ranked.
@@ -69,7 +75,7 @@ def sentences(advice: Advice) -> list[str]:
         f"alone would make that {found.without_slow:.2f}",
     ]
     if not len(rows):
-        return [*lines, "no rank is a straggler: nothing here is slow more than now and then"]
+        return [*lines, NOBODY if found.without_slow < 1.0 + WORST else CHANGING]
     for kind in ("persistent", "transient"):
         names = [str(name) for name in rows.loc[rows["kind"] == kind, "rank"]]
         if names:
