@@ -26,9 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import pandas as pd
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from analysis.files import write_file
 from analysis.fitting.step_times import StepModel, fit_steps
@@ -49,13 +47,13 @@ from analysis.reports.advice import (
     sentences,
     whole_steps,
 )
-from analysis.reports.comparing import Sheet
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.advice_jobs import USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
 from scripts.forks import processors
+from scripts.sheets import print_sheet
 
 BATCH = 32
 """Samples per rank and step where the log does not say: how finely batches can be divided."""
@@ -125,7 +123,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan)
     for line in sentences(advice):
         console.print(line, markup=False, soft_wrap=True)
-    _print(console, ranks_sheet(advice), "Ranks")
+    print_sheet(console, ranks_sheet(advice), "Ranks", WORDS)
     names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
     for name in names:
         _known("strategies", name)
@@ -138,7 +136,8 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
         return advice
     jobs = run_all(repeat, configs, [LOGGED, *range(asked.seed, asked.seed + asked.resamples)], asked.jobs)
     advice = replace(advice, ranking=ranked(jobs, present))
-    _print(console, in_numbers(advice), f"Predicted; intervals over {asked.resamples} histories resampled from the log")
+    title = f"Predicted; intervals over {asked.resamples} histories resampled from the log"
+    print_sheet(console, in_numbers(advice), title, WORDS)
     for line in best_lines(advice):
         console.print(line, markup=False, soft_wrap=True)
     return advice
@@ -239,17 +238,6 @@ def _write(advice: Advice, out: Path, limit: float) -> None:
             write_file(out / f"{name}.csv", to_csv(*sheet))
             write_file(out / f"{name}.md", to_markdown(*sheet))
     write_file(out / "advice.html", page(advice, limit, figure))
-
-
-def _print(console: Console, sheet: Sheet, title: str) -> None:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in sheet.head:
-        table.add_column(head, justify="left" if head in WORDS else "right")
-    for row in sheet.rows:
-        table.add_row(*row)
-    if not console.is_terminal:
-        console.width = max(console.width, console.measure(table, options=console.options.update_width(1000)).maximum)
-    console.print(table, markup=False)
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
