@@ -57,6 +57,7 @@ COMMANDS = {
     "replay": "scripts.replay",
     "export": "scripts.export",
     "cleanup": "scripts.cleanup",
+    "advise": "scripts.advise",
 }
 """Words that start something else than a job."""
 remarks = set[str]()

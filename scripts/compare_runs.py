@@ -21,17 +21,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from analysis.markup import FORMATS
 from analysis.records.load import RecordError, find_clusters, find_runs
-from analysis.reports.comparing import IN_WORDS, Quantity, Sheet, compared, sheet
+from analysis.reports.comparing import IN_WORDS, Quantity, compared, sheet
 from analysis.reports.report import gather_runs, write_comparison
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.streams import run_program
 from scripts.finding import records_below
+from scripts.sheets import print_sheet
+
+TEXTS = ("case", "strategy", "verdict")
+"""Columns of words."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, RecordError) as error:
         return print_error("compare", error)
     if arguments.form == "table":
-        _print(found, f"{IN_WORDS[quantity]} of {len(runs)} runs, relative to {baseline}")
+        title = f"{IN_WORDS[quantity]} of {len(runs)} runs, relative to {baseline}"
+        print_sheet(Console(highlight=False), found, title, TEXTS)
     else:
         sys.stdout.write(FORMATS[arguments.form](*found))
     for remark in remarks:
@@ -65,23 +68,6 @@ def find(folder: Path) -> list[Path]:
     if not found and find_clusters(folder):
         raise ConfigError(f"{folder}: holds sets of jobs, not runs; a sweep (-m) of them is compared at its end")
     return found
-
-
-def sheet_table(found: Sheet, title: str) -> Table:
-    """For the terminal: text left, numbers right."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in found.head:
-        table.add_column(head, justify="left" if head in ("case", "strategy", "verdict") else "right")
-    for row in found.rows:
-        table.add_row(*row)
-    return table
-
-
-def _print(found: Sheet, title: str) -> None:
-    console, table = Console(highlight=False), sheet_table(found, title)
-    if not console.is_terminal:
-        console.width = max(console.width, console.measure(table, options=console.options.update_width(1000)).maximum)
-    console.print(table, markup=False)
 
 
 def _parser() -> argparse.ArgumentParser:

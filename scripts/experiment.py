@@ -60,12 +60,13 @@ from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.coding_tables import coding
-from scripts.compare_runs import sheet_table
+from scripts.compare_runs import TEXTS
 from scripts.delayed_sgd import delayed_sgd
 from scripts.forks import processors, run_here
 from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.lists import number_of, numbers_of
 from scripts.predictor_rates import rates_of
+from scripts.sheets import print_sheet
 from scripts.transfer_tables import delays, groups, replicas, transfers
 
 SPECS = ROOT / "conf" / "experiment"
@@ -284,7 +285,7 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
     """What ``compare`` says of the records: the table here and as files, figures, and a page."""
     gathered = gather_runs([path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()])
     found = sheet(compared(gathered.table, gathered.baseline, "jct"), gathered.baseline, "jct")
-    console.print(sheet_table(found, f"job completion time, relative to {gathered.baseline}"), markup=False)
+    print_sheet(console, found, f"job completion time, relative to {gathered.baseline}", TEXTS)
     for name, form in FORMATS.items():
         write_file(out / f"table.{ENDINGS.get(name, name)}", form(*found))
     console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)

@@ -1,0 +1,62 @@
+"""Our own records, read as a log: who took how long, and nothing of what was done to them."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.logs.step_log import LogError, StepLog, gather
+from analysis.records.load import RecordError, Run, load_run
+
+KEPT = ("strategy", "topology", "num_servers", "num_samples", "epochs", "global_batch_samples", "epoch_overlap")
+FEWEST_FRAC = 0.5
+"""An iteration on a smaller part of the usual batch (the end of an epoch) says little about the usual one."""
+
+
+def read_record(path: Path) -> StepLog:
+    """The iterations of a run, live or virtual.
+
+    Neither the plan nor what workers report of injected time is used. Own work is loading and computing, scaled to the
+    usual batch by the device's profile where the record has one, else in proportion.
+
+    Raises:
+        LogError: it is no readable record, or the job did nothing.
+    """
+    try:
+        run = load_run(path)
+        rows = run.tables.iterations
+    except RecordError as error:
+        raise LogError(str(error)) from None
+    rows = rows[(rows["samples"] > 0) & (rows["incarnation"] == rows["incarnation"].min())]
+    if not len(rows):
+        raise LogError(f"{path}: the job never computed anything")
+    base_frac, usual = _base_frac(run), float(rows["samples"].median())
+    scale = base_frac + (1.0 - base_frac) * rows["samples"] / usual
+    work_s = (rows["bpt_s"] / scale).where(rows["samples"] >= FEWEST_FRAC * usual)
+    rows = rows.assign(rank=rows["worker"], step=rows.groupby("worker").cumcount(), own_s=work_s)
+    rows = rows.assign(comm_s=rows["pull_s"] + rows["send_s"], begin_s=rows["t"] - rows["send_s"] - rows["bpt_s"])
+    job: dict[str, Any] = {name: run.job[name] for name in KEPT if name in run.job}
+    job |= {"base_frac": base_frac, "own_clock": True, "jct_s": run.end_s, "live": run.meta["runtime"] == "live"}
+    names = ["rank", "step", "own_s", "comm_s", "begin_s"]
+    log = gather(str(path), rows[names], job=job)
+    return _with_rounds(log, rows)
+
+
+def _base_frac(run: Run) -> float:
+    """Part of an even batch's time that a smaller batch does not save, by the device's profile; 0 if there is none."""
+    device = run.job.get("device")
+    if not device:
+        return 0.0
+    even = run.job["global_batch_samples"] / run.job["num_workers"]
+    return float(device["base_s"] / (device["base_s"] + device["per_sample_s"] * even))
+
+
+def _with_rounds(log: StepLog, rows: pd.DataFrame) -> StepLog:
+    """The time between two steps' last arrivals, which is that of a round if all wait for all."""
+    last_s = rows.groupby("step")["t"].max().reindex(list(log.steps)).to_numpy("float64")
+    rounds = np.diff(last_s, prepend=nan)
+    return StepLog(**{**vars(log), "round_s": rounds})

@@ -1,0 +1,109 @@
+"""Tables: CSV or Parquet with a row per rank and step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.logs.step_log import LogError, StepLog, gather
+
+SHOWN = 12
+"""So many column names in a message."""
+
+
+class Columns(NamedTuple):
+    """Names of the columns; None: the table has none of that kind."""
+
+    rank: str = "rank"
+    step: str = "step"
+    seconds: str = "seconds"
+    compute: str | None = None
+    comm: str | None = None
+    start: str | None = None
+    host: str | None = None
+    samples: str | None = None
+
+
+def read_table(path: Path, columns: Columns, unit_s: float = 1.0) -> StepLog:
+    """A row per rank and step; other columns are ignored.
+
+    ``seconds`` is the time of the step at this rank. With a ``compute`` column that is the rank's own work, with a
+    ``comm`` column its own work is the rest of ``seconds``; without either, ``seconds`` are its own work, and nothing
+    is known of transfers and barriers.
+
+    Args:
+        path: ``.csv`` (comma-separated, with a header) or ``.parquet``.
+        columns: their names.
+        unit_s: seconds per unit of all times.
+
+    Raises:
+        LogError: it cannot be read, or a column or a value is missing or impossible.
+    """
+    frame = _read(path)
+    wanted = {field: name for field, name in columns._asdict().items() if name is not None}
+    for field, name in wanted.items():
+        if name not in frame:
+            have = ", ".join(map(str, list(frame)[:SHOWN]))
+            raise LogError(f"{path}: has no column {name}; --{field} names it. It has {have}")
+    rows = pd.DataFrame({field: frame[name] for field, name in wanted.items()})
+    for name in ("step", "seconds", "compute", "comm", "start", "samples"):
+        if name in rows:
+            rows[name] = _numbers(path, str(wanted[name]), rows[name])
+    for name in ("seconds", "compute", "comm", "start"):
+        if name in rows:
+            rows[name] *= unit_s
+    _refuse_empty(path, rows)
+    own_s = rows["compute"] if "compute" in rows else rows["seconds"] - rows["comm"] if "comm" in rows else None
+    split = own_s is not None
+    rows["own_s"] = rows["seconds"] if own_s is None else own_s
+    _refuse_timeless(path, rows, columns)
+    rows = rows.rename(columns={"comm": "comm_s", "start": "begin_s"})
+    if split:
+        rows["round_s"] = rows["seconds"]
+        if "comm_s" not in rows:
+            rows["comm_s"] = rows["seconds"] - rows["own_s"]
+    remarks = (
+        () if split else ("the seconds count as each rank's own work: barriers and transfers are not in this log",)
+    )
+    job = {"global_batch_samples": int(rows.groupby("step")["samples"].sum().median())} if "samples" in rows else {}
+    return gather(str(path), rows, remarks=remarks, job=job)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, skipinitialspace=True)
+    except OSError as error:
+        raise LogError(f"{path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
+    except UnicodeDecodeError:
+        raise LogError(f"{path}: cannot be read (it is not UTF-8 text)") from None
+    except pd.errors.EmptyDataError:
+        raise LogError(f"{path}: is empty") from None
+    except (pd.errors.ParserError, ValueError) as error:
+        raise LogError(f"{path}: is not a table ({' '.join(str(error).split())})") from None
+
+
+def _numbers(path: Path, name: str, cells: pd.Series) -> pd.Series:
+    found = pd.to_numeric(cells, errors="coerce").astype("float64")
+    bad = ~np.isfinite(found)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise LogError(f"{path}: row {row + 1}, column {name}, {cells.iloc[row]!r}: must be a finite number")
+    return found
+
+
+def _refuse_empty(path: Path, rows: pd.DataFrame) -> None:
+    for name in ("rank", "host"):
+        if name in rows and rows[name].isna().any():
+            row = int(np.flatnonzero(rows[name].isna())[0])
+            raise LogError(f"{path}: row {row + 1}, column {name}: is empty; every row needs its {name}")
+
+
+def _refuse_timeless(path: Path, rows: pd.DataFrame, columns: Columns) -> None:
+    bad = ~(rows["own_s"] > 0)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        what = f"{columns.seconds} less {columns.comm}" if columns.comm and not columns.compute else "its seconds"
+        raise LogError(f"{path}: row {row + 1}, rank {rows['rank'].iloc[row]}: {what} must be more than 0")

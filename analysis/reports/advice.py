@@ -1,0 +1,188 @@
+"""Advice on a job as sentences, tables of text, and one page (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from math import isfinite, isnan
+
+import numpy as np
+
+from analysis.fitting.step_times import StepModel
+from analysis.logs.step_log import StepLog
+from analysis.measures.ranking import Ranked
+from analysis.measures.straggling import Straggling
+from analysis.reports.comparing import Sheet
+from analysis.reports.console import number_text
+from analysis.reports.remedies import REMEDIES
+from analysis.reports.webpage import document, figure_html, notes_html, table_html
+
+MOST_BEST = 3
+"""So many strategies are described in words."""
+MOST_RANKS = 20
+"""So many ranks are listed; those that cost most come first."""
+WORST = 0.1
+"""Steps of a log without ranks that take longer than the median by more than this part are counted as slow."""
+
+
+NOBODY = "no rank is a straggler: none is slow more than now and then"
+CHANGING = (
+    "no rank is a straggler: who is last changes from step to step (work of unequal size?), and that is what costs time"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """Everything that is said about a log; ``ranking`` is empty if nothing could be ranked.
+
+    ``baseline_error``: relative error of the repeated present strategy's time; NaN: it was not repeated.
+    """
+
+    log: StepLog
+    present: str
+    found: Straggling
+    model: StepModel
+    baseline_error: float
+    ranking: Sequence[Ranked] = ()
+    remarks: Sequence[str] = ()
+
+
+def whole_steps(log: StepLog) -> list[str]:
+    """What can be said of a log that does not tell ranks apart."""
+    seconds = log.own_s[:, 0]
+    middle = float(np.median(seconds))
+    over = np.maximum(seconds - middle, 0.0)
+    slow = seconds > (1.0 + WORST) * middle
+    return [
+        f"{len(seconds)} steps, {seconds.sum():.4g} s in all, {middle:.4g} s the median one",
+        f"{slow.mean():.1%} of the steps took over {1 + WORST:g} times that; together they lost "
+        f"{over[slow].sum() / seconds.sum():.1%} of the time (a slow rank, a checkpoint: it cannot tell)",
+        f"so without its slow steps the job would take {1 - over.sum() / seconds.sum():.3f} of its time, at best",
+    ]
+
+
+def sentences(advice: Advice) -> list[str]:
+    """What stragglers cost, and who they are."""
+    found, model = advice.found, advice.model
+    rows = found.ranks[found.ranks["straggler"]]
+    interval = "" if isnan(found.low) else f" [{found.low:.2f}, {found.high:.2f}]"
+    lines = [
+        f"{advice.log.num_ranks} ranks, {model.steps} steps, {found.actual_s:.4g} s with {advice.present}",
+        f"a usual step of a rank takes {model.usual_s:.4g} s (jitter {model.sigma:.1%}), messages "
+        f"{model.message_s:.3g} s, a barrier {model.barrier_s:.3g} s more",
+        f"the job takes {found.slowdown:.2f}{interval} times as long as one of median workers; ordinary variation "
+        f"alone would make that {found.without_slow:.2f}",
+    ]
+    if not len(rows):
+        return [*lines, NOBODY if found.without_slow < 1.0 + WORST else CHANGING]
+    for kind in ("persistent", "transient"):
+        names = [str(name) for name in rows.loc[rows["kind"] == kind, "rank"]]
+        if names:
+            lines.append(f"{kind} stragglers: rank {', '.join(names)}")
+    return lines
+
+
+def best_lines(advice: Advice) -> list[str]:
+    """What the fastest strategies change and need."""
+    best = [one for one in advice.ranking if one.verdict == "faster" and one.strategy != advice.present][:MOST_BEST]
+    if not best:
+        return ["nothing that was tried is faster than what the job does now"]
+    remedies = [(one.strategy, REMEDIES[one.strategy]) for one in best]
+    return [f"{name}: {remedy.changes}; needs {remedy.needs}" for name, remedy in remedies]
+
+
+def ranks_sheet(advice: Advice) -> Sheet:
+    """A row per rank, the costliest first."""
+    found = advice.found
+    rows = found.ranks.assign(usual=found.found.base_s / found.found.usual_s)
+    rows = rows.sort_values(["straggler", "alone_saves_frac", "share"], ascending=False).head(MOST_RANKS)
+    optional = [name for name in ("host", "part") if (rows[name] != "").any()]
+    head = ("rank", *optional, "straggler", "slow steps", "then", "usual step", "share of the loss", "alone saves")
+    texts = [
+        (
+            str(row["rank"]),
+            *(str(row[name]) for name in optional),
+            str(row["kind"]),
+            f"{row['slow_frac']:.1%}",
+            f"{number_text(row['factor'], 2)} x",
+            f"{row['usual']:.2f} x",
+            f"{row['share']:.1%}",
+            f"{row['alone_saves_frac']:.1%}",
+        )
+        for _, row in rows.iterrows()
+    ]
+    return Sheet(head, texts)
+
+
+def in_numbers(advice: Advice) -> Sheet:
+    """A row per strategy, the fastest first."""
+    head = (
+        *("strategy", f"JCT / {advice.present}", "95 % interval", "verdict", "predicted s"),
+        *("staleness", "update", "dropped"),
+    )
+    return Sheet(head, [_ranking_row(one, advice.present) for one in advice.ranking])
+
+
+def ranking_sheet(advice: Advice) -> Sheet:
+    """The same, with what each changes in training and what it needs."""
+    numbers, remedies = in_numbers(advice), [REMEDIES[one.strategy] for one in advice.ranking]
+    rows = [(*row, *remedy) for row, remedy in zip(numbers.rows, remedies, strict=True)]
+    return Sheet((*numbers.head, "what changes in training", "what it needs"), rows)
+
+
+def _ranking_row(one: Ranked, present: str) -> tuple[str, ...]:
+    interval = "" if isnan(one.low) else f"[{number_text(one.low, 2)}, {number_text(one.high, 2)}]"
+    return (
+        one.strategy,
+        number_text(one.ratio, 2),
+        interval,
+        "now" if one.strategy == present else one.verdict,
+        f"{one.jct_s:.4g}" if isfinite(one.jct_s) else "did not finish",
+        number_text(one.staleness, 2),
+        f"{one.update_frac:.0%}",
+        f"{one.dropped_frac:.1%}",
+    )
+
+
+def check_sentence(advice: Advice, limit: float) -> str:
+    """How well the present strategy was repeated."""
+    error = advice.baseline_error
+    words = f"check: {advice.present}, repeated on the virtual clock, takes {1 + error:.3f} of the logged time"
+    return words if abs(error) <= limit else f"{words}, off by more than {limit:.0%} (--limit): nothing is ranked"
+
+
+def page(advice: Advice, limit: float, figure: object = None) -> str:
+    """The page with everything, as HTML."""
+    paragraphs = "".join(f"<p>{escape(line)}.</p>" for line in _lines(advice, limit))
+    ranks = ranks_sheet(advice)
+    body = paragraphs
+    if advice.ranking:
+        body += f"<h2>Strategies, predicted</h2>{_html(ranking_sheet(advice))}"
+        body += f'<p class="note">{escape(READING)}</p>'
+    body += f"<h2>Ranks</h2>{_html(ranks)}"
+    if figure is not None:
+        body += figure_html(figure, "Who was slow when")  # type: ignore[arg-type]  # a path
+    return document(
+        f"advice on {advice.log.source}", READS, body + notes_html([*advice.log.remarks, *advice.remarks], "Remarks")
+    )
+
+
+READS = (
+    "From the step times that the job logged: what stragglers cost, and how long it would take under other strategies."
+)
+READING = (
+    "Ratios and seconds are for the logged history; intervals have 95 % of those resampled from it in blocks. "
+    "Staleness: mean, in updates; update: samples, of the present batch; dropped: of all gradients. Time is predicted, "
+    "learning is not: compare accuracy before you choose what changes training."
+)
+
+
+def _lines(advice: Advice, limit: float) -> list[str]:
+    check = [] if isnan(advice.baseline_error) else [check_sentence(advice, limit)]
+    best = best_lines(advice) if advice.ranking else []
+    return [*sentences(advice), *check, *best]
+
+
+def _html(sheet: Sheet) -> str:
+    return table_html(sheet.head, [[(cell, False) for cell in row] for row in sheet.rows])

@@ -1,0 +1,359 @@
+"""From the step times that a job logs to a ranked list of what could be done about its stragglers.
+
+python run.py advise steps.csv                         # columns rank, step, seconds
+python run.py advise steps.parquet --rank dp_rank --seconds ms --comm wait_ms --unit 0.001
+python run.py advise traces/                           # traces of the PyTorch profiler, one per rank
+python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, NVIDIA's resiliency extension
+python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
+
+It says how much time stragglers cost and which ranks they are, fits a cost model and a disturbance plan, repeats the
+job on the virtual clock under every strategy that fits its topology, each under the same histories, resampled in
+blocks, and ranks: docs/advise.md. If the repeated present strategy is not as long as the logged one (--limit), nothing
+is ranked. The exit code is 0, 1 if nothing could be ranked, or 2 for invalid input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, nan
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from analysis.files import write_file
+from analysis.fitting.step_times import StepModel, fit_steps
+from analysis.logs.reading import Reading, read_log
+from analysis.logs.step_log import LogError, StepLog, spent_s, without_first
+from analysis.logs.table import Columns
+from analysis.markup import to_csv, to_markdown
+from analysis.measures.ranking import LOGGED, ranked
+from analysis.measures.straggling import Straggling, straggling
+from analysis.reports.advice import (
+    Advice,
+    best_lines,
+    check_sentence,
+    in_numbers,
+    page,
+    ranking_sheet,
+    ranks_sheet,
+    sentences,
+    whole_steps,
+)
+from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
+from runtime.errors import FAILED, ConfigError, print_error, refuse
+from runtime.run.probing import refuse_unwritable_folder
+from runtime.run.streams import run_program
+from scripts.advice_jobs import USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
+from scripts.forks import processors
+from scripts.sheets import print_sheet
+
+BATCH = 32
+"""Samples per rank and step where the log does not say: how finely batches can be divided."""
+RESTART_S = 120.0
+"""Seconds until a restarted node computes, where nothing is known (AntDT: two minutes)."""
+LIVE_RESTART_S = 0.05
+"""The same of the processes of a live run of ours (runtime/fitted/costs/local_tcp.yaml)."""
+RANK_STEPS = 24_000
+"""A repeated job has no more iterations of all ranks together, so that minutes suffice."""
+FEWEST_STEPS = 20
+GIVEN_UP = 4.0
+"""A job is given up when it has taken so many times the logged time."""
+WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
+
+
+class Job(NamedTuple):
+    """A logged job, understood: what it did, what that cost, and how to repeat it."""
+
+    log: StepLog
+    present: str
+    found: Straggling
+    model: StepModel
+    replay: Replay
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Advise on what is named; returns the exit code (see the module)."""
+    try:
+        asked = parse(argv)
+        log, *others = [_read(path, asked) for path in asked.logs]
+        console = Console(highlight=False)
+        if not log.per_rank:
+            return _without_ranks(log, console)
+        advice = advise(understood(log, others, asked), asked, console)
+        _write(advice, asked.out, asked.limit)
+    except (ConfigError, LogError) as error:
+        return print_error("advise", error)
+    for remark in (*log.remarks, *advice.remarks):
+        print(remark, file=sys.stderr)
+    print(asked.out / "advice.html", file=sys.stderr)
+    return 0 if advice.ranking else FAILED
+
+
+def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace) -> Job:
+    """Diagnose the log of a job, and fit to it what repeats it."""
+    present = asked.strategy or log.job.get("strategy") or "bsp"
+    _known("strategy", present)
+    barrier = present not in ASYNCHRONOUS
+    found = straggling(log, barrier=barrier, slow_frac=asked.slow_frac)
+    model = fit_steps(log, found.found, barrier=barrier, others=others, round_s=asked.round_s)
+    return Job(log, present, found, model, replay_of(log, model, asked))
+
+
+def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """(configurations of the present strategy and others, why some are not possible); writes cost model and plan."""
+    costs = write_file(out / "costs.yaml", cost_file(job.replay, f"Fitted to {job.log.source} by run.py advise."))
+    write_file(out / "plan.csv", _plan_table(job.replay))
+    configs, refused = configurations(job.replay, list(dict.fromkeys([job.present, *names])), costs)
+    if job.present not in configs:
+        raise ConfigError(f"--strategy {job.present}: {refused[job.present]}")
+    return configs, refused
+
+
+def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
+    """Repeat the job under every strategy and rank; prints what it finds."""
+    log, present, found, model, repeat = job
+    advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan)
+    for line in sentences(advice):
+        console.print(line, markup=False, soft_wrap=True)
+    print_sheet(console, ranks_sheet(advice), "Ranks", WORDS)
+    names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
+    for name in names:
+        _known("strategies", name)
+    configs, refused = prepared(job, names, asked.out)
+    error = run_one(repeat, configs[present], LOGGED)["jct_s"] / logged_s(job) - 1.0
+    remarks = [f"not possible: {name}: {why}" for name, why in refused.items()]
+    advice = replace(advice, baseline_error=error, remarks=remarks)
+    console.print(check_sentence(advice, asked.limit), markup=False, soft_wrap=True)
+    if abs(error) > asked.limit:
+        return advice
+    jobs = run_all(repeat, configs, [LOGGED, *range(asked.seed, asked.seed + asked.resamples)], asked.jobs)
+    advice = replace(advice, ranking=ranked(jobs, present))
+    title = f"Predicted; intervals over {asked.resamples} histories resampled from the log"
+    print_sheet(console, in_numbers(advice), title, WORDS)
+    for line in best_lines(advice):
+        console.print(line, markup=False, soft_wrap=True)
+    return advice
+
+
+def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Replay:
+    """The job to repeat: the record's own, or as many steps as the log has."""
+    job = log.job
+    topology = asked.topology or job.get("topology") or "allreduce"
+    batch = asked.batch or max(1, round(job.get("global_batch_samples", BATCH * log.num_ranks) / log.num_ranks))
+    own = "num_samples" in job and not asked.batch
+    steps = max(FEWEST_STEPS, min(model.steps, RANK_STEPS // log.num_ranks))
+    epochs = int(job["epochs"]) if own else asked.epochs
+    num_samples = int(job["num_samples"]) if own else max(1, steps // epochs) * batch * log.num_ranks
+    known = job.get("own_clock", False)
+    restart_s = asked.restart_s if asked.restart_s is not None else LIVE_RESTART_S if known else RESTART_S
+    length_s = job.get("jct_s", model.length_s) if own else model.length_s * steps / model.steps
+    return Replay(
+        model=model,
+        topology=topology,
+        num_servers=asked.servers or job.get("num_servers") or 1,
+        batch=batch,
+        num_samples=num_samples,
+        epochs=epochs,
+        epoch_overlap=bool(job.get("epoch_overlap", True)),
+        base_frac=asked.base_frac if asked.base_frac is not None else float(job.get("base_frac", 0.0)),
+        restart_s=restart_s,
+        kind=asked.kind,
+        scale=1.0 if known else USUAL_S / model.usual_s,
+        horizon_s=GIVEN_UP * length_s,
+    )
+
+
+def logged_s(job: Job) -> float:
+    """What the repeated job took when it was logged: of a record the whole job, else so many of its steps."""
+    log, replay = job.log, job.replay
+    if "num_samples" in log.job and replay.num_samples == log.job["num_samples"]:
+        return float(log.job["jct_s"])
+    steps = replay.num_samples * replay.epochs // (replay.batch * replay.workers)
+    return spent_s(log, steps) if job.present not in ASYNCHRONOUS else job.found.actual_s * steps / len(log.steps)
+
+
+def _read(path: Path, asked: argparse.Namespace) -> StepLog:
+    columns = Columns(
+        rank=asked.rank,
+        step=asked.step,
+        seconds=asked.seconds,
+        compute=asked.compute,
+        comm=asked.comm,
+        start=asked.start,
+        host=asked.host,
+        samples=asked.samples,
+    )
+    log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens))
+    if log.per_rank and len(log.steps) - asked.skip < FEWEST_STEPS:
+        raise LogError(
+            f"{path}: has {len(log.steps)} steps; {FEWEST_STEPS} and the first {asked.skip} (--skip) are needed"
+        )
+    return without_first(log, asked.skip) if log.per_rank else log
+
+
+def _known(flag: str, name: str) -> None:
+    if name not in REMEDIES:
+        raise ConfigError(
+            f"--{flag} {name}: {LEFT_OUT.get(name, 'no such strategy')}; choose from {', '.join(REMEDIES)}"
+        )
+
+
+def _without_ranks(log: StepLog, console: Console) -> int:
+    for line in (*log.remarks, *whole_steps(log)):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print("without times of single ranks nothing can be ranked", markup=False)
+    return FAILED
+
+
+def _plan_table(replay: Replay) -> str:
+    """The logged history as a trace file (docs/stragglers.md), in the virtual job's seconds."""
+    rows = [
+        {
+            "time": one.start_s,
+            "duration": one.end_s - one.start_s,
+            "target": one.target,
+            "kind": one.kind,
+            "magnitude": one.magnitude,
+        }
+        for one in plan_of(replay, LOGGED).disturbances
+    ]
+    frame = pd.DataFrame(rows, columns=["time", "duration", "target", "kind", "magnitude"])
+    return str(frame.round(6).to_csv(index=False))
+
+
+def _write(advice: Advice, out: Path, limit: float) -> None:
+    from analysis.figures.step_times import draw_step_times
+
+    figure = draw_step_times(out / "steps.png", advice.log, advice.found.found)
+    for name, sheet in (("ranks", ranks_sheet(advice)), ("ranking", ranking_sheet(advice))):
+        if sheet.rows:
+            write_file(out / f"{name}.csv", to_csv(*sheet))
+            write_file(out / f"{name}.md", to_markdown(*sheet))
+    write_file(out / "advice.html", page(advice, limit, figure))
+
+
+def parse(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
+    asked = _parser().parse_args(words)
+    bounds = {
+        "unit": (asked.unit, 0.0, inf),
+        "limit": (asked.limit, 0.0, inf),
+        "slow-frac": (asked.slow_frac, 0.0, inf),
+        "tokens": (asked.tokens, 0.0, inf),
+        "batch": (asked.batch, 0, inf),
+        "servers": (asked.servers, 0, inf),
+        "epochs": (asked.epochs, 0, inf),
+        "resamples": (asked.resamples, 1, inf),
+        "jobs": (asked.jobs, 0, inf),
+        "skip": (asked.skip, -1, inf),
+        "seed": (asked.seed, -1, inf),
+        "base-frac": (asked.base_frac, -1e-12, 1.0),
+        "round-s": (asked.round_s, -1e-12, inf),
+        "restart-s": (asked.restart_s, -1e-12, inf),
+    }
+    for name, (value, above, below) in bounds.items():
+        if value is not None and not above < value < below:
+            limit = (
+                f"more than {np.ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
+            )
+            raise ConfigError(f"--{name} {value:g}: must be {limit}")
+    asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
+    refuse_unwritable_folder("-o", asked.out)
+    return asked
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run.py advise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add(
+        "logs",
+        metavar="LOG",
+        type=Path,
+        nargs="+",
+        help="the job's log; then logs of the same job under other strategies",
+    )
+    add("-o", "--out", metavar="DIR", type=Path, help="folder of the page and the tables (default: out/advice/NAME)")
+    add("--strategy", metavar="NAME", help="what the job does now (default: the record's, or bsp)")
+    add(
+        "--topology", choices=["ps", "allreduce"], help="where its parameters are (default: the record's, or allreduce)"
+    )
+    add("--strategies", metavar="A,B", help="strategies to try (default: all that can be)")
+    add("--servers", metavar="N", type=int, help="parameter servers (default: the record's, or 1)")
+    add("--batch", metavar="N", type=int, help=f"samples per rank and step (default: the log's, or {BATCH})")
+    add("--epochs", metavar="N", type=int, default=1, help="passes over the data within the log (default: 1)")
+    add(
+        "--base-frac",
+        metavar="F",
+        type=float,
+        help="part of a step that no smaller batch saves (default: the record's, or 0)",
+    )
+    add(
+        "--kind",
+        choices=["slowdown", "delay"],
+        default="slowdown",
+        help="a slow step's additional time grows with its batch (slowdown, the default), or does not (delay)",
+    )
+    add("--round-s", metavar="S", type=float, help="seconds of a round after its slowest rank (default: the log's)")
+    add(
+        "--restart-s", metavar="S", type=float, help=f"seconds until a restarted node computes (default: {RESTART_S:g})"
+    )
+    add(
+        "--slow-frac",
+        metavar="F",
+        type=float,
+        default=0.1,
+        help="a slow step takes so much longer, at least (default: 0.1)",
+    )
+    add("--skip", metavar="N", type=int, default=1, help="first steps to leave out (default: 1)")
+    add(
+        "--limit",
+        metavar="F",
+        type=float,
+        default=0.1,
+        help="error of the repeated present strategy that is allowed (0.1)",
+    )
+    add("--resamples", metavar="N", type=int, default=20, help="histories drawn from the log (default: 20)")
+    add("--seed", metavar="N", type=int, default=0, help="number of the first history (default: 0)")
+    add(
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=processors(),
+        help="virtual jobs at a time (default: one per processor)",
+    )
+    table = parser.add_argument_group("tables: names of columns")
+    for name, default, words in (
+        ("rank", "rank", "the rank, a number or a name"),
+        ("step", "step", "the step's number"),
+        ("seconds", "seconds", "the time of that step at that rank"),
+        ("compute", None, "the part of it that the rank worked itself"),
+        ("comm", None, "the part that it communicated or waited"),
+        ("start", None, "when the step began"),
+        ("host", None, "the rank's machine"),
+        ("samples", None, "samples of that step at that rank"),
+    ):
+        table.add_argument(f"--{name}", metavar="COLUMN", default=default, help=words)
+    table.add_argument(
+        "--unit", metavar="S", type=float, default=1.0, help="seconds per unit of times (0.001 for milliseconds)"
+    )
+    lines = parser.add_argument_group("printed logs")
+    lines.add_argument(
+        "--timer", metavar="NAME", help="Megatron-LM: timer of a rank's own work (default: forward-backward)"
+    )
+    lines.add_argument("--tokens", metavar="N", type=float, help="torchtitan: tokens of a rank's step")
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser
+
+
+if __name__ == "__main__":
+    run_program("advise", main)

@@ -1,0 +1,282 @@
+"""Logs of other people's jobs: every form is read, and what cannot be is refused in one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.logs.reading import Reading, read_log
+from analysis.logs.step_log import LogError, StepLog, spent_s, without_first
+from analysis.logs.table import Columns
+from tests.support.records import bsp_story
+from tests.support.runs import ROOT
+
+MEGATRON = """\
+ [2025-08-01 07:19:37] iteration        1/    5000 | consumed samples:  128 | elapsed time per iteration (ms): 500.0 | \
+learning rate: 6.9E-08 | global batch size:   128 | lm loss: 1.0E+01 |
+"""
+TIMERS = """\
+times across ranks (ms):
+  forward-backward:
+     rank  0: 400.25
+     rank  1: 450.50
+  optimizer:
+     rank  0: 7.00
+     rank  1: 8.00
+"""
+TITAN = (
+    "[rank{rank}]:[titan] 2025-06-04 08:51:58,557 - root - INFO - step: {step:2d}  loss: 10.7  memory: 30.99GiB(32.62%)"
+    "  tps: {tps:,}  tflops: 1.2  mfu: 2.20%\n"
+)
+SCORES = """\
+GPU relative performance:
+ Worst performing 2/4 ranks:
+  Rank=3 Node=n1 Score=0.50
+  Rank=1 Node=n0 Score=0.80
+ Best performing 1/4 ranks:
+  Rank=0 Node=n0 Score=1.00
+GPU individual performance:
+ Worst performing 1/4 ranks:
+  Rank=2 Node=n1 Score=0.10
+"""
+
+
+def table(path: Path, **columns: Any) -> Path:
+    pd.DataFrame(columns).to_csv(path, index=False)
+    return path
+
+
+def four(path: Path, **more: Any) -> Path:
+    """Two ranks, two steps."""
+    return table(path, rank=[0, 1, 0, 1], step=[1, 1, 2, 2], seconds=[1.0, 2.0, 1.5, 1.0], **more)
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_in_any_order_with_named_columns_and_units(tmp_path: Path, ending: str) -> None:
+    frame = pd.DataFrame({"gpu": [10, 2, 10, 2], "it": [5, 5, 3, 3], "ms": [1000, 2000, 3000, 4000], "node": [*"baba"]})
+    path = tmp_path / f"log.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    log = read_log(path, Reading(Columns(rank="gpu", step="it", seconds="ms", host="node"), unit_s=0.001))
+    assert (log.ranks, log.steps, log.hosts) == (("2", "10"), (3, 5), ("a", "b"))
+    assert log.own_s.tolist() == [[4.0, 3.0], [2.0, 1.0]]
+    assert log.per_rank
+    assert log.round_s is None
+
+
+def test_own_work_is_the_compute_column_or_what_communication_leaves(tmp_path: Path) -> None:
+    path = four(tmp_path / "a.csv", comm=[0.25, 0.5, 0.5, 0.25], work=[0.5, 1.0, 0.5, 0.5])
+    by_rest = read_log(path, Reading(Columns(comm="comm")))
+    assert by_rest.own_s.tolist() == [[0.75, 1.5], [1.0, 0.75]]
+    by_column = read_log(path, Reading(Columns(compute="work")))
+    assert by_column.own_s.tolist() == [[0.5, 1.0], [0.5, 0.5]]
+    assert by_column.comm_s is not None
+    assert by_column.comm_s.tolist() == [[0.5, 1.0], [1.0, 0.5]]
+    assert by_column.round_s is not None
+    assert by_column.round_s.tolist() == [2.0, 1.5]
+
+
+def test_equal_times_of_all_ranks_are_whole_steps(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", rank=[0, 1, 0, 1], step=[1, 1, 2, 2], seconds=[1.0, 1.001, 3.0, 3.001])
+    log = read_log(path)
+    assert not log.per_rank
+    assert "include the wait for the slowest" in log.remarks[-1]
+    assert log.own_s[:, 0].tolist() == [1.001, 3.001]
+
+
+BAD = {
+    "missing": ("rank,step\n0,1\n", "has no column seconds; --seconds names it. It has rank, step"),
+    "text": ("rank,step,seconds\n0,1,soon\n", "row 1, column seconds, 'soon': must be a finite number"),
+    "negative": ("rank,step,seconds\n0,1,1\n3,1,-1\n", "row 2, rank 3: its seconds must be more than 0"),
+    "twice": ("rank,step,seconds\n0,1,1\n0,1,2\n", "rank 0 has step 1 twice"),
+    "no rank": ("rank,step,seconds\n,1,1\n", "row 1, column rank: is empty"),
+    "empty": ("", "is empty"),
+    "no rows": ("rank,step,seconds\n", "holds no step"),
+    "ragged": ("rank,step,seconds\n0,1,1\n0,1,2,3,4\n", "is not a table"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_table_is_one_line(tmp_path: Path, case: str) -> None:
+    text, says = BAD[case]
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(LogError) as caught:
+        read_log(path)
+    assert says in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["none.csv", "notes.txt", "empty", "broken.parquet", "trace.json", "broken.json.gz"])
+def test_what_is_no_log_is_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes.txt").write_text("dear diary\n")
+    (tmp_path / "broken.parquet").write_text("PAR1")
+    (tmp_path / "trace.json").write_text('{"traceEvents": 3}')
+    (tmp_path / "broken.json.gz").write_bytes(b"\x1f\x8b")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LogError) as caught:
+        read_log(tmp_path / name)
+    assert str(caught.value).startswith(str(tmp_path / name))
+    assert "\n" not in str(caught.value)
+
+
+# ---- our own records ------------------------------------------------------------------------------------------------
+
+
+def test_a_record_is_a_log_of_its_iterations(tmp_path: Path) -> None:
+    log = read_log(bsp_story().write(tmp_path / "run"))
+    assert log.per_rank
+    assert log.num_ranks == log.own_s.shape[1] > 1
+    assert log.job["strategy"] == "bsp"
+    assert log.begin_s is not None
+    assert log.begin_s[0].min() == 0.0
+
+
+def test_a_folder_of_runs_asks_for_one(tmp_path: Path) -> None:
+    bsp_story().write(tmp_path / "sweep" / "run")
+    with pytest.raises(LogError, match="holds 1 runs; name one"):
+        read_log(tmp_path / "sweep")
+
+
+# ---- traces ---------------------------------------------------------------------------------------------------------
+
+
+def span(name: str, ts: float, dur: float, cat: str = "user_annotation") -> dict[str, Any]:
+    return {"ph": "X", "name": name, "ts": ts, "dur": dur, "cat": cat}
+
+
+def trace(path: Path, rank: int | None, events: list[dict[str, Any]]) -> Path:
+    about = {} if rank is None else {"distributedInfo": {"rank": rank}}
+    data = json.dumps({**about, "traceEvents": events}).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def test_exposed_communication_is_not_own_work(tmp_path: Path) -> None:
+    """A step of 100 us: kernels of communication from 40 to 70 and from 60 to 80, of computing until 50."""
+    events = [
+        span("ProfilerStep#3", 0, 100),
+        span("ProfilerStep#3", 5, 90, "gpu_user_annotation"),
+        span("gemm", 0, 50, "kernel"),
+        span("ncclDevKernel_AllReduce", 40, 30, "kernel"),
+        span("ncclDevKernel_AllGather", 60, 20, "kernel"),
+        span("nccl:all_reduce", 0, 100),
+    ]
+    trace(tmp_path / "a.json", 1, events)
+    trace(tmp_path / "rank0.json.gz", None, [span("ProfilerStep#3", 7, 100), span("ProfilerStep#4", 107, 10)])
+    log = read_log(tmp_path)
+    assert (log.ranks, log.steps) == (("0", "1"), (3,))
+    assert log.own_s == pytest.approx(np.array([[100e-6, 70e-6]]))
+    assert log.comm_s == pytest.approx(np.array([[0.0, 30e-6]]))
+
+
+def test_collectives_of_processors_are_spans_of_the_host(tmp_path: Path) -> None:
+    trace(tmp_path / "rank_0.json", None, [span("ProfilerStep#1", 0, 100), span("gloo:all_reduce", 60, 40)])
+    trace(tmp_path / "rank_1.json", None, [span("ProfilerStep#1", 0, 100)])
+    assert read_log(tmp_path).own_s == pytest.approx(np.array([[60e-6, 100e-6]]))
+
+
+def test_traces_that_pytorch_wrote() -> None:
+    """Two processes with DDP over gloo (torch 2.13); rank 1 slept 50 ms in the last two steps, and rank 0 waited."""
+    log = read_log(ROOT / "tests" / "logs")
+    assert (log.ranks, log.steps) == (("0", "1"), (1, 2, 3, 4))
+    assert (log.own_s[2:, 1] > 0.05).all()
+    assert (log.own_s[1:, 0] < 0.01).all()
+    assert log.comm_s is not None
+    assert (log.comm_s[2:, 0] > 0.05).all()
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["a.json"], "no rank is in it"),
+        (["rank1.json", "x_rank1.json"], "is of rank 1, as is"),
+        (["rank0.json"], "has no ProfilerStep spans"),
+    ],
+)
+def test_bad_traces(tmp_path: Path, names: list[str], says: str) -> None:
+    for name in names:
+        trace(tmp_path / name, None, [span("x" if names == ["rank0.json"] else "ProfilerStep#1", 0, 1)])
+    with pytest.raises(LogError, match=says):
+        read_log(tmp_path)
+
+
+# ---- printed lines --------------------------------------------------------------------------------------------------
+
+
+def printed(path: Path, text: str, reading: Reading = Reading()) -> StepLog:  # noqa: B008 (immutable)
+    path.write_text(text)
+    return read_log(path, reading)
+
+
+def test_megatron_with_timers_of_all_ranks(tmp_path: Path) -> None:
+    text = MEGATRON + TIMERS + MEGATRON.replace("1/", "2/") + TIMERS.replace("450.50", "900.00")
+    log = printed(tmp_path / "train.log", text)
+    assert (log.ranks, log.steps) == (("0", "1"), (1, 2))
+    assert log.own_s == pytest.approx(np.array([[0.40025, 0.4505], [0.40025, 0.9]]))
+    assert log.round_s is not None
+    assert log.round_s.tolist() == [0.5, 0.5]
+    assert log.job == {"global_batch_samples": 128}
+    named = printed(tmp_path / "train.log", text, Reading(timer="optimizer"))
+    assert named.own_s[0] == pytest.approx([0.007, 0.008])
+    with pytest.raises(LogError, match="no timer nothing of all ranks in it; it has forward-backward, optimizer"):
+        printed(tmp_path / "train.log", text, Reading(timer="nothing"))
+
+
+def test_megatron_without_timers_says_what_would_print_them(tmp_path: Path) -> None:
+    log = printed(tmp_path / "train.log", MEGATRON + MEGATRON.replace("1/", "2/").replace("500.0", "700.0"))
+    assert not log.per_rank
+    assert log.own_s[:, 0].tolist() == pytest.approx([0.5, 0.7])
+    assert any("--timing-log-option all" in remark for remark in log.remarks)
+
+
+def test_torchtitan_of_several_ranks(tmp_path: Path) -> None:
+    tps = {0: (1000, 2000), 1: (500, 1000)}
+    lines = [TITAN.format(rank=r, step=s + 1, tps=n) for r, each in tps.items() for s, n in enumerate(each)]
+    log = printed(tmp_path / "a.log", "".join(lines), Reading(tokens=2000.0))
+    assert log.own_s.tolist() == [[2.0, 4.0], [1.0, 2.0]]
+    relative = printed(tmp_path / "a.log", "".join(lines))
+    assert relative.own_s.tolist() == [[1.0, 2.0], [0.5, 1.0]]
+    assert any("--tokens gives seconds" in remark for remark in relative.remarks)
+
+
+def test_torchtitan_of_rank_0_alone_has_whole_steps(tmp_path: Path) -> None:
+    line = TITAN.format(rank=0, step=1, tps=100).replace("[rank0]:", "\x1b[32m")
+    assert not printed(tmp_path / "a.log", line).per_rank
+
+
+def test_scores_are_times_relative_to_the_fastest(tmp_path: Path) -> None:
+    """Rank 2 is in no list of relative scores: it lies between rank 1 and rank 0, and counts as rank 1."""
+    log = printed(tmp_path / "a.log", SCORES + SCORES.replace("0.50", "0.25"))
+    assert log.own_s.tolist() == [[1.0, 1.25, 1.25, 2.0], [1.0, 1.25, 1.25, 4.0]]
+    assert log.hosts == ("n0", "n0", "?", "n1")
+
+
+# ---- what is done with a log ----------------------------------------------------------------------------------------
+
+
+def test_without_its_first_steps_times_begin_with_the_rest(tmp_path: Path) -> None:
+    path = four(tmp_path / "a.csv", work=[0.5, 1.0, 0.5, 0.5], at=[10.0, 10.0, 12.0, 12.5])
+    log = without_first(read_log(path, Reading(Columns(compute="work", start="at"))), 1)
+    assert log.steps == (2,)
+    assert log.begin_s is not None
+    assert log.begin_s.tolist() == [[0.0, 0.5]]
+
+
+def test_the_time_of_steps_is_that_of_rounds_or_of_the_slowest(tmp_path: Path) -> None:
+    path = four(tmp_path / "a.csv", work=[0.5, 1.0, 0.5, 0.5])
+    assert spent_s(read_log(path), 2) == pytest.approx(3.5)
+    assert spent_s(read_log(path, Reading(Columns(compute="work"))), 1) == pytest.approx(2.0)
+    assert spent_s(read_log(path), 4) == pytest.approx(7.0)

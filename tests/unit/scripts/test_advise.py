@@ -1,0 +1,108 @@
+"""``run.py advise``: from a log to a page, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
+from scripts import advise, validate_advice
+from scripts.lists import choices
+
+STEPS = 40
+
+
+def table(path: Path, *, slow: float = 3.0, comm: float = 0.0) -> Path:
+    """Four ranks; rank 2 is slow throughout; a round takes a tenth longer than the slowest rank."""
+    rng = np.random.default_rng(0)
+    own_s = np.exp(0.01 * rng.standard_normal((STEPS, 4)))
+    own_s[:, 2] *= slow
+    steps, ranks = np.meshgrid(np.arange(STEPS), np.arange(4), indexing="ij")
+    columns = {"step": steps.ravel(), "rank": ranks.ravel(), "work": own_s.ravel()}
+    seconds = np.repeat(own_s.max(axis=1) + 0.1 + comm, 4)
+    pd.DataFrame({**columns, "seconds": seconds, "host": [f"h{rank}" for rank in ranks.ravel()]}).to_csv(path)
+    return path
+
+
+def words(path: Path, *more: str) -> list[str]:
+    return [str(path), "-o", str(path.parent / "out"), "--jobs", "1", "--resamples", "2", *more]
+
+
+def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "log.csv")
+    some = ("--topology", "ps", "--strategies", "bsp,asp_dds,coding_cyclic")
+    assert advise.main(words(path, "--compute", "work", "--host", "host", *some)) == 0
+    shown = capsys.readouterr()
+    assert "persistent stragglers: rank 2" in shown.out
+    assert "check: bsp, repeated on the virtual clock, takes 1.0" in shown.out
+    out = tmp_path / "out"
+    ranking = pd.read_csv(out / "ranking.csv")
+    assert set(ranking["strategy"]) == {"bsp", "asp_dds", "coding_cyclic"}
+    assert ranking["strategy"].iloc[0] == "asp_dds"
+    assert ranking.set_index("strategy")["JCT / bsp"]["asp_dds"] == pytest.approx(0.4, abs=0.1)
+    page = (out / "advice.html").read_text()
+    assert "what it needs" in page
+    assert "data:image/png" in page
+    assert "h2" in pd.read_csv(out / "ranks.csv")["host"].iloc[0]
+    assert str(out / "advice.html") in shown.err
+
+
+def test_a_baseline_that_is_not_repeated_is_not_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "log.csv")
+    some = ("--compute", "work", "--round-s", "3", "--strategies", "bsp")
+    assert advise.main(words(path, *some)) == 1
+    shown = capsys.readouterr().out
+    assert "off by more than 10% (--limit): nothing is ranked" in shown
+    assert not (tmp_path / "out" / "ranking.csv").exists()
+
+
+def test_a_log_without_ranks_says_what_it_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert advise.main(words(table(tmp_path / "log.csv"))) == 1
+    shown = capsys.readouterr().out
+    assert "all 4 ranks logged the same times" in shown
+    assert "40 steps" in shown
+    assert "nothing can be ranked" in shown
+
+
+REFUSED = {
+    "--strategy nothing": "--strategy nothing: no such strategy; choose from bsp",
+    "--strategies dlrover": "--strategies dlrover: changes the number of nodes",
+    "--seconds ms": "has no column ms; --seconds names it",
+    "--unit 0": "--unit 0: must be more than 0",
+    "--base-frac 1": "--base-frac 1: must be from 0 to less than 1",
+    "--resamples 1": "--resamples 1: must be more than 1",
+    "--skip 30": "has 40 steps; 20 and the first 30 (--skip) are needed",
+    "--topology ring": "argument --topology: invalid choice",
+    "-o /dev/null/x": "-o /dev/null/x: cannot be written",
+    "--compute work --strategies bsp --strategy ssp": "--strategy ssp: topology=allreduce: strategy=ssp does not",
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_cannot_be_is_one_line(wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "log.csv")
+    if "--compute" not in wrong and "--seconds" not in wrong:
+        wrong = f"--compute work {wrong}"
+    assert advise.main(words(path, *wrong.split())) == 2
+    error = capsys.readouterr().err
+    says = next(text for flags, text in REFUSED.items() if wrong.endswith(flags))
+    assert says in error
+    assert error.startswith("advise: ")
+    assert error.count("\n") == 1
+
+
+def test_every_strategy_is_tried_or_left_out_for_a_reason() -> None:
+    assert sorted([*REMEDIES, *LEFT_OUT]) == choices("strategy")
+    assert set(REMEDIES) >= ASYNCHRONOUS
+
+
+def test_validation_refuses_what_is_unknown_before_any_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def never(*_: object) -> int:
+        raise AssertionError("a run was started")
+
+    for wrong, says in (("--strategies=x", "--strategies x: unknown"), ("workload.epochs=0", "workload.epochs=0")):
+        assert validate_advice.main([wrong, "-o", str(tmp_path)], never) == 2
+        assert says in capsys.readouterr().err
