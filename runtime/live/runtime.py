@@ -13,7 +13,7 @@ import msgspec
 from injectors.schedule import Schedule
 from runtime.api import TELEMETRY_S, Launcher, Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
-from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
+from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
 from runtime.config.parse import Cluster, Config
@@ -137,10 +137,13 @@ class LiveRuntime:
                 f"runtime.telemetry_every_s={self.telemetry_every_s:g}: samples processes of this machine, and tasks "
                 "are elsewhere; set it to null, or launcher=local"
             )
-        if around.aggregators:
+        if around.aggregators and self.launcher.elsewhere:
             raise ConfigError(
-                f"strategy.num_aggregators={around.aggregators}: no live task sums gradients on their way; {VIRTUAL}"
+                f"strategy.num_aggregators={around.aggregators}: aggregators are processes of this machine, and tasks "
+                "are elsewhere; set it to 0, or launcher=local"
             )
+        if (hosts := self.parse_hosts(around.num_servers)) is not None:
+            aggregator_hosts(hosts, around.aggregators)
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
 

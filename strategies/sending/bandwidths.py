@@ -55,7 +55,7 @@ class Bandwidths:
         found = []
         links: dict[str, float] = {}
         for number in range(count):
-            name = str(NodeId("aggregator", number))
+            name = str(NodeId.aggregator(number))
             host = self._places.get(name, name)
             links[f"into {host}"] = self._rate(host)
             links[host] = self._rate(host)

@@ -69,6 +69,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Places by task, ``worker:0``; a missing task has the default place."""
     checkpoints: str = ""
     """Directory of the checkpoints; empty: below ``run_dir``."""
+    holds: bool = False
+    """Whether workers hold their gradients: then none is certain to come to a server."""
 
     @property
     def checkpoint_dir(self) -> Path:

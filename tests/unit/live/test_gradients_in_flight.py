@@ -40,7 +40,7 @@ class Place:
             line.params(len(ONE))
 
     def take(self, message: Message) -> None:
-        self.server._take(message)
+        self.server.take(message)
 
     def comes(self, worker: int, data: bytes) -> None:
         """A worker sends this, and the server reads it."""
