@@ -1,8 +1,8 @@
 """Gate of rounds whose gradients go up a tree: STAR's communication tree (pure).
 
 Near workers are inner nodes. What they and their children have computed is summed by an aggregator, on the inner
-node's own host if there is one, and continues as one vector. So the servers receive ``fanout`` vectors in a round instead
-of one from every worker. Parameters come directly.
+node's own host if there is one, and continues as one vector. So the servers receive a vector from every inner node
+instead of one from every worker. Parameters come directly.
 """
 
 from __future__ import annotations
