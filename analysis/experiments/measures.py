@@ -13,6 +13,7 @@ from analysis.measures import deciding, targets, work
 from analysis.measures.injections import FLOAT_BYTES
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
+from strategies.protocol import NodeId
 
 Measure = Callable[[Run], float]
 FIRST_S = 60.0
@@ -259,7 +260,11 @@ def link_vectors_per_batch(run: Run) -> float:
     Live what passes the network interface, headers included; on the virtual clock what is sent. While it was sampled.
     """
     hosts = run.meta["machine"].get("hosts") or []
-    serving = [f"host:{host['number']}" for host in hosts if any(task.startswith("server:") for task in host["tasks"])]
+    serving = {
+        str(NodeId("host", host["number"]))
+        for host in hosts
+        if any(NodeId.parse(task).role == "server" for task in host["tasks"])
+    }
     nodes, updates = run.tables.nodes, run.tables.updates
     sampled = nodes[nodes["node"].isin(serving)]
     size = None if run.finished is None else run.finished.num_parameters

@@ -1,4 +1,4 @@
-"""What an aggregator sums, whatever the order in which things happen; and what servers are told of it. No process."""
+"""What an aggregator sums, whatever the order in which things happen; and what servers receive of it. No process."""
 
 from __future__ import annotations
 

@@ -105,6 +105,17 @@ def test_parameters_do_not_overtake_the_gradient_of_who_gets_them(place: Place) 
     assert place.delivered(0)
 
 
+def test_who_holds_gradients_promises_none(place: Place) -> None:
+    """Its gradient may be dropped, or go to an aggregator: the next parameters do not wait for it."""
+    place.comes(0, post(0, ONE))
+    place.lines[0].link.promises = False
+    place.take(Update(deliver=(("worker", 0, 0, 2),)))
+    place.lines[0].worker.settimeout(10)
+    place.lines[0].params(len(ONE))
+    place.take(Update(deliver=(("worker", 0, 0, 3),)))
+    assert place.delivered(0)
+
+
 def test_inner_products_wait_too(place: Place) -> None:
     told: list[Message] = []
     place.server.send = told.append
