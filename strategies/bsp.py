@@ -38,7 +38,7 @@ class BSP(Composition):
     def compose(self) -> Parts:
         """The gate of rounds, and nothing else."""
         if self.tree_fanout is None and self.tree_wait_s is not None:
-            raise ValueError(f"tree_wait_s={self.tree_wait_s:g}: there is no tree; set tree_fanout, or null")
+            raise ValueError(f"tree_wait_s={self.tree_wait_s}: there is no tree; set tree_fanout, or null")
         if self.tree_fanout is None:
             return Parts(gate=AllGate())
         return Parts(gate=TreeGate(tree_fanout=self.tree_fanout, tree_wait_s=self.tree_wait_s))
