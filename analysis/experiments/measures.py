@@ -13,11 +13,12 @@ from analysis.measures import deciding, targets, work
 from analysis.measures.injections import FLOAT_BYTES
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
-from strategies.protocol import NodeId
 
 Measure = Callable[[Run], float]
 FIRST_S = 60.0
 """Seconds of the job over which jobs of different lengths are compared."""
+SERVING = "server"
+"""Role of the tasks that hold parameters."""
 SETTLED = 5
 """Number of first iterations of a worker that are ignored in measuring its speed."""
 
@@ -261,9 +262,7 @@ def link_vectors_per_batch(run: Run) -> float:
     """
     hosts = run.meta["machine"].get("hosts") or []
     serving = {
-        str(NodeId("host", host["number"]))
-        for host in hosts
-        if any(NodeId.parse(task).role == "server" for task in host["tasks"])
+        f"host:{host['number']}" for host in hosts if any(task.startswith(f"{SERVING}:") for task in host["tasks"])
     }
     nodes, updates = run.tables.nodes, run.tables.updates
     sampled = nodes[nodes["node"].isin(serving)]
