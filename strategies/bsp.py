@@ -8,6 +8,7 @@ from typing import final
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate
+from strategies.sending import TreeGate
 
 
 @final
@@ -19,10 +20,25 @@ class BSP(Composition):
     Decided at ``Arrived``: the last gradient of a round triggers one ``Apply`` of all (batch-weighted mean, in rank
     order) and the next ``Compute`` of every worker. A worker that the runtime restarts is waited for and computes the
     same samples again, so a crash does not change the parameters; one that left for good is removed from the round.
+
+    With a tree (STAR, section IV-D2) near workers are inner nodes, where gradients are summed on their way: decided at
+    ``Ready``. Departures: it has two levels, parameters come directly, and a latency is the measured time of parameters
+    on their way. The paper gives neither fan-out nor waiting time.
+
+    Attributes:
+        data: allocation policy of the data service.
+        tree_fanout: number of inner nodes of the tree, and of children of each; None: there is no tree.
+        tree_wait_s: see :class:`strategies.sending.TreeGate`; None: half of the median iteration.
     """
 
     data: str = "dynamic"
+    tree_fanout: int | None = None
+    tree_wait_s: float | None = None
 
     def compose(self) -> Parts:
         """The gate of rounds, and nothing else."""
-        return Parts(gate=AllGate())
+        if self.tree_fanout is None and self.tree_wait_s is not None:
+            raise ValueError(f"tree_wait_s={self.tree_wait_s}: there is no tree; set tree_fanout, or null")
+        if self.tree_fanout is None:
+            return Parts(gate=AllGate())
+        return Parts(gate=TreeGate(tree_fanout=self.tree_fanout, tree_wait_s=self.tree_wait_s))

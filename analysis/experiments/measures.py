@@ -10,12 +10,15 @@ import pandas as pd
 
 from analysis.experiments.elastic_measures import ELASTIC_MEASURES
 from analysis.measures import deciding, targets, work
+from analysis.measures.injections import FLOAT_BYTES
 from analysis.measures.metrics import completed, jct_s, summarise
 from analysis.records.load import Run
 
 Measure = Callable[[Run], float]
 FIRST_S = 60.0
 """Seconds of the job over which jobs of different lengths are compared."""
+SERVING = "server"
+"""Role of the tasks that hold parameters."""
 SETTLED = 5
 """Number of first iterations of a worker that are ignored in measuring its speed."""
 
@@ -252,6 +255,27 @@ def vectors_per_batch(run: Run) -> float:
     return float(len(rows) * batch / rows["samples"].sum()) if len(rows) else nan
 
 
+def link_vectors_per_batch(run: Run) -> float:
+    """Vectors into the hosts of servers per applied batch of a worker, by the counters of their links.
+
+    Live what passes the network interface, headers included; on the virtual clock what is sent. While it was sampled.
+    """
+    hosts = run.meta["machine"].get("hosts") or []
+    serving = {
+        f"host:{host['number']}" for host in hosts if any(task.startswith(f"{SERVING}:") for task in host["tasks"])
+    }
+    nodes, updates = run.tables.nodes, run.tables.updates
+    sampled = nodes[nodes["node"].isin(serving)]
+    size = None if run.finished is None else run.finished.num_parameters
+    if not len(sampled) or not size:
+        return nan
+    begin_s, end_s = float((sampled["t"] - sampled["period_s"]).min()), float(sampled["t"].max())
+    within = updates[~updates["void"] & (updates["t"] > begin_s) & (updates["t"] <= end_s)]
+    batches = within["samples"].sum() / float(run.tables.iterations["assigned_samples"].min())  # sums have several
+    num_bytes = float((sampled["in_bytes_per_s"] * sampled["period_s"]).sum())
+    return num_bytes / (FLOAT_BYTES * size) / batches if batches else nan
+
+
 def error_by_updates(run: Run) -> float:
     """1 - metric, as the mean over the job's applied samples: a curve against iterations as one number."""
     return 1.0 - score_by_updates(run)
@@ -363,6 +387,7 @@ MEASURES: dict[str, Measure] = {
     "delay_max": delay_max,
     "dropped_frac": dropped_frac,
     "vectors_per_batch": vectors_per_batch,
+    "link_vectors_per_batch": link_vectors_per_batch,
     "error_by_updates": error_by_updates,
     "error_first_min": error_first_min,
     "nats_by_updates": nats_by_updates,

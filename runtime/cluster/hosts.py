@@ -98,6 +98,11 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
             for host in self.hosts
         ]
 
+    def with_aggregators(self, count: int) -> Hosts:
+        """The same hosts with so many aggregators on them, placed by :func:`aggregator_hosts`."""
+        places = aggregator_hosts(self, count)
+        return self.with_tasks(self.host_of | {task: NodeId.parse(host).number for task, host in places.items()})
+
     def with_tasks(self, host_of: Mapping[str, int]) -> Hosts:
         """The same machines with these tasks, each on the host of this number."""
         held: list[list[str]] = [[] for _ in self.hosts]
@@ -119,7 +124,7 @@ def aggregator_hosts(hosts: Hosts, count: int) -> dict[str, str]:
             f"strategy.num_aggregators={count}: each has a host of its own without a server, and only {len(others)} of "
             f"{len(hosts.hosts)} hosts have none; use fewer aggregators, or more hosts"
         )
-    return {f"aggregator:{number}": f"host:{host.number}" for number, host in enumerate(others[:count])}
+    return {str(NodeId.aggregator(number)): f"host:{host.number}" for number, host in enumerate(others[:count])}
 
 
 class Limits(TypedDict):

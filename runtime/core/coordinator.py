@@ -30,6 +30,7 @@ from runtime.core.reservations import Alone, Reservations
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.core.stuck import Promised, awaits, declare
 from strategies.protocol import (
+    AGGREGATOR,
     AnyEvent,
     Arrived,
     Evaluated,
@@ -178,7 +179,7 @@ class Coordinator:
             case inputs.Restored():
                 self._restored(t, given)
             case inputs.AuxiliaryLost():
-                self._auxiliary_lost(given)
+                self._auxiliary_lost(t, given)
             case inputs.AuxiliaryJoined():
                 self._auxiliary_joined(given)
             case inputs.JobStarted():
@@ -219,7 +220,7 @@ class Coordinator:
                 total_samples=self.job.total_samples,
                 lr=self.job.lr,
                 model_bytes=given.model_bytes,
-                places=self._places() | given.aggregators,
+                places=self._places() | {name: host for name, host in given.aggregators.items() if host is not None},
                 links=given.links,
             )
         )
@@ -263,12 +264,18 @@ class Coordinator:
 
     def _sum_arrived(self, t: float, given: inputs.GradientArrived) -> None:
         """A sum is used whole, or not at all: one with a gradient whose samples are back in the queue is discarded."""
+        self.executor.transfers.sums.pop(given.grad_id, None)
         orders = self.ledger.busy_with(given.members)
         if len(orders) == len(given.members):
             grad = self.executor.summed(given.grad_id, orders)
             self._tell(Arrived(t=t, grad=grad, timings=given.timings))
             return
-        t, reason = self.course.advance(t), "another gradient of its sum is lost"
+        self.port.drop((given.grad_id,))
+        self._sum_lost(t, orders, "another gradient of its sum is lost")
+
+    def _sum_lost(self, t: float, orders: list[Order], reason: str) -> None:
+        """Nobody gets these gradients of a sum: their samples are computed again."""
+        t = self.course.advance(t)
         for order in orders:
             self.ledger.end(order.worker)
             self.executor.iterations[order.worker] += 1
@@ -382,15 +389,26 @@ class Coordinator:
     def _note_busy(self, t: float, given: inputs.ServerBusy) -> None:
         self.record.note(t, "Updated", **msgspec.structs.asdict(given))
 
-    def _auxiliary_lost(self, given: inputs.AuxiliaryLost) -> None:
-        """A pending evaluation is not answered; a pending reference is ordered again when a scorer joins."""
+    def _auxiliary_lost(self, t: float, given: inputs.AuxiliaryLost) -> None:
+        """A pending evaluation is not answered; a pending reference is ordered again when a scorer joins.
+
+        What an aggregator has not sent on is lost with it.
+        """
         if given.role == "evaluator":
             self.evaluations.under_way = False
+        elif given.role == AGGREGATOR:
+            name = str(NodeId.aggregator(given.number))
+            for made in self.executor.transfers.lost(name):
+                self.port.drop((made.grad_id,))  # some servers may have it
+                orders = self.ledger.busy_with(tuple([member.grad_id for member in made.members]))
+                self._sum_lost(t, orders, f"{name} is lost")
 
     def _auxiliary_joined(self, given: inputs.AuxiliaryJoined) -> None:
         """Order its predecessor's pending work from the new task."""
         if given.role == "scorer":
             self.executor.scoring.repeat()
+        elif given.role == AGGREGATOR:
+            self.executor.transfers.joined(str(NodeId.aggregator(given.number)))
 
     # ---- timers ------------------------------------------------------------------------------------------------------
 

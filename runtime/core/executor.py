@@ -200,7 +200,7 @@ class Executor:
             gone += self.ledger.use(arrived, "Drop")
             self.attachments.forget(arrived)
             self.scoring.forget(arrived)
-            self.port.drop(members_of(gone[len(held) :]))
+            self.port.drop(_known_as(gone[len(held) :]))
         newest = self.shards.epochs_opened
         for grad in gone:
             if grad.round is not None:
@@ -343,6 +343,7 @@ class Executor:
     def void(self) -> None:
         """Void all Computes and gradients."""
         self.ledger.void()
+        self.transfers.sums.clear()
         self.parts.void()
         self.attachments.void()
         self.scoring.void()
@@ -432,6 +433,11 @@ class Executor:
 def members_of(grads: Sequence[Grad]) -> tuple[int, ...]:
     """What servers and the data service know these gradients by: sums by their members."""
     return tuple([member for grad in grads for member in (grad.members or (grad.id,))])
+
+
+def _known_as(grads: Sequence[Grad]) -> tuple[int, ...]:
+    """The same, and the sums themselves: what holds either discards it."""
+    return members_of(grads) + tuple([grad.id for grad in grads if grad.members])
 
 
 def _one_round(command: Apply, grads: Sequence[Grad]) -> tuple[int | None, int]:

@@ -38,8 +38,8 @@ class JobStarted(Input, frozen=True):
     model_bytes: int | None = None
     links: dict[str, float] = {}
     """Limits of links as ``Started`` gives them."""
-    aggregators: dict[str, str] = {}
-    """Hosts of aggregators, by name."""
+    aggregators: dict[str, str | None] = {}
+    """Hosts of aggregators, by name; None without hosts."""
 
 
 class GradientReady(Input, frozen=True):

@@ -166,7 +166,7 @@ class Port(Protocol):
         ...
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """Let servers discard these gradients."""
+        """Let servers discard these gradients; of a sum that they hold, the sum and all its members are named."""
         ...
 
     def send(self, order: SendOrder) -> None:
@@ -174,7 +174,10 @@ class Port(Protocol):
         ...
 
     def send_sum(self, order: SumOrder) -> None:
-        """Let workers push what they hold to an aggregator, and that the sum; a ``GradientArrived`` of all follows."""
+        """Let workers push what they hold to an aggregator, and that the sum; a ``GradientArrived`` of all follows.
+
+        One that is dropped before the sum is sent is left out of it.
+        """
         ...
 
     def forget(self, worker: int, grad_id: int) -> None:

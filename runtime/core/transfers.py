@@ -22,6 +22,10 @@ class Transfers:
     def __init__(self, ledger: GradientLedger, port: Port, number: Callable[[], int]) -> None:
         self.ledger, self.port, self._number = ledger, port, number
         self.aggregators: frozenset[str] = frozenset()
+        self.away: set[str] = set()
+        """Of these: who cannot sum now, so that gradients go to the servers themselves."""
+        self.sums: dict[int, SumOrder] = {}
+        """Ordered, and not at the servers yet."""
 
     def ready(self, grad: Grad) -> None:
         """A worker has finished a gradient and holds it."""
@@ -40,11 +44,25 @@ class Transfers:
             SendOrder(grad_id=grad.id, worker=grad.worker, incarnation=grad.incarnation)
             for grad in [ready.pop(grad_id) for grad_id in ids]
         )
-        if command.via is not None:
-            self.port.send_sum(SumOrder(grad_id=self._number(), via=command.via, members=orders))
+        if command.via is not None and command.via not in self.away:
+            made = SumOrder(grad_id=self._number(), via=command.via, members=orders)
+            self.sums[made.grad_id] = made
+            self.port.send_sum(made)
             return
         for order in orders:
             self.port.send(order)
+
+    def lost(self, aggregator: str) -> list[SumOrder]:
+        """An aggregator is lost, with these sums."""
+        self.away.add(aggregator)
+        gone = [made for made in self.sums.values() if made.via == aggregator]
+        for made in gone:
+            del self.sums[made.grad_id]
+        return gone
+
+    def joined(self, aggregator: str) -> None:
+        """An aggregator can sum again."""
+        self.away.discard(aggregator)
 
     def _check_sum(self, command: Send) -> None:
         if command.via not in self.aggregators:

@@ -18,7 +18,7 @@ from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.devices.found import num_devices
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
 from runtime.cluster.gpus import parse_gpus
-from runtime.cluster.hosts import Hosts, HostsSpec, parse_hosts
+from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
 from runtime.config.parse import Cluster, Config
@@ -144,10 +144,13 @@ class LiveRuntime:
     def check(self, around: RunContext) -> Needs:
         """Check what a run needs of this machine; raises ``ConfigError`` for what is impossible here."""
         self.launcher.check(self.cluster, around)
-        if around.aggregators:
+        if around.aggregators and self.launcher.elsewhere:
             raise ConfigError(
-                f"strategy.num_aggregators={around.aggregators}: no live task sums gradients on their way; {VIRTUAL}"
+                f"strategy.num_aggregators={around.aggregators}: aggregators are processes of this machine, and tasks "
+                "are elsewhere; set it to 0, or launcher=local"
             )
+        if (hosts := self.parse_hosts(around.num_servers)) is not None:
+            aggregator_hosts(hosts, around.aggregators)
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups, keeper=self.launcher.keeps)
 

@@ -98,7 +98,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_shards(strategy, task, config)
     if config.launcher == ON_THIS_MACHINE:
         check_port(config.runtime.get("port"))
-        check_fits(config, task, runtime, backend, strategy.validation_samples)
+        check_fits(config, task, runtime, backend, strategy)
     check_commands(strategy, runtime, config)
     check_scheduler(strategy, scheduler, config)
     plan = make_plan(pattern, runtime, config)

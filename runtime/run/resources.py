@@ -16,6 +16,7 @@ from runtime.config.checking import show
 from runtime.config.parse import Config
 from runtime.errors import ConfigError
 from runtime.live.transport.auxiliaries import auxiliaries_of
+from strategies.protocol import Strategy
 
 FLOAT_BYTES = 4
 TASK_BYTES = 4_000_000
@@ -51,7 +52,9 @@ class Room(msgspec.Struct, frozen=True):
     descriptors: Limit | None = None
 
 
-def demand_of(config: Config, task: object, *, real_time: bool, computes: bool, scores: bool) -> Demand:
+def demand_of(
+    config: Config, task: object, *, real_time: bool, computes: bool, scores: bool, aggregators: int = 0
+) -> Demand:
     """The resources that a job needs. A task of unknown size counts as small."""
     workers, servers = config.num_workers, config.topology.num_servers
     weights = int(getattr(task, "num_weights", 0) or getattr(task, "num_parameters", 0) or 0) if computes else 0
@@ -61,11 +64,12 @@ def demand_of(config: Config, task: object, *, real_time: bool, computes: bool, 
     computing = workers + len(auxiliaries_of(scores=scores))
     threads = int(config.backend.get("num_threads", 1))
     # each worker has its gradient, and its parameters unless it shares them; servers have parameters and their start
-    copies = workers * (1 if config.topology.transport == "shm" else 2) + (2 if servers else 0)
+    copies = workers * (1 if config.topology.transport == "shm" else 2) + (2 if servers else 0) + aggregators
     return Demand(
-        FLOAT_BYTES * weights * copies + TASK_BYTES * (computing + servers),
-        COORDINATORS + computing * (threads + 1) + servers * 2,  # every task has a heartbeat thread, too
-        computing + servers,  # of the coordinator, which has a connection to every task
+        FLOAT_BYTES * weights * copies + TASK_BYTES * (computing + servers + aggregators),
+        # every task has a heartbeat thread, too, and an aggregator one that sends
+        COORDINATORS + computing * (threads + 1) + servers * 2 + aggregators * 3,
+        computing + servers + aggregators,  # of the coordinator, which has a connection to every task
     )
 
 
@@ -172,9 +176,14 @@ def _amount(count: float) -> str:
     return f"{count:.3g} {UNITS[-1]}"
 
 
-def check_fits(config: Config, task: object, runtime: Any, backend: Any, validation_samples: int) -> None:
+def check_fits(config: Config, task: object, runtime: Any, backend: Any, strategy: Strategy) -> None:
     """Whether the job fits into this machine; raises :class:`ConfigError`."""
     demand = demand_of(
-        config, task, real_time=runtime.real_time, computes=backend.computes, scores=validation_samples > 0
+        config,
+        task,
+        real_time=runtime.real_time,
+        computes=backend.computes,
+        scores=strategy.validation_samples > 0,
+        aggregators=strategy.aggregators,
     )
     check_resources(demand, look_around(), config)

@@ -99,7 +99,7 @@ class Composition(Strategy):
         self.aggregators = getattr(parts.gate, "num_aggregators", 0)
         if self.attaches:
             self.topologies = frozenset({"allreduce"})
-        if parts.gate.rounds and not self.watches_servers:
+        if parts.gate.rounds and not self.watches_servers and not self.aggregators:
             self.topologies = frozenset({"ps", "allreduce"})
         # what learns, decides or follows does so by what it sees; so does a rate that falls with a gradient's age
         alone = isinstance(parts.load, EvenLoad) and len(everything) == 2

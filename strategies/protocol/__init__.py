@@ -82,7 +82,7 @@ from strategies.protocol.events import (
     Updated,
     Woke,
 )
-from strategies.protocol.nodes import NodeId
+from strategies.protocol.nodes import AGGREGATOR, NodeId
 from strategies.protocol.policy import Placement, Policy
 from strategies.protocol.room import Room, Tenant
 from strategies.protocol.sharing import (
@@ -103,6 +103,7 @@ from strategies.protocol.timings import Timings
 from strategies.protocol.values import Grad, LossCause, NodeUse, Part, ProtocolError
 
 __all__ = [
+    "AGGREGATOR",
     "DATA_POLICIES",
     "RESOURCES",
     "Allocate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+AGGREGATOR = "aggregator"
 _TEXT = re.compile("([a-z]+):(0|[1-9][0-9]{0,8})")
 
 
@@ -16,7 +17,8 @@ class NodeId(NamedTuple):
     """
 
     role: str
-    """``worker`` or ``server``; in telemetry ``host``, in a runtime the role of an auxiliary task."""
+    """``worker`` or ``server``; ``aggregator``: it sums gradients on their way; in telemetry ``host``, in a runtime the
+    role of an auxiliary task."""
     number: int
 
     def __str__(self) -> str:
@@ -40,3 +42,8 @@ class NodeId(NamedTuple):
     def server(cls, number: int) -> NodeId:
         """The server with this number."""
         return cls("server", number)
+
+    @classmethod
+    def aggregator(cls, number: int) -> NodeId:
+        """The aggregator with this number."""
+        return cls(AGGREGATOR, number)

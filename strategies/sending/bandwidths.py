@@ -26,7 +26,8 @@ class Bandwidths:
         self._smoothing, self._places = smoothing, started.places
         self._limits = started.links
         names = [str(NodeId.server(server)) for server in range(started.num_servers)]
-        inward = [self._limits.get(place) for place in dict.fromkeys(self._places.get(name, name) for name in names)]
+        self._serving = dict.fromkeys(self._places.get(name, name) for name in names)
+        inward = [self._limits.get(place) for place in self._serving]
         self._inward = sum(rate for rate in inward if rate) if all(inward) else None
         self._up: dict[str, float] = {}
 
@@ -55,7 +56,7 @@ class Bandwidths:
         found = []
         links: dict[str, float] = {}
         for number in range(count):
-            name = str(NodeId("aggregator", number))
+            name = str(NodeId.aggregator(number))
             host = self._places.get(name, name)
             links[f"into {host}"] = self._rate(host)
             links[host] = self._rate(host)
@@ -63,10 +64,13 @@ class Bandwidths:
         return found, links
 
     def took(self, worker: int, planned_s: float, send_s: float) -> None:
-        """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that."""
-        if planned_s <= 0 or send_s <= 0:
-            return
+        """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that.
+
+        What stays on a server's host says nothing about a link.
+        """
         uplink = self._uplink(worker)
+        if planned_s <= 0 or send_s <= 0 or uplink in self._serving:
+            return
         measured = self._rate(uplink) * planned_s / send_s
         before = self._up.get(uplink, self._limits.get(uplink, measured))
         self._up[uplink] = before + self._smoothing * (measured - before)

@@ -31,16 +31,19 @@ Kind = tuple[str, str]
 
 
 def options(strategy: str, transport: str, epochs: int) -> tuple[str, ...]:
-    """Of a job of the ledger."""
+    """Of a job of the ledger; ``tree``: BSP whose gradients are summed by two aggregators on their way."""
+    if strategy == "tree":
+        return (*options("bsp", transport, epochs), "strategy.tree_fanout=2", "strategy.tree_wait_s=0.02")
     exact = ("strategy.lr_rule=batch_linear",) if strategy == "mlfabric" else ()  # every use counts 1, however late
     size = (f"topology.transport={transport}", f"workload.epochs={epochs}")
     return (*LEDGER, *SETTINGS, f"strategy={strategy}", *exact, *size)
 
 
-def rage(run: Run, num_faults: int, seed: int) -> Counter[Kind]:
-    """Strike workers and servers at random; returns how often by kind."""
+def rage(run: Run, num_faults: int, seed: int, num_aggregators: int = 0) -> Counter[Kind]:
+    """Strike workers, servers and aggregators at random; returns how often by kind."""
     chance, counts = random.Random(seed), Counter[Kind]()
     targets = [("worker", worker) for worker in range(4)] + [("server", server) for server in range(2)]
+    targets += [("aggregator", number) for number in range(num_aggregators)]
     run.await_training(3)
     while counts.total() < num_faults and run.process.poll() is None:
         time.sleep(chance.expovariate(1 / MEAN_GAP_S))

@@ -18,7 +18,8 @@ from tests.support.leaks import Start
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 EPOCHS, FAULTS = 40, 20
 STRATEGIES = ("bsp", "asp", "asp_dds", "ssp", "backup_workers", "coding_fractional")
-JOBS = [(strategy, transport) for strategy in STRATEGIES for transport in ("tcp", "shm")] + [("mlfabric", "tcp")]
+JOBS = [(strategy, transport) for strategy in STRATEGIES for transport in ("tcp", "shm")]
+JOBS += [("mlfabric", "tcp"), ("tree", "tcp")]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def by_kind(counts: Counter[Kind]) -> str:
 def storm(start: Start, strategy: str, transport: str, epochs: int, faults: int, seed: int) -> Counter[Kind]:
     run = start("run", *options(strategy, transport, epochs))
     begun = time.monotonic()
-    happened = rage(run, faults, seed)
+    happened = rage(run, faults, seed, num_aggregators=2 if strategy == "tree" else 0)
     print(f"\nseed {seed}, {strategy}, {transport}: {by_kind(happened)} in {time.monotonic() - begun:.1f} s", end="")
     assert_survived(run, epochs, happened)
     assert happened.total() == faults, "the job ended before the storm did"
@@ -62,7 +63,7 @@ def test_all_kinds_of_faults_happened(counts: Counter[Kind]) -> None:
 @pytest.mark.parametrize(
     ("strategy", "transport"),
     [
-        *(pytest.param(*job, marks=pytest.mark.long) for job in [("bsp", "shm"), ("mlfabric", "tcp")]),
+        *(pytest.param(*job, marks=pytest.mark.long) for job in [("bsp", "shm"), ("mlfabric", "tcp"), ("tree", "tcp")]),
         ("asp_dds", "tcp"),
     ],
 )

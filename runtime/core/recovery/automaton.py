@@ -61,7 +61,7 @@ from runtime.core.recovery.servers import Servers
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
 from runtime.core.recovery.task import ALIVE, REACHABLE, Holder, Key, TaskLife
-from strategies.protocol import LossCause
+from strategies.protocol import LossCause, NodeId
 
 RESTARTED = "restarted by the strategy"
 """Reason for the loss of a node that a strategy restarts."""
@@ -78,6 +78,7 @@ class Recovery:
         num_servers: numbered from 0; 0 of them: the workers are replicas.
         shares: of the parameters, by server; none: the same for all.
         auxiliaries: roles of which there is one task each, that nobody waits for once the job runs.
+        num_aggregators: tasks that sum gradients on their way, numbered from 0; nobody waits for them either.
     """
 
     def __init__(
@@ -87,9 +88,11 @@ class Recovery:
         num_servers: int,
         auxiliaries: Sequence[str] = (),
         shares: Sequence[float] = (),
+        num_aggregators: int = 0,
     ) -> None:
         self.rules = rules
-        self.state = RecoveryState(rules, Layout.initial(num_workers, num_servers, shares), auxiliaries)
+        keys = [Key(role, 0) for role in auxiliaries] + [*map(NodeId.aggregator, range(num_aggregators))]
+        self.state = RecoveryState(rules, Layout.initial(num_workers, num_servers, shares), keys)
         self.policy: Policy = Servers(self.state) if num_servers else Replicas(self.state)
         self._restarts = 0
 
@@ -147,7 +150,7 @@ class Recovery:
             return
         task.step(TaskStep.CONNECTED)
         if self.state.started and task.role != "worker":
-            self.state.emit(AuxiliaryJoined(task.role))
+            self.state.emit(AuxiliaryJoined(task.role, task.id))
         elif self.state.started and not task.notified:
             self.state.emit(WorkerJoined(task.id, task.incarnation))
             task.awaited = True
@@ -243,7 +246,7 @@ class Recovery:
         elif task.role == "worker":
             self._worker_ended(task, gone, cause, reason, step)
         elif self.state.started:
-            self.state.emit(AuxiliaryLost(task.role))
+            self.state.emit(AuxiliaryLost(task.role, task.id))
 
     def _server_ended(self, task: TaskLife, gone: int, cause: LossCause, reason: str) -> None:
         """All roll back, unless it held nothing: then it has left."""
@@ -406,7 +409,7 @@ class Recovery:
         if task.role == "worker":
             self.state.emit(WorkerLost(task.id, gone, PREEMPTED, restarting=True))
         elif task.role != "server":
-            self.state.emit(AuxiliaryLost(task.role))
+            self.state.emit(AuxiliaryLost(task.role, task.id))
 
     # ---- parameters --------------------------------------------------------------------------------------------------
 

@@ -164,12 +164,14 @@ class AuxiliaryLost(Effect, frozen=True):
     """An auxiliary task is lost; its pending requests are not answered."""
 
     role: str
+    number: int = 0
 
 
 class AuxiliaryJoined(Effect, frozen=True):
     """An auxiliary task is connected, at first or again: earlier requests are lost."""
 
     role: str
+    number: int = 0
 
 
 class ServerLost(Effect, frozen=True):

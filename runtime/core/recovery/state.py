@@ -19,11 +19,11 @@ class RecoveryState:
     ``generation`` counts the losses after which all had to connect again; ``started``: the job has begun.
     """
 
-    def __init__(self, rules: Rules, layout: Layout, auxiliaries: Sequence[str]) -> None:
+    def __init__(self, rules: Rules, layout: Layout, auxiliaries: Sequence[Key]) -> None:
         self.rules, self.layout = rules, layout
         self.servers = [TaskLife(role=node.role, id=node.number) for node in self.layout.servers]
         self.workers = [TaskLife(role=node.role, id=node.number) for node in self.layout.workers]
-        self.auxiliaries = [TaskLife(role=role, id=0) for role in auxiliaries]
+        self.auxiliaries = [TaskLife(role=key.role, id=key.number) for key in auxiliaries]
         self.clients = [*self.workers, *self.auxiliaries]
         self.tasks: dict[Key, TaskLife] = {task.key: task for task in (*self.servers, *self.clients)}
         self.phase = Phase.GATHERING

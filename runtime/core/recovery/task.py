@@ -8,10 +8,10 @@ from typing import Literal
 import msgspec
 
 from runtime.core.recovery.states import TASK_TABLE, TaskState, TaskStep, after
-from strategies.protocol import NodeId
+from strategies.protocol import AGGREGATOR, NodeId
 
 Key = NodeId
-"""Roles of workers, servers and auxiliary tasks (``evaluator``, ``scorer``); the latter are no nodes."""
+"""Roles of workers, servers and auxiliary tasks (``evaluator``, ``scorer``, aggregators); the latter are no nodes."""
 Holder = Literal["plan", "scheduler", "cluster"]
 REMEMBERED_STEPS = 12
 ALIVE = frozenset({TaskState.LAUNCHING, TaskState.READY, TaskState.ATTACHED})
@@ -48,7 +48,7 @@ class TaskLife(msgspec.Struct, kw_only=True):
 
     @property
     def name(self) -> str:
-        return f"{self.role} {self.id}" if self.role in ("worker", "server") else self.role
+        return f"{self.role} {self.id}" if self.role in ("worker", "server", AGGREGATOR) else self.role
 
     def expects(self, incarnation: int) -> bool:
         """Whether inputs of this incarnation still count."""

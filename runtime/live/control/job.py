@@ -38,7 +38,7 @@ from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
-from strategies.protocol import Launch, NodeId, Partition
+from strategies.protocol import Launch, NodeId, Partition, Send
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -71,14 +71,17 @@ class LiveJob:
         self.loop = Loop(beside)
         secret = self.site.secret or secrets.token_bytes(32)
         self.threads = int(experiment.backend_spec.get("num_threads", 1))
-        start = experiment.job.start_layout
-        tasks = [str(node) for node in start.nodes]
+        start, count = experiment.job.start_layout, experiment.strategy.aggregators
+        tasks = [*map(str, start.nodes), *(str(NodeId.aggregator(number)) for number in range(count))]
+        if hosts is not None:
+            hosts = hosts.with_aggregators(count)
         self.machines, self.obstacle = build_machines(
             shared, name, hosts, tasks, float(self.threads), requests=experiment.strategy.cores_as == "request"
         )
         self.machines.places = self.site.placed(self.machines.places)
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.session.links = {} if hosts is None else hosts.links
+        self.session.place_of = self.machines.host_of
         self.hub = Hub(
             self.loop,
             secret,
@@ -136,6 +139,7 @@ class LiveJob:
             inseparable=self.experiment.collective == INSEPARABLE,
             replaces_workers=Launch in self.experiment.strategy.needs,
             scores=job.validation_samples > 0,
+            num_aggregators=self.experiment.strategy.aggregators,
         )
         shares = job.shares_of(job.num_servers)
         places = self.machines.places
@@ -277,6 +281,7 @@ class LiveJob:
             mps_percent=self.processes.mps_percent,
             sample_every_s=self.processes.telemetry_every_s if self.site.elsewhere else None,
             checkpoints=self.site.checkpoints,
+            holds=Send in experiment.strategy.needs,
         )
 
     # ---- machines elsewhere ------------------------------------------------------------------------------------------

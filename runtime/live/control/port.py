@@ -11,6 +11,7 @@ import msgspec
 from runtime.core import inputs
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder, SumOrder
+from runtime.live.transport.address import Address
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -19,6 +20,8 @@ from runtime.live.transport.messages import (
     ComputeReference,
     EvaluateVersion,
     Forget,
+    Gather,
+    LeaveOut,
     Message,
     Push,
     Update,
@@ -67,6 +70,10 @@ class PortOwner(Protocol):
         """Change what a node may use."""
         ...
 
+    def address_for(self, caller: NodeId, called: NodeId) -> Address:
+        """Where a task that is connected is called by another."""
+        ...
+
     def holders(self) -> tuple[NodeId, ...]:
         """The servers that hold parameters now, in the order of the vector."""
         ...
@@ -100,6 +107,9 @@ class LivePort:
         self._weigh: list[tuple[int, int]] = []
         self._ask: list[tuple[NodeId, Message]] = []
         self._about_held: list[tuple[int, Message]] = []
+        self._about_sums: list[tuple[NodeId, Message]] = []
+        self._sums: dict[int, SumOrder] = {}
+        """By member: servers know only the sum, until it is used or dropped."""
         self._work: list[ComputeOrder] = []
         self._nodes: list[Callable[[], None]] = []
         """Orders that concern nodes: after all others, whatever those are."""
@@ -113,19 +123,36 @@ class LivePort:
         """Order an update, after all earlier and before all later orders."""
         if self._apply or self._deliver:
             self._flush_servers()
-        self._apply = order
+        self._apply = self._of_sums(order) if self._sums else order
+
+    def _of_sums(self, order: ApplyOrder) -> ApplyOrder:
+        """The update as servers know it: of every sum one vector, which has the weight of its members."""
+        pairs = zip(order.grads, order.weights, strict=True)
+        weights = {
+            made.grad_id if (made := self._sums.pop(grad_id, None)) else grad_id: weight for grad_id, weight in pairs
+        }
+        return msgspec.structs.replace(order, grads=tuple(weights), weights=tuple(weights.values()))
 
     def drop(self, grads: tuple[int, ...]) -> None:
-        """Order servers to free the memory of gradients."""
-        self._drop += grads
+        """Order servers to free the memory of gradients, and aggregators not to wait for them."""
+        for grad_id in grads:
+            if (made := self._sums.pop(grad_id, None)) is None:
+                self._drop.append(grad_id)
+            else:
+                self._about_sums.append((NodeId.parse(made.via), LeaveOut(grads=(grad_id,))))
 
     def send(self, order: SendOrder) -> None:
         """Order a push, whose deadline starts now."""
         self._about_held.append((order.worker, Push(grad_id=order.grad_id)))
 
     def send_sum(self, order: SumOrder) -> None:
-        """There is no such task: a strategy with ``aggregators`` is refused before the run."""
-        raise NotImplementedError(f"{order}: there are no aggregators live")
+        """Order a sum, and pushes to who makes it."""
+        via, members = NodeId.parse(order.via), tuple([member.grad_id for member in order.members])
+        self._sums |= dict.fromkeys(members, order)
+        self._about_sums.append((via, Gather(grad_id=order.grad_id, members=members)))
+        for member in order.members:
+            address = self.owner.address_for(NodeId.worker(member.worker), via)
+            self._about_held.append((member.worker, Push(grad_id=member.grad_id, via=address)))
 
     def forget(self, worker: int, grad_id: int) -> None:
         """Order a worker to discard what it holds, before its next Compute."""
@@ -200,6 +227,9 @@ class LivePort:
     def flush(self) -> None:
         """Send the collected orders."""
         self._flush_servers()
+        about_sums, self._about_sums = self._about_sums, []
+        for aggregator, message in about_sums:
+            self.hub.send(aggregator, message)
         about_held, self._about_held = self._about_held, []
         for worker, message in about_held:
             self.sent_s[worker] = self.loop.now
@@ -218,7 +248,8 @@ class LivePort:
     def discard(self) -> None:
         """Discard orders that were not sent."""
         self._drop, self._apply, self._deliver, self._work = [], None, [], []
-        self._weigh, self._ask, self._about_held = [], [], []
+        self._weigh, self._ask, self._about_held, self._about_sums = [], [], [], []
+        self._sums.clear()
 
     def _flush_servers(self) -> None:
         if not (self._drop or self._apply or self._deliver or self._weigh):

@@ -24,6 +24,7 @@ from runtime.live.control.reports import input_of
 from runtime.live.control.speakers import refuse_foreign
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.tasks import OUTSIDE_NETWORK
+from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER
 from runtime.live.transport.hub import Hub
@@ -33,14 +34,17 @@ from runtime.live.transport.messages import (
     AgentReady,
     Busy,
     Goodbye,
+    Held,
     Message,
     Paced,
+    Passed,
     Sampled,
+    Summed,
     TaskReady,
     VersionEvaluated,
 )
 from runtime.live.transport.task_spec import Place
-from strategies.protocol import Evaluated, NodeId, ProtocolError
+from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
 
 EVALUATOR_JOINS_S = 5.0
 """Seconds for which the end of a run waits for an evaluator that is about to connect."""
@@ -77,6 +81,10 @@ class LiveSession:
         self.allotter: Allotter
         self.links: dict[str, float] = {}
         """Limits of the hosts' links."""
+        self.place_of: Callable[[str], str | None] = lambda task: None
+        """The name of a task's host; None without hosts."""
+        self._timings: dict[int, Timings] = {}
+        """Of the gradients that workers hold, or held last."""
         self.served: Callable[[int, float], None] = lambda server, worked_s: None
         self.sampled: Callable[[Sampled], None] = lambda message: None
         self.site: Callable[[str], None] = lambda task: None
@@ -124,7 +132,11 @@ class LiveSession:
             if isinstance(message, TaskReady):
                 self.allotter.ready(identity.key)
             return
+        if isinstance(message, Passed | Summed):
+            self._on_the_way(identity.id, message)
         match message:
+            case Held():
+                self._timings[identity.id] = message.timings
             case VersionEvaluated():
                 self._version_evaluated(message)
             case Actuated():
@@ -137,6 +149,17 @@ class LiveSession:
                 self.allotter.paced(identity.key, message)
         if (given := input_of(identity.id, message)) is not None:
             self.receive(given)
+
+    def _on_the_way(self, sender: int, message: Passed | Summed) -> None:
+        """Nobody has a worker's gradient, or all servers have a sum, with the durations of its first member."""
+        busy_with = self.coordinator.ledger.busy_with
+        if isinstance(message, Passed):
+            if message.problem and any(order.worker == sender for order in busy_with((message.grad_id,))):
+                self.receive(inputs.WorkerFailed(sender, message.problem, retryable=True))
+            return
+        first = next((order.worker for order in busy_with(message.members)), -1)
+        timings = msgspec.structs.replace(self._timings.get(first, Timings()), send_s=message.send_s)
+        self.receive(inputs.GradientArrived(message.grad_id, first, timings, members=message.members))
 
     def on_closed(self, identity: Identity, reason: str) -> None:
         """A task's connection is gone."""
@@ -157,6 +180,11 @@ class LiveSession:
     def receive(self, given: inputs.AnyInput) -> None:
         """Pass an input to the coordinator, then send its orders."""
         self._drive(lambda t: self.coordinator.receive(t, given))
+
+    def _aggregators_away(self) -> None:
+        """None of them can sum before it is connected to the servers again."""
+        for node in self.supervisor.aggregators:
+            self.receive(inputs.AuxiliaryLost(node.role, node.number))
 
     def _drive(self, call: Callable[[float], None]) -> None:
         """Let the coordinator react, then send its orders."""
@@ -193,7 +221,9 @@ class LiveSession:
         self.supervisor.save(0, self.initial_state)
         workers = [task for task in self.supervisor.tasks.values() if task.key.role == "worker"]
         incarnations = {task.key.number: task.incarnation for task in workers}
-        self.receive(inputs.JobStarted(incarnations, PARAMETER_BYTES * self.supervisor.num_parameters, self.links))
+        model_bytes = PARAMETER_BYTES * self.supervisor.num_parameters
+        aggregators = {str(key): self.place_of(str(key)) for key in self.supervisor.aggregators}
+        self.receive(inputs.JobStarted(incarnations, model_bytes, self.links, aggregators))
         self.on_start()
         if self._preempted_s is not None:
             self.receive(inputs.PreemptionOrdered(self._preempted_s))
@@ -215,9 +245,11 @@ class LiveSession:
                 self._void()
                 self.receive(news)
                 self.port.discard()
+                self._aggregators_away()
             case inputs.RolledBack():
                 self._void()
                 self.coordinator.receive(self.t, news)
+                self._aggregators_away()
             case inputs.Restored():
                 self._forget_evaluations()  # servers that read other parts have closed the evaluator's connections
                 state = self._state_of(news.version) if news.state is None else news.state
@@ -331,7 +363,7 @@ class LiveSession:
         if self.coordinator.executor.layout.version != self._layout_version:
             layout = self.coordinator.executor.layout
             self._layout_version = layout.version
-            self.allotter.keep(layout.nodes)
+            self.allotter.keep([*layout.nodes, *self.supervisor.aggregators])
 
     def _deny(self, node: NodeId, reason: str) -> None:
         if node.role == "server":
@@ -379,6 +411,10 @@ class LiveSession:
     def wants_allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """A node may use so much from now on."""
         self.allotter.allocate(NodeId.parse(node), cpu_cores, link_bytes_per_s)
+
+    def address_for(self, caller: NodeId, called: NodeId) -> Address:
+        """Where a task that is connected is called by another."""
+        return self.supervisor.address_for(caller, called)
 
     def holders(self) -> tuple[NodeId, ...]:
         """The servers that hold parameters now."""

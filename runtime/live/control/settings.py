@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the strategy launches nodes, and so replaces a worker that was out of memory."""
     scores: bool = False
     """Whether gradients are scored, so that there are tasks that only scores need."""
+    num_aggregators: int = 0
+    """Tasks that sum gradients on their way to the servers."""
 
 
 def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:

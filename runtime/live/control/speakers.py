@@ -19,19 +19,23 @@ from runtime.live.transport.messages import (
     Message,
     NormPart,
     Paced,
+    Passed,
     Report,
     Sampled,
     Saved,
     ScoreParts,
+    Summed,
     TaskReady,
 )
+from strategies.protocol import AGGREGATOR
 
 CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, LinkLost})
 """Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Forked, Exited, Actuated, Sampled}),
-    "worker": CLIENT | {Report, Held, Halted, Saved, Paced, NormPart},
+    "worker": CLIENT | {Report, Held, Passed, Halted, Saved, Paced, NormPart},
     "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced}),
+    AGGREGATOR: CLIENT | {Summed},
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},
 }
 """Messages by role; a worker that is a replica also halts, stores checkpoints, and measures."""

@@ -20,6 +20,7 @@ from runtime.live.control.leases import Leases
 from runtime.live.control.orders import Orders
 from runtime.live.control.settings import Settings
 from runtime.live.control.tasks import CROWDED_S, MAX_CROWDED, MAX_FUTILE, OUT_OF_MEMORY, Task, death
+from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import auxiliaries_of
 from runtime.live.transport.hub import Hub
@@ -35,12 +36,13 @@ from runtime.live.transport.messages import (
     Loaded,
     MalformedMessage,
     Message,
+    Passed,
     Report,
     Saved,
     TaskReady,
 )
 from runtime.live.transport.task_spec import Place
-from strategies.protocol import NodeId
+from strategies.protocol import AGGREGATOR, NodeId
 
 SEVERED_GRACE_S = 0.5
 """Seconds after a broken connection, usually the first sign of a death, within which the death is reported."""
@@ -72,7 +74,8 @@ class LiveSupervisor:
             crowded_s=CROWDED_S,
             replaces_workers=settings.replaces_workers,
         )
-        self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries_of(scores=settings.scores), shares)
+        roles = auxiliaries_of(scores=settings.scores)
+        self.recovery = Recovery(rules, num_workers, num_servers, roles, shares, settings.num_aggregators)
         known = places or {}
         self.tasks = {key: Task(life=life, place=known.get(str(key))) for key, life in self.recovery.tasks.items()}
         self.leases = Leases(self.tasks, settings)
@@ -119,6 +122,17 @@ class LiveSupervisor:
         """The connected incarnation of an auxiliary role; None: there is none."""
         task = self.tasks[NodeId(role, 0)]
         return task.incarnation if self.running and task.life.state == TaskState.ATTACHED else None
+
+    @property
+    def aggregators(self) -> tuple[Key, ...]:
+        """All aggregators, whatever their state."""
+        return tuple(key for key in self.tasks if key.role == AGGREGATOR)
+
+    def address_for(self, caller: Key, called: Key) -> Address:
+        """Where a task that is connected is called by another."""
+        address = self.tasks[called].address_for(self.tasks[caller])
+        assert address is not None, f"{called} is not there"
+        return address
 
     # ---- start -------------------------------------------------------------------------------------------------------
 
@@ -177,7 +191,7 @@ class LiveSupervisor:
                 raise MalformedMessage(f"{type(message).__name__}, out of turn: {error}") from None
             self._carry_out(wanted)
             return True
-        if isinstance(message, Report) and not task.life.useful:
+        if isinstance(message, Report | Passed) and not task.life.useful:
             self._tell(inputs.Worked(task.key, identity.incarnation))
         return False
 

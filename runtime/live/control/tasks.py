@@ -33,7 +33,7 @@ class Task(msgspec.Struct, kw_only=True):
     side: Address | None = None
     """The server's address for tasks outside the network, if different from ``address``."""
     place: Place | None = None
-    """Where its next incarnation starts; None: on this machine as it is, as auxiliary tasks do."""
+    """Where its next incarnation starts; None: on this machine as it is, as the evaluator and the scorer do."""
 
     @property
     def key(self) -> Key:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.address import Address
-from strategies.protocol import NodeId
+from strategies.protocol import AGGREGATOR, NodeId
 
 FIRST_PORT = 5000
 """Server 0 of a lab's first job (without servers: worker 0) listens on this port; others follow."""
@@ -33,6 +33,10 @@ class Endpoints:
 
     def serves(self, task: str) -> bool:
         """Whether others connect to this task."""
+        return self.delivers(task) or NodeId.parse(task).role == AGGREGATOR
+
+    def delivers(self, task: str) -> bool:
+        """Whether it has parameters for others, also for those outside the network."""
         return NodeId.parse(task).role == self.role
 
     def open(self, host_of: dict[str, int]) -> None:

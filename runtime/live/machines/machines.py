@@ -238,7 +238,7 @@ class HostMachines:
             address=self.network.addresses[host.number],
             port=self.endpoints.port(task),
             known_as=self.endpoints.known_as(task),
-            side_path=self._private(self._file_name(task)) if self.endpoints.serves(task) else "",
+            side_path=self._private(self._file_name(task)) if self.endpoints.delivers(task) else "",
             device=None if host.device is None else msgspec.structs.asdict(host.device),
         )
 

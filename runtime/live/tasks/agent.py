@@ -27,7 +27,7 @@ import msgspec
 from runtime.containment.process import default_signals, die_with, keep_freed_memory
 from runtime.live.tasks.cold import become_cold
 from runtime.live.tasks.roles import run_role, tell_end
-from strategies.protocol import NodeId
+from strategies.protocol import AGGREGATOR, NodeId
 
 TAIL_BYTES = 4096
 LOOK_AROUND_S = 1.0
@@ -90,6 +90,7 @@ class Agent:
         from runtime.live.tasks.collectives.choice import preload
 
         names += preload(self.spec.collective, self.spec.run_dir)
+        import runtime.live.tasks.aggregator
         import runtime.live.tasks.replica
         import runtime.live.tasks.server  # noqa: F401
         from runtime.live.tasks.auxiliary import work_of
@@ -207,7 +208,7 @@ class Agent:
             os.dup2(log, 2)
             os.close(log)
             os.environ.update(surroundings_of(self.spec, role, number, os.environ))
-            if self.computes_cold and role != "server":  # servers only add vectors
+            if self.computes_cold and role not in ("server", AGGREGATOR):  # these only add vectors
                 become_cold(self.spec, self.buffers_fd, role, number, incarnation)
             run_role(self.spec, self.buffers_fd, role, number, incarnation)
             exit_code = 0

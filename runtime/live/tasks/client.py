@@ -19,7 +19,7 @@ def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message]
         if isinstance(message, Goodbye):
             return
         if isinstance(message, Attach):
-            channel.tell(_attach(links, message))
+            channel.tell(attach(links, message))
         elif isinstance(message, Pace):
             channel.tell(Paced(bytes_per_s=links.pace(message.bytes_per_s)))
         elif message is not None and (answer := _answer(links, message, obey)) is not None:
@@ -34,7 +34,8 @@ def _answer(links: ServerLinks, message: Message, obey: Callable[[Message], Mess
         return LinkLost(generation=generation, reason=str(error))
 
 
-def _attach(links: ServerLinks, message: Attach) -> Message:
+def attach(links: ServerLinks, message: Attach) -> Message:
+    """Connect to the servers; returns the answer."""
     try:
         links.attach(message.generation, message.servers, message.ranges)
     except OSError as error:

@@ -6,8 +6,9 @@ import select
 import socket
 import time
 from collections import deque
+from typing import Protocol
 
-from runtime.core.vectors import FloatVector
+from runtime.core.vectors import PARAMETER_BYTES, FloatVector
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Greeting, Identity
 from runtime.live.transport.auxiliaries import SCORER
@@ -16,6 +17,33 @@ from runtime.live.transport.halves import HalfVector, decode, half_vector
 
 DRAIN_MS = 100
 """Milliseconds without any data after which a gradient from a lost worker is not waited for any more."""
+
+
+class Sink(Protocol):
+    """Where gradients are held when they are complete."""
+
+    shares_memory: bool
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of one gradient."""
+        ...
+
+    def buffer(self) -> FloatVector:
+        """A buffer to receive one, until it is held or released."""
+        ...
+
+    def release(self, buffer: FloatVector) -> None:
+        """Take a receive buffer back."""
+        ...
+
+    def hold(self, grad_id: int, grad: FloatVector) -> None:
+        """Keep a gradient that is complete in a buffer."""
+        ...
+
+    def compute_reference(self, ticket: int, reference: FloatVector) -> None:
+        """Keep a reference that is complete in a buffer."""
+        ...
 
 
 class DataLink:
@@ -33,6 +61,8 @@ class DataLink:
         self.sending: deque[tuple[memoryview, bool]] = deque()
         self.due: int | None = None
         """The gradient that the worker computes on the parameters delivered last, until it is complete."""
+        self.promises = True
+        """Whether it surely pushes that gradient here, and soon; not where gradients are held."""
         self.unwanted = False
         """Whether that gradient is dropped: it will be discarded when it is complete."""
         self._header = bytearray(HEADER_BYTES)
@@ -60,13 +90,13 @@ class DataLink:
         """Send our own proof, only to an expected peer."""
         self._greeting.welcome()
 
-    def use_halves(self, store: Store) -> None:
+    def use_halves(self, store: Sink) -> None:
         """Parameters and gradients have 16 bits on this link."""
-        self._half = half_vector(len(store.params))
+        self._half = half_vector(store.num_bytes // PARAMETER_BYTES)
 
     # ---- gradients in ------------------------------------------------------------------------------------------------
 
-    def receive(self, store: Store, generation: int) -> None:
+    def receive(self, store: Sink, generation: int) -> None:
         """Read what has arrived. Raises ``ConnectionError`` at the end of the stream or for an unexpected frame."""
         while True:
             try:
@@ -88,7 +118,7 @@ class DataLink:
                 if awaited:  # nothing follows before the next delivery: asking the socket would cost a call
                     return
 
-    def _begin_push(self, store: Store, generation: int) -> None:
+    def _begin_push(self, store: Sink, generation: int) -> None:
         header = unpack(self._header)
         expected = store.num_bytes if self._half is None else self._half.nbytes
         kinds = (PUSH,) if self._brings_reference else (PUSH, POST)
@@ -107,7 +137,7 @@ class DataLink:
     def _brings_reference(self) -> bool:
         return self.identity.role == SCORER.name
 
-    def _take(self, store: Store, vector: FloatVector) -> None:
+    def _take(self, store: Sink, vector: FloatVector) -> None:
         if self._brings_reference:
             store.compute_reference(self._ticket, vector)
         elif self.unwanted and self._ticket == self.due:
@@ -123,7 +153,7 @@ class DataLink:
         if self._kind == PUSH:
             self._send(memoryview(pack(ACK, generation, self._ticket, 0, 0)))
 
-    def drain(self, store: Store, generation: int) -> None:
+    def drain(self, store: Sink, generation: int) -> None:
         """Read a gradient that was pushed by a peer that may be gone to its end, or as much as there is of it."""
         try:
             self.receive(store, generation)
@@ -137,7 +167,7 @@ class DataLink:
 
     def deliver(self, store: Store, generation: int, ticket: int) -> None:
         """Send the current parameters, or the number of their slot in the shared buffers."""
-        if self.identity.role == "worker" and not store.shares_memory:
+        if self.identity.role == "worker" and self.promises and not store.shares_memory:
             self.due, self.unwanted = ticket, False
         if store.shares_memory:
             self._send(memoryview(pack(PARAMS, generation, ticket, store.version, 0, store.table.current)))
@@ -179,7 +209,7 @@ class DataLink:
             else:
                 self.sending.popleft()
 
-    def close(self, store: Store) -> None:
+    def close(self, store: Sink) -> None:
         """Close the connection; an incomplete gradient is discarded."""
         if self._buffer is not None:
             store.release(self._buffer)

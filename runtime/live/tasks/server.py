@@ -8,21 +8,17 @@ without a receipt may still be in its socket when an order names it: then this o
 from __future__ import annotations
 
 import os
-import selectors
-import socket
 import time
 from collections import deque
 from typing import Any
 
 from runtime.live.tasks.datalink import DataLink
+from runtime.live.tasks.receiver import Receiver
 from runtime.live.tasks.store import Store, save_part
-from runtime.live.transport.address import connect, listen, pace, tune
-from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Identity, call
+from runtime.live.transport.address import pace
+from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.buffers import SharedBuffers
-from runtime.live.transport.channel import LoopChannel
-from runtime.live.transport.heartbeat import start_heartbeat
-from runtime.live.transport.links import HALF_BITS
 from runtime.live.transport.messages import (
     Busy,
     Fence,
@@ -35,95 +31,43 @@ from runtime.live.transport.messages import (
     Paced,
     SaveCheckpoint,
     ScoreParts,
-    TaskReady,
     Update,
-    encode,
 )
 from runtime.live.transport.task_spec import TaskSpec
 from runtime.record.checkpoint import parts_of, read_slice
-
-REPORT_EVERY_S = 0.5
+from strategies.protocol import AGGREGATOR
 
 
 class LostGradientError(Exception):
     """An update needs a gradient that cannot come any more: the server ends, and all return to the last checkpoint."""
 
 
-class Server:
-    """Event loop around a :class:`Store`."""
+class Server(Receiver):
+    """Receives gradients into a :class:`Store`, and carries out the coordinator's orders to it."""
+
+    callers = ("worker", *AUXILIARIES, AGGREGATOR)
 
     def __init__(self, spec: TaskSpec, identity: Identity, store: Store, num_parameters: int) -> None:
-        self.spec, self.identity, self.store = spec, identity, store
-        self.num_parameters = num_parameters
-        self.generation = 0
-        self.rate: int | None = None
-        """Bytes per second at which each link may send; None: no limit."""
+        self.store = store
         self.directory = spec.checkpoint_dir
-        self.selector = selectors.DefaultSelector()
-        self.links: dict[tuple[str, int], DataLink] = {}
-        self.unauthenticated: dict[DataLink, None] = {}
-        self.fenced: dict[tuple[str, int], int] = {}
         self.waiting: deque[Message] = deque()
         """Orders that wait for gradients still in the sockets, the first of them for some, in order."""
-        self.updates, self.busy_s, self.injected_s, self.worked_s = 0, 0.0, 0.0, 0.0
-        self.running = True
-        place = spec.place(identity.role, identity.id)
-        listener, address = listen(spec.transport, place.address, place.port)
-        self.address = place.known_as or address
-        self.listeners, self.side = [listener], None
-        if place.side_path:
-            acceptor, self.side = listen("unix", path=place.side_path)
-            self.listeners.append(acceptor)
-        sock = connect(spec.coordinator)
-        call(sock, spec.secret, identity)
-        self.control = LoopChannel(sock)
-        for acceptor in self.listeners:
-            self.selector.register(acceptor, selectors.EVENT_READ, acceptor)
-        self.selector.register(sock, selectors.EVENT_READ, self.control)
+        self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
+        super().__init__(spec, identity, num_parameters)
 
-    def send(self, message: Message) -> None:
-        waiting = self.control.send(encode(message))
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waiting else 0)
-        self.selector.modify(self.control.sock, events, self.control)
-
-    def run(self) -> None:
-        """Serve until the coordinator sends ``Goodbye`` or is gone."""
-        start_heartbeat(self.control, self.spec.heartbeat_s)
-        self.send(TaskReady(num_parameters=self.num_parameters, address=self.address, side=self.side))
-        report_at = time.monotonic() + REPORT_EVERY_S
-        while self.running:
-            ready = self.selector.select(REPORT_EVERY_S)
-            begun = time.perf_counter()
-            for key, events in ready:
-                self._serve(key.data, events)
-            self.worked_s += time.perf_counter() - begun
-            if time.monotonic() >= report_at:
-                report_at = time.monotonic() + REPORT_EVERY_S
-                self._periodic()
-
-    def _serve(self, source: Any, events: int) -> None:
-        if source is self.control:
-            self._serve_control(events)
-        elif isinstance(source, socket.socket):
-            self._accept(source)
-        else:
-            self._serve_link(source, events)
+    @property
+    def sink(self) -> Store:
+        """Where gradients are held."""
+        return self.store
 
     # ---- control -----------------------------------------------------------------------------------------------------
 
-    def _serve_control(self, events: int) -> None:
-        if events & selectors.EVENT_WRITE and not self.control.flush():
-            self.selector.modify(self.control.sock, selectors.EVENT_READ, self.control)
-        if events & selectors.EVENT_READ:
-            for message in self.control.receive():
-                self._take(message)
-
-    def _take(self, message: Message) -> None:
+    def take(self, message: Message) -> None:
         """Obey in order; what ends or voids the orders that wait does not wait itself."""
         match message:
             case Fence():
                 self._fence(message)
-                self._go_on()
+                self.look()
             case LoadCheckpoint() | Goodbye():
                 self.waiting.clear()
                 self._obey(message)
@@ -131,9 +75,9 @@ class Server:
                 self._obey(message)
             case _:
                 self.waiting.append(message)
-                self._go_on()
+                self.look()
 
-    def _go_on(self) -> None:
+    def look(self) -> None:
         """Obey what waits, as far as the gradients that it needs are here."""
         while self.waiting:
             first = self.waiting[0]
@@ -211,9 +155,9 @@ class Server:
     def _deliver(self, link: DataLink, ticket: int) -> None:
         try:
             link.deliver(self.store, self.generation, ticket)
-            self._watch(link)
+            self.watch(link)
         except OSError:  # the reader is gone, which others report to the coordinator
-            self._hang_up(link)
+            self.hang_up(link)
 
     def _sleep(self, message: Update, busy_s: float) -> None:
         """Sleep for the injected delay."""
@@ -235,7 +179,7 @@ class Server:
         fenced = self.links.get(who)
         if fenced is not None and fenced.identity.incarnation <= message.incarnation:
             fenced.drain(self.store, self.generation)
-            self._hang_up(fenced)
+            self.hang_up(fenced)
 
     def _save(self, message: SaveCheckpoint) -> None:
         self.send(save_part(self.directory, message, self.store, self.identity.id))
@@ -243,7 +187,7 @@ class Server:
     def _load(self, message: LoadCheckpoint) -> None:
         """Roll back: all links are closed, so that earlier data cannot be mistaken for later data."""
         for link in list(self.links.values()):
-            self._hang_up(link)
+            self.hang_up(link)
         version, state = 0, b""
         values: dict[str, Any]
         if message.id >= 0:
@@ -262,10 +206,8 @@ class Server:
             self.store = Store(values["params"], self.spec.optimizer, lo=message.lo, threads=threads)
         return version, state, values
 
-    def _periodic(self) -> None:
-        now = time.monotonic()
-        for stranger in [link for link in self.unauthenticated if now - link.since > HANDSHAKE_DEADLINE_S]:
-            self._hang_up(stranger)
+    def report(self) -> None:
+        """The work since the last report, if any."""
         if self.updates:
             self.send(
                 Busy(
@@ -277,71 +219,6 @@ class Server:
                 )
             )
             self.updates, self.busy_s, self.injected_s, self.worked_s = 0, 0.0, 0.0, 0.0
-
-    # ---- data links --------------------------------------------------------------------------------------------------
-
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            sock, _ = listener.accept()
-        except OSError:  # the peer has disconnected already
-            return
-        if len(self.unauthenticated) >= MAX_UNAUTHENTICATED:
-            self._hang_up(next(iter(self.unauthenticated)))
-        try:
-            tune(sock)
-            link = DataLink(sock, self.spec.secret)
-        except OSError:
-            sock.close()
-            return
-        self.unauthenticated[link] = None
-        self.selector.register(sock, selectors.EVENT_READ, link)
-
-    def _serve_link(self, link: DataLink, events: int) -> None:
-        try:
-            if events & selectors.EVENT_WRITE:
-                link.flush()
-            if events & selectors.EVENT_READ:
-                if link in self.unauthenticated:
-                    self._greet(link)
-                else:
-                    link.receive(self.store, self.generation)
-            self._watch(link)
-        except (AuthError, OSError):
-            self._hang_up(link)
-        if self.waiting:
-            self._go_on()
-
-    def _greet(self, link: DataLink) -> None:
-        if not link.authenticate():
-            return
-        who = (link.identity.role, link.identity.id)
-        stale = link.identity.generation != self.generation or link.identity.incarnation <= self.fenced.get(who, -1)
-        if stale or link.identity.role not in ("worker", *AUXILIARIES):
-            raise AuthError(f"{who} of an old incarnation or generation")
-        link.welcome()
-        self.unauthenticated.pop(link, None)
-        if (old := self.links.get(who)) is not None:
-            old.drain(self.store, self.generation)
-            self._hang_up(old)
-        self.links[who] = link
-        if link.identity.role == "worker" and self.spec.transfer_bits == HALF_BITS:
-            link.use_halves(self.store)
-        if self.rate is not None:
-            pace(link.sock, self.rate)
-
-    def _watch(self, link: DataLink) -> None:
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.sending else 0)
-        if link.watched != events and link.sock.fileno() >= 0:
-            link.watched = events
-            self.selector.modify(link.sock, events, link)
-
-    def _hang_up(self, link: DataLink) -> None:
-        self.unauthenticated.pop(link, None)
-        if self.links.get(link.who) is link:
-            del self.links[link.who]
-        if link.sock.fileno() >= 0:
-            self.selector.unregister(link.sock)
-        link.close(self.store)
 
 
 def update_threads(spec: TaskSpec, identity: Identity) -> int:

@@ -27,7 +27,7 @@ from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.heartbeat import start_heartbeat
 from runtime.live.transport.links import ServerLinks
-from runtime.live.transport.messages import Forget, Held, Message, Push, Report, TaskReady, Work
+from runtime.live.transport.messages import Forget, Held, Message, Passed, Push, Report, TaskReady, Work
 from runtime.live.transport.task_spec import TaskSpec
 from strategies.protocol import Timings
 
@@ -85,7 +85,7 @@ class Worker:
                 report = self.compute(message)
                 return report if self.held is None else _held(report, self.links.grad.nbytes)
             case Push():
-                return self._push_held(message.grad_id)
+                return self._push_held(message.grad_id) if message.via is None else self._pass(message)
             case Forget():
                 self.held, self.idle_since = None, time.perf_counter()
                 return None
@@ -100,13 +100,31 @@ class Worker:
             self.idle_since = time.perf_counter()
 
     def _push_held(self, grad_id: int) -> Report:
-        report, self.held = self.held, None
-        if report is None or report.grad_id != grad_id:
-            raise RuntimeError(f"gradient {grad_id} is not held, but {report}")
+        report = self._let_go(grad_id)
         try:
             return self._pushed(report, time.perf_counter())
         finally:
             self.idle_since = time.perf_counter()
+
+    def _pass(self, push: Push) -> Passed:
+        """Push what is held to an aggregator; if that is gone, nobody has it."""
+        self._let_go(push.grad_id)
+        assert isinstance(self.links, ServerLinks)
+        assert push.via is not None
+        try:
+            self.links.push_to(push.via, push.grad_id)
+        except OSError as error:
+            return Passed(grad_id=push.grad_id, problem=str(error))
+        finally:
+            self.idle_since = time.perf_counter()
+        return Passed(grad_id=push.grad_id)
+
+    def _let_go(self, grad_id: int) -> Report:
+        """What it holds, which must be this gradient, and not any more from now on."""
+        report, self.held = self.held, None
+        if report is None or report.grad_id != grad_id:
+            raise RuntimeError(f"gradient {grad_id} is not held, but {report}")
+        return report
 
     def _pushed(self, report: Report, since_s: float) -> Report:
         """Push the gradient, which takes from ``since_s`` on."""
@@ -184,7 +202,7 @@ def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> 
         links = ServerLinks(model.num_parameters, spec.secret, identity, buffers)
         if identity.role == "worker":
             place = spec.place(identity.role, identity.id)
-            links.same_machine = not place.host and place.address == LOOPBACK
+            links.same_machine = not place.host and place.address == LOOPBACK and not spec.holds
             links.bits = spec.transfer_bits
         task = make(spec, channel, model, links)
         channel.tell(TaskReady(num_parameters=model.num_parameters))

@@ -19,7 +19,7 @@ import struct
 import msgspec
 
 from runtime.live.transport.auxiliaries import AUXILIARIES
-from strategies.protocol import NodeId
+from strategies.protocol import AGGREGATOR, NodeId
 
 MAGIC = b"SGL1"
 NONCE_BYTES = 32
@@ -29,7 +29,7 @@ HANDSHAKE_DEADLINE_S = 2.0
 MAX_UNAUTHENTICATED = 64
 """Most unauthenticated connections; for one more, the oldest is closed."""
 
-ROLES = ("agent", "worker", "server", "reader", "child", *AUXILIARIES)
+ROLES = ("agent", "worker", "server", "reader", "child", *AUXILIARIES, AGGREGATOR)
 """Roles; a reader is a replica that copies the state of another, a child one that computes on another's parameters."""
 _FIELDS = struct.Struct("<4sB3xIII")
 

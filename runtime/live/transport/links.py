@@ -53,6 +53,8 @@ class ServerLinks:
         self._halves: list[tuple[HalfVector, FloatVector, HalfVector, FloatVector]] = []
         """With 16 bits, by server: parameters as they come and in 32 bits, the gradient as it goes and in 32 bits."""
         self._header = bytearray(HEADER_BYTES)
+        self._aggregators: dict[Address, socket.socket] = {}
+        self._half_grad: HalfVector | None = None
 
     def attach(self, generation: int, servers: Sequence[Address], ranges: Sequence[tuple[int, int]]) -> None:
         """Connect to all servers again, which hold these ranges; raises ``OSError`` if one cannot be reached."""
@@ -71,7 +73,7 @@ class ServerLinks:
     def pace(self, bytes_per_s: int | None) -> int | None:
         """Limit the rate of every connection, now and after :meth:`attach`; returns the least that the kernel has."""
         self.rate = bytes_per_s
-        held = [pace(sock, bytes_per_s) for sock in self.socks]
+        held = [pace(sock, bytes_per_s) for sock in (*self.socks, *self._aggregators.values())]
         return min((rate for rate in held if rate is not None), default=None)
 
     def _call(self, address: Address) -> socket.socket:
@@ -85,9 +87,9 @@ class ServerLinks:
         return sock
 
     def close(self) -> None:
-        for sock in self.socks:
+        for sock in (*self.socks, *self._aggregators.values()):
             sock.close()
-        self.socks = []
+        self.socks, self._aggregators = [], {}
 
     def receive_params(self, ticket: int) -> int:
         """Wait until all servers have delivered under ``ticket``; returns the version delivered.
@@ -131,6 +133,27 @@ class ServerLinks:
         if kind == PUSH:
             for sock in self.socks:
                 self._expect(sock, ACK, ticket)
+
+    def push_to(self, aggregator: Address, ticket: int) -> None:
+        """Push the whole gradient to an aggregator, which is called first if need be; return when it has all of it.
+
+        Raises ``OSError`` if it is gone.
+        """
+        whole = as_bytes(self.grad)
+        if self.bits == HALF_BITS:
+            self._half_grad = half_vector(self.num_floats) if self._half_grad is None else self._half_grad
+            encode(self.grad, self._half_grad)
+            whole = as_bytes(self._half_grad)
+        if (sock := self._aggregators.get(aggregator)) is None:
+            sock = self._aggregators[aggregator] = self._call(aggregator)
+            if self.rate is not None:
+                pace(sock, self.rate)
+        try:
+            _send(sock, pack(PUSH, self.generation, ticket, 0, len(whole)), whole)
+            self._expect(sock, ACK, ticket)
+        except OSError:
+            self._aggregators.pop(aggregator).close()
+            raise
 
     def _expect(self, sock: socket.socket, kind: int, ticket: int) -> Header:
         _receive_into(sock, memoryview(self._header))

@@ -109,9 +109,13 @@ class Work(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Push(Message, frozen=True, kw_only=True, tag=True):
-    """Worker: push the gradient that it holds. Answered by ``Report``."""
+    """Worker: push the gradient that it holds. Answered by ``Report``.
+
+    ``via``: to this aggregator instead of the servers. Answered by ``Passed``.
+    """
 
     grad_id: int
+    via: Address | None = None
 
 
 class Forget(Message, frozen=True, kw_only=True, tag=True):
@@ -141,6 +145,22 @@ class Pace(Message, frozen=True, kw_only=True, tag=True):
     """Worker, server: send parameters and gradients at most at this rate; None: no limit. Answered by ``Paced``."""
 
     bytes_per_s: int | None = None
+
+
+class Gather(Message, frozen=True, kw_only=True, tag=True):
+    """Aggregator: sum these gradients, which workers push to it, and push the sum on as ``grad_id``.
+
+    Answered by ``Summed``.
+    """
+
+    grad_id: int
+    members: tuple[int, ...]
+
+
+class LeaveOut(Message, frozen=True, kw_only=True, tag=True):
+    """Aggregator: wait no more for these gradients, and leave them out of sums that are not complete."""
+
+    grads: tuple[int, ...]
 
 
 class Goodbye(Message, frozen=True, kw_only=True, tag=True):
@@ -278,7 +298,7 @@ class Deliver(Message, frozen=True, kw_only=True, tag=True):
 
 
 class TaskReady(Message, frozen=True, kw_only=True, tag=True):
-    """A task is built; servers add their addresses for workers and, if different, for tasks outside the network."""
+    """A task is built; who is called by others adds its address and, if different, that for who is not on a host."""
 
     num_parameters: int
     address: Address | None = None
@@ -309,6 +329,21 @@ class Held(Message, frozen=True, kw_only=True, tag=True):
     num_bytes: int
     loss: float | None
     sqr_norm: float | None
+
+
+class Passed(Message, frozen=True, kw_only=True, tag=True):
+    """An aggregator has a worker's gradient, unless there was a ``problem``: then nobody has it."""
+
+    grad_id: int
+    problem: str = ""
+
+
+class Summed(Message, frozen=True, kw_only=True, tag=True):
+    """All servers hold a sum, of these gradients, ``send_s`` after it was ordered."""
+
+    grad_id: int
+    members: tuple[int, ...]
+    send_s: float
 
 
 class Halted(Message, frozen=True, kw_only=True, tag=True):
@@ -408,6 +443,8 @@ AnyMessage = (
     | EvaluateVersion
     | ComputeReference
     | Pace
+    | Gather
+    | LeaveOut
     | Goodbye
     | Update
     | Fence
@@ -424,6 +461,8 @@ AnyMessage = (
     | Attached
     | Report
     | Held
+    | Passed
+    | Summed
     | Halted
     | LinkLost
     | VersionEvaluated

@@ -232,7 +232,7 @@ class VirtualSession:
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         model_bytes = PARAMETER_BYTES * self.learner.num_parameters or None
         self.tell(
-            inputs.JobStarted(model_bytes=model_bytes, links=self._links, aggregators=self._aggregators),
+            inputs.JobStarted(model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}),
         )
         self.work.at(REPORT_EVERY_S, TIMER, self._report)
         if self.telemetry_every_s is not None:

@@ -158,14 +158,14 @@ class ModelledMachines:
     def _way_of(self, path: Path) -> Way:
         """What a message uses: link resources, the accounts that it is booked on, and the latency of its hosts."""
         source, target = self.sites[path[0]], self.sites[path[1]]
-        apart = source is not target
+        apart = source.name != target.name
         ends = (f"out {source.name}", f"in {target.name}") if apart else ()
         return Way(self._links_of(source, target, path), ends, source.latency_s + target.latency_s if apart else 0.0)
 
     def _links_of(self, source: Site, target: Site, path: Path) -> tuple[str, ...]:
         """Between tasks of one site a message uses only their own."""
         gates = (f"up of {path[0]}", *(f"gate of {task}" for task in path))
-        if source is target:
+        if source.name == target.name:
             return gates
         ways = (f"up {source.name}", f"down {target.name}", *gates)
         if not self._routes:

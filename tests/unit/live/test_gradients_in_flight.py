@@ -40,7 +40,7 @@ class Place:
             line.params(len(ONE))
 
     def take(self, message: Message) -> None:
-        self.server._take(message)
+        self.server.take(message)
 
     def comes(self, worker: int, data: bytes) -> None:
         """A worker sends this, and the server reads it."""
@@ -102,6 +102,17 @@ def test_parameters_do_not_overtake_the_gradient_of_who_gets_them(place: Place) 
     place.take(Update(deliver=(("worker", 0, 0, 2),)))
     assert not place.delivered(0)
     place.comes(0, post(0, ONE)[70:])
+    assert place.delivered(0)
+
+
+def test_who_holds_gradients_promises_none(place: Place) -> None:
+    """Its gradient may be dropped, or go to an aggregator: the next parameters do not wait for it."""
+    place.comes(0, post(0, ONE))
+    place.lines[0].link.promises = False
+    place.take(Update(deliver=(("worker", 0, 0, 2),)))
+    place.lines[0].worker.settimeout(10)
+    place.lines[0].params(len(ONE))
+    place.take(Update(deliver=(("worker", 0, 0, 3),)))
     assert place.delivered(0)
 
 

@@ -201,6 +201,8 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "EvaluateVersion",
         "ComputeReference",
         "Pace",
+        "Gather",
+        "LeaveOut",
         "Goodbye",
         "Update",
     }

@@ -102,8 +102,8 @@ BAD_LINES: list[tuple[str, str]] = [
     ),
     ("strategy=mlfabric strategy.order=fair strategy.tau_max=9", "strategy.tau_max=9: has no effect with order=fair"),
     (
-        "strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",
-        "strategy.num_aggregators=1: no live task sums gradients on their way; choose runtime=virtual",
+        "strategy=bsp strategy.tree_fanout=1",
+        "strategy.tree_fanout=1: a tree of two levels has at most 2 workers, and there are 4; use a larger one",
     ),
     (
         "runtime=virtual strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",

@@ -1,0 +1,108 @@
+"""Real aggregators: gradients are summed on their way, and every sample counts once, whoever is killed."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+
+from runtime.live.machines.doctor import missing
+from scripts.replay import build_strategy
+from strategies.protocol import NodeId
+from tests.live.test_faults import ALLOW, PACED
+from tests.support.invariants import problems, replay
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.turns import by_turns
+
+pytestmark = pytest.mark.live
+
+TREE = (*LEDGER, "strategy=bsp", "strategy.tree_fanout=2", "save_parameters=true")
+"""Four workers: two pairs, each with an aggregator."""
+
+
+def sums(run: Run) -> list[int]:
+    """The number of gradients in every sum that arrived."""
+    return [len(event["grad"]["members"]) for event in run.events("Arrived") if event["grad"].get("members")]
+
+
+def assert_exact(run: Run, epochs: int) -> None:
+    assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {float(epochs)})
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+
+
+def test_most_gradients_arrive_in_sums_and_every_sample_is_used_once(start: Start) -> None:
+    run = start("run", *TREE, "strategy.tree_wait_s=0.2", "workload.epochs=4").finish()
+    assert_exact(run, 4)
+    assert sum(sums(run)) > 2 * run.finished["version"]  # of four in an update
+
+
+def test_it_trains_as_without_a_tree(start: Start) -> None:
+    """BSP on the virtual clock, which adds the same gradients in rank order: equal up to rounding."""
+    job = (*DIGITS, "workload.epochs=1", "save_parameters=true", "strategy=bsp")
+    flat = start("flat", *job, "runtime=virtual", "cluster.device={base_s: 0.01}").finish()
+    run = start("run", *job, "strategy.tree_fanout=2", "strategy.tree_wait_s=1").finish()
+    assert sums(run)
+    assert run.finished["version"] == flat.finished["version"]
+    np.testing.assert_allclose(run.parameters(), flat.parameters(), rtol=0, atol=1e-5)
+
+
+def test_whoever_is_killed_while_sums_are_made(start: Start) -> None:
+    """Every role, and both aggregators at once: then gradients go to the servers themselves."""
+    run = start("run", *TREE, *PACED, "strategy.tree_wait_s=0.02", "workload.epochs=40", env=ALLOW)
+    run.await_training(5)
+    for struck in ([("aggregator", 0)], [("worker", 1)], [("aggregator", 0), ("aggregator", 1)], [("server", 1)]):
+        run.await_progress(20)
+        for key in struck:
+            run.unregister(key, signal.SIGKILL)
+    run.finish()
+    assert_exact(run, 40)
+    assert run.events("Lost")
+    assert run.events("Restored")
+    assert sums(run)
+
+
+# ---- on emulated hosts ----------------------------------------------------------------------------------------------
+
+PLACES = "cluster.hosts.placement=[[server:0],[worker:0],[worker:1],[worker:2],[worker:3]]"
+HOSTS = ("cluster=hosts", "cluster.hosts.count=5", PLACES, "cluster.hosts.real_cores_per_core=0.05")
+SIZE = ("workload.task.num_samples=20000", "workload.global_batch_samples=500", "topology.num_servers=1")
+"""A vector has 80 kB, an epoch 40 rounds."""
+
+
+def vectors_in(run: Run, host: str) -> float:
+    """What has come into a host by the counter of its link, while it was sampled."""
+    uses = [(event["period_s"], node) for event in run.events("Observed") for node in event["nodes"]]
+    sampled = [period_s * node["in_bytes_per_s"] for period_s, node in uses if node["node"] == host]
+    return sum(sampled) / (4 * run.finished["num_parameters"])
+
+
+def on_hosts(start: Start, name: str, *words: str, env: dict[str, str] | None = None) -> Run:
+    if lack := missing("network") or missing("links"):
+        pytest.skip(f"{lack.reason}; {lack.cure}")
+    job = (*TREE, *HOSTS, *SIZE, "strategy.tree_wait_s=5", "runtime.telemetry_every_s=0.1", *words)
+    return start(name, *job, env=env)
+
+
+def test_the_servers_link_carries_half_and_the_record_shows_it(start: Start) -> None:
+    """Two vectors a round instead of four: one of a worker, and a sum of three. The first round goes directly."""
+    direct = ("strategy.tree_fanout=null", "strategy.tree_wait_s=null", "workload.epochs=1")
+    direct_run = on_hosts(start, "direct", *direct).finish()
+    run = on_hosts(start, "summed", "workload.epochs=1").finish()
+    assert_exact(run, 1)
+    assert (direct_run.finished["version"], run.finished["version"]) == (40, 40)
+    assert sums(run) == [3] * 39
+    assert run.events("Started")[0]["places"]["aggregator:1"] == "host:2"
+    assert 0.4 < vectors_in(run, "host:0") / vectors_in(direct_run, "host:0") < 0.6  # (4 + 39 * 2) / 160
+
+
+@pytest.mark.parametrize("struck", by_turns([("aggregator:0",), ("aggregator:1", "worker:1", "server:0")], always=1))
+def test_who_is_killed_on_a_host(start: Start, struck: tuple[str, ...]) -> None:
+    run = on_hosts(start, "run", "strategy.tree_wait_s=0.2", *PACED, "workload.epochs=2", env=ALLOW)
+    run.await_training(5)
+    for task in struck:
+        run.await_progress(10)
+        run.unregister(NodeId.parse(task), signal.SIGKILL)
+    assert_exact(run.finish(), 2)

@@ -1,0 +1,86 @@
+"""Rounds with a tree owe what every strategy owes, and what becomes of sums whose aggregator is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.core import inputs
+from strategies.bsp import BSP
+from strategies.protocol import Failed, Timings
+from tests.contract.catalogue import MODES, scenario
+from tests.paper.test_star_tree import ready, second_round, sends, summed
+from tests.support.harness import HeapRun
+from tests.support.laws import dead, different, played, unaveraged, unconserved, unlawful, unpicklable, unrepeatable
+from tests.support.turns import by_turns
+
+AGGREGATOR = "aggregator"
+
+
+def make() -> BSP:
+    return BSP(tree_fanout=2, tree_wait_s=0.5)
+
+
+def played_in(mode: str, seed: int) -> tuple[HeapRun, list[str]]:
+    run = scenario(make(), 5, mode, seed)
+    return run, played(run)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", by_turns(range(6), always=2))
+def test_it_owes_what_all_strategies_owe(mode: str, seed: int) -> None:
+    run, refused = played_in(mode, seed)
+    assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
+    assert different(run, played_in(mode, seed)[0]) == []
+    assert unrepeatable(make, run.lines) + unpicklable(make, run.lines, every=20) == []
+    assert run.sums
+
+
+def test_what_a_lost_aggregator_had_is_computed_again() -> None:
+    """Its other sums are not touched, and until it is back gradients go to the servers themselves."""
+    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    for worker in (1, 4, 2, 3, 5, 0):
+        ready(desk, worker, 11.0)
+    desk.core.receive(12.0, inputs.AuxiliaryLost(AGGREGATOR, 1))
+    failed = [line.event for line in desk.lines if isinstance(line.event, Failed)]
+    assert [(event.worker, event.reason, event.retryable) for event in failed] == [
+        (worker, "aggregator:1 is lost", True) for worker in (1, 4, 2)
+    ]
+    assert desk.sums[0].grad_id in desk.dropped
+    summed(desk, 1, 13.0)
+    before = len(sends(desk))
+    for worker in (1, 4, 2):
+        ready(desk, worker, 14.0)
+    assert sends(desk)[before:] == [((1, 4, 2), "aggregator:1")]
+    assert [order.worker for _, order in desk.sent[-3:]] == [1, 4, 2]
+    for worker in (1, 4, 2):
+        desk.arrive(worker, 15.0)
+    assert desk.core.version == 2
+    desk.core.receive(16.0, inputs.AuxiliaryJoined(AGGREGATOR, 1))
+    for worker in (1, 4, 2):
+        ready(desk, worker, 17.0)
+    assert len(desk.sums) == 3
+
+
+def test_a_sum_with_a_lost_gradient_is_discarded_wherever_it_is() -> None:
+    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    for worker in (1, 4, 2):
+        ready(desk, worker, 11.0)
+    (order,) = desk.sums
+    desk.lose(4, 12.0)
+    summed(desk, 0, 13.0)
+    assert order.grad_id in desk.dropped
+    assert [line.event.worker for line in desk.lines if isinstance(line.event, Failed)] == [1, 2]
+
+
+def test_a_sum_of_nobody_is_discarded() -> None:
+    """All its workers are lost, and the aggregator had sent it before."""
+    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    for worker in (1, 4, 2):
+        ready(desk, worker, 11.0)
+    for worker in (1, 4, 2):
+        desk.lose(worker, 12.0)
+    (order,) = desk.sums
+    members = tuple(member.grad_id for member in order.members)
+    desk.core.receive(13.0, inputs.GradientArrived(order.grad_id, -1, Timings(), members=members))
+    assert order.grad_id in desk.dropped
+    assert not [line for line in desk.lines if isinstance(line.event, Failed)]
