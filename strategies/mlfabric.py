@@ -42,6 +42,9 @@ class MLfabric(Composition):
         late_factor: planned durations after which a transfer holds nobody up any more; None: 4; infinite: never.
         smoothing: weight of the newest transfer in a worker's bandwidth.
         num_aggregators: tasks that sum neighbours in the order on their way (slide 15); a sum is one update.
+        num_replicas: servers that follow the others within ``divergence_max`` (slides 16 and 17); one of them takes
+            over when the server is lost.
+        divergence_max: bound on the distance of their parameters from the server's, at every instant.
         lr_rule: one of :data:`strategies.weights.LR_RULES`, or ``worst_case``: ``batch_linear`` / sqrt(``tau_max``).
         requeue: whether the samples of dropped gradients are computed again.
         data: allocation policy of the data service.
@@ -54,6 +57,8 @@ class MLfabric(Composition):
     late_factor: float | None = None
     smoothing: float = 0.3
     num_aggregators: int = 0
+    num_replicas: int = 0
+    divergence_max: float | None = None
     lr_rule: str = "adadelay"
     requeue: bool = True
     data: str = "dynamic"
@@ -79,5 +84,8 @@ class MLfabric(Composition):
             smoothing=self.smoothing,
             num_aggregators=self.num_aggregators,
             scale=None if bounded else 1.0,
+            num_replicas=self.num_replicas,
+            divergence_max=self.divergence_max,
+            lr_rule="batch_linear" if bounded else self.lr_rule,
         )
         return Parts(gate=gate, lr_rule="batch_linear" if bounded else self.lr_rule, requeue=self.requeue)

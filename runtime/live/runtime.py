@@ -141,6 +141,8 @@ class LiveRuntime:
             raise ConfigError(
                 f"strategy.num_aggregators={around.aggregators}: no live task sums gradients on their way; {VIRTUAL}"
             )
+        if around.replicas:
+            raise ConfigError(f"strategy.num_replicas={around.replicas}: no live server follows another; {VIRTUAL}")
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups)
 

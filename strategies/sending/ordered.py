@@ -29,13 +29,18 @@ from strategies.protocol import (
     Failed,
     Grad,
     Ready,
+    Replicate,
+    Replicated,
     Send,
+    ServerJoined,
+    ServerLost,
     Started,
     Wake,
     Woke,
 )
 from strategies.sending.bandwidths import SERVERS, Bandwidths
 from strategies.sending.expected import LATE_FACTOR, Expected
+from strategies.sending.replicas import Replicas
 from strategies.transfers import Slot, Update, plan
 from strategies.transfers.aggregate import Group, group
 from strategies.weights import worst_case_factor
@@ -45,6 +50,8 @@ WINDOW = "transfers"
 """Tag of the timer after which a plan is made although another is not done."""
 OVERDUE = "overdue"
 """Tag of the timer at which a transfer may be overdue while others wait for it."""
+REPLICA_OVERDUE = "replica overdue"
+"""Tag of the timer at which a transfer to a replica may be overdue while updates wait for it."""
 ROUNDING_S = 1e-9
 
 
@@ -62,6 +69,9 @@ class OrderedGate:
         smoothing: weight of the newest transfer in a worker's bandwidth.
         num_aggregators: tasks that sum neighbours in the order on their way to the servers.
         scale: factor on the learning rate of every update; None: 1 / sqrt(``tau_max``).
+        num_replicas: servers that follow the others.
+        divergence_max: bound on their distance from the servers; None: there are no replicas.
+        lr_rule: by which the learning rate of an update depends on its gradient, for that bound.
     """
 
     order: str = "deadlines"
@@ -72,10 +82,12 @@ class OrderedGate:
     smoothing: float = 0.3
     num_aggregators: int = 0
     scale: float | None = 1.0
+    num_replicas: int = 0
+    divergence_max: float | None = None
+    lr_rule: str = "batch_linear"
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = True
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Send, Wake})
 
     def __post_init__(self) -> None:
         check_choice("order", self.order, *ORDERS)
@@ -99,9 +111,37 @@ class OrderedGate:
         check_whole("num_aggregators", self.num_aggregators, least=0)
         if self.num_aggregators and self.order == "fair":
             raise ValueError(f"num_aggregators={self.num_aggregators}: needs an order; order=fair plans nothing")
+        self._check_replicas()
+        self._num_bytes = 0
         self._missed, self._idle, self._summed, self._overdue = 0, 0, 0, 0
         self._bound = math.inf
+        self._replicas: Replicas | None = None
         self.begin((), 0)
+
+    def _check_replicas(self) -> None:
+        check_whole("num_replicas", self.num_replicas, least=0)
+        if not self.num_replicas:
+            if self.divergence_max is not None:
+                raise ValueError(
+                    f"divergence_max={self.divergence_max}: bounds replicas, and there are none; must be null"
+                )
+            return
+        if self.divergence_max is None:
+            raise ValueError(f"num_replicas={self.num_replicas}: needs a bound on their distance; set divergence_max")
+        check_number("divergence_max", self.divergence_max, above=0)
+        if self.order == "fair":
+            raise ValueError(f"num_replicas={self.num_replicas}: needs an order; order=fair plans nothing")
+        if self.num_aggregators:
+            raise ValueError(
+                f"num_replicas={self.num_replicas}: receive gradients from their workers, and num_aggregators="
+                f"{self.num_aggregators} sends sums; use one of them"
+            )
+
+    @property
+    def needs(self) -> frozenset[type[Command]]:
+        """Commands that it gives."""
+        more: set[type[Command]] = {Replicate} if self.num_replicas else set()
+        return frozenset({Send, Wake, *more})
 
     def validate(self, num_workers: int) -> None:
         """With n workers up to n - 1 others are applied while one computes: with less it would always be dropped."""
@@ -118,6 +158,10 @@ class OrderedGate:
         self._bound = tau_max if self.order == "deadlines" else math.inf
         self._factor = self.scale if self.scale is not None else worst_case_factor(self._bound)
         self._missed, self._idle, self._summed, self._overdue = 0, 0, 0, 0
+        if self.divergence_max is not None:
+            late = LATE_FACTOR if self.late_factor is None else self.late_factor
+            self._replicas = Replicas(self.divergence_max, late, self.lr_rule, self._factor)
+            self._replicas.start(started)
 
     # ---- the gate ----------------------------------------------------------------------------------------------------
 
@@ -137,7 +181,9 @@ class OrderedGate:
         self._late: dict[int, Slot] = {}
         """Sent and overdue: these left the order."""
         self._expected = Expected(LATE_FACTOR if self.late_factor is None else self.late_factor)
-        self._planned_s, self._wakes, self._watches = -math.inf, False, False
+        self._planned_s, self._wakes, self._watches, self._replica_watches = -math.inf, False, False, False
+        if self._replicas is not None:
+            self._replicas.begin(version)
         return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
@@ -160,6 +206,7 @@ class OrderedGate:
             place -= 1
         if self._version + place - grad.version > self._bound:
             self._missed += 1
+            self._unkept(grad)
             return Verdict(drop=(grad,), go=self._used(grad))
         self._arrived[slot.update.id] = grad
         self._slots.insert(place, slot)
@@ -168,6 +215,8 @@ class OrderedGate:
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Nobody waits for what the worker has not sent whole."""
         self._forget(worker)
+        if self._replicas is not None:
+            self._replicas.lost_worker(worker)
         return NOTHING
 
     def joined(self, worker: int) -> Verdict:
@@ -200,10 +249,36 @@ class OrderedGate:
                 self._wakes = False
             case Woke(tag=tag) if tag == OVERDUE:
                 self._watches = False
+        copies = [] if self._replicas is None else self._follow(self._replicas, event)
         if self.order == "fair":
             return [*self._applied_as_they_come(), *self._sent_at_once()]
         self._pass_over(event.t)
-        return [*self._applied(), *self._planned(event.t), *self._sends(event.t), *self._watch()]
+        own = [*self._applied(), *self._planned(event.t), *self._sends(event.t), *self._watch()]
+        return own if self._replicas is None else [*own, *copies, *self._replicate(self._replicas, event.t)]
+
+    def _follow(self, replicas: Replicas, event: AnyEvent) -> list[Replicate]:
+        """Learn about replicas; one that has come gets a copy."""
+        match event:
+            case Ready():
+                replicas.ready(event)
+            case Replicated():
+                replicas.replicated(event)
+            case ServerLost(holding=False):
+                replicas.lost(event.server)
+            case ServerJoined():
+                return [replicas.joined(event.server)]
+            case Woke(tag=tag) if tag == REPLICA_OVERDUE:
+                self._replica_watches = False
+        return []
+
+    def _replicate(self, replicas: Replicas, t: float) -> Iterator[AnyCommand]:
+        """Let replicas receive what they must have before the updates that wait or travel."""
+        order = [self._grads[slot.update.id] for slot in self._slots]
+        arrived = bool(order) and order[0].id in self._arrived
+        yield from replicas.transfers(order, arrived, t, lambda worker: self._links.alone_s(worker, self._num_bytes))
+        if arrived and not self._replica_watches and replicas.next_s < math.inf:
+            self._replica_watches = True
+            yield Wake(at_s=replicas.next_s, tag=REPLICA_OVERDUE)
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: object) -> list[AnyCommand]:
         """Scale the learning rate of all updates alike."""
@@ -218,6 +293,7 @@ class OrderedGate:
 
     def _hold(self, ready: Ready) -> None:
         grad = ready.grad
+        self._num_bytes = ready.num_bytes
         self._grads[grad.id] = grad
         self._waiting.add(grad.worker)
         self._held[grad.id] = Update(
@@ -234,6 +310,10 @@ class OrderedGate:
             self._expected.ended(grad_id)
         planned_s = self._expected.ended(arrived.grad.id)
         self._links.took(arrived.grad.worker, planned_s, arrived.timings.send_s)
+
+    def _unkept(self, grad: Grad) -> None:
+        if self._replicas is not None:
+            self._replicas.dropped(grad)
 
     def _pass_over(self, t: float) -> None:
         """Overdue transfers leave the order."""
@@ -262,7 +342,12 @@ class OrderedGate:
 
     def _applied(self) -> Iterator[Verdict]:
         while self._slots and self._slots[0].update.id in self._arrived:
-            grad = self._arrived.pop(self._slots.pop(0).update.id)
+            grad = self._arrived[self._slots[0].update.id]
+            if self._replicas is not None:
+                if not self._replicas.may_apply(grad):
+                    return
+                self._replicas.applied(grad)
+            del self._arrived[self._slots.pop(0).update.id]
             self._version += 1
             yield Verdict(apply=(grad,), go=self._used(grad))
 
@@ -296,6 +381,7 @@ class OrderedGate:
             self._idle += dropped.reason == "idle"
             del self._held[dropped.update.id]
             grad = self._grads[dropped.update.id]
+            self._unkept(grad)
             yield Verdict(drop=(grad,), go=self._used(grad))
 
     def _sums(self, slots: Sequence[Slot], links: dict[str, float], t: float) -> list[Group]:
@@ -356,4 +442,6 @@ class OrderedGate:
         unplanned = len(self._held.keys() - {slot.update.id for slot in self._slots})
         state: dict[str, float | int | str] = {"slots": len(self._slots), "held": unplanned}
         state |= {"missed": self._missed, "idle": self._idle, "overdue": self._overdue}
+        if self._replicas is not None:
+            state |= self._replicas.log_state()
         return state | {"summed": self._summed} if self.num_aggregators else state

@@ -18,6 +18,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Deaths after which a task is not restarted; None: no limit. Kills by plan and strategy do not count."""
     max_futile: int | None = None
     """Consecutive deaths without useful work after which a task is given up; None: never."""
+    num_replicas: int = 0
+    """Servers of the start that hold a copy of all parameters: one that follows takes over when a server is lost."""
     replaces_workers: bool = False
     """Whether the strategy launches nodes: then a worker that was out of memory has left, since its next incarnation
     could not use more."""
