@@ -39,7 +39,8 @@ class MLfabric(Composition):
         tau_max: bound on delays in versions; None: twice the number of workers.
         window_s: seconds after which a new plan may be made before the last one is done; None: none.
         idle_tolerance_s: seconds that a due update may be later than the shortest; None: the median transfer's.
-        late_factor: planned durations after which a transfer holds nobody up any more; None: 4; infinite: never.
+        late_factor: planned durations after which a transfer holds nobody up any more; None: 4; 1e9: never.
+        parallel_sends: slots on their way at a time; more than the slides' 1 fill the gaps between short transfers.
         smoothing: weight of the newest transfer in a worker's bandwidth.
         num_aggregators: tasks that sum neighbours in the order on their way (slide 15); a sum is one update.
         num_replicas: servers that follow the others within ``divergence_max`` (slides 16 and 17); one of them takes
@@ -55,6 +56,7 @@ class MLfabric(Composition):
     window_s: float | None = None
     idle_tolerance_s: float | None = None
     late_factor: float | None = None
+    parallel_sends: int = 1
     smoothing: float = 0.3
     num_aggregators: int = 0
     num_replicas: int = 0
@@ -81,6 +83,7 @@ class MLfabric(Composition):
             window_s=self.window_s,
             idle_tolerance_s=self.idle_tolerance_s,
             late_factor=self.late_factor,
+            parallel_sends=self.parallel_sends,
             smoothing=self.smoothing,
             num_aggregators=self.num_aggregators,
             scale=None if bounded else 1.0,

@@ -8,6 +8,8 @@ from typing import final
 
 LATE_FACTOR = 4.0
 """Planned durations after which a transfer is overdue, where the configuration names no other number."""
+NEVER = 1e9
+"""Factor from which on nothing is ever overdue."""
 LEAST_S = 0.05
 """Nothing is overdue before: orders and reports take time that no plan knows, such as a busy machine's."""
 
@@ -24,7 +26,7 @@ class Expected:
     def sent(self, grads: Iterable[int], t: float, planned_s: float, sending_s: float) -> None:
         """These begin now, and should take ``planned_s``, of which data flows for ``sending_s``."""
         for grad in grads:
-            if self._factor < math.inf:
+            if self._factor < NEVER:
                 self._due_s[grad] = t + max(LEAST_S, self._factor * planned_s)
             self._planned_s[grad] = sending_s
 
@@ -39,6 +41,11 @@ class Expected:
         for grad in found:
             del self._due_s[grad]
         return found
+
+    @property
+    def travelling(self) -> int:
+        """How many are on their way."""
+        return len(self._planned_s)
 
     @property
     def next_s(self) -> float:

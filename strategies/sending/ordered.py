@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar, final
 
 import msgspec
@@ -65,7 +66,8 @@ class OrderedGate:
         tau_max: bound on the delay of applied updates, in versions; None: twice the workers of the start.
         window_s: seconds after a plan until the next if its slots are not all applied; None: until they are.
         idle_tolerance_s: see :func:`strategies.transfers.plan`.
-        late_factor: planned durations after which a transfer holds nobody up any more; None: 4; infinite: never.
+        late_factor: planned durations after which a transfer holds nobody up any more; None: 4; 1e9: never.
+        parallel_sends: slots that may be on their way at a time where the plan has one after the other.
         smoothing: weight of the newest transfer in a worker's bandwidth.
         num_aggregators: tasks that sum neighbours in the order on their way to the servers.
         scale: factor on the learning rate of every update; None: 1 / sqrt(``tau_max``).
@@ -79,6 +81,7 @@ class OrderedGate:
     window_s: float | None = None
     idle_tolerance_s: float | None = None
     late_factor: float | None = None
+    parallel_sends: int = 1
     smoothing: float = 0.3
     num_aggregators: int = 0
     scale: float | None = 1.0
@@ -104,8 +107,11 @@ class OrderedGate:
         if self.tau_max is not None:
             check_whole("tau_max", self.tau_max, least=0)
         for name, least in (("window_s", 0), ("idle_tolerance_s", 0), ("late_factor", 1)):
-            if (value := bounds[name]) is not None and not (name != "window_s" and value == math.inf):
+            if (value := bounds[name]) is not None and not (name == "idle_tolerance_s" and value == math.inf):
                 check_number(name, value, least=least)
+        check_whole("parallel_sends", self.parallel_sends, least=1)
+        if self.parallel_sends > 1 and self.order == "fair":
+            raise ValueError(f"parallel_sends={self.parallel_sends}: has no effect with order=fair; must be 1 there")
         if not 0 < self.smoothing <= 1:
             raise ValueError(f"smoothing={self.smoothing}: must be above 0 and at most 1")
         check_whole("num_aggregators", self.num_aggregators, least=0)
@@ -406,20 +412,23 @@ class OrderedGate:
         for place, slot in enumerate(self._slots):
             if slot.update.id not in self._sent and not self._is_behind(place):
                 sending_s = sum(end_s - start_s for start_s, end_s, _ in slot.segments)
-                self._expected.sent((slot.update.id,), t, slot.finish_s - slot.start_s, sending_s)
+                shares = min(self.parallel_sends, 1 + self._expected.travelling)
+                self._expected.sent((slot.update.id,), t, (slot.finish_s - slot.start_s) * shares, sending_s * shares)
                 yield self._send(slot.update.id)
 
     def _is_behind(self, place: int) -> bool:
-        """Whether a transfer that the plan ends before this one begins, on a link of both, has not arrived."""
+        """Whether transfers that the plan ends before this one begins, on a link of both, have not arrived."""
         slot, own = self._slots[place], set(self._slots[place].update.path)
-        return any(
-            other.update.id not in self._arrived
-            and (other.finish_s, before) < (slot.finish_s, place)
+        before = (
+            True
+            for at, other in enumerate(self._slots)
+            if at != place
+            and other.update.id not in self._arrived
+            and (other.finish_s, at) < (slot.finish_s, place)
             and other.finish_s <= slot.start_s + ROUNDING_S
             and not own.isdisjoint(other.update.path)
-            for before, other in enumerate(self._slots)
-            if before != place
         )
+        return next(islice(before, self.parallel_sends - 1, None), False)
 
     def _send(self, grad_id: int) -> Send:
         self._sent.add(grad_id)

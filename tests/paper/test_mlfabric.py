@@ -227,7 +227,7 @@ def test_a_late_one_makes_nobody_else_too_late() -> None:
 
 def test_nobody_is_overdue_where_that_is_not_wanted() -> None:
     """Departure: as in the slides, all wait for whoever is sent."""
-    world = held_up(late_factor=math.inf)
+    world = held_up(late_factor=1e9)
     wake(world, 1000.0)
     assert (list(world.left), world.wakes) == ([A], [])
 
@@ -242,6 +242,23 @@ def test_a_short_transfer_is_not_overdue_at_once() -> None:
     assert list(world.left) == [A]
     wake(world, 0.05)
     assert list(world.left) == [A, B]
+
+
+@pytest.mark.parametrize(("parallel_sends", "sent"), [(1, [A]), (2, [A, B]), (3, [A, B, C]), (9, [A, B, C])])
+def test_as_many_travel_at_a_time_as_wanted(parallel_sends: int, sent: list[int]) -> None:
+    """Departure: in the slides one; updates are applied in the same order in any case."""
+    world = held_up(parallel_sends=parallel_sends)
+    assert list(world.left) == sent
+    world = World(MIXED, parallel_sends=parallel_sends).run()
+    assert [worker for worker, _ in world.commits[1:]] == [A, D, B, C]
+    assert max(world.delays) <= 4
+
+
+def test_what_shares_a_link_is_overdue_later() -> None:
+    """Departure: two at a time should take twice as long; the first was alone when it was sent."""
+    world = waiting(World(EVEN, parallel_sends=2))
+    wake(world, 4.0)
+    assert (list(world.left), world.wakes[-1]) == ([A, D, B], (8.0, "overdue"))
 
 
 # ---- whatever happens -----------------------------------------------------------------------------------------------
@@ -335,6 +352,12 @@ def test_the_worst_case_scales_all_alike() -> None:
         ({"order": "fair", "window_s": 0.5}, "window_s=0.5: has no effect"),
         ({"tau_max": -1}, "tau_max=-1"),
         ({"window_s": -0.5}, "window_s=-0.5"),
+        ({"parallel_sends": 0}, "parallel_sends=0: must be a whole number, 1 or more"),
+        ({"order": "fair", "parallel_sends": 2}, "parallel_sends=2: has no effect with order=fair"),
+        ({"num_replicas": 1}, "num_replicas=1: needs a bound on their distance; set divergence_max"),
+        ({"divergence_max": 1.0}, "divergence_max=1.0: bounds replicas, and there are none"),
+        ({"num_replicas": 1, "divergence_max": 0.0}, "divergence_max=0.0: must be above 0"),
+        ({"num_replicas": 1, "divergence_max": 1.0, "order": "fair"}, "num_replicas=1: needs an order"),
         ({"late_factor": 0.5}, "late_factor=0.5: must be 1 or more"),
         ({"order": "fair", "late_factor": 2.0}, "late_factor=2.0: has no effect with order=fair"),
         ({"smoothing": 0.0}, "smoothing=0.0: must be above 0"),
