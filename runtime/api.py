@@ -70,6 +70,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the strategy watches what nodes use."""
     aggregators: int = 0
     """Tasks that sum gradients on their way to the servers."""
+    replicas: int = 0
+    """Servers that hold a copy of all parameters and follow the others."""
 
     @property
     def kinds(self) -> set[str]:

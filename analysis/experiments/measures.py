@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.elastic_measures import ELASTIC_MEASURES
+from analysis.experiments.following_measures import FOLLOWING_MEASURES
 from analysis.measures import deciding, targets, work
 from analysis.measures.injections import FLOAT_BYTES
 from analysis.measures.metrics import completed, jct_s, summarise
@@ -393,4 +394,5 @@ MEASURES: dict[str, Measure] = {
     "nats_by_updates": nats_by_updates,
     "nats_first_min": nats_first_min,
     **ELASTIC_MEASURES,
+    **FOLLOWING_MEASURES,
 }

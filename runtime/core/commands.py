@@ -37,6 +37,7 @@ from strategies.protocol import (
     Partition,
     ProtocolError,
     Repartition,
+    Replicate,
     Reserve,
     Restart,
     Retire,
@@ -93,6 +94,8 @@ class Commands:
                 self.executor.drop(t, command)
             case Send():
                 self.executor.transfers.send(command)
+            case Replicate():
+                self.executor.replication.replicate(command, self.executor.version)
             case Partition():
                 self.executor.partition(t, command)
             case Score():

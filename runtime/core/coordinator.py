@@ -40,10 +40,12 @@ from strategies.protocol import (
     NodeId,
     Observed,
     Ready,
+    Replicated,
     Restart,
     Restored,
     Scored,
     Send,
+    ServerJoined,
     ServerLost,
     Started,
     Strategy,
@@ -148,6 +150,8 @@ class Coordinator:
                 self._gradient_arrived(t, given)
             case inputs.GradientReady():
                 self._gradient_ready(t, given)
+            case inputs.Replicated():
+                self._replicated(t, given)
             case inputs.TimerFired():
                 self._timer_fired(t, given.tag)
             case inputs.ScorePart():
@@ -222,6 +226,9 @@ class Coordinator:
                 model_bytes=given.model_bytes,
                 places=self._places() | {name: host for name, host in given.aggregators.items() if host is not None},
                 links=given.links,
+                replicas=tuple(self.executor.replication.followed),
+                step=given.step,
+                momentum=given.momentum,
             )
         )
         if Restart in self.strategy.needs:
@@ -241,6 +248,7 @@ class Coordinator:
         self.nonfinite[given.worker] = 0
         grad = self.executor.grad_of(order)
         self.executor.transfers.ready(grad)
+        self.executor.replication.ready(grad)
         fields = msgspec.structs.asdict(given)
         about = {name: fields[name] for name in ("timings", "num_bytes", "loss", "sqr_norm")}
         self._tell(Ready(t=t, grad=grad, **about))
@@ -327,6 +335,9 @@ class Coordinator:
         if given.holding:
             self.commands.void()
             given = self.elastic.explained(given)
+        elif self.job.num_replicas:
+            if not self.executor.replication.lost(given.server):
+                return
         elif not self.elastic.server_left(self.course.advance(t), NodeId.server(given.server), given.reason):
             return
         self._tell(ServerLost(t=t, **msgspec.structs.asdict(given)))
@@ -334,7 +345,25 @@ class Coordinator:
     def _server_joined(self, t: float, given: inputs.ServerJoined) -> None:
         """A server that was launched is there, and holds nothing."""
         node = NodeId.server(given.server)
+        if self.job.num_replicas:
+            self.executor.replication.joined(given.server, given.incarnation)
+            self._replica_joined(t, given.server)
+            return
         self.elastic.server_joined(t, node, given.incarnation, self.place_of(str(node)))
+
+    def _replica_joined(self, t: float, server: int) -> None:
+        """It gets a copy, if the parameters are anywhere at present."""
+        if not self.course.halted:
+            incarnation = self.executor.replication.incarnations[server]
+            place = self.place_of(str(NodeId.server(server)))
+            self._tell(ServerJoined(t=t, server=server, incarnation=incarnation, place=place))
+
+    def _replicated(self, t: float, given: inputs.Replicated) -> None:
+        if not self.course.halted and self._has_followed(given):
+            self._tell(Replicated(t=t, server=given.server, version=given.version, grad=given.grad_id))
+
+    def _has_followed(self, given: inputs.Replicated) -> bool:
+        return self.executor.replication.replicated(given.server, given.version, given.grad_id)
 
     def _restored(self, t: float, given: inputs.Restored) -> None:
         """All servers hold the checkpoint that was taken with this state, and all workers are idle."""
@@ -349,7 +378,11 @@ class Coordinator:
                 self.shards.leave(worker)
         servers = tuple(server.number for server in self.executor.layout.holders)
         self.preemption.restored(self.course.t, self.job.max_time_s, self._places())
+        for server in servers:
+            self.executor.replication.lost(server)
         self._tell(Restored(t=t, version=given.version, workers=self.members.here(), servers=servers))
+        for replica in tuple(self.executor.replication.followed):
+            self._replica_joined(self.course.t, replica)
         self.commands.restored(t)
 
     def _preempt(self, t: float, given: inputs.PreemptionOrdered) -> None:

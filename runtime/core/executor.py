@@ -21,6 +21,7 @@ from runtime.core.ledger import GradientLedger, Order
 from runtime.core.measuring import Measuring
 from runtime.core.membership import Membership
 from runtime.core.parts import Parts
+from runtime.core.replication import Replication
 from runtime.core.scoring import Scoring
 from runtime.core.shards import Cut, Range, Shards, cut_epoch, samples_of
 from runtime.core.transfers import Transfers
@@ -79,6 +80,8 @@ class Executor:
         self.ledger = GradientLedger()
         self.members = Membership(node.number for node in self.layout.workers)
         self.transfers = Transfers(self.ledger, port, self._number)
+        shared = self.layout.holders
+        self.replication = Replication(port, tuple(node.number for node in self.layout.servers if node not in shared))
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
         self.version = 0
         self.measuring = Measuring(self._servers)
@@ -165,6 +168,7 @@ class Executor:
         if len(ids) > len(grads):
             pairs = zip(grads, weights, strict=True)
             weights = tuple([weight for grad, weight in pairs for _ in range(max(1, len(grad.members)))])
+        self.replication.applied(ids, self.version)
         self.port.apply(
             ApplyOrder(
                 version=self.version,
@@ -201,6 +205,7 @@ class Executor:
             self.attachments.forget(arrived)
             self.scoring.forget(arrived)
             self.port.drop(_known_as(gone[len(held) :]))
+        self.replication.dropped(members_of(gone))
         newest = self.shards.epochs_opened
         for grad in gone:
             if grad.round is not None:
@@ -331,6 +336,7 @@ class Executor:
 
     def lost(self, t: float, worker: int, *, here: bool, restarting: bool, reason: str) -> None:
         """A worker's Compute is lost with it; one reserved while it restarts waits for its next incarnation."""
+        self.replication.lost_worker(worker)
         if here or not restarting:
             self.ledger.held.pop(worker, None)
             self.reserved.pop(worker, None)
@@ -344,6 +350,7 @@ class Executor:
         """Void all Computes and gradients."""
         self.ledger.void()
         self.transfers.sums.clear()
+        self.replication.void()
         self.parts.void()
         self.attachments.void()
         self.scoring.void()
@@ -416,7 +423,13 @@ class Executor:
         # after every event: thousands may be held at the end of an epoch, with parts only in coded jobs
         if self.parts.used and (without := {worker: command for worker, command in held.items() if command.parts}):
             held = without
-        elif not held or self.ledger.busy or self.scoring.asked or self.members.anyone_launching():
+        elif (
+            not held
+            or self.ledger.busy
+            or self.scoring.asked
+            or self.members.anyone_launching()
+            or self.replication.asked
+        ):
             return []
         self._empty_rounds += 1
         if self._empty_rounds > MAX_EMPTY_ROUNDS:

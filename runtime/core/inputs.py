@@ -40,6 +40,9 @@ class JobStarted(Input, frozen=True):
     """Limits of links as ``Started`` gives them."""
     aggregators: dict[str, str | None] = {}
     """Hosts of aggregators, by name; None without hosts."""
+    step: Literal["", "sgd", "tally"] = ""
+    momentum: float = 0.0
+    """Of the optimizer, for replicas, as ``Started`` has them."""
 
 
 class GradientReady(Input, frozen=True):
@@ -64,6 +67,14 @@ class GradientArrived(Input, frozen=True):
     finite: bool = True
     members: tuple[int, ...] = ()
     """Of a sum: the gradients in it, whose workers are done."""
+
+
+class Replicated(Input, frozen=True):
+    """A replica has received a gradient, or a copy of all (``grad_id`` None), and has followed up to ``version``."""
+
+    server: int
+    version: int
+    grad_id: int | None = None
 
 
 class TimerFired(Input, frozen=True):
@@ -162,6 +173,7 @@ OfTasks = (
     | ScorePart
     | NormPart
     | ReferenceReady
+    | Replicated
     | WorkerFailed
     | Evaluated
     | Observed
@@ -193,6 +205,7 @@ __all__ = [
     "Operated",
     "PreemptionOrdered",
     "ReferenceReady",
+    "Replicated",
     "Restored",
     "RolledBack",
     "ScorePart",

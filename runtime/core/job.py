@@ -22,6 +22,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     num_servers: int
     server_shares: tuple[float, ...] = ()
     """Shares of the parameters by server, in any unit, wherever there are so many servers; else all have the same."""
+    num_replicas: int = 0
+    """Servers more, which hold a copy of all parameters and follow the others."""
     num_samples: int
     """Samples of the training data, without those held out."""
     validation_samples: int = 0
@@ -59,7 +61,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def start_layout(self) -> Layout:
         """The nodes with which it begins, and the servers' shares."""
-        return Layout.initial(self.num_workers, self.num_servers, self.shares_of(self.num_servers))
+        shares = self.shares_of(self.num_servers)
+        return Layout.initial(self.num_workers, self.num_servers, shares, self.num_replicas)
 
     @property
     def total_samples(self) -> int | None:
@@ -113,6 +116,15 @@ class SendOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     grad_id: int
     worker: int
     incarnation: int
+
+
+class ReplicateOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a replica is to receive: a gradient from its worker, or else all that the servers hold at ``version``."""
+
+    server: int
+    version: int
+    grad_id: int | None = None
+    worker: int | None = None
 
 
 class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -178,6 +190,10 @@ class Port(Protocol):
 
         One that is dropped before the sum is sent is left out of it.
         """
+        ...
+
+    def replicate(self, order: ReplicateOrder) -> None:
+        """Let a replica receive something; ``Replicated`` follows."""
         ...
 
     def forget(self, worker: int, grad_id: int) -> None:

@@ -30,16 +30,19 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     next_server: int
 
     @classmethod
-    def initial(cls, num_workers: int, num_servers: int, shares: Sequence[float] = ()) -> Layout:
-        """Version 0 of a job of this size: numbers from 0, and a share for every server; none: the same for all."""
+    def initial(cls, num_workers: int, num_servers: int, shares: Sequence[float] = (), num_replicas: int = 0) -> Layout:
+        """Version 0 of a job of this size: numbers from 0, and a share for every server; none: the same for all.
+
+        Replicas are servers without a share.
+        """
         servers = tuple(NodeId.server(number) for number in range(num_servers))
         return cls(
             version=0,
             workers=tuple(NodeId.worker(number) for number in range(num_workers)),
-            servers=servers,
+            servers=(*servers, *(NodeId.server(num_servers + number) for number in range(num_replicas))),
             shares=tuple(zip(servers, shares or (1.0,) * num_servers, strict=True)),
             next_worker=num_workers,
-            next_server=num_servers,
+            next_server=num_servers + num_replicas,
         )
 
     # ---- what it says ------------------------------------------------------------------------------------------------

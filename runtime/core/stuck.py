@@ -64,6 +64,8 @@ def awaits(job: Watched) -> bool:
     ledger, members = job.ledger, job.members
     if ledger.progresses or job.course.halted or job.promised.timers or job.executor.scoring.asked:
         return True
+    if job.executor.replication.asked:
+        return True
     return (
         members.anyone_launching()
         or members.anyone_pending()

@@ -149,6 +149,8 @@ class LiveRuntime:
                 f"strategy.num_aggregators={around.aggregators}: aggregators are processes of this machine, and tasks "
                 "are elsewhere; set it to 0, or launcher=local"
             )
+        if around.replicas:
+            raise ConfigError(f"strategy.num_replicas={around.replicas}: no live server follows another; {VIRTUAL}")
         if (hosts := self.parse_hosts(around.num_servers)) is not None:
             aggregator_hosts(hosts, around.aggregators)
         mechanisms = self.mechanisms(around)

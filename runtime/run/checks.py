@@ -24,6 +24,7 @@ from runtime.containment import is_linux
 from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
 from runtime.run.devices import check_devices
+from runtime.run.following import check_replicas
 from runtime.run.measuring import check_measuring
 from runtime.run.pacing import check_pacing
 from runtime.run.probing import reason
@@ -89,6 +90,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_backend(task, backend, runtime, config)
     check_validation(strategy, task, backend, config)
     check_measuring(strategy, backend, config)
+    check_replicas(strategy, backend, config)
     check_pacing(strategy, config)
     check_topology(strategy, backend, config)
     check_devices(runtime, backend, task, config)
@@ -101,7 +103,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         check_fits(config, task, runtime, backend, strategy)
     check_commands(strategy, runtime, config)
     check_scheduler(strategy, scheduler, config)
-    plan = make_plan(pattern, runtime, config)
+    plan = make_plan(pattern, runtime, config, strategy.replicas)
     around = RunContext(
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,
@@ -112,6 +114,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         collective=config.topology.collective or "",
         watches_use=strategy.watches_use,
         aggregators=strategy.aggregators,
+        replicas=strategy.replicas,
     )
     return CheckedJob(
         written=written,
@@ -289,19 +292,19 @@ def check_scheduler(strategy: Strategy, scheduler: Scheduler, config: Config) ->
         )
 
 
-def shape_of(config: Config, runtime: Runtime) -> ClusterShape:
-    """The description of the cluster for a pattern."""
+def shape_of(config: Config, runtime: Runtime, replicas: int = 0) -> ClusterShape:
+    """The description of the cluster for a pattern; servers that are replicas can be disturbed like others."""
     return ClusterShape(
         num_workers=config.num_workers,
-        num_servers=config.topology.num_servers,
+        num_servers=config.topology.num_servers + replicas,
         num_hosts=runtime.num_hosts,
         base_iter_s=runtime.base_iter_s(ceil(config.workload.global_batch_samples / config.num_workers)),
     )
 
 
-def make_plan(pattern: Any, runtime: Runtime, config: Config) -> Plan:
+def make_plan(pattern: Any, runtime: Runtime, config: Config, replicas: int = 0) -> Plan:
     """The plan of the whole run, whose targets all exist."""
-    shape = shape_of(config, runtime)
+    shape = shape_of(config, runtime, replicas)
     with explained(config.straggler, "straggler"):
         plan: Plan = pattern.plan(shape, config.max_time_s, config.seed)
         validate_plan(plan, shape)

@@ -117,6 +117,7 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
     return Job(
         num_workers=config.num_workers,
         num_servers=config.topology.num_servers,
+        num_replicas=checked.strategy.replicas,
         server_shares=config.topology.server_shares or (),
         num_samples=num_samples,
         validation_samples=validation_samples,

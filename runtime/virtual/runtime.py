@@ -133,7 +133,7 @@ class VirtualRuntime:
         """Refuse what cannot work, or would have no effect; it needs nothing of this machine."""
         if self.cluster.hosts is not None and not around.num_servers:
             raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
-        hosts = self._parse_hosts(around.num_servers)
+        hosts = self._parse_hosts(around.num_servers + around.replicas)
         if around.aggregators and hosts is None:
             raise ConfigError(
                 f"strategy.num_aggregators={around.aggregators}: aggregators are tasks of hosts; choose cluster=hosts"
@@ -169,7 +169,7 @@ class VirtualRuntime:
 
     def machine(self, around: RunContext) -> dict[str, Any]:
         """Nothing: virtual time depends only on modelled machines."""
-        hosts = self._parse_hosts(around.num_servers)
+        hosts = self._parse_hosts(around.num_servers + around.replicas)
         return {} if hosts is None else {"hosts": hosts.describe()}
 
     def gather(self, task: dict[str, Any], framework: str) -> None:
@@ -202,7 +202,7 @@ class VirtualRuntime:
             self._model.values,
             self._profiles,
             measures_decisions=self.decisions == "measured",
-            hosts=self._parse_hosts(experiment.job.num_servers),
+            hosts=self._parse_hosts(experiment.job.num_servers + experiment.job.num_replicas),
             lease_s=longest_silence_s(self.lease_s, self.cluster),
             clock=clock,
             tenancy=tenancy,

@@ -76,6 +76,18 @@ class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """
 
 
+class Replicate(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Let a replica (``Started.replicas``) receive a gradient that its worker still has, or a copy of all parameters.
+
+    ``Replicated`` follows. Workers keep what they have announced until all present replicas have followed its
+    update; it is gone with the worker, and with its ``Drop``. A copy is of the version at this command.
+    """
+
+    server: int
+    grad: int | None = None
+    """None: the servers send all they hold."""
+
+
 class Drop(Command, frozen=True, kw_only=True, tag=True):
     """Discard these gradients; with ``requeue`` their samples return to the tail of the data queue.
 
@@ -197,4 +209,6 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
 
 
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
-AnyCommand = Compute | Partition | Send | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+AnyCommand = (
+    Compute | Partition | Send | Replicate | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from strategies.protocol.sharing import Share
@@ -34,6 +36,12 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
 
     Those without a limit are left out.
     """
+    replicas: tuple[int, ...] = ()
+    """Servers that hold no part of the parameters but a copy of all, and follow (``Replicate``); equal at first."""
+    step: Literal["", "sgd", "tally"] = ""
+    """The optimizer's rule, where ``replicas`` follow it: ``tally`` adds sums of gradients, whatever the rate is."""
+    momentum: float = 0.0
+    """Of that rule."""
 
 
 class Ready(Event, frozen=True, kw_only=True, tag=True):
@@ -99,6 +107,7 @@ class ServerLost(Event, frozen=True, kw_only=True, tag=True):
     """A server is gone. Nothing can be applied until ``Restored``; commands given meanwhile are void.
 
     Not so if it held nothing (``holding=False``), as one that was launched: then it has left, and nothing else changes.
+    A replica holds nothing, either; its next process comes as ``ServerJoined``.
     """
 
     server: int
@@ -109,12 +118,28 @@ class ServerLost(Event, frozen=True, kw_only=True, tag=True):
 
 
 class ServerJoined(Event, frozen=True, kw_only=True, tag=True):
-    """A server that was launched can be reached; it holds nothing yet."""
+    """A server that was launched can be reached; it holds nothing yet.
+
+    A replica comes likewise after it was lost, and after every ``Restored``; it follows once it has a copy.
+    """
 
     server: int
     incarnation: int
     place: str | None = None
     """Its host (``host:2``); None without hosts."""
+
+
+class Replicated(Event, frozen=True, kw_only=True, tag=True):
+    """A replica has received what a ``Replicate`` named, and has followed up to ``version``.
+
+    Updates that the servers have made and whose gradients it holds, it has made in their order. A gradient that comes
+    before its update waits there; the replica makes that update with the servers.
+    """
+
+    server: int
+    version: int
+    grad: int | None = None
+    """The gradient; None: a copy of all parameters."""
 
 
 class Denied(Event, frozen=True, kw_only=True, tag=True):
@@ -213,5 +238,5 @@ class Woke(Event, frozen=True, kw_only=True, tag=True):
 
 
 _OfWorkers = Ready | Arrived | Failed | Lost | Joined
-_OfNodes = _OfWorkers | ServerLost | ServerJoined | Denied | Reserved
+_OfNodes = _OfWorkers | ServerLost | ServerJoined | Replicated | Denied | Reserved
 AnyEvent = Started | _OfNodes | Restored | Evaluated | Observed | Scored | Measured | Updated | Scheduling | Woke

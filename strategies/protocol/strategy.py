@@ -79,6 +79,9 @@ class Strategy(Protocol):
     aggregators: int = 0
     """Tasks that it needs to sum gradients on their way (``Send.via``); refused before the run where there are none."""
 
+    replicas: int = 0
+    """Servers that follow the others (``Replicate``); refused before the run where there are none."""
+
     validation_samples: int = 0
     """Training samples that are held out for the reference gradient of ``Score``, and never trained on."""
 

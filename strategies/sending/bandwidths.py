@@ -63,6 +63,10 @@ class Bandwidths:
             found.append(Aggregator(name=name, inward=(f"into {host}",), outward=(host, SERVERS)))
         return found, links
 
+    def alone_s(self, worker: int, num_bytes: int) -> float:
+        """Seconds of a transfer with the worker's uplink for itself."""
+        return num_bytes / self._rate(self._uplink(worker))
+
     def took(self, worker: int, planned_s: float, send_s: float) -> None:
         """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that.
 

@@ -3,6 +3,10 @@
 A plan gives every held gradient a slot, or drops it. A slot is sent when all that the plan ends before it on one of its
 links have arrived; nobody relies on the planned seconds, since links may be slower than known. Updates are applied in
 the order of the slots: one that arrives early waits. So no applied update is later than its plan allowed.
+
+A slot that takes several times as long as planned leaves the order, so that a worker that is slow, paused or dead
+without anybody knowing holds nobody up: later ones are sent and applied. When it arrives after all, it gets the first
+place that makes nobody else too late, or is dropped if it is too late itself.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar, final
 
 import msgspec
@@ -25,12 +30,18 @@ from strategies.protocol import (
     Failed,
     Grad,
     Ready,
+    Replicate,
+    Replicated,
     Send,
+    ServerJoined,
+    ServerLost,
     Started,
     Wake,
     Woke,
 )
 from strategies.sending.bandwidths import SERVERS, Bandwidths
+from strategies.sending.expected import LATE_FACTOR, Expected
+from strategies.sending.replicas import Replicas
 from strategies.transfers import Slot, Update, plan
 from strategies.transfers.aggregate import Group, group
 from strategies.weights import worst_case_factor
@@ -38,6 +49,10 @@ from strategies.weights import worst_case_factor
 ORDERS = ("deadlines", "shortest", "fair")
 WINDOW = "transfers"
 """Tag of the timer after which a plan is made although another is not done."""
+OVERDUE = "overdue"
+"""Tag of the timer at which a transfer may be overdue while others wait for it."""
+REPLICA_OVERDUE = "replica overdue"
+"""Tag of the timer at which a transfer to a replica may be overdue while updates wait for it."""
 ROUNDING_S = 1e-9
 
 
@@ -51,42 +66,88 @@ class OrderedGate:
         tau_max: bound on the delay of applied updates, in versions; None: twice the workers of the start.
         window_s: seconds after a plan until the next if its slots are not all applied; None: until they are.
         idle_tolerance_s: see :func:`strategies.transfers.plan`.
+        late_factor: planned durations after which a transfer holds nobody up any more; None: 4; 1e9: never.
+        parallel_sends: slots that may be on their way at a time where the plan has one after the other.
         smoothing: weight of the newest transfer in a worker's bandwidth.
         num_aggregators: tasks that sum neighbours in the order on their way to the servers.
         scale: factor on the learning rate of every update; None: 1 / sqrt(``tau_max``).
+        num_replicas: servers that follow the others.
+        divergence_max: bound on their distance from the servers; None: there are no replicas.
+        lr_rule: by which the learning rate of an update depends on its gradient, for that bound.
     """
 
     order: str = "deadlines"
     tau_max: int | None = None
     window_s: float | None = None
     idle_tolerance_s: float | None = None
+    late_factor: float | None = None
+    parallel_sends: int = 1
     smoothing: float = 0.3
     num_aggregators: int = 0
     scale: float | None = 1.0
+    num_replicas: int = 0
+    divergence_max: float | None = None
+    lr_rule: str = "batch_linear"
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = True
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Send, Wake})
 
     def __post_init__(self) -> None:
         check_choice("order", self.order, *ORDERS)
-        bounds = {"tau_max": self.tau_max, "idle_tolerance_s": self.idle_tolerance_s, "window_s": self.window_s}
+        bounds = {
+            "tau_max": self.tau_max,
+            "idle_tolerance_s": self.idle_tolerance_s,
+            "window_s": self.window_s,
+            "late_factor": self.late_factor,
+        }
         useless = {"deadlines": (), "shortest": ("tau_max", "idle_tolerance_s"), "fair": tuple(bounds)}[self.order]
         for name in useless:
             if bounds[name] is not None:
                 raise ValueError(f"{name}={bounds[name]}: has no effect with order={self.order}; must be null there")
         if self.tau_max is not None:
             check_whole("tau_max", self.tau_max, least=0)
-        for name in ("window_s", "idle_tolerance_s"):
+        for name, least in (("window_s", 0), ("idle_tolerance_s", 0), ("late_factor", 1)):
             if (value := bounds[name]) is not None and not (name == "idle_tolerance_s" and value == math.inf):
-                check_number(name, value, least=0)
+                check_number(name, value, least=least)
+        check_whole("parallel_sends", self.parallel_sends, least=1)
+        if self.parallel_sends > 1 and self.order == "fair":
+            raise ValueError(f"parallel_sends={self.parallel_sends}: has no effect with order=fair; must be 1 there")
         if not 0 < self.smoothing <= 1:
             raise ValueError(f"smoothing={self.smoothing}: must be above 0 and at most 1")
         check_whole("num_aggregators", self.num_aggregators, least=0)
         if self.num_aggregators and self.order == "fair":
             raise ValueError(f"num_aggregators={self.num_aggregators}: needs an order; order=fair plans nothing")
-        self._missed, self._idle, self._summed = 0, 0, 0
+        self._check_replicas()
+        self._num_bytes = 0
+        self._missed, self._idle, self._summed, self._overdue = 0, 0, 0, 0
+        self._bound = math.inf
+        self._replicas: Replicas | None = None
         self.begin((), 0)
+
+    def _check_replicas(self) -> None:
+        check_whole("num_replicas", self.num_replicas, least=0)
+        if not self.num_replicas:
+            if self.divergence_max is not None:
+                raise ValueError(
+                    f"divergence_max={self.divergence_max}: bounds replicas, and there are none; must be null"
+                )
+            return
+        if self.divergence_max is None:
+            raise ValueError(f"num_replicas={self.num_replicas}: needs a bound on their distance; set divergence_max")
+        check_number("divergence_max", self.divergence_max, above=0)
+        if self.order == "fair":
+            raise ValueError(f"num_replicas={self.num_replicas}: needs an order; order=fair plans nothing")
+        if self.num_aggregators:
+            raise ValueError(
+                f"num_replicas={self.num_replicas}: receive gradients from their workers, and num_aggregators="
+                f"{self.num_aggregators} sends sums; use one of them"
+            )
+
+    @property
+    def needs(self) -> frozenset[type[Command]]:
+        """Commands that it gives."""
+        more: set[type[Command]] = {Replicate} if self.num_replicas else set()
+        return frozenset({Send, Wake, *more})
 
     def validate(self, num_workers: int) -> None:
         """With n workers up to n - 1 others are applied while one computes: with less it would always be dropped."""
@@ -102,7 +163,11 @@ class OrderedGate:
         tau_max = 2 * len(started.workers) if self.tau_max is None else self.tau_max
         self._bound = tau_max if self.order == "deadlines" else math.inf
         self._factor = self.scale if self.scale is not None else worst_case_factor(self._bound)
-        self._missed, self._idle, self._summed = 0, 0, 0
+        self._missed, self._idle, self._summed, self._overdue = 0, 0, 0, 0
+        if self.divergence_max is not None:
+            late = LATE_FACTOR if self.late_factor is None else self.late_factor
+            self._replicas = Replicas(self.divergence_max, late, self.lr_rule, self._factor)
+            self._replicas.start(started)
 
     # ---- the gate ----------------------------------------------------------------------------------------------------
 
@@ -119,21 +184,45 @@ class OrderedGate:
         self._arrived: dict[int, Grad] = {}
         self._waiting: set[int] = set()
         """Workers that compute nothing until their gradient is applied or dropped."""
-        self._planned_s, self._wakes = -math.inf, False
+        self._late: dict[int, Slot] = {}
+        """Sent and overdue: these left the order."""
+        self._expected = Expected(LATE_FACTOR if self.late_factor is None else self.late_factor)
+        self._planned_s, self._wakes, self._watches, self._replica_watches = -math.inf, False, False, False
+        if self._replicas is not None:
+            self._replicas.begin(version)
         return tuple(sorted(workers))
 
     def arrived(self, grad: Grad) -> Verdict:
         """Keep the gradient until it is its turn; a sum takes the first of its members' slots."""
         if not grad.samples:
             return Verdict(apply=(grad,), go=(grad.worker,))
-        slots = [slot for slot in self._slots if slot.update.id in grad.members]
+        ids = grad.members or (grad.id,)
+        late = [slot for slot in [self._late.pop(grad_id, None) for grad_id in ids] if slot is not None]
+        slots = [slot for slot in self._slots if slot.update.id in ids]
+        if late and not slots:
+            return self._arrived_late(grad, late[0])
         self._arrived[slots[0].update.id if slots else grad.id] = grad
         self._slots = [slot for slot in self._slots if slot not in slots[1:]]
+        return NOTHING
+
+    def _arrived_late(self, grad: Grad, slot: Slot) -> Verdict:
+        """It is applied before all whose delay allows one more; dropped if its own does not allow that."""
+        place = len(self._slots)
+        while place and self._version + place - self._slots[place - 1].update.version <= self._bound:
+            place -= 1
+        if self._version + place - grad.version > self._bound:
+            self._missed += 1
+            self._unkept(grad)
+            return Verdict(drop=(grad,), go=self._used(grad))
+        self._arrived[slot.update.id] = grad
+        self._slots.insert(place, slot)
         return NOTHING
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Nobody waits for what the worker has not sent whole."""
         self._forget(worker)
+        if self._replicas is not None:
+            self._replicas.lost_worker(worker)
         return NOTHING
 
     def joined(self, worker: int) -> Verdict:
@@ -146,6 +235,8 @@ class OrderedGate:
         self._sent -= gone
         for grad_id in gone:
             self._held.pop(grad_id, None)
+            self._late.pop(grad_id, None)
+            self._expected.ended(grad_id)
             del self._grads[grad_id]
         self._waiting.discard(worker)
 
@@ -156,15 +247,44 @@ class OrderedGate:
         match event:
             case Ready():
                 self._hold(event)
-            case Arrived() if event.grad.id in self._arrived:
+            case Arrived():
                 self._learn(event)
             case Failed():
                 self._forget(event.worker)
             case Woke(tag=tag) if tag == WINDOW:
                 self._wakes = False
+            case Woke(tag=tag) if tag == OVERDUE:
+                self._watches = False
+        copies = [] if self._replicas is None else self._follow(self._replicas, event)
         if self.order == "fair":
             return [*self._applied_as_they_come(), *self._sent_at_once()]
-        return [*self._applied(), *self._planned(event.t), *self._sends()]
+        self._pass_over(event.t)
+        own = [*self._applied(), *self._planned(event.t), *self._sends(event.t), *self._watch()]
+        return own if self._replicas is None else [*own, *copies, *self._replicate(self._replicas, event.t)]
+
+    def _follow(self, replicas: Replicas, event: AnyEvent) -> list[Replicate]:
+        """Learn about replicas; one that has come gets a copy."""
+        match event:
+            case Ready():
+                replicas.ready(event)
+            case Replicated():
+                replicas.replicated(event)
+            case ServerLost(holding=False):
+                replicas.lost(event.server)
+            case ServerJoined():
+                return [replicas.joined(event.server)]
+            case Woke(tag=tag) if tag == REPLICA_OVERDUE:
+                self._replica_watches = False
+        return []
+
+    def _replicate(self, replicas: Replicas, t: float) -> Iterator[AnyCommand]:
+        """Let replicas receive what they must have before the updates that wait or travel."""
+        order = [self._grads[slot.update.id] for slot in self._slots]
+        arrived = bool(order) and order[0].id in self._arrived
+        yield from replicas.transfers(order, arrived, t, lambda worker: self._links.alone_s(worker, self._num_bytes))
+        if arrived and not self._replica_watches and replicas.next_s < math.inf:
+            self._replica_watches = True
+            yield Wake(at_s=replicas.next_s, tag=REPLICA_OVERDUE)
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: object) -> list[AnyCommand]:
         """Scale the learning rate of all updates alike."""
@@ -179,6 +299,7 @@ class OrderedGate:
 
     def _hold(self, ready: Ready) -> None:
         grad = ready.grad
+        self._num_bytes = ready.num_bytes
         self._grads[grad.id] = grad
         self._waiting.add(grad.worker)
         self._held[grad.id] = Update(
@@ -191,10 +312,28 @@ class OrderedGate:
         )
 
     def _learn(self, arrived: Arrived) -> None:
-        for slot in self._slots:
-            if slot.update.id == arrived.grad.id:
-                planned_s = sum(end_s - start_s for start_s, end_s, _ in slot.segments)
-                self._links.took(arrived.grad.worker, planned_s, arrived.timings.send_s)
+        for grad_id in arrived.grad.members:
+            self._expected.ended(grad_id)
+        planned_s = self._expected.ended(arrived.grad.id)
+        self._links.took(arrived.grad.worker, planned_s, arrived.timings.send_s)
+
+    def _unkept(self, grad: Grad) -> None:
+        if self._replicas is not None:
+            self._replicas.dropped(grad)
+
+    def _pass_over(self, t: float) -> None:
+        """Overdue transfers leave the order."""
+        late = set(self._expected.overdue(t))
+        self._late.update({slot.update.id: slot for slot in self._slots if slot.update.id in late})
+        self._slots = [slot for slot in self._slots if slot.update.id not in late]
+        self._overdue += len(late)
+
+    def _watch(self) -> Iterator[Wake]:
+        """Look again when the next transfer is overdue, if somebody waits for one."""
+        waits = self._held or any(slot.update.id in self._arrived for slot in self._slots)
+        if waits and not self._watches and self._expected.next_s < math.inf:
+            self._watches = True
+            yield Wake(at_s=self._expected.next_s, tag=OVERDUE)
 
     def _used(self, grad: Grad) -> tuple[int, ...]:
         """The gradient is applied or dropped: who waits for that may compute again."""
@@ -209,7 +348,12 @@ class OrderedGate:
 
     def _applied(self) -> Iterator[Verdict]:
         while self._slots and self._slots[0].update.id in self._arrived:
-            grad = self._arrived.pop(self._slots.pop(0).update.id)
+            grad = self._arrived[self._slots[0].update.id]
+            if self._replicas is not None:
+                if not self._replicas.may_apply(grad):
+                    return
+                self._replicas.applied(grad)
+            del self._arrived[self._slots.pop(0).update.id]
             self._version += 1
             yield Verdict(apply=(grad,), go=self._used(grad))
 
@@ -243,6 +387,7 @@ class OrderedGate:
             self._idle += dropped.reason == "idle"
             del self._held[dropped.update.id]
             grad = self._grads[dropped.update.id]
+            self._unkept(grad)
             yield Verdict(drop=(grad,), go=self._used(grad))
 
     def _sums(self, slots: Sequence[Slot], links: dict[str, float], t: float) -> list[Group]:
@@ -254,30 +399,36 @@ class OrderedGate:
         groups = group(updates, {**more, **links}, now_s=t, server=(SERVERS,), aggregators=aggregators)
         return [one for one in groups if one.via is not None]
 
-    def _sends(self) -> Iterator[Send]:
+    def _sends(self, t: float) -> Iterator[Send]:
         groups, self._groups = self._groups, []
         for one in groups:
             ids = tuple(update.id for update in one.members)
             self._summed += len(ids)
             self._sent.update(ids)
+            self._expected.sent(ids, t, one.arrived_s - t, 0.0)
             for grad_id in ids:
                 del self._held[grad_id]
             yield Send(grads=ids, via=one.via)
         for place, slot in enumerate(self._slots):
             if slot.update.id not in self._sent and not self._is_behind(place):
+                sending_s = sum(end_s - start_s for start_s, end_s, _ in slot.segments)
+                shares = min(self.parallel_sends, 1 + self._expected.travelling)
+                self._expected.sent((slot.update.id,), t, (slot.finish_s - slot.start_s) * shares, sending_s * shares)
                 yield self._send(slot.update.id)
 
     def _is_behind(self, place: int) -> bool:
-        """Whether a transfer that the plan ends before this one begins, on a link of both, has not arrived."""
+        """Whether transfers that the plan ends before this one begins, on a link of both, have not arrived."""
         slot, own = self._slots[place], set(self._slots[place].update.path)
-        return any(
-            other.update.id not in self._arrived
-            and (other.finish_s, before) < (slot.finish_s, place)
+        before = (
+            True
+            for at, other in enumerate(self._slots)
+            if at != place
+            and other.update.id not in self._arrived
+            and (other.finish_s, at) < (slot.finish_s, place)
             and other.finish_s <= slot.start_s + ROUNDING_S
             and not own.isdisjoint(other.update.path)
-            for before, other in enumerate(self._slots)
-            if before != place
         )
+        return next(islice(before, self.parallel_sends - 1, None), False)
 
     def _send(self, grad_id: int) -> Send:
         self._sent.add(grad_id)
@@ -296,8 +447,10 @@ class OrderedGate:
         return [self._send(grad_id) for grad_id in tuple(self._held)]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Slots that are not applied, held gradients without a slot, and drops by their reasons."""
+        """Slots that are not applied, held gradients without a slot, drops by their reasons, and overdue transfers."""
         unplanned = len(self._held.keys() - {slot.update.id for slot in self._slots})
         state: dict[str, float | int | str] = {"slots": len(self._slots), "held": unplanned}
-        state |= {"missed": self._missed, "idle": self._idle}
+        state |= {"missed": self._missed, "idle": self._idle, "overdue": self._overdue}
+        if self._replicas is not None:
+            state |= self._replicas.log_state()
         return state | {"summed": self._summed} if self.num_aggregators else state

@@ -10,6 +10,7 @@ seconds.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -55,23 +56,25 @@ def plan(
     network = Reservations(links, now_s)
     for slot in running:
         network.reserve(slot.update.path, slot.segments)
-    queue = [_Waiting(update, solo_s(update, links), now_s) for update in sorted(pending, key=lambda one: one.id)]
+    first = version + len(running)
+    queue = [
+        _Waiting(update, solo_s(update, links), now_s, deadline(update, tau_max, first))
+        for update in sorted(pending, key=lambda one: one.id)
+    ]
+    _tell_kinds(queue, links, running)
     tolerance = idle_tolerance_s
     if tolerance is None:
         tolerance = median(waiting.solo_s for waiting in queue) if queue else 0.0
-    first = version + len(running)
     last_s = max((slot.commit_s for slot in running), default=now_s)
     slots: list[Slot] = []
     drops: list[Dropped] = []
     while queue:
-        due: list[_Waiting] = []
-        for waiting in tuple(queue):
-            slots_left = deadline(waiting.update, tau_max, first) - len(slots)
-            if slots_left < 0:
-                drops.append(Dropped(update=waiting.update, reason="missed"))
-                queue.remove(waiting)
-            elif slots_left == 0:
-                due.append(waiting)
+        number = len(slots)
+        due = [waiting for waiting in queue if waiting.last_slot <= number]
+        for waiting in [one for one in due if one.last_slot < number]:
+            drops.append(Dropped(update=waiting.update, reason="missed"))
+            queue.remove(waiting)
+            due.remove(waiting)
         if not queue:
             break
         shortest = _shortest(queue, network)
@@ -90,10 +93,13 @@ def plan(
 class _Waiting:
     """An update without a slot, and what was last known of its transfer: bounds, since reservations only grow."""
 
-    __slots__ = ("finish_s", "segments", "solo_s", "start_s", "update")
+    __slots__ = ("finish_s", "kind", "last_slot", "segments", "solo_s", "start_s", "update")
 
-    def __init__(self, update: Update, solo_s: float, now_s: float) -> None:
+    def __init__(self, update: Update, solo_s: float, now_s: float, last_slot: float) -> None:
         self.update = update
+        self.last_slot = last_slot
+        self.kind = 0
+        """Of those with the same, each would end at the same time."""
         self.solo_s = solo_s
         self.start_s = max(update.ready_s, now_s)
         self.finish_s = self.start_s + solo_s
@@ -121,11 +127,31 @@ class _Waiting:
         )
 
 
+def _tell_kinds(queue: Sequence[_Waiting], links: Links, running: Sequence[Slot]) -> None:
+    """Updates of one size that share all links are of one kind, if those that only one of them uses are as fast."""
+    uses = Counter(name for waiting in queue for name in set(waiting.update.path))
+    uses.update(name for slot in running for name in slot.update.path)
+    numbers: dict[object, int] = {}
+    for waiting in queue:
+        path = waiting.update.path
+        own = min((links[name] for name in path if uses[name] == 1), default=math.inf)
+        shared = tuple([name for name in path if uses[name] > 1])
+        own = min([own, *(links[name] for name in shared)])  # faster than that it never sends
+        kind = (waiting.update.size_bytes, waiting.start_s, own, shared)
+        waiting.kind = numbers.setdefault(kind, len(numbers))
+
+
 def _shortest(queue: Sequence[_Waiting], network: Reservations) -> _Waiting:
-    """Who ends first; the exact end is asked for only where the bounds leave a chance."""
+    """Who ends first; the exact end is asked for only where the bounds leave a chance.
+
+    Of each kind only the first can: ``queue`` is in the order of ids.
+    """
     best: _Waiting | None = None
     least_s = math.inf
-    for waiting in sorted(queue, key=lambda one: (one.finish_s, one.update.id)):
+    heads: dict[int, _Waiting] = {}
+    for waiting in queue:
+        heads.setdefault(waiting.kind, waiting)
+    for waiting in sorted(heads.values(), key=lambda one: (one.finish_s, one.update.id)):
         if waiting.finish_s > least_s:
             break
         if waiting.least_s(network) > least_s:

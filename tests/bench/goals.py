@@ -96,6 +96,8 @@ ALLREDUCE_STEP_GOALS = [Faster("our ring", "ddp gloo", 1.0)]
 GPU_GOALS = [Faster("ours shm", "ddp gloo", 0.95)]
 
 DECISION_LIMITS_S = {64: 100e-6, 1024: 1e-3}
+PLAN_LIMIT_S = 15e-3
+"""Of 64 transfers, which are planned once for all of them."""
 TENSORFLOW_GOALS = [Faster("ours asp", "tf parameter server", 1.0), Faster("ours bsp", "tf parameter server", 1.0)]
 """Like with like first: it is asynchronous."""
 RECORDING = AtMost("recording and telemetry, share of a core", 0.01, "%", 100)

@@ -17,8 +17,9 @@ from strategies.backup_workers import BackupWorkers
 from strategies.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Compute, Grad, Started, Strategy, Timings
 from strategies.ssp import SSP
+from strategies.transfers import Update, plan
 
-from .goals import DECISION_LIMITS_S, RECORDING, AtMost
+from .goals import DECISION_LIMITS_S, PLAN_LIMIT_S, RECORDING, AtMost
 from .launch import PeerError, call
 from .probe import Probe
 from .replay import recorded_clock, replay_peer
@@ -36,6 +37,7 @@ STRATEGIES = {
 ITERATIONS_PER_WORKER = {64: 400, 1024: 25}
 """About 25,000 events each: 250 of them lie above the 99th percentile."""
 WARM_UP_FRAC = 0.1
+PLANS = 20
 
 
 class Events:
@@ -129,6 +131,33 @@ def test_decision_goals(num_workers, comparison: Comparison, details, report: Re
         [name, *(f"{median(column) * 1e6:.1f}" for column in zip(*details[name], strict=True))] for name in STRATEGIES
     ]
     report.judge(comparison.title, verdicts, comparison, table(["strategy", "p50 us", "largest us"], rows))
+
+
+def waiting(equal: bool) -> tuple[list[Update], dict[str, float]]:
+    """64 updates of 1 MB on uplinks as fast as the servers' link, or on others of at least half of that."""
+    rng = random.Random(0)
+    links = {f"worker:{worker}": 1e8 if equal else 1e8 * rng.uniform(0.5, 1.0) for worker in range(64)}
+    pending = [
+        Update(id=number, worker=number, version=100 - number, size_bytes=1e6, ready_s=0.0, path=(name, "servers"))
+        for number, name in enumerate(links)
+    ]
+    return pending, {**links, "servers": 1e8}
+
+
+def test_planning_goal(probe: Probe, rounds: int, report: Report):
+    """MLfabric's plan is made when the one before is done: seldom of as many as this."""
+
+    def plan_s(equal: bool) -> float:
+        pending, links = waiting(equal)
+        begun = time.perf_counter()
+        for _ in range(PLANS):
+            plan(pending, links, now_s=0.0, version=100, tau_max=128)
+        return (time.perf_counter() - begun) / PLANS
+
+    measures = {"equal links": partial(plan_s, True), "unequal links": partial(plan_s, False)}
+    comparison = bracketed("a plan of 64 transfers", measures, probe, rounds)
+    verdicts = [AtMost(name, PLAN_LIMIT_S, "ms", 1e3).judge(comparison.median_s(name)) for name in measures]
+    report.judge(comparison.title, verdicts, comparison)
 
 
 def test_recording_goal(report: Report):

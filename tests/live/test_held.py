@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
 
 from scripts.replay import build_strategy
-from tests.live.test_faults import ALLOW, PACED
+from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, Run
@@ -32,6 +33,11 @@ def delays(run: Run) -> list[int]:
     return found
 
 
+def overdue(run: Run) -> int:
+    """Transfers that were overdue so far."""
+    return max(line["state"]["overdue"] for line in run.lines() if line["kind"] == "event" and line.get("state"))
+
+
 def test_no_update_is_later_than_the_bound_and_every_sample_is_used_once(start: Start) -> None:
     run = start("run", *JOB, "workload.epochs=4").finish()
     assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {4.0})
@@ -53,3 +59,23 @@ def test_whoever_is_killed_while_gradients_are_held(start: Start) -> None:
     assert problems(run.lines()) == []
     assert {event["worker"] for event in run.events("Lost")} >= {1, 2, 3}
     assert run.events("Restored")
+
+
+def test_a_paused_worker_whose_turn_it_is_holds_nobody_up(start: Start) -> None:
+    """It is paused again and again, until that was in its turn; nobody counts it as lost meanwhile."""
+    patient = ("runtime.lease_s=60", "runtime.iteration_deadline_s=60", "cluster.device={base_s: 0.01}")
+    run = start("run", *JOB, *patient, "workload.epochs=null")
+    run.await_training(5)
+    pid = run.pid_of("worker", 1)
+    for _ in range(40):
+        os.kill(pid, signal.SIGSTOP)
+        run.await_progress(15)
+        os.kill(pid, signal.SIGCONT)
+        run.await_progress(10)
+        if overdue(run):
+            break
+    assert overdue(run)
+    run.interrupt()
+    assert not run.events("Lost")
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []

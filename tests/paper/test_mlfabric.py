@@ -20,6 +20,8 @@ from strategies.protocol import (
     Send,
     Started,
     Timings,
+    Wake,
+    Woke,
 )
 from strategies.transfers.fluid import fair_rates
 from tests.support.faults import random_seconds, restarts
@@ -55,6 +57,7 @@ class World:
         self.delays: list[int] = []
         self.dropped: list[int] = []
         self.again: list[int] = []
+        self.wakes: list[tuple[float, str]] = []
 
     def grad(self, worker: int) -> Grad:
         about = {"incarnation": 0, "iteration": 0, "samples": 1, "assigned_samples": 1}
@@ -73,6 +76,8 @@ class World:
                     self.version += 1
                 case Compute():
                     self.again.append(command.worker)
+                case Wake():
+                    self.wakes.append((command.at_s, command.tag))
 
     def ready(self, worker: int) -> None:
         num_bytes = self.sizes[worker] * MB
@@ -148,6 +153,112 @@ def test_without_drops_all_wait_for_it() -> None:
     assert first < 2.0
     assert all(t >= 4.0 for _, t in others)
     assert max(world.delays) <= 4
+
+
+# ---- who is late ----------------------------------------------------------------------------------------------------
+
+
+def held_up(**settings: Any) -> World:
+    """A, B and C of 100 MB wait: the first of them should take 1 s, and nothing of it arrives."""
+    return waiting(World(dict.fromkeys((A, B, C), 100), **settings))
+
+
+def waiting(world: World) -> World:
+    for worker in (FIRST, *(one for one in world.sizes if one != FIRST)):
+        world.ready(worker)
+    world.arrive(FIRST, 0.0)
+    if world.wakes:  # it should have been there at once
+        assert world.wakes == [(0.05, "overdue")]
+        wake(world, 0.05)
+    return world
+
+
+def wake(world: World, t: float) -> None:
+    world.t = t
+    world.obey(world.strategy.handle(Woke(t=t, tag="overdue")))
+
+
+def test_who_is_overdue_holds_nobody_up() -> None:
+    """Departure: after 4 of its planned seconds A leaves the order; B and C are sent and applied before it."""
+    world = held_up()
+    assert (list(world.left), world.wakes[1:]) == ([A], [(4.0, "overdue")])
+    wake(world, 3.9)
+    assert list(world.left) == [A]
+    wake(world, 4.0)
+    assert list(world.left) == [A, B]
+    world.t = 5.0
+    world.arrive(B, 1.0)
+    world.t = 5.5
+    world.arrive(A, 5.5)  # C is on its way, and its delay allows one more before it
+    assert world.commits[1:] == [(B, 5.0), (A, 5.5)]
+    assert world.delays[1:] == [2, 2]
+    world.t = 6.0
+    world.arrive(C, 1.0)
+    assert (world.commits[-1], world.delays[-1], world.dropped) == ((C, 6.0), 2, [])
+
+
+@pytest.mark.parametrize(("tau_max", "late", "applied"), [(4, A, True), (3, A, True), (2, B, False)])
+def test_who_arrives_too_late_for_the_bound_is_dropped(tau_max: int, late: int, applied: bool) -> None:
+    """Departure: A and B have read versions 9 and 8; after the two others their delays are 3 and 4."""
+    world = held_up(tau_max=tau_max, idle_tolerance_s=math.inf)
+    assert list(world.left) == [late]
+    wake(world, 4.0)
+    for worker in [one for one in (A, B, C) if one != late]:
+        world.t += 1.0
+        world.arrive(worker, 1.0)
+    world.arrive(late, 9.0)
+    assert ((late in world.dropped), world.commits[-1][0] == late) == (not applied, applied)
+    assert max(world.delays) <= tau_max
+    assert world.again.count(late) == 1
+
+
+def test_a_late_one_makes_nobody_else_too_late() -> None:
+    """Departure: D and B, which have read versions 7 and 8, must be applied at 11 and 12; A has time until 13."""
+    world = waiting(World({A: 50, B: 80, D: 120}, tau_max=4))
+    wake(world, 2.0)  # A is overdue, D on its way
+    assert list(world.left) == [A, D]
+    world.version = world.strategy.parts.gate._version = 11
+    world.arrive(A, 3.0)
+    assert [worker for worker, _ in world.commits] == [FIRST]
+    world.arrive(D, 1.0)
+    world.arrive(B, 1.0)
+    assert ([worker for worker, _ in world.commits[1:]], world.delays[1:]) == ([D, B, A], [4, 4, 4])
+
+
+def test_nobody_is_overdue_where_that_is_not_wanted() -> None:
+    """Departure: as in the slides, all wait for whoever is sent."""
+    world = held_up(late_factor=1e9)
+    wake(world, 1000.0)
+    assert (list(world.left), world.wakes) == ([A], [])
+
+
+def test_a_short_transfer_is_not_overdue_at_once() -> None:
+    """Departure: orders and reports take time, too: 50 ms at least."""
+    world = World({A: 1, B: 1}, late_factor=1)
+    for worker in (FIRST, A, B):
+        world.ready(worker)
+    world.arrive(FIRST, 0.0)
+    wake(world, 0.049)
+    assert list(world.left) == [A]
+    wake(world, 0.05)
+    assert list(world.left) == [A, B]
+
+
+@pytest.mark.parametrize(("parallel_sends", "sent"), [(1, [A]), (2, [A, B]), (3, [A, B, C]), (9, [A, B, C])])
+def test_as_many_travel_at_a_time_as_wanted(parallel_sends: int, sent: list[int]) -> None:
+    """Departure: in the slides one; updates are applied in the same order in any case."""
+    world = held_up(parallel_sends=parallel_sends)
+    assert list(world.left) == sent
+    world = World(MIXED, parallel_sends=parallel_sends).run()
+    assert [worker for worker, _ in world.commits[1:]] == [A, D, B, C]
+    assert max(world.delays) <= 4
+
+
+def test_what_shares_a_link_is_overdue_later() -> None:
+    """Departure: two at a time should take twice as long; the first was alone when it was sent."""
+    world = waiting(World(EVEN, parallel_sends=2))
+    wake(world, 4.0)
+    assert (list(world.left), world.wakes[-1]) == ([A, D, B], (8.0, "overdue"))
 
 
 # ---- whatever happens -----------------------------------------------------------------------------------------------
@@ -241,6 +352,14 @@ def test_the_worst_case_scales_all_alike() -> None:
         ({"order": "fair", "window_s": 0.5}, "window_s=0.5: has no effect"),
         ({"tau_max": -1}, "tau_max=-1"),
         ({"window_s": -0.5}, "window_s=-0.5"),
+        ({"parallel_sends": 0}, "parallel_sends=0: must be a whole number, 1 or more"),
+        ({"order": "fair", "parallel_sends": 2}, "parallel_sends=2: has no effect with order=fair"),
+        ({"num_replicas": 1}, "num_replicas=1: needs a bound on their distance; set divergence_max"),
+        ({"divergence_max": 1.0}, "divergence_max=1.0: bounds replicas, and there are none"),
+        ({"num_replicas": 1, "divergence_max": 0.0}, "divergence_max=0.0: must be above 0"),
+        ({"num_replicas": 1, "divergence_max": 1.0, "order": "fair"}, "num_replicas=1: needs an order"),
+        ({"late_factor": 0.5}, "late_factor=0.5: must be 1 or more"),
+        ({"order": "fair", "late_factor": 2.0}, "late_factor=2.0: has no effect with order=fair"),
         ({"smoothing": 0.0}, "smoothing=0.0: must be above 0"),
         ({"lr_rule": "worst_case", "order": "fair"}, "lr_rule=worst_case: order=fair bounds no delay"),
         ({"lr_rule": "best_case"}, "lr_rule=best_case: must be"),

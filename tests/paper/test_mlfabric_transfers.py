@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
+import strategies.transfers.order as planner
 from strategies.transfers import Order, Update, plan
 from strategies.transfers.aggregate import Aggregator, group
 from strategies.transfers.fluid import fair_finishes
@@ -41,6 +43,37 @@ def test_shortest_first_has_the_least_mean_and_a_late_update() -> None:
     found = order(UNEQUAL[0], UNEQUAL[1], now_s=0, version=10, tau_max=math.inf)
     assert shown(found) == [("A", 0.5, 1), ("B", 1.3, 3), ("C", 2.3, 2), ("D", 3.5, 6)]
     assert np.mean([slot.commit_s for slot in found.slots]) == pytest.approx(1.9)
+
+
+@pytest.mark.parametrize("tau_max", [math.inf, 24, 10])
+def test_equal_updates_are_planned_as_if_each_was_asked(tau_max: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the paper: of those that would end together only one is looked at, and the plan is the same to the bit."""
+    rng = np.random.default_rng(0)
+    plans = []
+    for _ in range(20):
+        rates = rng.choice([50.0, 100.0, 200.0], size=6)
+        links = {"server": 100.0, **{f"host {number}": float(rate) for number, rate in enumerate(rates)}}
+        pending = [
+            Update(
+                id=number,
+                worker=number,
+                version=100 - int(rng.integers(12)),
+                size_bytes=float(rng.choice([100.0, 100.0, 30.0])),
+                ready_s=float(rng.choice([-1.0, -0.5, 0.2])),
+                path=(f"host {number % 6}", "server"),
+            )
+            for number in range(12)
+        ]
+        running = plan(pending[:3], links, now_s=0.0, version=100, tau_max=math.inf).slots
+        settings = {"now_s": 0.1, "version": 100, "tau_max": tau_max, "running": running}
+        plans.append((pending[3:], links, settings, plan(pending[3:], links, **settings)))
+    monkeypatch.setattr(planner, "_tell_kinds", one_by_one)
+    assert [plan(pending, links, **settings) for pending, links, settings, _ in plans] == [found for *_, found in plans]
+
+
+def one_by_one(queue: Any, links: Any, running: Any) -> None:
+    for number, waiting in enumerate(queue):
+        waiting.kind = number
 
 
 def test_fair_sharing_is_later_on_average() -> None:

@@ -19,7 +19,7 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
 from runtime.core.recovery import inputs as recovery
 from strategies.protocol import Apply, Compute, Grad, NodeId, Strategy, Timings
 from tests.support.answers import Answers, Line
@@ -117,6 +117,7 @@ class Desk(Scores, Answers):
         self.dropped: list[int] = []
         self.sent: list[tuple[float, SendOrder]] = []
         self.sums: list[SumOrder] = []
+        self.replications: list[ReplicateOrder] = []
         self.forgotten: list[tuple[int, int]] = []
         self.references, self.weighings = [], []
         self.timers: list[tuple[float, str]] = []
@@ -172,6 +173,9 @@ class Desk(Scores, Answers):
 
     def send_sum(self, order: SumOrder) -> None:
         self.sums.append(order)
+
+    def replicate(self, order: ReplicateOrder) -> None:
+        self.replications.append(order)
 
     def forget(self, worker: int, grad_id: int) -> None:
         self.forgotten.append((worker, grad_id))

@@ -49,6 +49,8 @@ class Book:
         """Workers that were retired or taken away."""
         self.servers: set[int] = set()
         self.holders: set[int] = set()
+        self.replicated: set[int] = set()
+        """The servers of a job in which all but one are replicas."""
         self.version = 0
         self.halted = False
         self.going_back = False
@@ -84,8 +86,9 @@ class Book:
         self.incarnation = dict.fromkeys(event["workers"])  # the first of some may have died before
         self.idle = dict.fromkeys(event["workers"], True)
         self.here = set(event["workers"])
-        self.servers = set(range(event["num_servers"]))
-        self.holders = set(self.servers)
+        self.holders = set(range(event["num_servers"]))
+        self.servers = self.holders | set(event.get("replicas", ()))
+        self.replicated = self.servers if event.get("replicas") else set()
 
     def on_arrived(self, event: Line, seq: int) -> None:
         grad = event["grad"]
@@ -192,8 +195,11 @@ class Book:
         self.check(event["version"] <= self.version, f"seq {seq}: restored to a version that never was")
         self.halted, self.version = False, event["version"]
         holders = event.get("servers", ())
-        self.check(self.servers.issuperset(holders), f"seq {seq}: {holders} hold the parameters, but are not all here")
+        there = self.servers | self.replicated  # one that follows may be lost, and back, while all are halted
+        self.check(there.issuperset(holders), f"seq {seq}: {holders} hold the parameters, but are not all here")
         self.holders = set(holders)
+        if self.replicated:  # replicas have to come again
+            self.servers = set(holders)
         self.idle = dict.fromkeys(event["workers"], True)
         self.here = set(event["workers"])
         self.incarnation = dict.fromkeys([*self.incarnation, *event["workers"]])

@@ -33,6 +33,7 @@ from runtime.core.recovery.inputs import (
     Begin,
     Control,
     Dismiss,
+    Follows,
     Gone,
     Halted,
     Hold,
@@ -92,7 +93,8 @@ class Recovery:
     ) -> None:
         self.rules = rules
         keys = [Key(role, 0) for role in auxiliaries] + [*map(NodeId.aggregator, range(num_aggregators))]
-        self.state = RecoveryState(rules, Layout.initial(num_workers, num_servers, shares), keys)
+        layout = Layout.initial(num_workers, num_servers, shares, rules.num_replicas)
+        self.state = RecoveryState(rules, layout, keys)
         self.policy: Policy = Servers(self.state) if num_servers else Replicas(self.state)
         self._restarts = 0
 
@@ -184,7 +186,7 @@ class Recovery:
         if not given.retryable:
             self.state.emit(Failed(f"{task.name} crashed: {reason}", given.full))
             return
-        if task.role == "server" and not self.state.holds(task):
+        if task.role == "server" and not self.state.holds(task) and not self.state.is_replica(task):
             self._end(task, given.cause, reason, TaskStep.DEPARTED)
             return
         if task.admitted and task.role == "worker" and self._is_futile(task):
@@ -249,9 +251,10 @@ class Recovery:
             self.state.emit(AuxiliaryLost(task.role, task.id))
 
     def _server_ended(self, task: TaskLife, gone: int, cause: LossCause, reason: str) -> None:
-        """All roll back, unless it held nothing: then it has left."""
+        """All roll back, unless it held nothing: then it has left, or was a replica, which comes back."""
         holding = self.state.holds(task)
-        if not holding:
+        self.policy.lost_copy(task)
+        if not holding and not self.state.is_replica(task):
             self.state.depart(task)
         if self.state.started and not (cause == "retired" and not holding):
             self.state.emit(ServerLost(task.id, gone, reason, cause, holding))
@@ -321,7 +324,7 @@ class Recovery:
         if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
             return
         waits = bool(task.holders)
-        if task.role == "server" and not self.state.holds(task):
+        if task.role == "server" and not self.state.holds(task) and not self.state.is_replica(task):
             self._drop(task, reason)
             return
         task.holders.add("plan")
@@ -413,7 +416,7 @@ class Recovery:
 
     # ---- parameters --------------------------------------------------------------------------------------------------
 
-    def _of_parameters(self, given: OfParameters) -> None:
+    def _of_parameters(self, given: OfParameters) -> None:  # noqa: C901  (a table)
         match given:
             case Repartition():
                 if self.state.phase == Phase.RUNNING:  # else a loss came first, and all have rolled back already
@@ -427,6 +430,10 @@ class Recovery:
                 self._saved(given)
             case Loaded():
                 self.policy.loaded(self.tasks[given.key], given)
+            case Follows():
+                task = self.tasks[given.key]
+                if task.expects(given.incarnation):
+                    self.policy.follows(task)
             case Halted():
                 task = self.tasks[given.key]
                 if task.expects(given.incarnation):

@@ -70,8 +70,15 @@ class Store(Effect, frozen=True):
     keepers: tuple[Key, ...]
 
 
+FOLLOWED = -2
+"""Instead of a checkpoint: what a replica holds."""
+
+
 class Load(Effect, frozen=True):
-    """Each of ``keepers`` reads its range of this checkpoint (-1: the initial parameters); answered by ``Loaded``."""
+    """Each of ``keepers`` reads its range of this checkpoint (-1: the initial parameters); answered by ``Loaded``.
+
+    With :data:`FOLLOWED` it was a replica, and continues from the version that it has followed to.
+    """
 
     number: int
     generation: int

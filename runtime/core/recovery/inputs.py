@@ -174,12 +174,22 @@ class Saved(Input, frozen=True):
 
 
 class Loaded(Input, frozen=True):
-    """A server has read its part of a checkpoint, which was taken at this version with this state."""
+    """A server has read its part of a checkpoint, which was taken at this version with this state.
+
+    One that was a replica continues from what it holds, with the data's state at that version.
+    """
 
     key: Key
     generation: int
     version: int
     state: bytes
+
+
+class Follows(Input, frozen=True):
+    """A replica of the servers has a copy of all parameters and follows them."""
+
+    key: Key
+    incarnation: int
 
 
 class Halted(Input, frozen=True):
@@ -193,5 +203,5 @@ class Halted(Input, frozen=True):
 
 OfTask = Ready | Attached | Gone | Silent | LinkLost | Worked
 Control = Begin | Admit | Dismiss | Hold | Release | Restart | Leave | Suspend | Resume | PlaceFree
-OfParameters = Repartition | Speak | Save | Saved | Loaded | Halted
+OfParameters = Repartition | Speak | Save | Saved | Loaded | Follows | Halted
 AnyInput = OfTask | Control | OfParameters

@@ -51,6 +51,14 @@ class Policy(Protocol):
         """React to a server that has read its part."""
         ...
 
+    def follows(self, server: TaskLife) -> None:
+        """React to a replica of the servers that has a copy."""
+        ...
+
+    def lost_copy(self, server: TaskLife) -> None:
+        """React to the loss of a server that held no part of the parameters."""
+        ...
+
     def halted(self, worker: TaskLife, said: Halted) -> None:
         """React to a replica that has halted."""
         ...

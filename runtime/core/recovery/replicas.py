@@ -185,3 +185,9 @@ class Replicas:
 
     def loaded(self, server: TaskLife, said: Loaded) -> None:
         """Nothing to do: there are no servers."""
+
+    def follows(self, server: TaskLife) -> None:
+        """Never called: there are no servers."""
+
+    def lost_copy(self, server: TaskLife) -> None:
+        """Never called: there are no servers."""

@@ -23,6 +23,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     is freed late. None: any number."""
     crowded_s: float = 0.0
     """Seconds until the next of them starts."""
+    num_replicas: int = 0
+    """Servers of the start that hold a copy of all parameters: one that follows takes over when a server is lost."""
     replaces_workers: bool = False
     """Whether the strategy launches nodes: then a worker that was out of memory has left, since its next incarnation
     could not use more."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import final
 
-from runtime.core.recovery.effects import Load, Restored, ServerJoined
+from runtime.core.recovery.effects import FOLLOWED, Load, Restored, ServerJoined
 from runtime.core.recovery.inputs import Halted, Loaded
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState
@@ -29,6 +29,10 @@ class Servers:
         self._loaded: dict[int, Loaded] = {}
         self._reading = False
         """Whether servers were ordered to read a checkpoint and have not all done so."""
+        self._following = {server.key for server in state.servers if state.is_replica(server)}
+        """Replicas that have a copy of all parameters and follow: at the start all, since parameters are equal."""
+        self._heir: Key | None = None
+        """The replica that takes over in this recovery."""
 
     @property
     def keepers(self) -> tuple[Key, ...]:
@@ -43,7 +47,8 @@ class Servers:
         state = self.state
         if task.role == "server":
             if not state.holds(task):
-                state.emit(ServerJoined(task.id, task.incarnation))
+                if state.started or not state.is_replica(task):
+                    state.emit(ServerJoined(task.id, task.incarnation))
             elif state.phase == Phase.GATHERING and self._all_servers_ready():
                 self._gathered()
         elif state.phase in (Phase.RUNNING, Phase.ATTACHING):
@@ -65,7 +70,8 @@ class Servers:
         if self.state.phase == Phase.GATHERING:
             self.state.step(PhaseStep.GATHERED)
         self._loaded, self._reading = {}, True
-        self.state.emit(Load(self.state.checkpoints.complete, self.state.generation, self.keepers))
+        number = self.state.checkpoints.complete if self._heir is None else FOLLOWED
+        self.state.emit(Load(number, self.state.generation, self.keepers))
 
     def loaded(self, server: TaskLife, said: Loaded) -> None:
         """When the last server has read its part, clients connect."""
@@ -94,11 +100,32 @@ class Servers:
         """Nothing to do: its next incarnation connects when ready."""
 
     def begin_again(self) -> None:
-        """Servers read as soon as all are ready, or when the lost worker is back."""
+        """Servers read as soon as all are ready, or when the lost worker is back; or a replica takes over at once.
+
+        All other replicas need another copy then.
+        """
         self.state.lose()
         self._reading = False
+        self._heir = None if self._all_servers_ready() else self._find_heir()
+        self._following.clear()
+        if self._heir is not None:
+            self.state.layout = self.state.layout.repartitioned([self._heir], [1.0])
         if self._all_servers_ready() and not (self._reads_on_return and self._anyone_away()):
             self._gathered()
+
+    def _find_heir(self) -> Key | None:
+        """The first replica that follows, in place of the one server that there is with replicas."""
+        tasks = self.state.tasks
+        return min((key for key in self._following if tasks[key].state in REACHABLE), default=None)
+
+    def follows(self, server: TaskLife) -> None:
+        """It can take over from now on."""
+        if self.state.is_replica(server) and self.state.phase == Phase.RUNNING:
+            self._following.add(server.key)
+
+    def lost_copy(self, server: TaskLife) -> None:
+        """It cannot take over before it has another."""
+        self._following.discard(server.key)
 
     @property
     def _reads_on_return(self) -> bool:

@@ -73,6 +73,10 @@ class RecoveryState:
         """Whether this is a server that holds a part of the parameters."""
         return task.key in self.layout.holders
 
+    def is_replica(self, task: TaskLife) -> bool:
+        """Whether this is a server that holds no part of the parameters, and is to hold a copy of all."""
+        return self.rules.num_replicas > 0 and task.role == "server" and not self.holds(task)
+
     def holders(self) -> list[TaskLife]:
         """The servers that hold parameters, in the order of the vector."""
         return [self.tasks[server] for server in self.layout.holders]

@@ -10,7 +10,7 @@ import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
-from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
 from runtime.live.transport.address import Address
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
@@ -153,6 +153,10 @@ class LivePort:
         for member in order.members:
             address = self.owner.address_for(NodeId.worker(member.worker), via)
             self._about_held.append((member.worker, Push(grad_id=member.grad_id, via=address)))
+
+    def replicate(self, order: ReplicateOrder) -> None:
+        """There is no such task: a strategy with ``replicas`` is refused before the run."""
+        raise NotImplementedError(f"{order}: there are no replicas of servers live")
 
     def forget(self, worker: int, grad_id: int) -> None:
         """Order a worker to discard what it holds, before its next Compute."""

@@ -132,9 +132,15 @@ class LiveSession:
             if isinstance(message, TaskReady):
                 self.allotter.ready(identity.key)
             return
-        if isinstance(message, Passed | Summed):
-            self._on_the_way(identity.id, message)
+        self._heard(identity, message)
+        if (given := input_of(identity.id, message)) is not None:
+            self.receive(given)
+
+    def _heard(self, identity: Identity, message: Message) -> None:
+        """What is no input of the coordinator as it stands."""
         match message:
+            case Passed() | Summed():
+                self._on_the_way(identity.id, message)
             case Held():
                 self._timings[identity.id] = message.timings
             case VersionEvaluated():
@@ -147,8 +153,6 @@ class LiveSession:
                 self.served(identity.id, message.worked_s)
             case Paced():
                 self.allotter.paced(identity.key, message)
-        if (given := input_of(identity.id, message)) is not None:
-            self.receive(given)
 
     def _on_the_way(self, sender: int, message: Passed | Summed) -> None:
         """Nobody has a worker's gradient, or all servers have a sum, with the durations of its first member."""

@@ -318,6 +318,11 @@ def _refuse_other_places(checked: CheckedJob) -> None:
             f"strategy={names.strategy}: needs {moving[0]}, and a job of a set keeps the places that the cluster gave "
             "it; choose another strategy"
         )
+    if checked.strategy.replicas:
+        raise ConfigError(
+            f"strategy.num_replicas={checked.strategy.replicas}: a job of a set has the tasks for which the cluster "
+            "gave it places; use strategy.num_replicas=0"
+        )
     for one in checked.plan.disturbances:
         if one.kind in OF_MEMBERS or target_of(one.target).form not in ("worker", "server"):
             raise ConfigError(

@@ -64,6 +64,9 @@ def assemble(
         network = None
         if costs.link_bytes_per_s is not None and num_parameters and not shares_memory:
             network = Network(clock, costs.link_bytes_per_s, job.num_workers, job.num_servers)
+            if job.num_replicas:  # any of the servers may be one, at some time
+                for server in job.start_layout.servers:
+                    network.add_replica(str(server))
         workers = Workers(
             clock,
             costs,
@@ -78,7 +81,7 @@ def assemble(
         return Modelled(servers, workers, None)
     machines = tenancy if tenancy and hosts else own_machines(clock, job, schedule, costs, hosts)
     if isinstance(machines, Tenancy):
-        homes = sites_of(hosts, costs, job.num_workers, job.num_servers)
+        homes = sites_of(hosts, costs, job.num_workers, job.num_servers + job.num_replicas)
         disturbed = {change.target for change in schedule.changes(SHARED | {"kill"})}
         machines.admit({task: site.name for task, site in homes.items()}, disturbed, uses_of(costs))
     on_hosts = replicas or HostServers(machines, costs, *sizes)
@@ -100,6 +103,11 @@ def assemble(
     return Modelled(on_hosts, host_workers, machines)
 
 
+def replicas_of(job: Job) -> tuple[int, ...]:
+    """The numbers of the servers that begin as replicas."""
+    return tuple(node.number for node in job.start_layout.servers if node not in job.start_layout.holders)
+
+
 def add_aggregators(modelled: Modelled, costs: Costs, places: dict[str, str], summed: Summed) -> None:
     """Tasks that sum gradients, each on its host; ``summed`` is called when the servers have a sum."""
     _, workers, machines = modelled
@@ -115,7 +123,7 @@ def own_machines(clock: Clock, job: Job, schedule: Schedule, costs: Costs, hosts
     """Machines of this job alone."""
     routes = sorted({change.target for change in schedule.changes(SHARED) if target_of(change.target).form == "route"})
     others = () if hosts is None else sites_of_hosts(hosts, costs)
-    sites = sites_of(hosts, costs, job.num_workers, job.num_servers)
+    sites = sites_of(hosts, costs, job.num_workers, job.num_servers + job.num_replicas)
     return ModelledMachines(clock, sites, routes, others, one_thread if hosts is None else uses_of(costs))
 
 

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from runtime.core import inputs
-from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.behind import Behind
+from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.scorer import Scorer
@@ -73,12 +74,14 @@ class VirtualPort:
         work: Clock | None = None,
         tell_here: Callable[[inputs.AnyInput], None] | None = None,
         moving: Collection[str] = (),
+        followers: Followers | None = None,
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
         self.tell, self._evaluation_s = tell, evaluation_s
         self._checkpointed, self._supervisor, self._updating = checkpointed, nodes, updating
         self._scorer, self._applied, self._behind = scorer, applied, behind or Behind()
         self._work, self._tell_here, self._moving = work or clock, tell_here or tell, moving
+        self._followers = followers
         self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     @property
@@ -105,6 +108,10 @@ class VirtualPort:
 
     def send_sum(self, order: SumOrder) -> None:
         self._orders.append((self._send_sum, (order,)))
+
+    def replicate(self, order: ReplicateOrder) -> None:
+        assert self._followers is not None, "only a job with replicas has such orders"
+        self._orders.append((partial(self._replicate, self._followers, order), ()))
 
     def forget(self, worker: int, grad_id: int) -> None:
         self._orders.append((self._forget, (worker, grad_id)))
@@ -173,6 +180,8 @@ class VirtualPort:
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.learner.drop(grads)
+        if self._followers is not None:
+            self._followers.drop(grads)
 
     def _send(self, sent_s: float, order: SendOrder) -> None:
         self.workers.send(order.worker, order.grad_id, sent_s - self._behind.s)
@@ -180,8 +189,12 @@ class VirtualPort:
     def _send_sum(self, sent_s: float, order: SumOrder) -> None:
         self.workers.send_sum(order, sent_s - self._behind.s)
 
+    @staticmethod
+    def _replicate(followers: Followers, order: ReplicateOrder, sent_s: float) -> None:
+        followers.replicate(order, sent_s)
+
     def _forget(self, sent_s: float, worker: int, grad_id: int) -> None:
-        self.learner.drop((grad_id,))
+        self._drop(sent_s, (grad_id,))
         self.workers.forget(worker, grad_id, sent_s - self._behind.s)
 
     def _apply(self, sent_s: float, order: ApplyOrder) -> None:

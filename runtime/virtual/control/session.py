@@ -20,7 +20,7 @@ from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.control.behind import Behind, Jumping
-from runtime.virtual.control.factory import add_aggregators, assemble
+from runtime.virtual.control.factory import add_aggregators, assemble, replicas_of
 from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
@@ -32,12 +32,15 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.aggregators import Sum
+from runtime.virtual.tasks.carriers import Carriers
+from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.model_state import ModelState, NoLearner
+from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
+from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Evaluated, NodeId, ProtocolError, Send, Timings
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
@@ -127,6 +130,21 @@ class VirtualSession:
         self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count)
         if self._aggregators:
             add_aggregators(modelled, costs, self._aggregators, self._summed)
+        self.followers: Followers | None = None
+        if job.num_replicas:
+            assert isinstance(learner, RealLearner), "without gradients there is nothing to follow, which is refused"
+            network = self.workers.network if isinstance(self.workers, Workers) else None
+            self.followers = Followers(
+                self.clock,
+                costs,
+                learner,
+                replicas_of(job),
+                Carriers(self.clock, costs, self.machines, network),
+                holder=lambda: self.servers.names[0],
+                tell=self.tell,
+                note=self._note,
+                follows=lambda server: self.supervisor.follows(server),
+            )
         if self.work is not self.clock:
             self.servers.disturb = lambda task, t: schedule.delay_for(task, t + self.behind.s)
         placement = None if hosts is None else Placement(hosts)
@@ -152,7 +170,8 @@ class VirtualSession:
                 shares_memory=experiment.transport == "shm",
                 tell=self.tell,
             ),
-            updating=None if experiment.job.num_servers else lambda version: self.supervisor.remember(version),
+            updating=self._updating(),
+            followers=self.followers,
             applied=lambda order: None if self.jumps is None else self.jumps.applied(order),
             behind=self.behind,
             work=self.work,
@@ -192,6 +211,7 @@ class VirtualSession:
             moved=lambda task: self.windows.moved(task),
             left=self._suspended,
             behind=self.behind,
+            followers=self.followers,
         )
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell)
         self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
@@ -211,6 +231,12 @@ class VirtualSession:
         """Periodic reports that have stopped meanwhile."""
         self.serving = False
         """Whether the next waiting input has its time."""
+
+    def _updating(self) -> Callable[[int], None] | None:
+        """Who must know the version before every update: replicas, which may have to return to it."""
+        if self.followers is None and self.experiment.job.num_servers:
+            return None
+        return lambda version: self.supervisor.remember(version)
 
     @property
     def over(self) -> bool:
@@ -232,11 +258,21 @@ class VirtualSession:
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         model_bytes = PARAMETER_BYTES * self.learner.num_parameters or None
         self.tell(
-            inputs.JobStarted(model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}),
+            inputs.JobStarted(
+                model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}, **self._rule()
+            ),
         )
         self.work.at(REPORT_EVERY_S, TIMER, self._report)
         if self.telemetry_every_s is not None:
             self._observe(self.telemetry_every_s)
+
+    def _rule(self) -> dict[str, Any]:
+        """The optimizer's rule, for those who bound what an update changes."""
+        optimizer = self.experiment.optimizer
+        if self.followers is None:
+            return {}
+        step = "tally" if optimizer["name"] == "tally" else "sgd"
+        return {"step": step, "momentum": float(optimizer.get("momentum", 0.0))}
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""

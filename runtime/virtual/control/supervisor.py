@@ -22,6 +22,7 @@ from runtime.virtual.control.places import Places
 from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.control.starts import Starts
 from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
 from runtime.virtual.tasks.replicas import Replicas
@@ -61,11 +62,12 @@ class VirtualSupervisor:
         moved: Callable[[str], None],
         left: Callable[[], None],
         behind: Behind,
+        followers: Followers | None = None,
     ) -> None:
         self.clock, self.costs, self.coordinator, self.learner = clock, costs, coordinator, learner
         self.servers, self.workers, self.places, self.lease_s = servers, workers, places, lease_s
         self.drive, self.discard, self.note, self.fail, self.left = drive, discard, note, fail, left
-        self._behind = behind
+        self._behind, self._followers = behind, followers
         job = coordinator.job
         self._copies = isinstance(servers, Replicas) and job.failover == "shards"
         """A returning replica copies the parameters of those that stayed."""
@@ -86,7 +88,13 @@ class VirtualSupervisor:
         """Whether the job has its places back and does not train yet."""
         self._t = 0.0
         """The time of the input that is being carried out."""
-        rules = Rules(failover=job.failover, reads_on_return=True, plan_ends_wait=True, regroups=True)
+        rules = Rules(
+            failover=job.failover,
+            num_replicas=job.num_replicas,
+            reads_on_return=True,
+            plan_ends_wait=True,
+            regroups=True,
+        )
         self.recovery = Recovery(rules, job.num_workers, job.num_servers, shares=job.shares_of(job.num_servers))
         self._standstill = Standstill(
             clock, costs, places.machines, self.recovery, lease_s=lease_s, away=self._away, give_up=self._give_up
@@ -157,8 +165,16 @@ class VirtualSupervisor:
         self.tell(self.clock.now, inputs.Resume())
 
     def remember(self, version: int) -> None:
-        """An update of this version is ordered."""
-        self._before = self._as_of_now(version)
+        """The update after this version is ordered."""
+        if self._followers is not None:
+            self._followers.remember(version, self.coordinator.snapshot())
+        else:
+            self._before = self._as_of_now(version)
+
+    def follows(self, server: int) -> None:
+        """A replica of the servers has a copy of all."""
+        key = NodeId.server(server)
+        self.tell(self.clock.now, inputs.Follows(key, self.recovery.tasks[key].incarnation))
 
     def watch(self, task: str) -> None:
         """Pause a task from now on."""
@@ -196,6 +212,8 @@ class VirtualSupervisor:
             case effects.Fence():
                 role, number = effect.key
                 self.note("Exited", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
+                if self._followers is not None:
+                    self._followers.lose(str(effect.key))
                 if role == "worker":
                     self.workers.lose(number)
                 elif effect.key in self.recovery.state.layout.holders:
@@ -232,9 +250,20 @@ class VirtualSupervisor:
                 self.drive(lambda t: self.tell(t, leave))
             case effects.Load():
                 self.servers.divide(self.recovery.state.layout)
-                self.clock.at(self._read_by(), MESSAGE, self._read, effect.number, effect.generation)
+                number = self._newest(effect.number)
+                told_s = self._t + self.costs.control_s if number == effects.FOLLOWED else self._read_by()
+                self.clock.at(told_s, MESSAGE, self._read, number, effect.generation)
             case _:
                 assert_never(effect)
+
+    def _newest(self, number: int) -> int:
+        """The checkpoint, where a replica that takes over has not even followed to that."""
+        if number != effects.FOLLOWED:
+            return number
+        assert self._followers is not None
+        state = self.recovery.state
+        stored, heir = self._files.read(state.checkpoints.complete), state.layout.holders[0].number
+        return number if self._followers.replicas[heir].version >= stored.version else state.checkpoints.complete
 
     def _read_by(self) -> float:
         """The time at which a checkpoint is read whose reading begins now."""
@@ -259,7 +288,11 @@ class VirtualSupervisor:
         if generation != state.generation or state.phase != Phase.LOADING:
             return
         self._away.clear()
-        self._held = self._files.read(number)
+        if number == effects.FOLLOWED:
+            assert self._followers is not None
+            self._held = File(*self._followers.take_over(state.layout.holders[0].number))
+        else:
+            self._held = self._files.read(number)
         for server in state.layout.holders:
             self.tell(t, inputs.Loaded(server, generation, self._held.version, self._held.state))
 
@@ -319,6 +352,8 @@ class VirtualSupervisor:
             ):
                 coordinator.receive(t, news)
             case effects.ServerLost():
+                if self._followers is not None:
+                    self._followers.remember(coordinator.version, coordinator.snapshot())
                 self._void()
                 coordinator.receive(t, news)
                 self.discard()
@@ -364,6 +399,8 @@ class VirtualSupervisor:
         self._agreeing = self._resuming = False
         self.learner.load(self._held.dumped)
         self.servers.begin_again(t)
+        if self._followers is not None:
+            self._followers.begin_again()
         for worker in self.coordinator.members.members:
             self.workers.ready(worker, t)
         self.coordinator.receive(t, effects.Restored(news.version, self._held.state, news.shares))

@@ -6,13 +6,16 @@ have equal links, so a worker's flows to them run in step: they are modelled as 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 
 from runtime.virtual.clock import Clock
 from runtime.virtual.machines.twins import sharing_on
+from strategies.protocol import NodeId
 
 Key = tuple[str, int]
-"""``pull`` or ``push``, and the worker."""
+"""``pull`` or ``push``, and the worker; of what goes to replicas the sender, and a number."""
 
 
 class Network:
@@ -21,6 +24,8 @@ class Network:
     def __init__(self, clock: Clock, link_bytes_per_s: float, num_workers: int, num_servers: int) -> None:
         self.link_bytes_per_s = link_bytes_per_s
         pool = link_bytes_per_s * num_servers
+        self._carried = 0
+        self._senders: defaultdict[str, list[Key]] = defaultdict(list)
         self._links = sharing_on(clock, {"pull:servers": pool, "push:servers": pool})
         for worker in range(num_workers):
             self.add(worker)
@@ -33,6 +38,28 @@ class Network:
         """Begin a transfer now; ``then()`` is called at the end."""
         way, worker = key
         self._links.start(key, float(num_bytes), (f"{way}:{worker}", f"{way}:servers"), then)
+
+    def add_replica(self, replica: str) -> None:
+        """The link into a replica of the servers."""
+        self._links.add({f"into:{replica}": self.link_bytes_per_s})
+
+    def carry(self, sender: str, replica: str, num_bytes: int, then: Callable[[], None]) -> None:
+        """Send something from a worker or the server to a replica, sharing links with all else."""
+        role, number = NodeId.parse(sender)
+        self._carried += 1
+        start = f"push:{number}" if role == "worker" else "pull:servers"
+        key = (sender, self._carried)
+        self._senders[sender].append(key)
+        self._links.start(key, float(num_bytes), (start, f"into:{replica}"), partial(self._there, key, then))
+
+    def _there(self, key: Key, then: Callable[[], None]) -> None:
+        self._senders[key[0]].remove(key)
+        then()
+
+    def forget(self, sender: str) -> None:
+        """What a task was sending to replicas does not arrive."""
+        for key in self._senders.pop(sender, []):
+            self._links.stop(key)
 
     def abandon(self, key: Key) -> None:
         """End a transfer early, if one is in progress."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -99,7 +99,14 @@ class RealLearner:
         self._spare: list[FloatVector] = []
         self._reference: FloatVector | None = None
         self._rule = {name: value for name, value in optimizer.items() if name != "lr"}
-        self.optimizer: Optimizer = make_optimizer(num_elements=self.num_parameters, **self._rule)
+        self.optimizer = self.fresh_optimizer()
+        self.used: Callable[[ApplyOrder, list[FloatVector]], None] | None = None
+        """Is given every update with its gradients, and keeps these as long as it likes; None: nobody needs them."""
+
+    def fresh_optimizer(self) -> Optimizer:
+        """The job's rule, before any update."""
+        optimizer: Optimizer = make_optimizer(num_elements=self.num_parameters, **self._rule)
+        return optimizer
 
     def gradient(self, order: ComputeOrder) -> Result:
         indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed))
@@ -117,7 +124,10 @@ class RealLearner:
     def apply(self, order: ApplyOrder) -> None:
         grads = [self._grads.pop(grad_id) for grad_id in order.grads]
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
-        self._spare += grads
+        if self.used is None:
+            self._spare += grads
+        else:
+            self.used(order, grads)
 
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
         grads = [self._grads[grad_id] for grad_id in order.grads]

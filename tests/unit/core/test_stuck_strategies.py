@@ -321,7 +321,18 @@ def test_shipped_events_that_may_be_waited_for_are_all_known() -> None:
     from strategies.protocol import AnyEvent
 
     known = {"Started", "Arrived", "Failed", "Lost", "Joined", "ServerLost", "Restored", "Evaluated", "Observed"}
-    known |= {"Scored", "Measured", "Updated", "Scheduling", "Woke", "ServerJoined", "Denied", "Reserved", "Ready"}
+    known |= {
+        "Scored",
+        "Measured",
+        "Updated",
+        "Scheduling",
+        "Woke",
+        "ServerJoined",
+        "Denied",
+        "Reserved",
+        "Ready",
+        "Replicated",
+    }
     assert {kind.__name__ for kind in AnyEvent.__args__} == known  # type: ignore[attr-defined]
     assert all(kind in AnyEvent.__args__ for kind in (Arrived, Evaluated, Restored, Woke))  # type: ignore[attr-defined]
 

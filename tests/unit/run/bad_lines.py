@@ -6,6 +6,10 @@ from tests.support.cli import ROOT
 
 STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")))
 
+REPLICATED = (
+    "runtime=virtual topology.num_servers=1 strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1"
+)
+
 BAD_LINES: list[tuple[str, str]] = [
     # names that do not exist
     ("strategy=spp", f"strategy=spp: no such strategy; did you mean ssp? ({STRATEGIES})"),
@@ -117,6 +121,48 @@ BAD_LINES: list[tuple[str, str]] = [
         "strategy=mlfabric strategy.num_aggregators=1",
         "num_aggregators=1: lr_rule=adadelay weights each gradient by its",
     ),
+    (
+        "strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 topology.num_servers=1",
+        "strategy.num_replicas=1: no live server follows another; choose runtime=virtual",
+    ),
+    (
+        "runtime=virtual strategy=mlfabric strategy.num_replicas=1 topology.num_servers=1",
+        "strategy.num_replicas=1: needs a bound on their distance; set divergence_max",
+    ),
+    (
+        "runtime=virtual strategy=mlfabric strategy.divergence_max=1",
+        "strategy.divergence_max=1.0: bounds replicas, and there are none; must be null",
+    ),
+    (
+        "runtime=virtual strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1",
+        "topology.num_servers=2: strategy.num_replicas=1 takes the place of one server",
+    ),
+    (
+        f"{REPLICATED} backend=none workload.target=null",
+        "backend=none: computes no gradients, whose norms bound how far replicas are",
+    ),
+    (
+        f"{REPLICATED} workload.optimizer={{name:adagrad,lr:0.1}}",
+        "workload.optimizer.name=adagrad: strategy.num_replicas=1 needs steps that norms of gradients bound",
+    ),
+    (
+        f"{REPLICATED} +workload.optimizer.weight_decay=0.1",
+        "workload.optimizer.weight_decay=0.1: strategy.num_replicas=1 needs steps that norms of gradients bound",
+    ),
+    (
+        f"{REPLICATED} +workload.optimizer.nesterov=true",
+        "workload.optimizer.nesterov=True: strategy.num_replicas=1 needs steps that norms of gradients bound",
+    ),
+    (
+        f"{REPLICATED} workload.lr_schedule={{name:step,milestones:[2],unit:epochs,gamma:2.0}}",
+        "workload.lr_schedule.gamma=2.0: raises the learning rate",
+    ),
+    (f"{REPLICATED} failover=checkpoint strategy.data=even", "failover=checkpoint: all read a checkpoint after a loss"),
+    (
+        f"{REPLICATED} strategy.lr_rule=unit strategy.num_aggregators=1",
+        "strategy.num_replicas=1: receive gradients from their workers, and num_aggregators=1 sends sums",
+    ),
+    (f"{REPLICATED} strategy.order=fair", "strategy.num_replicas=1: needs an order; order=fair plans nothing"),
     ("topology.transport=rdma", "topology.transport=rdma: must be one of shm, tcp"),
     ("workload.global_batch_samples=0", "workload.global_batch_samples=0: must be at least 1"),
     ("workload.global_batch_samples=3", "smaller than cluster.num_workers=4, every worker needs at least one sample"),

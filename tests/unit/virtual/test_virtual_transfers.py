@@ -17,9 +17,10 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines import twins
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import NoLearner
+from strategies.mlfabric import MLfabric
 from strategies.protocol import Apply, Arrived, Compute, Drop, Ready, Send, Started, Strategy
 from tests.support.harness import make_run_spec
-from tests.unit.virtual.test_virtual_session import Tape, finish, session, virtual_job
+from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, uses, virtual_job
 
 LINK = Costs(link_bytes_per_s=100.0)
 NUM_PARAMETERS = 100  # 4 s on a link of 100 bytes/s
@@ -153,3 +154,31 @@ def test_a_paused_worker_does_not_send() -> None:
     pause = Disturbance(target="worker:1", kind="pause", start_s=10.0, end_s=20.0, magnitude=1.0)
     first_s = 3 * TRANSFER_S + 1
     assert arrivals(on_hosts(Sender(together=False), pause)) == near((0, first_s), (1, 20.0 + TRANSFER_S))
+
+
+def with_a_pause(late_factor: float | None, *starts_s: float) -> tuple[Tape, set[float]]:
+    """A job in which worker 1 is paused for half a minute, and the uses of every sample."""
+    strategy = MLfabric(lr_rule="batch_linear", late_factor=late_factor)
+    job = virtual_job(4, 120)
+    tape, learner = Tape(), ledger(job, strategy)
+    about = {"target": "worker:1", "kind": "pause", "magnitude": 1.0}
+    pauses = [Disturbance(start_s=start_s, end_s=start_s + 30.0, **about) for start_s in starts_s]
+    schedule = Schedule(build_plan("test", 0, 1e6, pauses))
+    spec = make_run_spec(job, strategy, tape)
+    run = VirtualSession(spec, schedule, learner, Costs(), SECOND, hosts=hosts_of(4))
+    finish(run, tape)
+    return tape, uses(run)
+
+
+def test_a_paused_worker_whose_turn_it_is_holds_nobody_up() -> None:
+    """The others continue; without the rule they wait. In any case every sample counts once."""
+    whole, _ = with_a_pause(None)
+    turn = next(event for event in whole.received("Arrived") if event["grad"]["worker"] == 1 and event["t"] > 3.0)
+    start_s = turn["t"] - turn["timings"]["send_s"] / 2
+    updates = []
+    for late_factor in (None, 1e9):
+        tape, used = with_a_pause(late_factor, start_s)
+        assert used == {1.0}
+        updates.append(sum(start_s < t < start_s + 30.0 for t in tape.update_times()))
+    assert updates[0] > 50
+    assert updates[1] == 0

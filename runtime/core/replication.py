@@ -1,0 +1,103 @@
+"""Replicas of the servers: which are present, and which gradients workers still keep for them (pure).
+
+A worker keeps what it has announced until all present replicas have followed its update. What is gone with a
+worker cannot be sent any more; a copy of all parameters can, at any time.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import msgspec
+
+from runtime.core.job import Port, ReplicateOrder
+from strategies.protocol import Grad, ProtocolError, Replicate
+
+
+class Kept(msgspec.Struct):
+    """A gradient that its worker keeps."""
+
+    worker: int
+    version: int | None = None
+    """Of the update that it was applied in."""
+
+
+@final
+class Replication:
+    """``followed`` has the version of every present replica, ``incarnations`` which process that is."""
+
+    def __init__(self, port: Port, replicas: tuple[int, ...]) -> None:
+        self.port, self._any = port, bool(replicas)
+        self.followed = dict.fromkeys(replicas, 0)
+        self.incarnations = dict.fromkeys(replicas, 0)
+        self._kept: dict[int, Kept] = {}
+        self.asked: dict[tuple[int, int | None], int | None] = {}
+        """What is on its way: replica and gradient, and the worker that sends it."""
+
+    def ready(self, grad: Grad) -> None:
+        """A worker holds it."""
+        if self._any:
+            self._kept[grad.id] = Kept(grad.worker)
+
+    def applied(self, ids: tuple[int, ...], version: int) -> None:
+        """The servers have used these."""
+        for grad_id in ids:
+            if not self.followed:
+                self._kept.pop(grad_id, None)
+            elif grad_id in self._kept:
+                self._kept[grad_id].version = version
+
+    def dropped(self, ids: tuple[int, ...]) -> None:
+        """Nobody will use these."""
+        for grad_id in ids:
+            self._kept.pop(grad_id, None)
+        self.asked = {key: worker for key, worker in self.asked.items() if key[1] is None or key[1] in self._kept}
+
+    def lost_worker(self, worker: int) -> None:
+        """What it kept is gone."""
+        self._kept = {grad_id: kept for grad_id, kept in self._kept.items() if kept.worker != worker}
+        self.asked = {key: sender for key, sender in self.asked.items() if sender != worker}
+
+    def void(self) -> None:
+        """All roll back: workers keep nothing, and nobody follows before it has a copy."""
+        self._kept.clear()
+        self.asked.clear()
+        self.followed = dict.fromkeys(self.followed, 0)
+
+    def joined(self, server: int, incarnation: int) -> None:
+        """A replica is there, and has nothing."""
+        self.followed[server], self.incarnations[server] = 0, incarnation
+
+    def lost(self, server: int) -> bool:
+        """A replica is gone, or holds the parameters now; whether it was there."""
+        self.asked = {key: worker for key, worker in self.asked.items() if key[0] != server}
+        return self.followed.pop(server, None) is not None
+
+    def replicated(self, server: int, version: int, grad_id: int | None) -> bool:
+        """Whether this replica is present; what all have followed is not kept any more."""
+        if server not in self.followed:
+            return False
+        self.asked.pop((server, grad_id), None)
+        self.followed[server] = max(self.followed[server], version)
+        least = min(self.followed.values())
+        self._kept = {
+            grad_id: kept for grad_id, kept in self._kept.items() if kept.version is None or kept.version > least
+        }
+        return True
+
+    def replicate(self, command: Replicate, version: int) -> None:
+        """Let a replica receive something."""
+        if command.server not in self.followed:
+            there = ", ".join(map(str, sorted(self.followed))) or "none"
+            raise ProtocolError(f"{command}: no replica has this number (there are {there})")
+        if command.grad is None:
+            self.asked[command.server, None] = None
+            self.port.replicate(ReplicateOrder(server=command.server, version=version))
+            return
+        kept = self._kept.get(command.grad)
+        if kept is None:
+            raise ProtocolError(f"{command}: no worker keeps gradient {command.grad} (kept are {sorted(self._kept)})")
+        self.asked[command.server, command.grad] = kept.worker
+        self.port.replicate(
+            ReplicateOrder(server=command.server, version=version, grad_id=command.grad, worker=kept.worker)
+        )

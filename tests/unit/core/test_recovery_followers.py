@@ -1,0 +1,137 @@
+"""A recovery in which a replica of the server takes over: when, and what becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from runtime.core.recovery import effects, inputs
+from runtime.core.recovery.automaton import Recovery
+from runtime.core.recovery.rules import Rules
+from runtime.core.recovery.task import Key
+from strategies.protocol import NodeId
+
+FIRST, SECOND, THIRD = (NodeId.server(number) for number in range(3))
+
+
+class Job:
+    """Two workers, a server and its replicas; launches are answered by the test, and all else at once.
+
+    Every replica has followed to version 7, and the checkpoint is of version 3.
+    """
+
+    def __init__(self, num_replicas: int = 1) -> None:
+        self.recovery = Recovery(Rules(num_replicas=num_replicas), 2, 1)
+        self.news: list[effects.AnyEffect] = []
+        self.give(inputs.Begin())
+        for key in list(self.recovery.tasks):
+            self.launched(key)
+        self.give(inputs.Save(3, b"three"))
+        self.news.clear()
+
+    def give(self, given: inputs.AnyInput) -> None:
+        for effect in self.recovery.receive(given):
+            self.news.append(effect)
+            match effect:
+                case effects.Store(number, keepers=(keeper,)):
+                    self.give(inputs.Saved(keeper, number))
+                case effects.Load(number, generation, (keeper,)):
+                    told = (7, b"seven") if number == effects.FOLLOWED else (3, b"three")
+                    self.give(inputs.Loaded(keeper, generation, *told))
+                case effects.Attach(key, generation):
+                    self.give(inputs.Attached(key, self.recovery.tasks[key].incarnation, generation))
+
+    def launched(self, key: Key) -> None:
+        self.give(inputs.Ready(key, self.recovery.tasks[key].incarnation))
+
+    def die(self, key: Key) -> None:
+        self.give(inputs.Gone(key, self.recovery.tasks[key].incarnation, "killed"))
+
+    def follows(self, key: Key) -> None:
+        self.give(inputs.Follows(key, self.recovery.tasks[key].incarnation))
+
+    def back(self) -> list[tuple[int, tuple[Key, ...]]]:
+        """Version and holders of every return."""
+        restored = [news for news in self.news if isinstance(news, effects.Restored)]
+        return [(one.version, tuple(server for server, _ in one.shares)) for one in restored]
+
+    def joined(self) -> list[tuple[int, int]]:
+        return [(one.server, one.incarnation) for one in self.news if isinstance(one, effects.ServerJoined)]
+
+    def lost(self) -> list[tuple[int, bool]]:
+        return [(one.server, one.holding) for one in self.news if isinstance(one, effects.ServerLost)]
+
+
+def test_at_the_start_it_follows_and_nobody_is_told() -> None:
+    job = Job()
+    assert (job.joined(), job.lost()) == ([], [])
+    job.die(FIRST)
+    assert (job.lost(), job.back()) == ([(0, True)], [(7, (SECOND,))])
+
+
+def killed(job: Job) -> None:
+    job.die(FIRST)
+
+
+def held(job: Job) -> None:
+    job.give(inputs.Hold(FIRST, "by the plan"))
+
+
+@pytest.mark.parametrize("end", [killed, held])
+def test_nobody_waits_for_the_old_server_which_comes_back_as_a_replica(end: Callable[[Job], None]) -> None:
+    job = Job()
+    end(job)
+    assert job.back() == [(7, (SECOND,))]
+    job.give(inputs.Release(FIRST))
+    job.launched(FIRST)
+    assert job.joined() == [(0, 1)]
+    job.follows(FIRST)
+    job.die(SECOND)
+    assert job.back()[1:] == [(7, (FIRST,))]
+
+
+def test_one_without_a_copy_takes_over_nothing() -> None:
+    """Its predecessor had one; it has not: the server's next process reads the checkpoint."""
+    job = Job()
+    job.die(SECOND)
+    assert job.lost() == [(1, False)]
+    job.launched(SECOND)
+    assert job.joined() == [(1, 1)]
+    job.die(FIRST)
+    assert job.back() == []
+    job.launched(FIRST)
+    assert job.back() == [(3, (FIRST,))]
+
+
+def test_a_replica_needs_another_copy_after_every_return() -> None:
+    job = Job(2)
+    job.die(FIRST)
+    assert job.back() == [(7, (SECOND,))]
+    job.die(SECOND)  # the third has followed the first, and not the second
+    assert job.back()[1:] == []
+    job.launched(SECOND)
+    assert job.back()[1:] == [(3, (SECOND,))]
+    job.follows(THIRD)
+    job.die(SECOND)
+    assert job.back()[2:] == [(7, (THIRD,))]
+
+
+def test_a_copy_from_before_a_loss_does_not_count() -> None:
+    job = Job()
+    job.die(SECOND)
+    job.launched(SECOND)
+    job.die(FIRST)
+    job.follows(SECOND)
+    job.launched(FIRST)
+    job.die(FIRST)
+    assert job.back() == [(3, (FIRST,))]
+
+
+def test_without_replicas_a_server_that_holds_nothing_leaves() -> None:
+    """Negative control of what is different with replicas."""
+    recovery = Recovery(Rules(), 1, 1)
+    for given in (inputs.Begin(), inputs.Admit(SECOND), inputs.PlaceFree(SECOND, 0), inputs.Ready(SECOND, 0)):
+        recovery.receive(given)
+    found = recovery.receive(inputs.Gone(SECOND, 0, "killed"))
+    assert not any(isinstance(one, effects.Launch) for one in found)

@@ -1,0 +1,139 @@
+"""Replicas of the servers: what workers keep for them, what may be sent, and what nobody waits for without need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.core import inputs
+from runtime.core.stuck import awaits
+from strategies.protocol import Drop, NodeId, ProtocolError, Replicate, Replicated, Send, ServerJoined, ServerLost
+from tests.support.harness import Desk, apply, compute, make_job
+from tests.unit.core.test_transfers import Sender
+
+
+@pytest.fixture
+def at() -> Desk:
+    """One server and a replica; two workers, of which the first has announced gradient 0, and it is applied."""
+    size = {"num_workers": 2, "global_batch_samples": 2, "num_samples": 100, "num_replicas": 1}
+    found = Desk(Sender(), make_job(**size)).start()
+    found.core.receive(0.0, inputs.Evaluated(0, 0.0, {}))
+    found.say(*compute(0, 1))
+    found.ready(0)
+    found.say(Send(grads=(0,)))
+    found.arrive(0)
+    found.say(apply(0))
+    return found
+
+
+def followed(at: Desk, version: int, grad: int | None = None, server: int = 1) -> None:
+    at.core.receive(at.at(None), inputs.Replicated(server, version, grad))
+
+
+def test_a_replica_receives_what_its_worker_keeps_and_a_copy_of_the_present_version(at: Desk) -> None:
+    at.say(Replicate(server=1, grad=0), Replicate(server=1))
+    first, second = at.replications
+    assert (first.server, first.grad_id, first.worker) == (1, 0, 0)
+    assert (second.server, second.grad_id, second.worker, second.version) == (1, None, None, 1)
+    followed(at, 1, 0)
+    assert [(event.version, event.grad) for event in at.received(Replicated)] == [(1, 0)]
+
+
+def test_it_may_come_before_its_update(at: Desk) -> None:
+    at.ready(1)
+    at.say(Replicate(server=1, grad=1))
+    assert at.replications[-1].worker == 1
+
+
+def unkept(at: Desk, what: str) -> None:
+    match what:
+        case "followed":
+            at.say(Replicate(server=1, grad=0))
+            followed(at, 1, 0)
+        case "lost":
+            at.lose(0)
+        case "dropped":
+            at.ready(1)
+            at.say(Drop(grads=(1,)))
+
+
+@pytest.mark.parametrize(("what", "grad"), [("followed", 0), ("lost", 0), ("dropped", 1), ("never", 7)])
+def test_what_nobody_keeps_cannot_be_sent(at: Desk, what: str, grad: int) -> None:
+    unkept(at, what)
+    with pytest.raises(ProtocolError, match=f"no worker keeps gradient {grad}"):
+        at.say(Replicate(server=1, grad=grad))
+
+
+@pytest.mark.parametrize("server", [0, 2])
+def test_only_replicas_that_are_there_receive(at: Desk, server: int) -> None:
+    with pytest.raises(ProtocolError, match=r"no replica has this number \(there are 1\)"):
+        at.say(Replicate(server=server))
+
+
+def test_a_lost_replica_receives_nothing(at: Desk) -> None:
+    at.server_is_lost(9.0, inputs.ServerLost(1, 0, "killed", holding=False))
+    with pytest.raises(ProtocolError, match="there are none"):
+        at.say(Replicate(server=1))
+
+
+def test_a_lost_replica_is_told_once_and_comes_back(at: Desk) -> None:
+    for _ in range(2):  # its next process dies before it is there
+        at.server_is_lost(9.0, inputs.ServerLost(1, 0, "killed", holding=False))
+    at.core.receive(12.0, inputs.ServerJoined(1, 2))
+    assert [event.holding for event in at.received(ServerLost)] == [False]
+    assert [(event.server, event.incarnation) for event in at.received(ServerJoined)] == [(1, 2)]
+    followed(at, 1, server=0)
+    assert at.received(Replicated) == []
+
+
+def test_who_takes_over_is_no_replica_and_the_others_come_again(at: Desk) -> None:
+    at.lose_server()
+    at.core.receive(20.0, inputs.ServerJoined(0, 1))
+    assert at.received(ServerJoined) == []  # all are halted
+    at.restore(shares=((NodeId.server(1), 1.0),))
+    assert [(event.server, event.incarnation) for event in at.received(ServerJoined)] == [(0, 1)]
+    assert at.core.executor.replication.followed == {0: 0}
+    with pytest.raises(ProtocolError, match="no worker keeps gradient 0"):
+        at.say(Replicate(server=0, grad=0))
+
+
+def ended(at: Desk, how: str) -> None:
+    match how:
+        case "arrived":
+            followed(at, 1, 0)
+        case "worker lost":
+            at.lose(0, restarting=False)
+        case "replica lost":
+            at.server_is_lost(9.0, inputs.ServerLost(1, 0, "killed", holding=False))
+
+
+@pytest.mark.parametrize("how", ["arrived", "worker lost", "replica lost"])
+def test_what_is_on_its_way_is_waited_for_until_it_cannot_come(at: Desk, how: str) -> None:
+    at.lose(1, restarting=False)
+    assert not awaits(at.core)
+    at.say(Replicate(server=1, grad=0))
+    assert awaits(at.core)
+    ended(at, how)
+    assert not awaits(at.core)
+
+
+def test_a_compute_without_data_does_not_end_while_an_update_may_wait_for_a_replica() -> None:
+    size = {"num_workers": 2, "global_batch_samples": 2, "num_samples": 1, "num_replicas": 1, "epochs": 1}
+    at = Desk(Sender(), make_job(**size)).start()
+    at.say(*compute(0, 1))
+    at.ready(0)
+    at.say(Send(grads=(0,)), Replicate(server=1, grad=0))
+    at.arrive(0)
+    assert at.empties() == []
+    followed(at, 0, 0)
+    assert len(at.empties()) == 1
+
+
+def test_a_job_begins_with_equal_replicas() -> None:
+    size: dict[str, Any] = {"num_replicas": 2}
+    at = Desk(Sender(), make_job(**size)).start()
+    started = at.lines[0].event
+    assert (started.num_servers, started.replicas) == (1, (1, 2))
+    assert [str(node) for node in at.core.executor.layout.servers] == ["server:0", "server:1", "server:2"]
+    assert at.core.executor.layout.holders == (NodeId.server(0),)
