@@ -32,6 +32,7 @@ def delays(run: Run) -> list[int]:
     return found
 
 
+@pytest.mark.long(like="test_whoever_is_killed_while_gradients_are_held")
 def test_no_update_is_later_than_the_bound_and_every_sample_is_used_once(start: Start) -> None:
     run = start("run", *JOB, "workload.epochs=4").finish()
     assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {4.0})
