@@ -208,6 +208,7 @@ def test_told_to_end(start: Start, tmp_path: Path, number: signal.Signals) -> No
     assert (run.finished["status"], run.finished["reason"]) == ("interrupted", f"signal {number.name}")
 
 
+@pytest.mark.long(like="test_interrupted")
 @pytest.mark.live
 def test_interrupted_twice(start: Start, tmp_path: Path) -> None:
     """The second time at once: nothing is waited for."""

@@ -128,6 +128,7 @@ def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> 
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_evaluations_continue_after_a_switch_that_cuts_one_short(start: Start) -> None:
     """The evaluator is stopped, so that it has not received all of the parameters when the servers read other parts."""
     often = ("eval_every_s=0.05", "workload.task.num_samples=4000000", LONG_LEASE)
@@ -292,6 +293,7 @@ def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Star
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
 def test_rates_are_those_that_the_kernel_has(start: Start) -> None:
     """A worker, a server, and the worker's next incarnation."""
     orders = steps("wait 3", "rate worker:0 2e6", "rate server:0 3e6", "wait 200")

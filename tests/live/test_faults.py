@@ -198,6 +198,7 @@ def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:
 # ---- the agent ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
 def test_a_dead_agent_ends_the_run(start: Start) -> None:
     run = start("run", *ENDLESS)
     run.await_training(5)

@@ -130,6 +130,7 @@ def test_a_partition_of_five_seconds_is_survived_and_the_ledger_is_exact(apart: 
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
+@pytest.mark.long(like="test_a_partition_of_five_seconds_is_survived_and_the_ledger_is_exact")
 def test_a_partition_beyond_the_lease_ends_the_job_on_both_sides(apart: Cluster) -> None:
     machines = apart.machines
     assert isinstance(machines, Namespaces)

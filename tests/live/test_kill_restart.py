@@ -87,6 +87,7 @@ def test_a_throttled_processor_stays_behind(start: Start) -> None:
     run.interrupt()
 
 
+@pytest.mark.long(like="test_the_machine_s_disturbance_stays_behind")
 def test_restarts_and_deaths_mixed_up(start: Start) -> None:
     """While a worker is pending, another dies; a server dies while one is about to restart."""
     orders = ("worker:1@0.4", "server:0@1.2", "worker:2@2.2", "server:1@4.0")

@@ -127,6 +127,7 @@ def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Star
     assert "scorer is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 
+@pytest.mark.long(like="test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason")
 def test_where_nothing_is_scored_there_is_no_scorer(start: Start) -> None:
     run = start("run", *LEDGER, "workload.epochs=1").finish()
     assert {role for role, _ in run.pids()} == {"worker", "server", "evaluator"}

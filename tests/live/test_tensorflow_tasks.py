@@ -118,12 +118,13 @@ def test_another_seed_would_have_been_noticed(runs: Runs, name: str, other: str)
     assert difference(losses(runs(name)), losses(runs(other))) > 1e-2
 
 
+@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 @pytest.mark.parametrize(
     ("name", "other"),
     [
         ("virtual", "tensorflow"),
-        pytest.param("shm, 3 servers", "tensorflow", marks=long),
-        pytest.param("dropping, virtual", "dropping", marks=long),
+        ("shm, 3 servers", "tensorflow"),
+        ("dropping, virtual", "dropping"),
     ],
 )
 def test_bits_do_not_depend_on_runtime_transport_and_servers(runs: Runs, name: str, other: str) -> None:
