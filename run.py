@@ -16,6 +16,7 @@ for _signal in (signal.SIGINT, signal.SIGTERM):
 
 import contextlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
 import importlib  # noqa: E402
+import math  # noqa: E402
 import shutil  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
@@ -27,6 +28,7 @@ from hydra.core.override_parser.types import Quote, QuotedString  # noqa: E402
 from hydra.types import RunMode  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
+from analysis.reports.finish import objective  # noqa: E402
 from analysis.reports.sweep import report_end_of_sweep  # noqa: E402
 from runtime.config.compose import composed_again, to_raw  # noqa: E402
 from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
@@ -34,9 +36,10 @@ from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, p
 from runtime.native import slower  # noqa: E402
 from runtime.run.checking import Checked, check, run_checked  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
-from runtime.run.launch import KILLED, launch  # noqa: E402
-from runtime.run.preflight import Ready, preflight  # noqa: E402
+from runtime.run.launch import KILLED, Result, launch_one, launch_sweep  # noqa: E402
+from runtime.run.preflight import Jobs, Ready, preflight  # noqa: E402
 from runtime.run.prepare import prepare  # noqa: E402
+from runtime.run.resuming import claim_sweep, words  # noqa: E402
 from runtime.run.streams import run_program  # noqa: E402
 
 exit_codes = [0]
@@ -52,41 +55,45 @@ remarks = set[str]()
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def main(composed: DictConfig) -> int:
+def main(composed: DictConfig) -> float:
     """One job that another launcher or sweeper of Hydra's starts, perhaps in a process of its own: composed there."""
-    places = HydraConfig.get().runtime
+    places, metric = HydraConfig.get().runtime, None
     try:
-        exit_code = run_job(check(to_raw(composed), Path(places.cwd), composed_again), Path(places.output_dir))
+        job = check(to_raw(composed), Path(places.cwd), composed_again)
+        metric, exit_code = job.config.metric, run_job(job, Path(places.output_dir)).exit_code
     except ConfigError as error:
         exit_code = print_error("run.py", error)
     exit_codes.append(exit_code)
     if exit_code > KILLED:  # the user wants out
         sys.exit(exit_code)
-    return exit_code
+    if not metric:
+        return exit_code
+    return math.nan if exit_code else objective(Path(places.output_dir), metric)
 
 
-def run_job(job: Checked, run_dir: Path) -> int:
-    """From the checked job to the figures; returns the exit code, and raises nothing: other jobs of a sweep go on."""
+def run_job(job: Checked, run_dir: Path) -> Result:
+    """From the checked job to the figures. It raises nothing: other jobs of a sweep go on."""
     from runtime.run.experiment import JobFailed
 
+    reason = ""
     if job.models_hosts:
         remark_once(slower())
     try:
         try:
             exit_code = run_checked(job, run_dir)
         except JobFailed as error:
-            exit_code = print_error("run.py", error, error.exit_code)
+            exit_code, reason = print_error("run.py", error, error.exit_code), str(error)
         if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
-        exit_code = print_error("run.py", error)
+        exit_code, reason = print_error("run.py", error), str(error)
         # what is missing of a sweep, its report tells by these directories
         if HydraConfig.get().mode == RunMode.RUN and claimed(run_dir):
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
-        exit_code = unforeseen(error, run_dir)
-    return exit_code
+        exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
+    return Result(exit_code, " ".join(reason.split()))
 
 
 def remark_once(text: str) -> None:
@@ -144,13 +151,24 @@ def program() -> int:
     try:
         ready = preflight(sys.argv[1:])
         prepare(ready.needs)  # from here on in namespaces of our own; the process that called waits for us outside
+        if ready.jobs and ready.jobs.pending:
+            return start(ready.jobs)
         if ready.jobs:
             claim(ready.jobs.setting, ready.jobs.directory)
     except ConfigError as error:
         return print_error("run.py", error)
-    if ready.jobs and ready.jobs.pending:
-        return launch(ready.jobs, run_job, report_end_of_sweep)
     return by_hydra(ready)
+
+
+def start(jobs: Jobs) -> int:
+    """Start the jobs of a command line one after another; raises :class:`ConfigError` before the first."""
+    if not jobs.sweep:
+        claim(jobs.setting, jobs.directory)
+        return launch_one(jobs, run_job)
+    sweep = claim_sweep(jobs)
+    if line := words(sweep):
+        print(line, file=sys.stderr)
+    return launch_sweep(jobs, sweep, run_job, report_end_of_sweep)
 
 
 if __name__ == "__main__":

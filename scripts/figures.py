@@ -3,6 +3,8 @@
 python scripts/figures.py runs/2024-11-21_08-00-00_sweep                   # every run in it, and their comparison
 python scripts/figures.py runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
 
+python scripts/figures.py runs/a_sweep --paper column                      # for a paper: PDF and SVG, too
+
 Runs of clusters (jobs=NAME) are compared with each other.
 """
 
@@ -17,23 +19,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 
 from analysis.figures.injectors import draw_injectors
+from analysis.figures.page import Form, drawn_as
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
 from analysis.reports.cluster import compare_clusters, finish_cluster
 from analysis.reports.cluster_console import print_clusters
 from analysis.reports.report import compare, finish_run, print_summary
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 
+WIDTHS_IN = {"column": 3.33, "text": 7.0}
+"""Of ACM's two-column style (acmart, sigconf); IEEE's are nearly the same."""
 THROTTLED = ("cpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, or 2 for invalid input."""
-    arguments = _parser().parse_args(argv)
+    try:
+        arguments = _parser().parse_args(argv)
+    except ConfigError as error:
+        return print_error("figures.py", error)
     found = [path for folder in arguments.folders for path in find_runs(folder, of_clusters=False)]
     runs = list(dict.fromkeys(found))
     clusters = list(dict.fromkeys(path for folder in arguments.folders for path in find_clusters(folder)))
@@ -44,6 +52,8 @@ def main(argv: list[str] | None = None) -> int:
         return print_error("figures.py", f"{names}: single runs and runs of clusters; name directories with one kind")
     try:
         refuse_unwritable_folder("--out", arguments.out)
+        if arguments.paper is not None:
+            return _for_paper(runs, arguments)
         redraw = _redraw_clusters if clusters else _redraw
         lot = clusters or runs
         redraw(lot, arguments.out or _default_out(arguments.folders, lot), arguments.baseline)
@@ -71,6 +81,30 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
         print_summary(table, console)
         for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
             console.print(line, markup=False, soft_wrap=True)
+
+
+def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
+    """Draw the comparison only, in every format; returns the exit code."""
+    if not runs:
+        raise ConfigError("--paper: for single runs, not for runs of clusters; leave it out")
+    form = Form(arguments.paper, ("png", "pdf", "svg"), captioned=arguments.caption)
+    out = arguments.out or (arguments.folders[0] if len(arguments.folders) == 1 else Path("out")) / "paper"
+    with drawn_as(form):
+        table = compare(runs, out, arguments.baseline)
+    for line in (*table.attrs["warnings"], *table.attrs["figures"]):
+        print(line)
+    return 0
+
+
+def _width_in(text: str) -> float:
+    """A width by name, or in inches; raises ``ArgumentTypeError``."""
+    try:
+        width_in = WIDTHS_IN[text] if text in WIDTHS_IN else float(text)
+    except ValueError:
+        width_in = 0.0
+    if not 2.0 <= width_in <= 20.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: {', '.join(WIDTHS_IN)}, or inches from 2 to 20")
+    return width_in
 
 
 def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -> None:
@@ -111,7 +145,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, help="where the comparison goes (default: DIR/comparison, or out/comparison)"
     )
+    parser.add_argument(
+        "--paper",
+        metavar="WIDTH",
+        type=_width_in,
+        help="for a paper: column (3.33 in), text (7 in), or inches; PDF, SVG",
+    )
+    parser.add_argument(
+        "--caption", action="store_true", help="with --paper: origin of the numbers on the picture, too"
+    )
     parser.add_argument("--baseline", help="strategy that ratios are relative to (default: bsp)")
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.figures.names import shown_name
 from analysis.figures.style import FAINT, INK, PHASE_COLOURS, Look
 
 HEIGHT = 0.62
@@ -30,11 +31,13 @@ def draw_bars(
     reach = max(finite, default=1.0)
     axes.set_xlim(0.0, reach * 1.34)
     for y, bar in enumerate(bars.itertuples()):
-        colour = looks[bar.strategy].colour
+        look = looks[bar.strategy]
         runs = dots.loc[dots["strategy"] == bar.strategy, "value_s"].to_numpy()
         edge = max([v for v in (bar.value_s, bar.high_s, *runs) if np.isfinite(v)], default=0.0)
         if np.isfinite(bar.value_s):
-            axes.barh(y, bar.value_s, HEIGHT, color=colour, alpha=0.82, linewidth=0)
+            axes.barh(
+                y, bar.value_s, HEIGHT, color=look.colour, alpha=0.82, linewidth=0, edgecolor="white", hatch=look.hatch
+            )
             _draw_interval(axes, y, bar.low_s, min(bar.high_s, reach))
         _draw_dots(axes, y, runs)
         _draw_text(axes, y, edge, bar, miss)
@@ -59,7 +62,7 @@ def draw_spent(axes: Axes, shares: pd.DataFrame) -> None:
 
 
 def _name_rows(axes: Axes, names: list[str]) -> None:
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [shown_name(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_color("#bbbbbb")

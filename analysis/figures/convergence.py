@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from math import isfinite, isnan
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patheffects import Normal, Stroke
 
+from analysis.figures.names import shown_name
 from analysis.figures.style import FAINT, Look
 
+MARKER_GAP = 0.14
+"""Distance of a curve's markers, as a fraction of the diagonal."""
+MARKER = {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5}
+NARROW_IN = 4.5
+"""Below this width the legend does not fit next to the axes."""
+LINE_PT = 9.0
+"""Distance of labels above one another."""
 LABEL_GAP = 0.085
 """Minimum distance of two labels at the same height, as a fraction of the axis."""
 
@@ -27,12 +36,14 @@ def draw_convergence(
         metric: name for the axis.
         target: drawn as a line; None for none.
     """
-    for label, curve in curves.groupby("label", sort=False):
+    for number, (label, curve) in enumerate(curves.groupby("label", sort=False)):
         look = looks[str(label)]
         if curve["runs"].iloc[0] > 1:
             axes.fill_between(curve["t_s"], curve["low"], curve["high"], color=look.colour, alpha=0.16, linewidth=0)
-        text = str(label) + _tta_text(marks, str(label))
-        axes.plot(curve["t_s"], curve["median"], color=look.colour, linestyle=look.line, label=text)
+        text = shown_name(str(label)) + _tta_text(marks, str(label))
+        every = (MARKER_GAP * (number % 3) / 3, MARKER_GAP)  # not all at the same place where curves coincide
+        cue: dict[str, Any] = {"marker": look.marker or None, "markevery": every, **MARKER}
+        axes.plot(curve["t_s"], curve["median"], color=look.colour, linestyle=look.line, label=text, **cue)
     axes.set_xlim(0.0, float(curves["t_s"].max()) * 1.02 if len(curves) else 1.0)
     if target is not None:
         axes.axhline(target, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
@@ -54,7 +65,9 @@ def draw_convergence(
 
 def _draw_legend(axes: Axes, curves: pd.DataFrame) -> None:
     """Legend inside the axes for one curve, outside for several: only one curve leaves a corner free."""
-    if curves["label"].nunique() > 1:
+    if curves["label"].nunique() > 1 and axes.get_figure(root=True).get_figwidth() < NARROW_IN:  # type: ignore[union-attr]
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=2, columnspacing=1.0, labelspacing=0.4)
+    elif curves["label"].nunique() > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2, labelspacing=0.7)
     elif len(curves):
         rising = curves["median"].iloc[-1] >= curves["median"].iloc[0]
@@ -84,9 +97,9 @@ def _draw_marks(axes: Axes, marks: pd.DataFrame, looks: dict[str, Look], target:
         axes.plot(mark.tta_s, target, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
         axes.annotate(
             f"{mark.tta_s:.1f}",
-            (mark.tta_s, 0.02 + 0.055 * level),
+            (mark.tta_s, 0.02),
             xycoords=axes.get_xaxis_transform(),
-            xytext=(2.5, 0),
+            xytext=(2.5, LINE_PT * level),
             textcoords="offset points",
             fontsize=7.5,
             color=colour,

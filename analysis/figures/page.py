@@ -1,4 +1,4 @@
-"""A page for figures: the style, the caption below, and files (a PNG, and a CSV with its numbers)."""
+"""A page for figures: the style, the caption below, and files (a picture in its formats, a CSV with its numbers)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -22,6 +24,34 @@ CHARACTERS_PER_IN = 22.0
 """Font size of the caption."""
 
 
+@dataclass(frozen=True)
+class Form:
+    """How figures come out."""
+
+    width_in: float = WIDTH_IN
+    formats: tuple[str, ...] = ("png",)
+    captioned: bool = True
+    """Whether the caption is on the picture; in the file it is always, as metadata."""
+
+
+_form: ContextVar[Form] = ContextVar("form", default=Form())  # noqa: B039 (frozen)
+
+
+@contextmanager
+def drawn_as(form: Form) -> Iterator[None]:
+    """Draw figures in this form."""
+    token = _form.set(form)
+    try:
+        yield
+    finally:
+        _form.reset(token)
+
+
+def page_width_in() -> float:
+    """Width of a page as figures are drawn now."""
+    return _form.get().width_in
+
+
 @contextmanager
 def styled() -> Iterator[None]:
     """Use this project's style, whatever matplotlib's configuration."""
@@ -31,20 +61,38 @@ def styled() -> Iterator[None]:
         yield
 
 
-def new_page(height_in: float, caption: str, width_in: float = WIDTH_IN) -> Figure:
+def new_page(height_in: float, caption: str, width_in: float | None = None) -> Figure:
     """An empty figure with the caption below. ``height_in`` does not include the caption."""
+    width_in, label = width_in or page_width_in(), caption
     caption = re.sub(r"(?<=\d) (?=[a-z])|(?<=[a-z]) (?=\d)", "\N{NO-BREAK SPACE}", caption)
-    lines = textwrap.wrap(caption, int(width_in * CHARACTERS_PER_IN), break_on_hyphens=False)
+    wrapped = textwrap.wrap(caption, int(width_in * CHARACTERS_PER_IN), break_on_hyphens=False)
+    lines = wrapped if _form.get().captioned else []
     figure = Figure(figsize=(width_in, height_in + 0.13 * len(lines)), layout="constrained")
     FigureCanvasAgg(figure)
+    figure.set_label(label)
     # suplabels, unlike texts, are given space by the layout engine
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=CAPTION_SIZE, color=FAINT)
     return figure
 
 
 def save(figure: Figure, path: Path, shown: pd.DataFrame) -> Path:
-    """Write ``path`` (a PNG) and ``shown`` as a CSV file next to it. Returns ``path``."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
+    """Write the picture in each format, and ``shown`` as a CSV file next to it. Returns ``path``, the PNG.
+
+    The caption is in the metadata of every file; one that is not on the picture is in a text file, too.
+    """
+    form, caption = _form.get(), str(figure.get_label())
+    for kind in form.formats:
+        buffer = BytesIO()
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=_metadata(kind, caption))
+        write_file(path.with_suffix(f".{kind}"), buffer.getvalue())
+    if not form.captioned:
+        write_file(path.with_suffix(".txt"), f"{caption}\n")
     write_file(path.with_suffix(".csv"), shown.to_csv(index=False))
-    return write_file(path, buffer.getvalue())
+    return path
+
+
+def _metadata(kind: str, caption: str) -> dict[str, str | None]:
+    """By the names of each format; without a date, so that the same figure is the same file."""
+    names = {"png": ("Description", None), "pdf": ("Subject", "CreationDate"), "svg": ("Description", "Date")}
+    about, date = names[kind]
+    return {about: caption} | ({date: None} if date else {})

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures.bars import draw_bars, draw_spent
-from analysis.figures.convergence import draw_convergence
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.convergence import NARROW_IN, draw_convergence
+from analysis.figures.page import new_page, page_width_in, save, styled
 from analysis.figures.style import looks
 from analysis.measures.stats import curves, time_shares
 from analysis.records.provenance import caption
@@ -73,9 +73,11 @@ def _times(folder: Path, about: str, runs: pd.DataFrame, table: pd.DataFrame) ->
     cases = list(dict.fromkeys(table["case"]))
     rows = max(int((table["case"] == case).sum()) for case in cases)
     several = bool((table["runs"] > 1).any())
-    page = new_page((0.75 + 0.34 * rows) * len(cases), f"{INTERVAL} \N{MIDDLE DOT} {about}" if several else about)
-    grid = page.subplots(len(cases), len(measured), squeeze=False, sharey="row")
-    for case, line in zip(cases, grid, strict=True):
+    stacked = len(measured) if page_width_in() < NARROW_IN else 1  # panels above one another where two have no room
+    height_in = (0.75 + 0.34 * rows) * len(cases) * stacked
+    page = new_page(height_in, f"{INTERVAL} \N{MIDDLE DOT} {about}" if several else about)
+    grid = page.subplots(len(cases) * stacked, len(measured) // stacked, squeeze=False, sharey="row")
+    for case, line in zip(cases, grid.reshape(len(cases), len(measured)), strict=True):
         for axes, (name, label, miss) in zip(line, measured, strict=True):
             bars, dots = table[table["case"] == case], runs[runs["case"] == case]
             bars = bars.rename(columns={f"{name}_{key}": key for key in ("low_s", "high_s", "missed")})

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from analysis.figures.cues import CUES, cue_of
+
 DPI = 160
 WIDTH_IN = 6.4
 """Text width of a page."""
@@ -45,6 +47,8 @@ STYLE: dict[str, Any] = {
     "lines.linewidth": 1.4,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
+    "hatch.linewidth": 0.5,
+    "pdf.fonttype": 42,  # TrueType: what publishers ask for
 }
 INK, FAINT = "#222222", "#777777"
 
@@ -103,15 +107,20 @@ class Look:
 
     colour: str
     line: str = "-"
+    marker: str = ""
+    hatch: str = ""
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """A look for every label. The colour depends only on the strategy's name; its variants get other line styles."""
+    """A look for every label. Colour, marker and hatch depend only on the strategy's name.
+
+    Its variants get other line styles.
+    """
     found: dict[str, Look] = {}
     for label in dict.fromkeys(labels):
         colour = colour_of(label)
         same = sum(look.colour == colour for look in found.values())
-        found[label] = Look(colour, LINES[same % len(LINES)])
+        found[label] = Look(colour, LINES[same % len(LINES)], *cue_of(label.split(" ", 1)[0]))
     return found
 
 
@@ -127,4 +136,6 @@ def level_looks(levels: Iterable[str]) -> dict[str, Look]:
     if any(name in STRATEGY_COLOURS for name in names):
         return looks(names)
     palette = list(STRATEGY_COLOURS.values())
-    return {name: Look(palette[index % len(palette)]) for index, name in enumerate(names)}
+    return {
+        name: Look(palette[index % len(palette)], "-", *CUES[index % len(CUES)]) for index, name in enumerate(names)
+    }

@@ -24,6 +24,14 @@ def _finish_job(run_dir: Path) -> list[str]:
     return [f"{summary['strategy']}: {summary['warning']}"] if summary["warning"] else []
 
 
+def objective(run_dir: Path, metric: str) -> float:
+    """What a sweeper of Hydra's optimises (:mod:`analysis.measures.objectives`); not a number if there is none."""
+    from analysis.measures.objectives import value_of
+    from analysis.records.load import load_run
+
+    return value_of(load_run(run_dir), metric)
+
+
 def _finish_cluster(run_dir: Path) -> list[str]:
     from analysis.records.load import load_object
     from analysis.reports.cluster import cluster_frame, finish_cluster

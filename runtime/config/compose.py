@@ -156,7 +156,7 @@ class Composer:
         with suppress(*REFUSALS):  # an error shows when the directory is read; its date is that of all jobs
             OmegaConf.select(master, "hydra.sweep.dir")
         keys, values = self._choices(master)
-        fixed = _written(master.hydra.overrides.hydra)
+        fixed = written_lines(master.hydra.overrides.hydra)
         for number, choice in enumerate(itertools.product(*values)):
             lines = tuple(f"{key}={value}" for key, value in zip(keys, choice, strict=True))
             label = " ".join(line for line, options in zip(lines, values, strict=True) if len(options) > 1)
@@ -174,7 +174,7 @@ class Composer:
             [f"{key}={value}" for key, value in (master.hydra.sweeper.get("params") or {}).items()] if basic else []
         )
         found: dict[str, list[str]] = {}
-        for override in self.parse([*params, *_written(master.hydra.overrides.task)]):
+        for override in self.parse([*params, *written_lines(master.hydra.overrides.task)]):
             if not override.is_sweep_override():
                 found[override.get_key_element()] = [override.get_value_element_as_str()]
             elif basic:
@@ -184,7 +184,7 @@ class Composer:
         return list(found), list(found.values())
 
 
-def _written(lines: ListConfig) -> list[str]:
+def written_lines(lines: ListConfig) -> list[str]:
     """Settings as they were written: what is interpolated in them is for the jobs to resolve."""
     written = OmegaConf.to_container(lines, resolve=False)
     assert isinstance(written, list)

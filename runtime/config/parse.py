@@ -153,6 +153,9 @@ class Config(_Strict, frozen=True):
     record: Literal["events", "iterations"]
     containment: Literal["auto", "none"]
     draw: bool
+    resume: Literal["auto", "never"]
+    metric: Literal["tta", "jct", "final"] | None
+    """What the run returns to a sweeper of Hydra's."""
     view: Literal["auto", "live", "plain", "none"]
     jobs: Spec
     """The source of a set of jobs; ``NO_JOBS``: this is one job."""

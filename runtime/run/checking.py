@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runtime.config.parse import parse
+from runtime.config.parse import Config, parse
+from runtime.errors import ConfigError
 from runtime.run.checks import CheckedJob, check_job
 from runtime.run.jobs.checks import Again, CheckedSet, check_set
 
@@ -16,7 +17,16 @@ Checked = CheckedJob | CheckedSet
 def check(raw: Mapping[str, Any], start: Path, again: Again) -> Checked:
     """Check a composed configuration, relative paths of which are below ``start``; raises :class:`ConfigError`."""
     written = parse(raw)
+    refuse_without_value(written)
     return check_set(raw, written, start, again) if written.is_set else check_job(written, start)
+
+
+def refuse_without_value(config: Config) -> None:
+    """Raise :class:`ConfigError` for a metric that the run would not have."""
+    if config.metric is not None and config.is_set:
+        raise ConfigError(f"metric={config.metric}: is one of a single job, and jobs={config.names.jobs} are many")
+    if config.metric == "tta" and config.workload.target is None:
+        raise ConfigError("metric=tta: there is no target to be reached; set workload.target, or choose metric=final")
 
 
 def run_checked(checked: Checked, run_dir: Path) -> int:

@@ -14,18 +14,26 @@ _held: dict[Path, int] = {}
 """Descriptors of locked directories; they are closed only by the end of the process."""
 
 
-def claim(setting: str, directory: Path) -> None:
-    """Create the directory and lock it; raises :class:`ConfigError` if it is another run's, or holds a record."""
+def claim(setting: str, directory: Path, *, with_record: bool = False) -> None:
+    """Create the directory and lock it; raises :class:`ConfigError` if it is another run's, or holds a record.
+
+    ``with_record``: it may hold one, since a sweep continues there.
+    """
     try:
         descriptor = _locked(directory)
     except BlockingIOError:
         raise ConfigError(f"{setting}={directory}: another run is writing there; choose another directory") from None
     except OSError as error:
         raise ConfigError(f"{setting}={directory}: cannot be written ({reason(error)})") from None
-    if holds_record(directory):
+    if not with_record and holds_record(directory):
         os.close(descriptor)
         raise ConfigError(f"{setting}={directory}: holds a record already; choose another directory")
     _held[directory.resolve()] = descriptor
+
+
+def release(directory: Path) -> None:
+    """Give a claimed directory back; what is in it stays."""
+    os.close(_held.pop(directory.resolve()))
 
 
 def claimed(directory: Path) -> bool:

@@ -7,57 +7,117 @@ the user's callbacks are notified of everything. Nothing is composed or built he
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, configure_log, run_job
 from hydra.types import HydraContext
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf, read_write
 
 from runtime.config.compose import ComposedJob, announce
 from runtime.config.hydra_internal import Callbacks
 from runtime.run.checking import Checked
 from runtime.run.preflight import Jobs
+from runtime.run.resuming import Claimed, Part
+from runtime.run.sweep_note import Ended, add
 
 KILLED = 128
 """Exit codes above are 128 + signal: the user has interrupted."""
-Run = Callable[[Checked, Path], int]
-"""Runs a job into a directory; returns its exit code and raises nothing."""
 log = logging.getLogger(__name__)
 
 
-def launch(jobs: Jobs, run: Run, sweep_ended: Callable[[Path], None]) -> int:
-    """Run all jobs; returns the worst exit code. ``sweep_ended`` is called with a sweep's directory.
+class Result(NamedTuple):
+    """How a job ended."""
+
+    exit_code: int
+    reason: str = ""
+    """Why it failed, in one line; empty otherwise."""
+
+
+Run = Callable[[Checked, Path], Result]
+"""Runs a job into a directory, and raises nothing."""
+
+
+def launch_one(jobs: Jobs, run: Run) -> int:
+    """Run the only job of a command line; returns its exit code."""
+    announce(jobs.master)
+    callbacks = Callbacks(jobs.master)
+    about = _about(jobs)
+    _log_as_asked(jobs)
+    callbacks.on_run_start(**about)
+    result, returned = _run(*jobs.pending.popleft(), HydraContext(jobs.loader, callbacks), run, "hydra.run.dir")
+    callbacks.on_run_end(**about, job_return=returned)
+    return result.exit_code
+
+
+def launch_sweep(jobs: Jobs, sweep: Claimed, run: Run, sweep_ended: Callable[[Path], None]) -> int:
+    """Run what is left of a sweep; returns the worst exit code. ``sweep_ended`` is called with its directory.
 
     A job that fails does not stop the others; one that was interrupted ends all.
     """
+    _place(jobs.master, sweep.directory)
     announce(jobs.master)
     callbacks = Callbacks(jobs.master)
-    context = HydraContext(jobs.loader, callbacks)
-    about: dict[str, Any] = {"config": jobs.master, "config_name": jobs.master.hydra.job.config_name}
+    context, about = HydraContext(jobs.loader, callbacks), _about(jobs)
     _log_as_asked(jobs)
-    if not jobs.sweep:
-        callbacks.on_run_start(**about)
-        returned = _run(*jobs.pending.popleft(), context, run, "hydra.run.dir")
-        callbacks.on_run_end(**about, job_return=returned)
-        return int(returned.return_value)
     callbacks.on_multirun_start(**about)
-    OmegaConf.save(jobs.master, jobs.directory / "multirun.yaml")
-    log.info(f"Launching {len(jobs.pending)} jobs locally")
-    worst = 0
-    while jobs.pending:
-        composed, job = jobs.pending.popleft()  # free what a job has loaded before the next one
-        log.info(f"\t#{composed.config.hydra.job.num} : {' '.join(composed.lines)}")
-        code = int(_run(composed, job, context, run, "hydra.sweep.dir", "hydra.sweep.subdir").return_value)
-        if code > KILLED:
-            return code
-        worst = max(worst, code)
+    OmegaConf.save(jobs.master, sweep.directory / "multirun.yaml")
+    log.info(f"Launching {len(sweep.pending)} jobs locally")
+    ended = list(sweep.kept)
+    jobs.pending.clear()
+    while sweep.pending:
+        part = sweep.pending.popleft()  # free what a job has loaded before the next one
+        log.info(f"\t#{part.composed.config.hydra.job.num} : {' '.join(part.composed.lines)}")
+        print(progress(sweep.num_jobs, ended), file=sys.stderr)
+        one = _run_part(part, sweep.directory, context, run)
+        if one.exit_code > KILLED:
+            return one.exit_code
+        add(sweep.directory, one)
+        ended.append(one)
         _log_as_asked(jobs)
-    sweep_ended(jobs.directory)
+    sweep_ended(sweep.directory)
+    for line in failures(ended):
+        print(line, file=sys.stderr)
     callbacks.on_multirun_end(**about)
-    return worst
+    return max(one.exit_code for one in ended)
+
+
+def progress(num_jobs: int, ended: Sequence[Ended]) -> str:
+    """One line before the next job: ``run 3 of 20, about 6 min left``, by the mean of those that have ended."""
+    left = num_jobs - len(ended)
+    text = f"run {len(ended) + 1} of {num_jobs}"
+    if not ended:
+        return text
+    left_s = left * fmean(one.took_s for one in ended)
+    return f"{text}, about {f'{math.ceil(left_s)} s' if left_s < 60 else f'{round(left_s / 60)} min'} left"
+
+
+def failures(ended: Sequence[Ended]) -> list[str]:
+    """Lines about the jobs that failed; none if none did."""
+    failed = [one for one in ended if one.exit_code]
+    if not failed:
+        return []
+    head = f"{len(failed)} of {len(ended)} jobs failed; the same command runs them again and keeps the others:"
+    return [head, *(f"  {one.job}: {one.reason or f'exit code {one.exit_code}'}" for one in failed)]
+
+
+def _run_part(part: Part, directory: Path, context: HydraContext, run: Run) -> Ended:
+    _place(part.composed.config, directory)
+    start = time.perf_counter()
+    result, _ = _run(part.composed, part.checked, context, run, "hydra.sweep.dir", "hydra.sweep.subdir")
+    return Ended(
+        job=part.job,
+        content_sha256=part.content_sha256,
+        exit_code=result.exit_code,
+        took_s=time.perf_counter() - start,
+        reason=result.reason,
+    )
 
 
 def _run(
@@ -67,14 +127,33 @@ def _run(
     run: Run,
     directory_key: str,
     subdirectory_key: str | None = None,
-) -> JobReturn:
-    return run_job(
-        task_function=lambda _: run(job, Path(HydraConfig.get().runtime.output_dir)),
+) -> tuple[Result, JobReturn]:
+    """Callbacks of the user see the exit code as the job's value."""
+    results: list[Result] = []
+
+    def task(_: object) -> int:
+        results.append(run(job, Path(HydraConfig.get().runtime.output_dir)))
+        return results[0].exit_code
+
+    returned = run_job(
+        task_function=task,
         config=composed.config,
         job_dir_key=directory_key,
         job_subdir_key=subdirectory_key,
         hydra_context=context,
     )
+    _ = returned.return_value  # raises what the job has raised
+    return results[0], returned
+
+
+def _place(config: DictConfig, directory: Path) -> None:
+    """Write the sweep's directory into the configuration: it may continue in an older one."""
+    with read_write(config.hydra):
+        config.hydra.sweep.dir = str(directory)
+
+
+def _about(jobs: Jobs) -> dict[str, Any]:
+    return {"config": jobs.master, "config_name": jobs.master.hydra.job.config_name}
 
 
 def _log_as_asked(jobs: Jobs) -> None:

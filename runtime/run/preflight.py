@@ -32,6 +32,8 @@ from runtime.run.checking import Checked, check
 
 EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
+HYDRAS = ("hydra.", "hydra_plugins.", "optuna.samplers.")
+"""Code that Hydra's section may name: Hydra itself, its plugins, and the samplers of its sweeper ``optuna``."""
 OF_SETS = ("policy", "placement", "prevention", "replay")
 """Sections that only a set of jobs has a use for."""
 
@@ -121,7 +123,7 @@ def refuse_misused_groups(composer: Composer) -> None:
 def refuse_foreign_targets(master: DictConfig) -> None:
     """Apply our allow-list to Hydra's own section, too, because Hydra would execute whatever it names."""
     for path, value in leaves(OmegaConf.to_container(master.hydra, resolve=False), "hydra"):
-        foreign = not str(value).startswith(("hydra.", "hydra_plugins.")) and not is_allowed(str(value))
+        foreign = not str(value).startswith(HYDRAS) and not is_allowed(str(value))
         if path.endswith((TARGET, "()")) and foreign:
             raise ConfigError(f"{path}={value}: not below a package that may be named in a configuration")
 

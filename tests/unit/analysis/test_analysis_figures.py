@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
+from colorspacious import cspace_convert
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from PIL import Image
 
 from analysis.figures.bars import draw_bars
 from analysis.figures.convergence import draw_convergence
-from analysis.figures.page import new_page, save, styled
-from analysis.figures.style import STRATEGY_COLOURS, colour_of, looks
+from analysis.figures.names import NAMES, shown_name
+from analysis.figures.page import Form, drawn_as, new_page, save, styled
+from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
 from analysis.measures.segments import excerpt, segments, shares
 from analysis.records.load import load_run
 from analysis.records.provenance import caption, ranges
@@ -39,6 +45,58 @@ def test_no_two_strategies_look_the_same() -> None:
     assert names
     assert len(set(looks(names).values())) == len(names)
     assert set(STRATEGY_COLOURS) <= {*names, "ddp"}, "a colour for what does not exist, or no longer"
+
+
+def test_strategies_stay_apart_whatever_the_eyes() -> None:
+    """Those of the same marker and hatch, by their colours as simulated by Machado et al. (2009), in CAM02-UCS."""
+    names = list(STRATEGY_COLOURS)
+    rgb = np.array([to_rgb(STRATEGY_COLOURS[name]) for name in names])
+    seen = {"normal": rgb} | {
+        kind: np.clip(cspace_convert(rgb, {"name": "sRGB1+CVD", "cvd_type": kind, "severity": 100}, "sRGB1"), 0, 1)
+        for kind in ("deuteranomaly", "protanomaly", "tritanomaly")
+    }
+    look = looks(names)
+    for kind, colours in seen.items():
+        places = cspace_convert(colours, "sRGB1", "CAM02-UCS")
+        for (i, one), (j, other) in combinations(enumerate(names), 2):
+            if (look[one].marker, look[one].hatch) == (look[other].marker, look[other].hatch):
+                assert np.linalg.norm(places[i] - places[j]) > 15, (kind, one, other)
+
+
+def test_the_strategies_that_are_compared_most_differ_without_any_colour() -> None:
+    found = looks(["bsp", "asp", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dlrover"]).values()
+    assert len({look.marker for look in found}) == len({look.hatch for look in found}) == 7
+
+
+def test_every_strategy_has_a_name_for_people() -> None:
+    choices = {path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")}
+    assert {*choices, "ddp"} == set(NAMES)
+    assert len(set(NAMES.values())) == len(NAMES)
+    assert shown_name("ssp bound=3") == "SSP (bound=3)"
+    assert shown_name("my_own x=1") == "my_own (x=1)"
+
+
+@pytest.mark.painted
+def test_a_figure_for_a_paper_says_where_it_is_from_in_its_metadata(tmp_path: Path) -> None:
+    shown = pd.DataFrame({"a": [1]})
+    with styled(), drawn_as(Form(3.33, ("png", "pdf", "svg"), captioned=False)):
+        page = new_page(2.0, "live runtime, seed 7")
+        page.subplots().plot([0, 1], label="x")
+        save(page, tmp_path / "figure.png", shown)
+    with Image.open(tmp_path / "figure.png") as picture:
+        assert picture.info["Description"] == "live runtime, seed 7"
+        assert picture.size[0] == int(3.33 * DPI)
+        height = picture.size[1]
+    assert height == 2.0 * DPI, "a caption takes no space"
+    assert b"live runtime, seed 7" in (tmp_path / "figure.pdf").read_bytes()
+    assert b"live runtime, seed 7" in (tmp_path / "figure.svg").read_bytes()
+    assert (tmp_path / "figure.txt").read_text() == "live runtime, seed 7\n"
+    assert (tmp_path / "figure.csv").exists()
+    with styled():  # and from here on as ever
+        save(new_page(2.0, "of a page"), tmp_path / "other.png", shown)
+    assert not (tmp_path / "other.pdf").exists()
+    with Image.open(tmp_path / "other.png") as picture:
+        assert picture.size[1] > 2.0 * DPI
 
 
 def test_a_caption_says_where_a_figure_is_from() -> None:
@@ -86,7 +144,7 @@ def test_a_miss_is_said_in_the_legend() -> None:
     draw_convergence(axes, curves, marks, looks(["bsp"]), "accuracy", 0.9)
     legend = axes.get_legend()
     assert legend is not None
-    assert legend.get_texts()[0].get_text() == "bsp\ntarget missed by 3 of 3"
+    assert legend.get_texts()[0].get_text() == "BSP\ntarget missed by 3 of 3"
 
 
 def test_a_bar_says_its_value_and_its_misses() -> None:

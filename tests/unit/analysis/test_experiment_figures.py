@@ -81,7 +81,7 @@ def test_panels_with_other_bars_name_their_own(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(experiment_bars, "save", lambda page, path, table: pages.append(page))
     experiment_bars.draw(tmp_path / "x.png", results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size"))
     shown = {axes.get_title(loc="left"): [text.get_text() for text in axes.get_yticklabels()] for axes in pages[0].axes}
-    assert shown == {"1": ["asp"], "2": ["bsp", "asp"]}
+    assert shown == {"1": ["ASP"], "2": ["BSP", "ASP"]}
 
 
 def test_lines_show_ours_and_the_papers() -> None:

@@ -69,6 +69,8 @@ RAW: dict[str, Any] = {
     "record": "events",
     "containment": "auto",
     "draw": True,
+    "resume": "auto",
+    "metric": None,
     "view": "auto",
     "jobs": {"_target_": "injectors.arrivals.none.NoArrivals"},
     "policy": {"_target_": "strategies.cluster.policies.fifo.Fifo"},

@@ -1,0 +1,47 @@
+"""What figures call strategies: the names of the papers instead of those of configuration files."""
+
+from __future__ import annotations
+
+NAMES = {
+    "bsp": "BSP",
+    "asp": "ASP",
+    "asp_dds": "ASP, dynamic shards",
+    "ssp": "SSP",
+    "backup_workers": "Backup workers",
+    "lb_bsp": "LB-BSP",
+    "lb_bsp_gpu": "LB-BSP (GPU)",
+    "lb_bsp_star": "LB-BSP (STAR's)",
+    "first_k": "First k of n",
+    "ddp": "DDP",
+    "antdt_nd": "AntDT-ND",
+    "antdt_nd_asp": "AntDT-ND (ASP)",
+    "antdt_dd": "AntDT-DD",
+    "composed": "Composed",
+    "sync_switch": "Sync-Switch",
+    "sync_switch_elastic": "Sync-Switch (elastic)",
+    "sync_switch_restart": "Sync-Switch (restart)",
+    "lgc": "LGC",
+    "static_x": "Static x-order",
+    "dynamic_x": "Dynamic x-order",
+    "zeno_pp": "Zeno++",
+    "mlfabric": "MLfabric",
+    "star_h": "STAR-H",
+    "star_ahead": "STAR-",
+    "star_ml": "STAR-ML",
+    "dlrover": "DLRover",
+    "optimus": "Optimus",
+    "or_autoscale": "OR autoscaling",
+    "coding_naive": "Naive (no coding)",
+    "coding_fractional": "Fractional repetition",
+    "coding_cyclic": "Cyclic coding",
+    "coding_heter_aware": "Heter-aware coding",
+    "coding_group_based": "Group-based coding",
+}
+"""By the name of the choice in ``conf/strategy``."""
+
+
+def shown_name(label: str) -> str:
+    """``ssp bound=3`` is shown as ``SSP (bound=3)``; an unknown strategy keeps its own name."""
+    name, _, settings = label.partition(" ")
+    text = NAMES.get(name, name)
+    return f"{text} ({settings})" if settings else text

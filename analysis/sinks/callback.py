@@ -1,0 +1,32 @@
+"""Hydra's callback that sends every run to a sink when it has ended: ``hydra/callbacks=tensorboard``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from analysis.records.load import RecordError
+from analysis.sinks.errors import SinkError
+from analysis.sinks.exporting import export
+
+
+class Export(Callback):
+    """Sends the record of each job. A job that left none, or a sink that fails, is one line; other jobs continue."""
+
+    def __init__(self, sink: str, where: str | None = None) -> None:
+        self.sink = sink
+        self.where = where
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+        """Hydra calls this when a job is over."""
+        try:
+            print(
+                f"{self.sink}: {export(Path(config.hydra.runtime.output_dir), self.sink, self.where)}", file=sys.stderr
+            )
+        except (SinkError, RecordError, OSError) as error:
+            print(f"run.py: {self.sink}: {error}", file=sys.stderr)

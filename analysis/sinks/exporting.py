@@ -1,0 +1,27 @@
+"""Sends a run to a sink by its name; the script and Hydra's callback both do."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from analysis.records.load import load_run
+from analysis.sinks.errors import SinkError
+
+SINKS = {"tensorboard": "runs/tensorboard", "mlflow": "sqlite:///runs/mlflow.db", "mllog": "runs/mllog"}
+"""Name (a module here) -> where it goes by default."""
+
+
+def export(run_dir: Path, sink: str, where: str | None = None) -> str:
+    """Send the record of one job; returns where it is now.
+
+    Raises:
+        SinkError: the sink's library is not installed, or refuses.
+        RecordError: the record cannot be read.
+    """
+    module = import_module(f"analysis.sinks.{sink}")
+    try:
+        placed: str = module.export(load_run(run_dir), where or SINKS[sink])
+    except ModuleNotFoundError as error:
+        raise SinkError(f"{sink}: {error.name} is not installed (pip install {module.NEEDS})") from None
+    return placed

@@ -1,0 +1,51 @@
+"""Log lines in the manner of MLPerf training (``:::MLLOG {...}``), with its keys where they mean the same.
+
+Only the format is that of MLPerf: a run here is no submission, and its times may be those of a virtual clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from analysis.records.load import Run
+from analysis.sinks.series import evaluations, started_s
+
+NEEDS = ""
+INTERVAL_KEYS = ("run_start", "run_stop")
+
+
+def export(run: Run, where: str) -> str:
+    """Write ``NAME.log`` into the directory ``where``; returns its path."""
+    path = Path(where) / f"{run.path.name}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f":::MLLOG {json.dumps(line)}\n" for line in lines(run)))
+    return str(path)
+
+
+def lines(run: Run) -> Iterator[dict[str, Any]]:
+    """One object per line, in order of time."""
+    job, start_ms = run.job, round(started_s(run) * 1000)
+
+    def line(key: str, value: Any, t_s: float = 0.0, **about: Any) -> dict[str, Any]:
+        how = f"INTERVAL_{'START' if key == 'run_start' else 'END'}" if key in INTERVAL_KEYS else "POINT_IN_TIME"
+        when_ms = start_ms + round(t_s * 1000)
+        return {"namespace": "", "time_ms": when_ms, "event_type": how, "key": key, "value": value, "metadata": about}
+
+    yield line("submission_benchmark", job["workload"])
+    yield line("submission_platform", run.meta["machine"].get("cpu"), runtime=run.meta["runtime"])
+    yield line("seed", run.meta["seed"])
+    yield line("global_batch_size", job["global_batch_samples"])
+    yield line("train_samples", job["num_samples"])
+    for key, field in {"opt_name": "name", "opt_base_learning_rate": "lr"}.items():
+        if field in job.get("optimizer", {}):  # old records have none
+            yield line(key, job["optimizer"][field])
+    yield line("run_start", None, strategy=job["strategy"], straggler=job["straggler"])
+    for point in evaluations(run):
+        name = point.name.removeprefix("evaluation/")
+        key = "eval_accuracy" if name == job["metric"] else f"eval_{name}"
+        yield line(key, point.value, point.t_s, updates=point.step, metric=name)
+    status = "success" if run.status == "done" else "aborted"
+    yield line("run_stop", None, run.end_s, status=status, reason=run.status)

@@ -1,0 +1,128 @@
+"""A sweep that was interrupted continues where it stopped: what has ended well is kept, the rest is run (again).
+
+With ``hydra.sweep.dir=DIR`` it continues in that directory, otherwise in the newest one next to its own that the same
+command on the same code has left unfinished. Without a note (``runtime/run/sweep_note.py``) nothing continues.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from omegaconf import OmegaConf
+
+from runtime.config.compose import ComposedJob, announce, written_lines
+from runtime.errors import ConfigError
+from runtime.run.checking import Checked
+from runtime.run.claiming import claim, release
+from runtime.run.preflight import Jobs
+from runtime.run.probing import reason
+from runtime.run.sweep_note import FILE, Ended, Head, Note, begin, content_of, head_of, read
+
+SWEEP_DIR = "hydra.sweep.dir"
+
+
+class Part(NamedTuple):
+    """A job of a sweep and its place."""
+
+    composed: ComposedJob
+    checked: Checked
+    job: str
+    """Its directory below that of the sweep."""
+    content_sha256: str
+
+
+class Claimed(NamedTuple):
+    """A sweep whose directory is ours, and what is left of it."""
+
+    directory: Path
+    num_jobs: int
+    kept: tuple[Ended, ...]
+    """Jobs that have ended well there before."""
+    pending: deque[Part]
+
+
+def claim_sweep(jobs: Jobs) -> Claimed:
+    """Choose the directory and claim it; raises :class:`ConfigError`. Remnants of jobs that have to run are removed."""
+    parts, head = list(_parts(jobs)), head_of(tuple(written_lines(jobs.master.hydra.overrides.task)))
+    resume = all(part.checked.config.resume == "auto" for part in parts)
+    for directory in _candidates(jobs, head) if resume else ():
+        with suppress(ConfigError):  # another process writes there
+            claim(jobs.setting, directory, with_record=True)
+            note = read(directory)
+            claimed = _continued(directory, parts, note) if note is not None and note.head == head else None
+            if claimed is not None and (claimed.pending or _is_named(jobs)):
+                _begin(jobs.setting, directory, head, claimed.kept)
+                _remove_remnants(claimed)
+                return claimed
+            release(directory)
+    claim(jobs.setting, jobs.directory)
+    _begin(jobs.setting, jobs.directory, head)
+    return Claimed(jobs.directory, len(parts), (), deque(parts))
+
+
+def _begin(setting: str, directory: Path, head: Head, kept: tuple[Ended, ...] = ()) -> None:
+    try:
+        begin(directory, head, kept)
+    except OSError as error:
+        raise ConfigError(f"{setting}={directory}: cannot be written ({reason(error)})") from None
+
+
+def words(claimed: Claimed) -> str:
+    """One line that a sweep continues; empty for a new one."""
+    if not claimed.kept and not (claimed.directory / "multirun.yaml").exists():
+        return ""
+    return (
+        f"continues in {claimed.directory}: {len(claimed.kept)} of {claimed.num_jobs} jobs are there "
+        "(resume=never starts all again)"
+    )
+
+
+def _parts(jobs: Jobs) -> Iterator[Part]:
+    for composed, checked in jobs.pending:
+        announce(composed.config)
+        yield Part(
+            composed, checked, str(OmegaConf.select(composed.config, "hydra.sweep.subdir")), content_of(composed.raw)
+        )
+    announce(jobs.master)
+
+
+def _is_named(jobs: Jobs) -> bool:
+    """Whether the user has named the directory."""
+    return any(str(line).startswith(f"{SWEEP_DIR}=") for line in jobs.master.hydra.overrides.hydra)
+
+
+def _candidates(jobs: Jobs, head: Head) -> Iterator[Path]:
+    """Directories where it could continue, the newest first; raises :class:`ConfigError` where the code has changed."""
+    if not _is_named(jobs):
+        if jobs.directory.parent.is_dir():
+            yield from sorted((file.parent for file in jobs.directory.parent.glob(f"*/{FILE}")), reverse=True)
+        return
+    note = read(jobs.directory)
+    if note is None:
+        return
+    if note.head.settings == head.settings and note.head != head:
+        raise ConfigError(
+            f"{SWEEP_DIR}={jobs.directory}: holds this sweep as other code has made it; choose another directory"
+        )
+    yield jobs.directory
+
+
+def _continued(directory: Path, parts: list[Part], note: Note) -> Claimed:
+    kept, pending = [], deque[Part]()
+    for part in parts:
+        ended = note.ended.get(part.job)
+        if ended is not None and not ended.exit_code and ended.content_sha256 == part.content_sha256:
+            kept.append(ended)
+        else:
+            pending.append(part)
+    return Claimed(directory, len(parts), tuple(kept), pending)
+
+
+def _remove_remnants(claimed: Claimed) -> None:
+    for part in claimed.pending:
+        shutil.rmtree(claimed.directory / part.job, ignore_errors=True)

@@ -1,0 +1,48 @@
+"""Send records to other tools: TensorBoard, MLflow, or log lines in the manner of MLPerf.
+
+python scripts/export.py runs/a_sweep --to tensorboard                       # tensorboard --logdir runs/tensorboard
+python scripts/export.py runs/a --to mlflow --where http://127.0.0.1:5000    # or sqlite:///runs/mlflow.db, the default
+python scripts/export.py runs/a --to mllog --where out
+
+New runs are sent when they end: python run.py hydra/callbacks=tensorboard. The exit code is 0, or 2 for invalid input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from analysis.records.load import RecordError, find_runs
+from analysis.sinks.errors import SinkError
+from analysis.sinks.exporting import SINKS, export
+from runtime.errors import ConfigError, print_error, refuse
+from runtime.run.streams import run_program
+from scripts.finding import records_below
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Send what is named; returns the exit code (see the module)."""
+    try:
+        arguments = _parser().parse_args(argv)
+        for path in records_below(arguments.dirs, lambda folder: find_runs(folder, of_clusters=False)):
+            print(export(path, arguments.to, arguments.where))
+    except (ConfigError, RecordError, SinkError, OSError) as error:
+        return print_error("export.py", error)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dirs", metavar="DIR", type=Path, nargs="+", help="a run's directory, or one that holds runs")
+    parser.add_argument("--to", choices=list(SINKS), required=True, help="the tool")
+    parser.add_argument("--where", metavar="PLACE", help="a directory, or the URI of an MLflow server or store")
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser
+
+
+if __name__ == "__main__":
+    run_program("export.py", main)

@@ -1,0 +1,153 @@
+"""The same command again: finished jobs of an interrupted sweep are kept, the others run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runtime.run.launch import failures, progress
+from runtime.run.sweep_note import FILE, Ended, content_of, read
+from tests.support.cli import Finished, run_cli
+
+JOBS = ("0_bsp_none_seed0", "1_bsp_none_seed1", "2_asp_none_seed0", "3_asp_none_seed1")
+SWEEP = (
+    *("runtime=virtual", "workload=ledger", "backend=numpy", "workload.epochs=1", "straggler=none", "view=none"),
+    *("draw=false", "-m", "strategy=bsp,asp", "seed=0,1"),
+)
+
+
+def sweep(cwd: Path, *more: str) -> Finished:
+    return run_cli(*SWEEP, *more, cwd=cwd)
+
+
+def interrupt(directory: Path, *, after: int) -> None:
+    """Leave what a sweep leaves that is killed in the job after so many: a torn line, and a part of a record."""
+    lines = (directory / FILE).read_bytes().splitlines(keepends=True)
+    (directory / FILE).write_bytes(b"".join(lines[: after + 1]) + lines[after + 1][:20])
+    unfinished = directory / JOBS[after] / "events.jsonl"
+    unfinished.write_bytes(unfinished.read_bytes()[:300])
+
+
+def events(directory: Path) -> list[bytes]:
+    return [(directory / job / "events.jsonl").read_bytes() for job in JOBS]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished sweep below ``runs``."""
+    cwd = tmp_path_factory.mktemp("whole")
+    done = sweep(cwd)
+    assert done.exit_code == 0, done.err
+    assert "continues in" not in done.err
+    [directory] = (cwd / "runs").iterdir()
+    return directory
+
+
+@pytest.fixture
+def copied(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it that the test may change."""
+    directory = tmp_path / "runs" / whole.name
+    for path in sorted(whole.rglob("*")):
+        (directory / path.relative_to(whole)).parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():
+            (directory / path.relative_to(whole)).write_bytes(path.read_bytes())
+    return directory
+
+
+def test_it_goes_on_where_it_was_interrupted(whole: Path, copied: Path, tmp_path: Path) -> None:
+    interrupt(copied, after=2)
+    kept = copied / JOBS[1] / "meta.json"
+    kept.write_text(kept.read_text() + "\n")  # to be recognised
+    done = sweep(tmp_path)
+    assert done.exit_code == 0, done.err
+    assert list((tmp_path / "runs").iterdir()) == [copied]
+    assert "2 of 4 jobs are there" in done.err
+    assert "run 3 of 4, about" in done.err
+    assert kept.read_text().endswith("\n\n")
+    assert events(copied) == events(whole)
+    assert sorted(read(copied).ended) == sorted(JOBS)  # type: ignore[union-attr]
+
+
+def test_a_finished_sweep_starts_again(copied: Path, tmp_path: Path) -> None:
+    done = sweep(tmp_path)
+    assert done.exit_code == 0
+    assert "continues in" not in done.err
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice(copied: Path, tmp_path: Path) -> None:
+    done = sweep(tmp_path, f"hydra.sweep.dir={copied}")
+    assert done.exit_code == 0, done.err
+    assert "4 of 4 jobs are there" in done.err
+    assert "Launching 0 jobs" in done.out
+
+
+@pytest.mark.parametrize("more", [("resume=never",), ("max_time_s=60",)])
+def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp_path: Path) -> None:
+    interrupt(copied, after=2)
+    before = events(copied)
+    done = sweep(tmp_path, *more)
+    assert done.exit_code == 0, done.err
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    refused = sweep(tmp_path, *more, f"hydra.sweep.dir={copied}")
+    assert (refused.exit_code, refused.err.count("\n")) == (2, 1)
+    assert "holds a record already" in refused.err
+    assert events(copied) == before
+
+
+def test_records_of_other_code_are_not_mixed_in(copied: Path, tmp_path: Path) -> None:
+    interrupt(copied, after=2)
+    note = copied / FILE
+    note.write_bytes(note.read_bytes().replace(read(copied).head.code_sha256.encode(), b"0" * 64))  # type: ignore[union-attr]
+    refused = sweep(tmp_path, f"hydra.sweep.dir={copied}")
+    assert (refused.exit_code, refused.err.count("\n")) == (2, 1)
+    assert "other code" in refused.err
+    assert sweep(tmp_path).exit_code == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_a_failed_job_is_listed_with_its_reason_and_runs_again(tmp_path: Path) -> None:
+    """The data of one are missing."""
+    words = ("runtime=virtual", "cluster.device={base_s:0.1}", "straggler=none", "workload.epochs=1", "view=none")
+    words = (*words, "draw=false", "-m", "workload=digits,resnet20_cifar10", "hydra.sweep.dir=out")
+    done = run_cli(*words, cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "1 of 2 jobs failed" in done.err
+    assert "  1_bsp_none_seed0: workload=resnet20_cifar10: " in done.err
+    again = run_cli(*words, cwd=tmp_path)
+    assert again.exit_code == 2
+    assert "1 of 2 jobs are there" in again.err
+    assert "Launching 1 jobs" in again.out
+
+
+def ended(job: str, took_s: float, exit_code: int = 0) -> Ended:
+    return Ended(job=job, content_sha256="", exit_code=exit_code, took_s=took_s)
+
+
+def test_the_time_that_is_left_follows_from_the_mean() -> None:
+    assert progress(20, []) == "run 1 of 20"
+    assert progress(20, [ended("a", 10.0), ended("b", 30.0)]) == "run 3 of 20, about 6 min left"
+    assert progress(3, [ended("a", 1.2), ended("b", 1.2)]) == "run 3 of 3, about 2 s left"
+    assert failures([ended("a", 1.0)]) == []
+    assert failures([ended("a", 1.0), ended("b", 1.0, 1)])[1:] == ["  b: exit code 1"]
+
+
+def test_the_content_of_a_job_is_its_settings_its_costs_and_its_own_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = tmp_path / "mine.yaml"
+    text = (Path(__file__).parents[3] / "runtime" / "fitted" / "costs" / "ideal.yaml").read_text()
+    costs.write_text(text)
+    (tmp_path / "mine_too.py").write_text("class Mine: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("mine_too")
+    raw = {"cluster": {"costs": str(costs)}, "strategy": {"_target_": "mine_too.Mine"}, "view": "none", "seed": 1}
+    first = content_of(raw)
+    assert content_of(json.loads(json.dumps({**raw, "view": "plain"}))) == first
+    assert content_of({**raw, "seed": 2}) != first
+    (tmp_path / "mine_too.py").write_text("class Mine: 'Changed.'\n")
+    second = content_of(raw)
+    costs.write_text(text + "\n")
+    assert len({first, second, content_of(raw)}) == 3

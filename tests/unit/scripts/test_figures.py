@@ -1,0 +1,31 @@
+"""``scripts/figures.py --paper``: the comparison in every format, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import figures
+from tests.support.records import bsp_story
+
+
+def test_figures_for_a_paper(tmp_path: Path) -> None:
+    run = bsp_story().write(tmp_path / "runs" / "a")
+    before = sorted(run.rglob("*"))
+    assert figures.main([str(run), "--paper", "column", "--out", str(tmp_path / "out")]) == 0
+    drawn = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
+    assert drawn == {f"times.{kind}" for kind in ("csv", "pdf", "png", "svg", "txt")} | {
+        f"time_spent.{kind}" for kind in ("csv", "pdf", "png", "svg", "txt")
+    } | {f"convergence.{kind}" for kind in ("csv", "pdf", "png", "svg", "txt")}
+    assert [path for path in run.rglob("*") if path not in before and path.parent.name != "columns"] == []
+    assert figures.main([str(run), "--paper", "3.5", "--caption", "--out", str(tmp_path / "said")]) == 0
+    assert not list((tmp_path / "said").rglob("*.txt"))
+
+
+@pytest.mark.parametrize("width", ["wide", "0.5", "nan"])
+def test_a_width_that_is_none(width: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert figures.main([str(tmp_path), "--paper", width]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "column, text, or inches" in said
