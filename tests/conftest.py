@@ -17,8 +17,8 @@ pytest_plugins = [
     "tests.support.yaml_once",
 ]
 
-settings.register_profile("dev", max_examples=20, derandomize=True, database=None, deadline=None)
-settings.register_profile("ci", max_examples=60, derandomize=True, database=None, deadline=None, print_blob=True)
+settings.register_profile("dev", max_examples=50, derandomize=True, database=None, deadline=None)
+settings.register_profile("ci", max_examples=100, derandomize=True, database=None, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile("dev")
 
