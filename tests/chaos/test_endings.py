@@ -14,6 +14,7 @@ import pytest
 from tests.support.invariants import problems
 from tests.support.leaks import Oracle, Start, listening_sockets, open_files
 from tests.support.runs import DIGITS, LEDGER, RecordSink, Run, processes_of, read_lines
+from tests.support.turns import by_turns
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 DRAWN = tuple(option for option in LEDGER if option != "draw=false")
@@ -167,7 +168,7 @@ def while_drawing(run: Run) -> None:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("moment", [while_importing, while_training, while_drawing])
+@pytest.mark.parametrize("moment", by_turns([while_training, while_importing, while_drawing], always=1))
 def test_killed(start: Start, tmp_path: Path, moment: Moment) -> None:
     oracle, run = Oracle(tmp_path), begin(start, "ledger, with figures")
     moment(run)
@@ -179,10 +180,11 @@ def test_killed(start: Start, tmp_path: Path, moment: Moment) -> None:
     ("moment", "group"),
     [
         (while_starting, True),
-        (while_importing, False),
         (while_training, True),
-        pytest.param(while_training, False, marks=pytest.mark.long),
-        (while_drawing, True),
+        *(
+            pytest.param(*other, marks=pytest.mark.long)
+            for other in ((while_importing, False), (while_training, False), (while_drawing, True))
+        ),
     ],
 )
 def test_interrupted(start: Start, tmp_path: Path, moment: Moment, group: bool) -> None:
@@ -206,6 +208,7 @@ def test_told_to_end(start: Start, tmp_path: Path, number: signal.Signals) -> No
     assert (run.finished["status"], run.finished["reason"]) == ("interrupted", f"signal {number.name}")
 
 
+@pytest.mark.long(like="test_interrupted")
 @pytest.mark.live
 def test_interrupted_twice(start: Start, tmp_path: Path) -> None:
     """The second time at once: nothing is waited for."""

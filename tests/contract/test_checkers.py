@@ -49,6 +49,7 @@ from tests.support.laws import (
     unpicklable,
     unrepeatable,
 )
+from tests.support.turns import rows_by_turns
 
 SEEDS = range(6)
 
@@ -213,21 +214,24 @@ def test_nothing_is_found_where_nothing_is_wrong(mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "mode", "checkers"),
-    [
-        (PeeksAtTheClock, "calm", {"deterministic", "replayable", "picklable"}),
-        (ThrowsDice, "calm", {"deterministic", "replayable", "picklable"}),
-        (RemembersOtherRuns, "calm", {"deterministic", "replayable"}),
-        (AppliesTwice, "calm", {"lawful"}),
-        (ComputesTwice, "calm", {"lawful"}),
-        (OrdersTheDeparted, "departures", {"lawful"}),
-        (LosesASample, "calm", {"conserving"}),
-        (AveragesTheMeans, "calm", {"averaging"}),
-        (ForgetsLostInItsMin, "departures", {"alive", "conserving"}),
-        (IgnoresLost, "departures", {"alive", "conserving"}),
-        (NeedsMoreThanThereAre, "departures", {"alive", "conserving"}),
-        (HoldsAGenerator, "calm", {"picklable"}),
-        (ForgetsWhenPickled, "calm", {"picklable"}),
-    ],
+    rows_by_turns(
+        [
+            (PeeksAtTheClock, "calm", {"deterministic", "replayable", "picklable"}),
+            (ThrowsDice, "calm", {"deterministic", "replayable", "picklable"}),
+            (RemembersOtherRuns, "calm", {"deterministic", "replayable"}),
+            (AppliesTwice, "calm", {"lawful"}),
+            (ComputesTwice, "calm", {"lawful"}),
+            (OrdersTheDeparted, "departures", {"lawful"}),
+            (LosesASample, "calm", {"conserving"}),
+            (AveragesTheMeans, "calm", {"averaging"}),
+            (ForgetsLostInItsMin, "departures", {"alive", "conserving"}),
+            (IgnoresLost, "departures", {"alive", "conserving"}),
+            (NeedsMoreThanThereAre, "departures", {"alive", "conserving"}),
+            (HoldsAGenerator, "calm", {"picklable"}),
+            (ForgetsWhenPickled, "calm", {"picklable"}),
+        ],
+        always=7,
+    ),
 )
 def test_a_planted_fault_is_found(cls: type[Strategy], mode: str, checkers: set[str]) -> None:
     assert found(cls, mode) >= checkers

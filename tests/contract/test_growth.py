@@ -20,6 +20,7 @@ from tests.support.faults import random_seconds, restarts
 from tests.support.harness import HeapRun
 from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
 from tests.support.scores import random_scores
+from tests.support.turns import rows_by_turns
 
 START = 4
 SEEDS = (1, 2)
@@ -88,15 +89,15 @@ def on_replicas(name: str) -> bool:
 
 
 JOBS = [(name, servers) for name in NAMES if fits(name, START) for servers in (2, 0) if servers or on_replicas(name)]
-every_job = pytest.mark.parametrize(("name", "num_servers"), JOBS)
+SEEDED = [(*job, seed) for seed in SEEDS for job in JOBS]
+"""All jobs with the first seed, for every commit, and then with the other."""
 
 
-@every_job
-def test_every_strategy_goes_on_whatever_becomes_of_newcomers(name: str, num_servers: int) -> None:
-    for seed in SEEDS:
-        run, refused = grown(name, num_servers, seed)
-        assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
-        assert set(run.recovery.state.layout.nodes) == set(run.core.executor.layout.nodes)
+@pytest.mark.parametrize(("name", "num_servers", "seed"), rows_by_turns(SEEDED, always=len(JOBS)))
+def test_every_strategy_goes_on_whatever_becomes_of_newcomers(name: str, num_servers: int, seed: int) -> None:
+    run, refused = grown(name, num_servers, seed)
+    assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
+    assert set(run.recovery.state.layout.nodes) == set(run.core.executor.layout.nodes)
 
 
 def test_all_of_it_happens() -> None:

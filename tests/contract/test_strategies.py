@@ -43,9 +43,15 @@ from tests.support.laws import (
     unpicklable,
     unrepeatable,
 )
+from tests.support.turns import by_turns
 
 every_case = pytest.mark.parametrize("case", marked(cases()), scope="module")
+every_eventful_case = pytest.mark.parametrize(
+    "case", marked(cases(), lambda case: case.mode == "departures" and case.num_workers <= 4), scope="module"
+)
+"""For what plays everything once more: for every commit those in which all happens."""
 every_name = pytest.mark.parametrize("name", NAMES)
+every_second_name = pytest.mark.parametrize("name", by_turns([*NAMES[::2], *NAMES[1::2]], always=len(NAMES) // 2))
 WITNESSES = ("antdt_nd", "asp", "bsp", "sync_switch_restart")
 """Of what is in the scenarios, which are the same for every strategy; and of restarts of workers and servers."""
 
@@ -91,7 +97,7 @@ def test_its_updates_are_means_over_samples(case: Case) -> None:
         assert unaveraged(run) == []
 
 
-@every_case
+@every_eventful_case
 def test_it_does_the_same_again(case: Case) -> None:
     for seed, run in zip(case.seeds, runs(case), strict=True):
         again = scenario(case.make(), case.num_workers, case.mode, seed)
@@ -99,13 +105,13 @@ def test_it_does_the_same_again(case: Case) -> None:
         assert different(run, again) == []
 
 
-@every_case
+@every_eventful_case
 def test_it_can_be_replayed(case: Case) -> None:
     for run in runs(case):
         assert unrepeatable(case.make, run.lines) == []
 
 
-@every_case
+@every_eventful_case
 def test_a_pickled_copy_goes_on_alike(case: Case) -> None:
     for run in runs(case):
         assert unpicklable(case.make, run.lines, every=max(2, len(run.lines) // 4)) == []
@@ -207,7 +213,7 @@ def test_it_gives_only_commands_that_it_said_it_needs(name: str) -> None:
     assert given <= make(name).needs
 
 
-@every_name
+@every_second_name
 def test_two_objects_share_no_state(name: str) -> None:
     """One run after another in the same process, as a sweep does it."""
     num_workers = max(n for n in (2, 4) if fits(name, n))
@@ -219,7 +225,7 @@ def test_two_objects_share_no_state(name: str) -> None:
     assert different(first, second) == []
 
 
-@every_name
+@every_second_name
 def test_an_object_can_be_started_again(name: str) -> None:
     """``Started`` resets a used strategy."""
     num_workers = max(n for n in (2, 4) if fits(name, n))

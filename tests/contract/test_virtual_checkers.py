@@ -27,6 +27,7 @@ from tests.contract.test_virtual import (
 )
 from tests.support.invariants import replay
 from tests.support.laws import Complaints
+from tests.support.turns import by_turns, rows_by_turns
 from tests.support.virtual_runs import Line, VirtualRun, World, draw_world, still_world
 
 
@@ -76,7 +77,7 @@ def found(cls: Make, kind: str, wanted: set[str] | None = None) -> set[str]:
     return complaining
 
 
-@pytest.mark.parametrize("kind", DRAW)
+@pytest.mark.parametrize("kind", by_turns(DRAW, always=1))
 def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
     assert found(Sound, kind) == set()
 
@@ -111,13 +112,19 @@ def test_a_wrong_clock_is_found(
 
 @pytest.mark.parametrize(
     ("kind", "spoil"),
-    [
-        ("Restored", lambda lines, at: lines[at]["event"].update(version=lines[at]["version"] + 1)),
-        ("Restored", lambda lines, at: lines[at].update(t=lines[at]["t"] - 6.0)),
-        ("Joined", lambda lines, at: lines[at].update(t=lines[at]["t"] - 0.001)),
-        ("Joined", lambda lines, at: lines.insert(at, lines[at])),
-        ("Restored", lambda lines, at: lines.insert(at, next(line for line in lines if "Checkpointed" in str(line)))),
-    ],
+    rows_by_turns(
+        [
+            ("Restored", lambda lines, at: lines[at]["event"].update(version=lines[at]["version"] + 1)),
+            ("Restored", lambda lines, at: lines[at].update(t=lines[at]["t"] - 6.0)),
+            ("Joined", lambda lines, at: lines[at].update(t=lines[at]["t"] - 0.001)),
+            ("Joined", lambda lines, at: lines.insert(at, lines[at])),
+            (
+                "Restored",
+                lambda lines, at: lines.insert(at, next(line for line in lines if "Checkpointed" in str(line))),
+            ),
+        ],
+        always=2,
+    ),
 )
 def test_an_impossible_return_is_found(kind: str, spoil: Callable[[list[Line], int], None]) -> None:
     """Without delays of decisions, whoever is away is back at the first possible moment."""

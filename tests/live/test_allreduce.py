@@ -92,6 +92,7 @@ def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> Non
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
 def test_one_that_stops_is_replaced_and_the_evaluator_may_die(start: Start) -> None:
     run = start("run", *ENDLESS, "eval_every_s=0.1")
     run.await_events("Evaluated", 2)
@@ -111,6 +112,7 @@ def test_one_that_stops_is_replaced_and_the_evaluator_may_die(start: Start) -> N
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
 def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
     run = start("run", *ENDLESS)
     run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint")
@@ -127,6 +129,7 @@ def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
 def test_without_restarts_the_others_go_on_at_once(start: Start) -> None:
     run = start("run", *LEDGER, *PACED, ALLREDUCE, *SHORT, "runtime.max_restarts=0")
     run.await_training(5)
@@ -179,7 +182,8 @@ def test_hosts_with_latency_and_a_death(start: Start) -> None:
 # ---- torch.distributed ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("collective", [pytest.param("gloo", marks=pytest.mark.long), "ddp"])
+@pytest.mark.long(like="test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums")
+@pytest.mark.parametrize("collective", ["gloo", "ddp"])
 def test_torch_sums_what_the_ring_sums(start: Start, collective: str) -> None:
     """The last rounds leave workers without samples; batches are unequal."""
     more = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "cluster.num_workers=3", "workload.global_batch_samples=100")
@@ -191,7 +195,7 @@ def test_torch_sums_what_the_ring_sums(start: Start, collective: str) -> None:
     assert_sound(theirs)
 
 
-@pytest.mark.long(like="test_torch_sums_what_the_ring_sums")
+@pytest.mark.long(like="test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums")
 def test_gloo_meets_again_after_a_death(start: Start) -> None:
     run = start("run", *ENDLESS, "topology.collective=gloo")
     for worker in (1, 0):
@@ -204,7 +208,7 @@ def test_gloo_meets_again_after_a_death(start: Start) -> None:
     assert_sound(run)
 
 
-@pytest.mark.long(like="test_torch_sums_what_the_ring_sums")
+@pytest.mark.long(like="test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums")
 def test_native_ddp_does_not_survive_a_death_and_says_so(start: Start) -> None:
     settings = ("topology.collective=ddp", "cluster.device={base_s: 0.01}", "workload.epochs=null")
     run = start("run", *DIGITS, ALLREDUCE, *settings)

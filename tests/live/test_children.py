@@ -14,6 +14,7 @@ from tests.live.retrace import Retracing
 from tests.live.test_faults import PACED, assert_sound, assert_uses_are_exact
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.turns import by_turns
 
 pytestmark = pytest.mark.live
 
@@ -78,7 +79,9 @@ def test_what_is_learned_is_to_the_bit_what_the_record_says(start: Start, strate
     np.testing.assert_array_equal(again.params, run.parameters())
 
 
-@pytest.mark.parametrize("strategy", [(*LGC, "strategy.reselect_iters=3"), WAITING], ids=["lgc", "waiting"])
+@pytest.mark.parametrize(
+    "strategy", by_turns([(*LGC, "strategy.reselect_iters=3"), WAITING], always=1), ids=["lgc", "waiting"]
+)
 def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, strategy: tuple[str, ...]) -> None:
     """In turns; another is the child after that, since all are in the ring first."""
     settings = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true", "eval_every_s=0.1")

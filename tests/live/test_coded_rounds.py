@@ -87,6 +87,7 @@ def test_the_naive_scheme_waits_for_who_never_answers(tmp_path: Path) -> None:
         assert run.version == 0
 
 
+@pytest.mark.long(like="test_who_never_answers_changes_nothing")
 def test_the_dead_are_not_waited_for(tmp_path: Path) -> None:
     """The agent is stopped, so that killed workers stay dead; meanwhile rounds continue, and then they are back."""
     with running(

@@ -73,6 +73,7 @@ def test_a_run_trains_on_the_data_of_the_directory_in_which_it_was_started(
     assert ends[0] == ends[1]  # BSP is bit-equal, on the same data
 
 
+@pytest.mark.long(like="test_a_run_trains_on_the_data_of_the_directory_in_which_it_was_started")
 def test_a_data_directory_of_the_repository_is_named_by_its_path(checkout: Path, tmp_path: Path) -> None:
     done = run_from(tmp_path, checkout, *JOB, f"workload.task.data_dir={checkout / 'data'}", "hydra.run.dir=out")
     assert done.returncode == 0, done.stderr

@@ -90,8 +90,9 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, rule: 
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 @GROUPS
-@pytest.mark.parametrize("seamless", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seamless", [True, False])
 def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start: Start, seamless: bool) -> None:
     script = ("strategy=resized", f"strategy.seamless={seamless}", "strategy.servers=[[0.3,3],[1.5,1]]")
     run = start("run", *ENDLESS, *script, env=ALLOW)
@@ -101,6 +102,7 @@ def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start:
     assert restarted == (set() if seamless else {0, 1})
 
 
+@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_parameters_that_move_are_the_same_to_the_bit(start: Start) -> None:
     """Momentum moves with its part; afterwards servers die and read what others have stored."""
     task = (*DIGITS, *PACED, *CONF, *SMALL, "workload.epochs=4")
@@ -110,6 +112,7 @@ def test_parameters_that_move_are_the_same_to_the_bit(start: Start) -> None:
     assert moved.sha256 == still.sha256
 
 
+@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
 def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> None:
     """No checkpoint but those of the switches: server 0 begins with a range that it does not hold any more."""
     run = start("run", *ENDLESS, "checkpoint_every_s=null", steps(*GROW, "divide 1", "wait 300"), env=ALLOW)
@@ -125,6 +128,7 @@ def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> 
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_evaluations_continue_after_a_switch_that_cuts_one_short(start: Start) -> None:
     """The evaluator is stopped, so that it has not received all of the parameters when the servers read other parts."""
     often = ("eval_every_s=0.05", "workload.task.num_samples=4000000", LONG_LEASE)
@@ -142,7 +146,8 @@ def test_evaluations_continue_after_a_switch_that_cuts_one_short(start: Start) -
 # ---- deaths ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("role", "number"), [("server", 0), pytest.param("worker", 0, marks=pytest.mark.long)])
+@pytest.mark.long(like="test_a_death_before_the_checkpoint_of_a_switch")
+@pytest.mark.parametrize(("role", "number"), [("server", 0), ("worker", 0)])
 def test_a_death_while_newcomers_start(start: Start, role: str, number: int) -> None:
     """They are pending when it dies, and join afterwards."""
     run = start("run", *ENDLESS, "scheduler.pending_s=0.5", steps("workers 4", *GROW, *SHRINK), env=ALLOW)
@@ -186,6 +191,7 @@ def test_a_death_after_the_checkpoint_of_a_switch(start: Start, role: str, numbe
     assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]
 
 
+@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
 def test_a_server_that_holds_nothing_any_more_dies_before_the_end_of_a_switch(start: Start) -> None:
     """The other has all parameters already, but a worker that does not connect keeps the switch from its end."""
     two = ("topology.num_servers=2", "strategy.rule=asp", LONG_LEASE)
@@ -202,6 +208,7 @@ def test_a_server_that_holds_nothing_any_more_dies_before_the_end_of_a_switch(st
     assert holders(run) == [[0]]
 
 
+@pytest.mark.long(like="test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later")
 def test_a_new_server_that_dies_before_it_holds_anything_takes_nothing_with_it(start: Start) -> None:
     run = start("run", *ENDLESS, steps("servers 2", "wait 30", "servers 2", "divide 2", "wait 5"), env=ALLOW)
     run.await_events("ServerJoined")
@@ -252,6 +259,7 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
+@pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
 def test_without_control_groups_cores_are_limited_by_duty_cycles(start: Start) -> None:
     """A newcomer, its next incarnation, and a worker of the start."""
     more = ("runtime.cpu_by=duty", "strategy.cpu_cores=0.05", "strategy.rule=asp", "cluster.device=null", LONG_LEASE)
@@ -285,6 +293,7 @@ def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Star
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
 def test_rates_are_those_that_the_kernel_has(start: Start) -> None:
     """A worker, a server, and the worker's next incarnation."""
     orders = steps("wait 3", "rate worker:0 2e6", "rate server:0 3e6", "wait 200")

@@ -94,6 +94,7 @@ def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) 
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 @GROUPS
 def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> None:
     """0.25 of the 0.4 cores of a host: the second finds room on another host only. A successor has the same."""
@@ -136,6 +137,7 @@ def test_what_no_host_has_is_denied_with_the_reason(start: Start, setting: str, 
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 def test_a_plan_that_names_a_host_reaches_its_newcomers(start: Start, tmp_path: Path) -> None:
     """Killed, throttled and paused; who is not on the host any more when the kill ends is not waited for."""
     words = write_plan(
@@ -158,6 +160,7 @@ def test_a_plan_that_names_a_host_reaches_its_newcomers(start: Start, tmp_path: 
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -> None:
     orders = steps("wait 3", "workers 3", "wait 30", "workers 2", "wait 300")
     run = start("run", *ENDLESS, orders, "runtime.telemetry_every_s=0.1", env=ALLOW)
@@ -200,6 +203,7 @@ def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms:
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 def test_a_death_of_a_server_while_newcomers_start(start: Start) -> None:
     run = start("run", *ENDLESS, "scheduler.pending_s=0.5", steps("workers 4", *GROW, *SHRINK), env=ALLOW)
     run.await_notes("Requested", 2)

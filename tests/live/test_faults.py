@@ -15,6 +15,7 @@ from scripts.replay import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.turns import rows_by_turns
 
 pytestmark = pytest.mark.live
 
@@ -48,7 +49,7 @@ def assert_sound(run: Run) -> None:
 # ---- workers and the evaluator --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("strategy", "transport"), [("bsp", "tcp"), ("asp_dds", "shm")])
+@pytest.mark.parametrize(("strategy", "transport"), rows_by_turns([("bsp", "tcp"), ("asp_dds", "shm")], always=1))
 def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}")
     run.await_training(5)
@@ -134,6 +135,7 @@ def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
 def test_when_nobody_is_left_the_run_says_so(start: Start) -> None:
     run = start("run", *ENDLESS, "runtime.max_restarts=0", "cluster.num_workers=2")
     run.await_training(5)
@@ -196,6 +198,7 @@ def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:
 # ---- the agent ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
 def test_a_dead_agent_ends_the_run(start: Start) -> None:
     run = start("run", *ENDLESS)
     run.await_training(5)
@@ -229,6 +232,7 @@ def test_code_that_raises_ends_the_run_with_its_reason(start: Start) -> None:
     assert run.finished["status"] == "failed"
 
 
+@pytest.mark.long(like="test_gradients_that_stay_no_numbers_end_the_run")
 def test_a_gradient_that_is_not_a_number_is_computed_again(start: Start) -> None:
     run = start(
         "run", *FAULTY, "workload.task.fault=spike", "workload.epochs=2", "save_parameters=true", env=ALLOW

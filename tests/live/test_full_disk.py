@@ -62,6 +62,7 @@ def test_a_record_that_fills_the_disk(tmp_path: Path) -> None:
     assert "events.jsonl: no space left on device" in run.finished.reason
 
 
+@pytest.mark.long(like="test_a_record_that_fills_the_disk")
 def test_a_checkpoint_that_finds_no_room(tmp_path: Path) -> None:
     """It is a server that falls over it."""
     ended, kept = on_a_small_disk("200k", tmp_path, *RUN, "workload.task.num_samples=20000")

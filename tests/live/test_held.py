@@ -38,6 +38,7 @@ def overdue(run: Run) -> int:
     return max(line["state"]["overdue"] for line in run.lines() if line["kind"] == "event" and line.get("state"))
 
 
+@pytest.mark.long(like="test_whoever_is_killed_while_gradients_are_held")
 def test_no_update_is_later_than_the_bound_and_every_sample_is_used_once(start: Start) -> None:
     run = start("run", *JOB, "workload.epochs=4").finish()
     assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {4.0})

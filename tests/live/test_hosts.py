@@ -136,7 +136,7 @@ def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("count", by_turns([3, 8], always=1))
+@pytest.mark.parametrize("count", by_turns([2, 8], always=1))
 def test_runs_at_once_do_not_touch_each_other(start: Start, count: int) -> None:
     runs: list[Run] = [start(f"run{number}", *LEDGER, *HOSTS, "workload.epochs=1") for number in range(count)]
     digests = {run.finish(110).sha256 for run in runs}
@@ -163,6 +163,7 @@ def test_a_host_has_no_more_memory_than_it_is_given(start: Start) -> None:
     run.interrupt()
 
 
+@pytest.mark.long(like="test_a_throttled_link_slows_what_passes_it")
 @pytest.mark.alone
 def test_a_worker_beside_its_server_is_not_made_far(start: Start) -> None:
     """With a relay for the others: host 3 holds worker 3 and server 0, host 0 worker 0 alone."""
@@ -183,6 +184,7 @@ def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> N
     assert run.finished["status"] == "failed"
 
 
+@pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 def test_a_task_that_is_restarted_moves_to_another_host(start: Start) -> None:
     """Away from a host whose processor is throttled: the one with the fewest tasks. A server moves, too."""
     conf = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=restarting", "strategy.rule=asp")

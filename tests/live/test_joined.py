@@ -132,6 +132,7 @@ PLAN = """time,duration,target,kind,magnitude
 """
 
 
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_the_plan_is_carried_out_by_the_agent_of_each_task(loopback: Cluster, tmp_path: Path) -> None:
     plan = tmp_path / "plan.csv"
     plan.write_text(PLAN)
@@ -168,6 +169,7 @@ def test_a_partition_of_five_seconds_is_survived_and_the_ledger_is_exact(apart: 
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
+@pytest.mark.long(like="test_a_partition_of_five_seconds_is_survived_and_the_ledger_is_exact")
 def test_a_partition_beyond_the_lease_ends_the_job_on_both_sides(apart: Cluster) -> None:
     machines = apart.machines
     assert isinstance(machines, Namespaces)
@@ -219,6 +221,7 @@ def test_an_agent_that_is_killed_ends_the_job_in_one_line(loopback: Cluster) -> 
     assert agents[0].wait() == 0
 
 
+@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
 def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_exact(
     loopback: Cluster, tmp_path: Path
 ) -> None:

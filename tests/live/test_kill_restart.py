@@ -75,6 +75,7 @@ def test_the_machine_s_disturbance_stays_behind(start: Start) -> None:
     run.interrupt()
 
 
+@pytest.mark.long(like="test_the_machine_s_disturbance_stays_behind")
 def test_a_throttled_processor_stays_behind(start: Start) -> None:
     slow = ("straggler=cpu_throttle", "straggler.left_frac=0.25")
     unpaced = (setting for setting in ENDLESS if not setting.startswith("cluster.device={"))
@@ -86,6 +87,7 @@ def test_a_throttled_processor_stays_behind(start: Start) -> None:
     run.interrupt()
 
 
+@pytest.mark.long(like="test_the_machine_s_disturbance_stays_behind")
 def test_restarts_and_deaths_mixed_up(start: Start) -> None:
     """While a worker is pending, another dies; a server dies while one is about to restart."""
     orders = ("worker:1@0.4", "server:0@1.2", "worker:2@2.2", "server:1@4.0")
@@ -102,7 +104,8 @@ def test_restarts_and_deaths_mixed_up(start: Start) -> None:
     assert problems(run.lines()) == []
 
 
-@pytest.mark.parametrize("failover", [pytest.param("shards", marks=pytest.mark.long), "checkpoint"])
+@pytest.mark.long(like="test_a_checkpoint_based_failover_takes_everybody_back")
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: str) -> None:
     """Sync-Switch as published, and a worker that dies in the middle of it."""
     switch = ("strategy=sync_switch_restart", "strategy.straggler_policy=none", "strategy.bsp_frac=0.5")

@@ -92,6 +92,7 @@ def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> No
     assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
 
 
+@pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
 def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(start: Start) -> None:
     bad = entry("bad", 0, 2, 2).replace("}", ", settings: ['strategy=raising']}")
     conf = ("--config-dir", str(Path(__file__).parent / "conf"))
@@ -105,6 +106,7 @@ def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(start: Start) -> N
     assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
 
 
+@pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
 def test_a_job_that_cannot_be_created_ends_alone(start: Start) -> None:
     """There is a file where its record should be."""
     run = begin(start, entry("a", 0, 2, 2), entry("bad", 3, 2, 2), entry("c", 3.1, 2, 2))
@@ -130,6 +132,7 @@ def test_an_interrupt_ends_all_in_good_order(start: Start) -> None:
     assert (last["type"], last["status"]) == ("Finished", "interrupted")
 
 
+@pytest.mark.long(like="test_an_interrupt_ends_all_in_good_order")
 def test_an_interrupt_before_the_first_job_comes(start: Start) -> None:
     run = begin(start, entry("never", 900, 1, 2))
     run.await_that(lambda: (run.run_dir / "cluster.jsonl").exists() and run.chain, "the record")

@@ -163,6 +163,7 @@ def test_strangers_neither_harm_nor_halt(start: Start, transport: str) -> None:
     assert not any(SECRET in data or SECRET.hex().encode() in data for data in written)
 
 
+@pytest.mark.long(like="test_strangers_neither_harm_nor_halt")
 def test_a_full_house_keeps_nobody_of_ours_out(start: Start) -> None:
     """While unauthenticated peers hold as many connections as they get, a worker dies and returns."""
     with job(start, deaths=2) as run, ExitStack() as stack:

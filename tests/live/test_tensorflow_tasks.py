@@ -118,12 +118,13 @@ def test_another_seed_would_have_been_noticed(runs: Runs, name: str, other: str)
     assert difference(losses(runs(name)), losses(runs(other))) > 1e-2
 
 
+@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 @pytest.mark.parametrize(
     ("name", "other"),
     [
         ("virtual", "tensorflow"),
-        pytest.param("shm, 3 servers", "tensorflow", marks=long),
-        pytest.param("dropping, virtual", "dropping", marks=long),
+        ("shm, 3 servers", "tensorflow"),
+        ("dropping, virtual", "dropping"),
     ],
 )
 def test_bits_do_not_depend_on_runtime_transport_and_servers(runs: Runs, name: str, other: str) -> None:
@@ -194,6 +195,7 @@ def test_who_computes_starts_cold_and_all_fit_into_8_gb(start: Start) -> None:
     run.kill()
 
 
+@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_nothing_outlives_a_run_that_is_killed_while_its_tasks_import(start: Start) -> None:
     run = start("run", *TENSORFLOW)
     run.await_notes("Launched", 5)
@@ -203,6 +205,7 @@ def test_nothing_outlives_a_run_that_is_killed_while_its_tasks_import(start: Sta
     assert processes_of(run.run_dir) == []
 
 
+@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_torch_runs_know_nothing_of_tensorflow(start: Start) -> None:
     run = start("run", *SMALL, *PACED, "backend=torch", "workload.epochs=null")
     run.await_training(3)

@@ -280,7 +280,9 @@ RULES = {
     "pause": ("freeze", "worker:0", True),
     "cpulimit": ("set_cpu", "worker:0", 0.1, "cpulimit"),
 }
-RULE = pytest.mark.parametrize("rule", ["duty", "pause", pytest.param("cpulimit", marks=NEEDS_CPULIMIT)])
+RULE = pytest.mark.parametrize(
+    "rule", ["duty", "pause", pytest.param("cpulimit", marks=[NEEDS_CPULIMIT, pytest.mark.long])]
+)
 
 
 @RULE

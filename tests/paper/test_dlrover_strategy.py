@@ -68,6 +68,7 @@ def test_a_cold_job_gets_the_plan_of_wide_and_deep() -> None:
     assert sum(job.cores.values()) == 200
 
 
+@pytest.mark.long(like="test_hot_servers_get_24_cores")
 def test_cores_may_be_counted_in_tenths() -> None:
     """Table 1 where a core of the settings is a tenth of a core of the machines: all else is the same."""
 

@@ -1,8 +1,8 @@
 """Figures of tests that are about something else remain blank: painting one takes longer than everything else they do.
 
 Everything is built as always: axes, labels, the CSV file. What is left out is what Matplotlib does when it saves, the
-layout and the painting (80 % of the time of a report). Tests about a figure itself are marked ``painted``, as is at
-least one of every kind of figure; all others are painted when it is their turn (:mod:`tests.support.turns`).
+layout and the painting (80 % of the time of a report). Tests about a figure itself are marked ``painted``, if there are
+not many alike; all others are painted when it is their turn (:mod:`tests.support.turns`).
 """
 
 from __future__ import annotations

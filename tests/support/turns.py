@@ -60,6 +60,11 @@ def by_turns(values: Iterable[object], always: int) -> list[object]:
     ]
 
 
+def rows_by_turns(rows: Iterable[tuple[object, ...]], always: int) -> list[object]:
+    """Likewise, of several parameters at once: one value for each in a row."""
+    return [row if number < always else pytest.param(*row, marks=pytest.mark.long) for number, row in enumerate(rows)]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("long tests")
     group.addoption("--long", action="store_true", help="run the tests that are marked long, too")

@@ -21,6 +21,7 @@ from analysis.reports.report import compare, finish_run, summary_frame
 from analysis.reports.sweep import report_end_of_sweep, report_sweep
 from scripts import figures as script
 from tests.support.records import Story, asp_story, bsp_story, churn_story, disturbance, rollback_story
+from tests.support.turns import by_turns
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -71,7 +72,7 @@ def test_finishing_twice_replaces_everything(tmp_path: Path) -> None:
     assert not (path / "figures").exists()
 
 
-@pytest.mark.parametrize("tell", [churn_story, rollback_story])
+@pytest.mark.parametrize("tell", by_turns([rollback_story, churn_story], always=1))
 @pytest.mark.painted
 def test_runs_with_faults_are_drawn(tell: Any, tmp_path: Path) -> None:
     plan = [disturbance(0.1, 0.3, "server:0", 0.01), disturbance(0.0, 0.2, "link:0-1", 1e6, kind="rate")]
@@ -98,8 +99,9 @@ def one_iteration() -> Story:
     return story
 
 
-@pytest.mark.parametrize("tell", [nothing, only_started, one_iteration])
-@pytest.mark.painted
+@pytest.mark.parametrize(
+    "tell", [*(pytest.param(tell, marks=pytest.mark.painted) for tell in (nothing, only_started)), one_iteration]
+)
 def test_runs_of_almost_nothing_finish(tell: Any, tmp_path: Path) -> None:
     path = tell().write(tmp_path / "run", torn='{"seq":')
     summary = finish_run(path)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.measures import theory
+from tests.support.turns import rows_by_turns
 
 EXACT = 1e-9
 """Relative tolerance of the integrals."""
@@ -28,6 +29,9 @@ TIMES = {
     "two ends": stats.beta(0.1, 0.1),
     "power law": stats.pareto(1.5),
 }
+Kth = Callable[[Any, int, int], float]
+KTH: Kth = cache(theory.kth_of_n_s)
+"""Once for each place: the cases share some."""
 
 
 # ---- order statistics -----------------------------------------------------------------------------------------------
@@ -82,12 +86,7 @@ def test_lognormal_times_against_chance(k: int, n: int) -> None:
 
 def test_of_one_time_it_is_the_mean() -> None:
     for name, times in TIMES.items():
-        assert theory.kth_of_n_s(times, 1, 1) == pytest.approx(times.mean(), rel=EXACT), name
-
-
-Kth = Callable[[Any, int, int], float]
-KTH: Kth = cache(theory.kth_of_n_s)
-"""Once for each place: the cases share some."""
+        assert KTH(times, 1, 1) == pytest.approx(times.mean(), rel=EXACT), name
 
 
 def broken_identities(kth: Kth, times: Any, k: int, n: int) -> list[str]:
@@ -102,11 +101,12 @@ def broken_identities(kth: Kth, times: Any, k: int, n: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize(
-    ("k", "n"), [(1, 2), (7, 8), *(pytest.param(*places, marks=pytest.mark.long) for places in ((3, 8), (31, 60)))]
-)
-def test_identities_between_places(name: str, k: int, n: int) -> None:
+PLACES = [(7, 8, name) for name in ("two ends", "power law", "heavy lognormal", "almost zero")]
+PLACES += [(k, n, name) for k, n in ((7, 8), (1, 2), (3, 8), (31, 60)) for name in TIMES if (k, n, name) not in PLACES]
+
+
+@pytest.mark.parametrize(("k", "n", "name"), rows_by_turns(PLACES, always=4))
+def test_identities_between_places(k: int, n: int, name: str) -> None:
     assert broken_identities(KTH, TIMES[name], k, n) == []
 
 
@@ -175,7 +175,7 @@ def draw_and_return(num_samples: int, workers: list[tuple[int, float]], idle_s: 
     return last
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.integers(0, 3000), WORKERS)
 def test_the_last_arrival_of_asp_lies_within_one_iteration(num_samples: int, workers: list[tuple[int, float]]) -> None:
     low, high = theory.asp_jct_bounds_s(num_samples, *zip(*workers, strict=True))

@@ -20,6 +20,7 @@ from runtime.virtual.costs import Costs, load_costs
 from scripts import calibrate as script
 from tests.support.live_records import Live
 from tests.support.records import Story, disturbance
+from tests.support.turns import by_turns
 
 ROOT = Path(__file__).resolve().parents[3]
 DEVICE = {"base_s": 0.02, "per_sample_s": 0.00125}
@@ -72,6 +73,17 @@ def errors_away(fitted: Calibration, truth: dict[str, float]) -> dict[str, float
     return {
         name: abs(fitted.estimates[name].value - value) / fitted.estimates[name].error for name, value in truth.items()
     }
+
+
+@pytest.fixture(scope="module")
+def plain_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Made once; nobody changes them."""
+    return unpaced_runs(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def plain_fit(plain_runs: list[Run]) -> Calibration:
+    return fit(*plain_runs)
 
 
 def received(costs: Costs, *names: str) -> dict[str, float]:
@@ -127,15 +139,15 @@ def check_recovery(fits: list[Calibration], truth: dict[str, float]) -> None:
         assert np.median(away[:, number]) < 2.5, name
 
 
-def test_costs_without_a_device_are_recovered(tmp_path: Path) -> None:
-    fits = [fit(*unpaced_runs(tmp_path / str(seed), seed)) for seed in range(5)]
+def test_costs_without_a_device_are_recovered(tmp_path: Path, plain_fit: Calibration) -> None:
+    fits = [plain_fit, *(fit(*unpaced_runs(tmp_path / str(seed), seed)) for seed in (1, 2))]
     check_recovery(fits, UNPACED_TRUTH)
     assert fits[0].covered == {"batch_samples": (16, 64), "num_workers": (2, 4)}
     assert fits[0].missing["sleep_overshoot_s"] == "nothing sleeps: no device, no injected delay"
 
 
 def test_costs_with_a_device_are_recovered(tmp_path: Path) -> None:
-    fits = [fit(*paced_runs(tmp_path / str(seed), seed)) for seed in range(5)]
+    fits = [fit(*paced_runs(tmp_path / str(seed), seed)) for seed in range(3)]
     check_recovery(fits, PACED_TRUTH)
     for name in ("compute_base_s", "compute_per_sample_s"):
         assert fits[0].missing[name] == "every run is paced by a device"
@@ -159,10 +171,12 @@ def test_disturbed_runs_tell_the_same(tmp_path: Path) -> None:
     assert sum(each < 3 for each in away.values()) >= len(away) - 1, away
 
 
-@pytest.mark.parametrize("name", ["control_s", "compute_base_s", "data_base_s", "latency_s", "update_base_s"])
-def test_a_changed_cost_changes_its_figure_and_no_other(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", by_turns(["control_s", "update_base_s", "compute_base_s", "data_base_s", "latency_s"], always=2)
+)
+def test_a_changed_cost_changes_its_figure_and_no_other(tmp_path: Path, plain_fit: Calibration, name: str) -> None:
     changed = msgspec.structs.replace(COSTS, **{name: 2 * getattr(COSTS, name)})
-    before, after = fit(*unpaced_runs(tmp_path / "a")), fit(*unpaced_runs(tmp_path / "b", costs=changed))
+    before, after = plain_fit, fit(*unpaced_runs(tmp_path, costs=changed))
     away = errors_away(after, UNPACED_TRUTH)
     assert away.pop(name) > 5
     assert after.estimates[name].value == pytest.approx(2 * before.estimates[name].value, rel=0.2)
@@ -270,11 +284,13 @@ def refusal(capsys: pytest.CaptureFixture[str], *argv: object) -> str:
     return said.err
 
 
-def test_the_file_is_a_cost_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = unpaced_runs(tmp_path / "runs")
+def test_the_file_is_a_cost_model(
+    tmp_path: Path, plain_runs: list[Run], plain_fit: Calibration, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, fitted = plain_runs, plain_fit
     target = tmp_path / "new" / "mine.yaml"
-    assert script.main([str(tmp_path / "runs"), "-o", str(target)]) == 0
-    model, fitted = load_costs(str(target)), fit(*runs)
+    assert script.main([str(runs[0].path.parents[1]), "-o", str(target)]) == 0
+    model = load_costs(str(target))
     assert model.values.control_s == pytest.approx(fitted.estimates["control_s"].value, rel=1e-3)
     assert model.file.errors["control_s"] == pytest.approx(fitted.estimates["control_s"].error, rel=0.05)
     assert set(model.file.runs) == {run.meta["run_id"] for run in runs}
@@ -290,8 +306,8 @@ def test_the_file_is_a_cost_model(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert name in said
 
 
-def test_every_cost_is_fitted_or_said_to_be_missing(tmp_path: Path) -> None:
-    fitted = fit(*unpaced_runs(tmp_path))
+def test_every_cost_is_fitted_or_said_to_be_missing(plain_fit: Calibration) -> None:
+    fitted = plain_fit
     known = {each.name for each in msgspec.structs.fields(Costs)}
     assert fitted.estimates.keys() | fitted.missing.keys() == known
     assert not fitted.estimates.keys() & fitted.missing.keys()

@@ -25,7 +25,7 @@ INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.intege
 
 
 @given(INTERVALS, st.integers(0, 20), st.integers(0, 20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_steps_count_what_covers_each_time(found: list[tuple[int, int, int]], one: int, other: int) -> None:
     """Brute force: whole seconds, each looked at in its middle."""
     spans = [(min(a, b), max(a, b), weight) for a, b, weight in found]

@@ -127,9 +127,7 @@ def killed_at_once() -> ClusterStory:
     return story
 
 
-@pytest.mark.parametrize(
-    "tell", [*(pytest.param(tell, marks=pytest.mark.painted) for tell in (nothing, waits_forever)), killed_at_once]
-)
+@pytest.mark.parametrize("tell", [pytest.param(nothing, marks=pytest.mark.painted), waits_forever, killed_at_once])
 def test_runs_that_came_to_little_are_finished(tell: Any, tmp_path: Path) -> None:
     path = tell().write(tmp_path / "run", finished=False)
     summary = finish_cluster(path)
@@ -200,7 +198,6 @@ def test_one_seed_says_that_its_interval_is_over_jobs(sweep: Path, tmp_path: Pat
     assert table["jct_ratio"][0] > 1.0
 
 
-@pytest.mark.painted
 def test_a_comparison_with_stragglers(tmp_path: Path) -> None:
     paths = []
     for number, strategy in enumerate(("bsp", "star_h")):

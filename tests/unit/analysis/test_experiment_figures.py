@@ -55,8 +55,13 @@ def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None
     return Results(spec=spec, runs=frame, metas=metas, claims=[claim], records=first, evaluations=told_of)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.painted
+PAINTED = ("experiment_bars", "experiment_delays")
+"""For every commit; the other kinds when it is their turn."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.painted] if kind in PAINTED else []) for kind in KINDS]
+)
 def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment_loss, "METRIC", "accuracy")  # made-up runs have no other
     name = kind.removeprefix("experiment_")

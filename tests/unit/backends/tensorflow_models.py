@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -125,13 +125,13 @@ def seen_at_once(task: Language) -> list[int]:
     return seen
 
 
-def compute() -> Facts:
-    """By TensorFlow, which has been started."""
+def compute(models: Collection[str], dropping: Collection[str]) -> Facts:
+    """Of these ``TASKS``, and of these with dropout; by TensorFlow, which has been started."""
     from runtime.backends.tensorflow import TensorflowBackend
 
     backend, facts = TensorflowBackend(eval_batch_samples=EVAL), Facts()
-    for name, task in TASKS.items():
-        model = backend.prepare(task, SEED)
+    for name in models:
+        model = backend.prepare(TASKS[name], SEED)
         facts[f"{name}_initial"] = model.initial_parameters()
         facts[f"{name}_shapes"] = [str(shape) for shape in model.shapes]
         begun(model)
@@ -144,8 +144,8 @@ def compute() -> Facts:
         for size in (1, 5):
             gradient_of(model, range(size))
         facts[f"{name}_traces"] = model._step.experimental_get_tracing_count()
-    for name, task in DROPPING.items():
-        model = backend.prepare(task, SEED)
+    for name in dropping:
+        model = backend.prepare(DROPPING[name], SEED)
         begun(model)
         facts[f"{name}_dropping"] = [gradient_of(model, rows)[1] for rows in (range(NUM), range(NUM - 1), range(NUM))]
         metrics = model.evaluate()

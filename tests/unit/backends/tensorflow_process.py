@@ -20,9 +20,14 @@ from tests.support.runs import ROOT
 from workloads.digits import Digits
 
 BACKEND, MODELS = "backend", "models"
-"""The cases of the backend itself (:mod:`tests.support.tensorflow_facts`), and of all models of clicks and language;
-the others are of :mod:`tests.unit.backends.tensorflow_images`."""
+"""The cases of the backend itself (:mod:`tests.support.tensorflow_facts`), and of models of clicks and language, which
+are named as cases, too; the others are of :mod:`tests.unit.backends.tensorflow_images`."""
 Facts = dict[str, Any]
+
+
+def with_dropout(name: str) -> str:
+    """The case of a model that drops half of its values."""
+    return f"{name}, dropping"
 
 
 class Computed(NamedTuple):
@@ -58,8 +63,11 @@ def main(out: str, *cases: str) -> None:
     from tests.unit.backends import tensorflow_images, tensorflow_models
 
     tf.get_logger().setLevel("ERROR")  # many models in one process look like one that is made again and again
-    found |= {MODELS: tensorflow_models.compute()} if MODELS in cases else {}
-    found |= tensorflow_images.compute(case for case in cases if case not in (BACKEND, MODELS))
+    models = [name for name in tensorflow_models.TASKS if name in cases]
+    dropping = [name for name in tensorflow_models.DROPPING if with_dropout(name) in cases]
+    found |= {MODELS: tensorflow_models.compute(models, dropping)} if MODELS in cases else {}
+    others = {BACKEND, MODELS, *models, *map(with_dropout, dropping)}
+    found |= tensorflow_images.compute(case for case in cases if case not in others)
     np.savez(out, **{f"{case}/{name}": value for case, facts in found.items() for name, value in facts.items()})
 
 

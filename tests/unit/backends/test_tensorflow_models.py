@@ -8,12 +8,14 @@ import pytest
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from tests.support.tensorflow_facts import needs_tensorflow
+from tests.support.turns import by_turns
 from tests.unit.backends.tensorflow_models import DROPPING, NUM, SEED, TASKS, WEIGHTED, Facts, begun
 from tests.unit.backends.tensorflow_process import MODELS, Computed
 
 pytestmark = [needs_tensorflow, pytest.mark.timeout(300)]
 TOLERANCE = 1e-5
 ON_GRADIENT = 1e-4
+NAMES = by_turns(sorted(TASKS, key=("wide_deep", "lstm", "transformer").__contains__, reverse=True), always=3)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,7 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_same_vector_means_the_same_model(facts: Facts, name: str) -> None:
     model = TorchModel(TASKS[name], SEED, 1)
     assert facts[f"{name}_initial"].tobytes() == model.initial_parameters().tobytes()
@@ -44,7 +46,7 @@ def test_the_same_vector_means_the_same_model(facts: Facts, name: str) -> None:
     np.testing.assert_allclose(facts[f"{name}_metrics"], [metrics[one] for one in sorted(metrics)], rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_gradient_reaches_every_tensor(facts: Facts, name: str) -> None:
     """Else it could be equal where both are zero."""
     model = TorchModel(TASKS[name], SEED, 1)
@@ -52,7 +54,7 @@ def test_the_gradient_reaches_every_tensor(facts: Facts, name: str) -> None:
     assert all(np.abs(part).max() > 0 for part in np.split(facts[f"{name}_grad"], sizes))
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_one_graph_serves_every_number_of_samples(facts: Facts, name: str) -> None:
     assert facts[f"{name}_traces"] == 1
 
@@ -79,11 +81,13 @@ def test_every_layer_and_every_call_has_its_own_masks(facts: Facts) -> None:
 
 def test_an_evaluation_drops_nothing(facts: Facts) -> None:
     assert facts["kept"] == 1.0
-    for name in DROPPING:
+    played = [name for name in DROPPING if f"{name}_dropping_metrics" in facts]
+    assert played
+    for name in played:
         assert facts[f"{name}_dropping_metrics"].tolist() == facts[f"{name}_metrics"].tolist()
 
 
-@pytest.mark.parametrize("name", DROPPING)
+@pytest.mark.parametrize("name", by_turns(sorted(DROPPING, key="lstm".__ne__), always=1))
 def test_a_gradient_is_a_function_of_parameters_and_samples(facts: Facts, name: str) -> None:
     first, of_other_samples, again = facts[f"{name}_dropping"]
     assert first.tobytes() == again.tobytes() != of_other_samples.tobytes()

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, announce, composing, to_raw
 from runtime.errors import ConfigError
+from tests.support.turns import by_turns
 
 SWEEPS = [
     "-m strategy=bsp,ssp seed=1 workload=digits,ledger",
@@ -70,8 +71,7 @@ hydra:
 @pytest.mark.parametrize(
     "line",
     [
-        *SWEEPS[::6],
-        *(pytest.param(line, marks=pytest.mark.long) for number, line in enumerate(SWEEPS) if number % 6),
+        *by_turns(SWEEPS, always=1),
         pytest.param("--config-name mine", marks=pytest.mark.long),
         "--config-name mine seed=7 max_time_s=9",
     ],

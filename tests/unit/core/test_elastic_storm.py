@@ -15,8 +15,11 @@ from tests.support.elastic import Wanderer
 from tests.support.faults import random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import Complaints, dead, played, unconserved, unlawful
+from tests.support.turns import by_turns
 
 SEEDS = range(40)
+OFTEN = SEEDS[:12]
+"""For every commit; the others in their turn."""
 SCHEDULER = Quota(cores_total=3, cores_max=5, pending_s=0.5, pending_s_per_core=0.25, evict_after_s=4.0)
 UNNOTICED = replace(SCHEDULER, evict_notice=False)
 START = 3
@@ -48,7 +51,7 @@ def stormy(seed: int, failover: str, num_servers: int) -> tuple[HeapRun, Wandere
 
 @pytest.mark.parametrize("num_servers", [2, 0])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", by_turns(SEEDS, always=len(OFTEN)))
 def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: str, num_servers: int) -> None:
     run, _, refused = stormy(seed, failover, num_servers)
     assert refused + dead(run) + unlawful(run) + unconserved(run) == []
@@ -57,7 +60,7 @@ def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: st
 @pytest.mark.parametrize("num_servers", [2, 0])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 def test_coordinator_and_recovery_agree_on_the_nodes(failover: str, num_servers: int) -> None:
-    for seed in SEEDS:
+    for seed in OFTEN:
         run, _, _ = stormy(seed, failover, num_servers)
         ordered, carried_out = run.core.executor.layout, run.recovery.state.layout
         assert set(ordered.nodes) == set(carried_out.nodes)
@@ -66,18 +69,18 @@ def test_coordinator_and_recovery_agree_on_the_nodes(failover: str, num_servers:
 
 def test_the_storm_has_everything_in_it() -> None:
     counts: Counter[str] = Counter()
-    for seed, failover in product(SEEDS, ("shards", "checkpoint")):
+    for seed, failover in product(OFTEN, ("shards", "checkpoint")):
         _, strategy, _ = stormy(seed, failover, 2)
         counts += strategy.counts + strategy.told
     for kind in ("Launch", "Retire", "Repartition", "Allocate", "Restart", "ServerJoined", "Denied", "evicted"):
-        assert counts[kind] >= 100, counts
+        assert counts[kind] >= 30, counts
 
 
 @pytest.mark.parametrize("evict_notice", [True, False])
 def test_servers_with_parameters_are_taken_away_in_it(evict_notice: bool) -> None:
     """With notice the next version is that of the checkpoint which was ordered then; without, that of an older one."""
     taken = 0
-    for seed in SEEDS:
+    for seed in OFTEN:
         if (seed % 2 == 0) == evict_notice:
             run, _, _ = stormy(seed, "shards", 2)
             asked = [fields["node"] for _, kind, fields in run.notes if kind == "Evicting"]
@@ -88,4 +91,4 @@ def test_servers_with_parameters_are_taken_away_in_it(evict_notice: bool) -> Non
             ]
             assert set(lost) <= set(asked)
             taken += len(lost)
-    assert taken >= 10
+    assert taken >= 2

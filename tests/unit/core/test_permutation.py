@@ -16,6 +16,7 @@ from scipy import stats
 
 from runtime.core import permutation
 from runtime.core.permutation import MAX_LENGTH, MAX_TABLE, Key, _sorted, permute, permute_one
+from tests.support.turns import by_turns
 
 Shuffle = Callable[[NDArray[np.int64], int, Key], NDArray[np.int64]]
 
@@ -111,7 +112,7 @@ def p_uniform(values: Iterable[int], length: int) -> float:
     return float(stats.chisquare(counts).pvalue)
 
 
-@pytest.mark.parametrize("length", [2, 3, 4, 7, 9, 16, 45, 100])
+@pytest.mark.parametrize("length", by_turns([2, 3, 4, 7, 9, 16, 45, 100], always=6))
 def test_a_position_lands_everywhere_equally_often(length: int) -> None:
     orders = np.array([whole(length, (3, epoch)) for epoch in range(30 * length)])
     worst = min(p_uniform(orders[:, position].tolist(), length) for position in range(length))
@@ -122,16 +123,16 @@ def test_a_position_that_does_not_is_caught() -> None:
     assert p_uniform((int(whole(10, (3, epoch), halve)[0]) for epoch in range(600)), 10) < 1e-6
 
 
-@pytest.mark.parametrize("length", [2, 3, 4, 5])
+@pytest.mark.parametrize("length", by_turns([2, 3, 4, 5], always=3))
 def test_all_orders_are_equally_likely(length: int) -> None:
     assert p_orders(length) > 1e-3
 
 
 def test_too_few_rounds_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permutation, "MAX_SORTED", 0)
-    monkeypatch.setattr(permutation, "ROUNDS", 8)
+    monkeypatch.setattr(permutation, "ROUNDS", 6)
     permutation._network.cache_clear()
-    assert p_orders(5) < 1e-6
+    assert p_orders(5, times=20) < 1e-6
     permutation._network.cache_clear()
 
 
@@ -139,9 +140,10 @@ def test_a_rotation_is_caught() -> None:
     assert p_orders(4, rotate) < 1e-6
 
 
-def p_orders(length: int, shuffle: Shuffle = permute) -> float:
+def p_orders(length: int, shuffle: Shuffle = permute, times: int = 40) -> float:
+    """Of shuffles enough that each order should come so many ``times``."""
     number = {order: index for index, order in enumerate(permutations(range(length)))}
-    found = [number[tuple(whole(length, (epoch,), shuffle).tolist())] for epoch in range(40 * len(number))]
+    found = [number[tuple(whole(length, (epoch,), shuffle).tolist())] for epoch in range(times * len(number))]
     return p_uniform(found, len(number))
 
 

@@ -60,7 +60,7 @@ SIZES = {"servers": (3, 2, ("scorer", "evaluator")), "replicas": (3, 0, ("evalua
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("kind", BOTH)
 @given(choices=st.lists(st.integers(0, 10**6), min_size=20, max_size=80), limit=st.sampled_from([None, 0, 1, 3]))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_whatever_happens_all_are_there_again_in_the_end(
     kind: str, failover: str, size: str, choices: list[int], limit: int | None
 ) -> None:
@@ -135,9 +135,9 @@ ORDERS = [
     pytest.param(*shape, faults, id=f"{'-'.join(faults)}-{name}", marks=[pytest.mark.long] if long else [])
     for number, faults in enumerate(FAULTS)
     for place, (name, shape) in enumerate(SHAPES.items())
-    for long in [name == "3-0-checkpoint" or (number + place) % 2 == 1]
+    for long in [name == "3-0-checkpoint" or (number + place) % 3 > 0]
 ]
-"""Every second one for every commit: each fault with two or three shapes, and each shape with five of the faults."""
+"""Every third one for every commit: each fault with one or two shapes, and each shape with three or four faults."""
 
 
 @pytest.mark.parametrize(("workers", "servers", "failover", "faults"), ORDERS)
@@ -153,7 +153,7 @@ def test_every_order_of_answers_and_faults(workers: int, servers: int, failover:
     [
         pytest.param(2, 1, ("repartition", "die"), id="repartition-die-2-1"),
         pytest.param(1, 2, ("repartition", "die"), id="repartition-die-1-2"),
-        pytest.param(2, 1, ("admit", "repartition", "die"), id="admit-repartition-die-2-1"),
+        pytest.param(2, 1, ("admit", "repartition", "die"), id="admit-repartition-die-2-1", marks=pytest.mark.long),
         pytest.param(1, 2, ("admit", "repartition", "die"), id="admit-repartition-die-1-2", marks=pytest.mark.long),
     ],
 )

@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from runtime.core.shards import Cut, Epoch, Range, Shards, cut_epoch
 from tests.unit.core.sharding import ShardsMachine, samples_of
 
-MACHINE = settings(max_examples=80, stateful_step_count=30, phases=[Phase.generate])
+MACHINE = settings(max_examples=30, stateful_step_count=30, phases=[Phase.generate])
 """Failures are not shrunk: that can take minutes, and thirty steps can be read."""
 
 

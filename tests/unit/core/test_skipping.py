@@ -80,7 +80,7 @@ def skip(core: Coordinator, pace: Pace, span_s: float) -> Skipped | None:
     return None if slots is None else Skipping(core.executor, pace, slots).run(span_s)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     name=st.sampled_from(sorted(STRATEGIES)),
     num_samples=st.integers(60, 400),

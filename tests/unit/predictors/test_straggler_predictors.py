@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictors import (
@@ -201,6 +201,7 @@ def test_of_equal_workers_of_one_worker_and_of_nobody_there_is_nobody_to_tag(nam
 
 
 @every_measuring_one
+@settings(max_examples=10)
 @given(times=st.lists(st.lists(st.floats(0.1, 10.0), min_size=3, max_size=3), min_size=1, max_size=12))
 def test_the_unit_of_time_does_not_matter(name: str, times: list[list[float]]) -> None:
     """Doubling is exact in floating point."""

@@ -61,7 +61,7 @@ def test_it_reads_back(stored: Path) -> None:
     assert names(stored.parent) == ["00000003-server1.ckpt"]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     st.integers(0, 2**63 - 1),
     st.binary(max_size=50),

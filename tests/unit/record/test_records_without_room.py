@@ -216,6 +216,7 @@ def test_a_run_ends_with_its_reason_in_the_record(tmp_path: Path, draw: str) -> 
     assert integrity(run).problems == ()
 
 
+@pytest.mark.long(like="test_a_sweep_ends_each_of_its_runs_so")
 def test_figures_without_room_are_no_traceback(tmp_path: Path) -> None:
     """The record itself is whole."""
     ended = run_py(

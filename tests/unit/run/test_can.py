@@ -16,6 +16,7 @@ from runtime.config.parse import Config, parse
 from strategies import protocol
 from strategies.protocol import AnyCommand, Command
 from tests.support.cli import run_cli
+from tests.support.turns import rows_by_turns
 
 VIRTUAL = "runtime=virtual workload.target=null"
 NEEDY = """
@@ -113,7 +114,7 @@ def test_what_it_can(line: str, commands: tuple[str, ...]) -> None:
     assert {command: can[command] for command in commands} == dict.fromkeys(commands)
 
 
-@pytest.mark.parametrize(("line", "command", "reason"), REFUSALS)
+@pytest.mark.parametrize(("line", "command", "reason"), rows_by_turns(REFUSALS, always=12))
 def test_what_it_cannot(line: str, command: str, reason: str) -> None:
     runtime, config = asked(line)
     assert (runtime.can(config)[command] or "").startswith(reason)
@@ -132,7 +133,7 @@ def needy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize(
     ("line", "command", "reason"),
-    [pytest.param(*case, marks=[pytest.mark.long] if number % 4 else []) for number, case in enumerate(REFUSALS)],
+    [pytest.param(*case, marks=[pytest.mark.long] if number % 12 else []) for number, case in enumerate(REFUSALS)],
 )
 def test_a_strategy_that_needs_it_is_refused_in_one_line(
     line: str, command: str, reason: str, needy: list[str], tmp_path: Path

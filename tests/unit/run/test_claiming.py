@@ -38,7 +38,7 @@ def _forget() -> None:
 
 
 def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
-    for number in range(4):
+    for number in range(2):
         place = tmp_path / str(number)
         children = [
             subprocess.Popen(
@@ -57,7 +57,8 @@ def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
         assert words == ["claimed\n", "refused\n", "refused\n"]
 
 
-@pytest.mark.parametrize("tries", [1, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long(like="test_a_claim_between_preflight_and_the_run_is_seen")
+@pytest.mark.parametrize("tries", [4])
 def test_the_refused_one_of_two_leaves_the_other_s_configuration(tries: int, tmp_path: Path) -> None:
     """Hydra writes .hydra/ before the job begins, and what was refused is taken away again: not the winner's."""
     for number in range(tries):

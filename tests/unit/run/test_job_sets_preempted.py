@@ -143,6 +143,7 @@ def final(run_dir: Path, job: str) -> np.ndarray:
     return np.load(run_dir / "jobs" / job / "parameters.npy")
 
 
+@pytest.mark.long(like="test_every_sample_is_applied_once")
 @pytest.mark.parametrize("grace_s", by_turns([30, 0], 1))
 def test_the_parameters_of_a_synchronous_job_are_those_undisturbed(tmp_path: Path, grace_s: int) -> None:
     """To the last bit, with the optimizer's state: momentum that began again would be seen."""
@@ -248,6 +249,7 @@ def test_jobs_that_share_nothing_end_when_they_do_without_detail(tmp_path: Path,
 # ---- with jumps -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_jobs_that_share_nothing_end_when_they_do_without_detail")
 def test_jobs_that_jump_are_preempted_as_in_detail(tmp_path: Path) -> None:
     """Nearly all rounds are skipped; a jump ends before what is fixed, and a job that is away takes part in none."""
     rows = [one | {"iterations": 10 * one["iterations"], "submit_s": 10 * one["submit_s"]} for one in moving()]

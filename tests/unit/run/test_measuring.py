@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.cli import run_cli
 from tests.support.measuring import noisy
+from tests.support.turns import rows_by_turns
 
 
 @pytest.fixture
@@ -18,15 +19,18 @@ def chosen(tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("line", "reason"),
-    [
-        ("workload.optimizer.name=adam", "workload.optimizer.name=adam: steps along gradients that are scaled"),
-        ("workload.optimizer.name=adagrad", "workload.optimizer.name=adagrad: steps along"),
-        (
-            "topology=allreduce topology.collective=ddp",
-            "topology.collective=ddp: workers report the norm of the mean instead of their own",
-        ),
-        ("runtime=virtual backend=none workload.target=null", "backend=none: computes no gradients"),
-    ],
+    rows_by_turns(
+        [
+            ("workload.optimizer.name=adam", "workload.optimizer.name=adam: steps along gradients that are scaled"),
+            ("workload.optimizer.name=adagrad", "workload.optimizer.name=adagrad: steps along"),
+            (
+                "topology=allreduce topology.collective=ddp",
+                "topology.collective=ddp: workers report the norm of the mean instead of their own",
+            ),
+            ("runtime=virtual backend=none workload.target=null", "backend=none: computes no gradients"),
+        ],
+        always=2,
+    ),
 )
 def test_refused_in_one_line(line: str, reason: str, chosen: list[str], tmp_path: Path) -> None:
     done = run_cli(*chosen, *line.split(), f"hydra.run.dir={tmp_path}/run")

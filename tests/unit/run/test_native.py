@@ -9,6 +9,7 @@ import pytest
 
 from runtime import native
 from tests.support.cli import run_cli
+from tests.support.turns import rows_by_turns
 
 JOB = ("backend=none", "workload=ledger", "max_time_s=1", "view=none", "draw=false")
 SWEEP = ("-m", "runtime=virtual", "strategy=bsp", "seed=0,1", *JOB)
@@ -34,7 +35,7 @@ def test_the_switch_turns_twins_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native.slower() == native.SLOWER
 
 
-@pytest.mark.parametrize(("cluster", "times"), [("hosts", 1), ("local", 0)])
+@pytest.mark.parametrize(("cluster", "times"), rows_by_turns([("hosts", 1), ("local", 0)], always=1))
 def test_jobs_on_hosts_say_once_that_they_are_slower(
     cluster: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

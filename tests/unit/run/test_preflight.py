@@ -73,7 +73,7 @@ def lines_and_messages(cases: Iterable[tuple[str, str]], every: int = 1) -> pyte
     return pytest.mark.parametrize(("line", "message"), found)
 
 
-@lines_and_messages([case for case in BAD_LINES if CLAIMED not in case[1]], every=4)
+@lines_and_messages([case for case in BAD_LINES if CLAIMED not in case[1]], every=12)
 def test_refused(line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
@@ -82,7 +82,7 @@ def test_refused(line: str, message: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-@lines_and_messages([case for number, case in enumerate(BAD_LINES) if number % 18 == 0 or CLAIMED in case[1]])
+@lines_and_messages([case for number, case in enumerate(BAD_LINES) if number % 54 == 0 or CLAIMED in case[1]])
 def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, tmp_path: Path) -> None:
     """Some of the lines, and those of directories, which are claimed after the checks, through the whole program."""
     finished = run_cli(*words(line), cwd=tmp_path)
@@ -94,7 +94,7 @@ def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("line", by_turns(GOOD_LINES, always=len(GOOD_LINES) // 2))
+@pytest.mark.parametrize("line", by_turns(GOOD_LINES, always=5))
 def test_accepted(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     preflight(words(line))
@@ -150,7 +150,7 @@ def composer() -> Composer:
         return made
 
 
-@pytest.mark.parametrize("line", choices())
+@pytest.mark.parametrize("line", by_turns(choices(), always=30))
 def test_every_file_in_conf_composes_and_builds(line: str, composer: Composer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))  # whatever this machine lacks
     monkeypatch.setattr("runtime.run.checks.find_spec", lambda name: name)

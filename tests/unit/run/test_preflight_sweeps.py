@@ -9,6 +9,7 @@ import pytest
 from runtime.errors import ConfigError
 from runtime.run.preflight import preflight
 from tests.support.cli import ROOT
+from tests.support.turns import rows_by_turns
 
 VIRTUAL = ("runtime=virtual", "straggler=none")
 
@@ -71,12 +72,15 @@ def test_another_launcher_is_welcome_to_virtual_jobs(launcher: list[str]) -> Non
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("line", "message"),
-    [
-        ("strategy@foo=bsp", "strategy@foo=bsp: no such setting; did you mean strategy?"),
-        ("strategy@names.x=bsp seed=3", "strategy@names.x=bsp: no such setting; "),
-        ("scheduler@foo=constant strategy@foo=bsp", "strategy@foo=bsp: no such setting; did you mean strategy?"),
-        ("-m strategy@foo=bsp,ssp", "strategy@foo=bsp: no such setting"),
-    ],
+    rows_by_turns(
+        [
+            ("strategy@foo=bsp", "strategy@foo=bsp: no such setting; did you mean strategy?"),
+            ("strategy@names.x=bsp seed=3", "strategy@names.x=bsp: no such setting; "),
+            ("scheduler@foo=constant strategy@foo=bsp", "strategy@foo=bsp: no such setting; did you mean strategy?"),
+            ("-m strategy@foo=bsp,ssp", "strategy@foo=bsp: no such setting"),
+        ],
+        always=2,
+    ),
 )
 def test_a_group_at_another_place(line: str, message: str) -> None:
     """It was asked for again and again which settings there are, with the one that is not there among them."""

@@ -16,6 +16,7 @@ from runtime.run import resources
 from runtime.run.preflight import preflight
 from runtime.run.resources import Demand, Limit, Room, check_resources, demand_of, look_around
 from tests.support.cli import ROOT
+from tests.support.turns import rows_by_turns
 from tests.unit.run.test_preflight import composed
 from workloads.digits import Digits
 
@@ -32,15 +33,21 @@ def default() -> Config:
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [
-        ("workload.task.hidden_units=100000000000", r"^workload=digits: hidden_units=100000000000, .* TB of memory"),
-        ("runtime=virtual workload.task.hidden_units=100000000000", r"^workload=digits: .* need at least 90 TB"),
-        ("topology=allreduce workload.task.hidden_units=100000000000", r"^workload=digits: .* TB of memory"),
-        ("workload=ledger backend=numpy workload.task.num_samples=100000000000", r"^workload=ledger: num_samples="),
-        ("topology.num_servers=1000000", r"topology\.num_servers=1000000 need at least 4 TB of memory"),
-        ("backend.num_threads=100000", r"^backend\.num_threads=100000: must be at most 1024"),
-        ("backend=tensorflow backend.num_threads=100000", r"^backend\.num_threads=100000: must be at most 1024"),
-    ],
+    rows_by_turns(
+        [
+            (
+                "workload.task.hidden_units=100000000000",
+                r"^workload=digits: hidden_units=100000000000, .* TB of memory",
+            ),
+            ("runtime=virtual workload.task.hidden_units=100000000000", r"^workload=digits: .* need at least 90 TB"),
+            ("topology=allreduce workload.task.hidden_units=100000000000", r"^workload=digits: .* TB of memory"),
+            ("workload=ledger backend=numpy workload.task.num_samples=100000000000", r"^workload=ledger: num_samples="),
+            ("topology.num_servers=1000000", r"topology\.num_servers=1000000 need at least 4 TB of memory"),
+            ("backend.num_threads=100000", r"^backend\.num_threads=100000: must be at most 1024"),
+            ("backend=tensorflow backend.num_threads=100000", r"^backend\.num_threads=100000: must be at most 1024"),
+        ],
+        always=3,
+    ),
 )
 def test_what_no_machine_has_is_refused(line: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.run.checks.find_spec", lambda name: name)

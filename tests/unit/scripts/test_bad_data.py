@@ -13,6 +13,7 @@ import pytest
 from scripts import prepare_data
 from tests.support import raw_files
 from tests.support.cli import run_cli
+from tests.support.turns import by_turns
 
 Act = Callable[[Path], None]
 """On the folder of the original files."""
@@ -78,7 +79,7 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture
 def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     """Its files lie where they are looked for."""
     found = CASES[request.param]
@@ -101,6 +102,7 @@ def check(said: str, program: str, case: Case) -> None:
     assert case.cure in said
 
 
+@pytest.mark.parametrize("case", by_turns(sorted(CASES, key="wrong checksum".__ne__), always=2), indirect=True)
 def test_a_run_is_refused(case: Case, tmp_path: Path) -> None:
     before = everything(tmp_path)
     verify = [] if case.verify else ["+workload.task.dataset.verify=false"]
@@ -110,6 +112,7 @@ def test_a_run_is_refused(case: Case, tmp_path: Path) -> None:
     assert everything(tmp_path) == before
 
 
+@pytest.mark.parametrize("case", CASES, indirect=True)
 def test_the_preparation_is_refused(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = everything(tmp_path)
     assert prepare_data.main([case.dataset, *([] if case.verify else ["--no-verify"])]) == 2

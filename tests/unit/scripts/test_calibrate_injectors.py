@@ -25,6 +25,7 @@ from scripts.injector_grid import (
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 from tests.support.records import disturbance
 from tests.support.runs import ROOT
+from tests.support.turns import by_turns
 from tests.unit.analysis.test_injections import Telling
 
 SAMPLE_S = 2e-4
@@ -137,7 +138,7 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 # ---- the runs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hosts", [True, False])
+@pytest.mark.parametrize("hosts", by_turns([True, False], always=1))
 def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
     asked = script.parse(["-o", str(tmp_path)])
@@ -161,6 +162,7 @@ def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
     }
 
 
+@pytest.mark.long(like="test_half_a_run_is_made_again")
 def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     bench.quick()
     shutil.rmtree(bench.out / "records" / "duty_50ms_1")
@@ -289,6 +291,7 @@ def test_a_page_that_is_not_there_is_begun(bench: Bench, tmp_path: Path) -> None
     assert (tmp_path / "new.md").read_text().startswith(f"# Injectors, measured\n\n{script.START}\n")
 
 
+@pytest.mark.long(like="test_a_page_keeps_what_people_wrote")
 def test_a_page_without_marks_is_left_alone(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# Mine\n")
     bench.quick()
@@ -303,6 +306,7 @@ def test_the_page_of_the_project_has_the_marks() -> None:
     assert text.index(script.START) < text.index(script.END)
 
 
+@pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
 def test_the_same_records_give_the_same_report(bench: Bench) -> None:
     before = bench.quick().out.partition("\n5/5")[2].partition("\n")[2]
     numbers = (bench.out / "windows.csv").read_bytes()

@@ -113,6 +113,7 @@ def test_the_settings_reach_the_runs(bench: Bench) -> None:
     assert [len(set(each)) for each in words] == [len(each) for each in words]
 
 
+@pytest.mark.long(like="test_half_a_run_is_made_again")
 def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     bench.grid()
     shutil.rmtree(bench.records / "asp_none_seed1_live")
@@ -139,6 +140,7 @@ def test_half_a_run_is_made_again(bench: Bench) -> None:
     assert len(rest.ran) == 3
 
 
+@pytest.mark.long(like="test_records_of_other_settings_are_not_taken_for_these")
 def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_path: Path) -> None:
     bench.grid()
     model = tmp_path / "mine.yaml"

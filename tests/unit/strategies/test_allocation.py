@@ -93,7 +93,7 @@ def test_the_seed_saves_time_and_changes_nothing(instance: tuple[int, list[float
     assert split_min_max(total, speeds, lows, highs) == split_by_time(total, times, lows, highs)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000))
 def test_a_milp_solver_agrees(seed: int) -> None:
     """minimise z subject to b_i <= v_i z, sum b_i = B and the bounds, b whole: HiGHS finds nothing smaller."""

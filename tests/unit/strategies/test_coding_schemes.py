@@ -60,7 +60,7 @@ def test_decoded_is_full_for_every_straggler_set(scheme: str, m: int, s: int) ->
     assert error <= 4 * rounding_error(rated.amplification)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=7), st.integers(0, 1000), st.data())
 def test_any_throughputs(throughputs: list[int], seed: int, data: st.DataObject) -> None:
     """Every set of s and of fewer stragglers, with schemes that follow the throughputs."""

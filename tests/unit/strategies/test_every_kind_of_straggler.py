@@ -62,7 +62,7 @@ def marked(*values: object, always: bool) -> object:
 
 
 CASES = [
-    marked(detector, kind, always=(number + place) % (4 if detector in ALWAYS else 8) == 0)
+    marked(detector, kind, always=(number + place) % (8 if detector in ALWAYS else 16) == 0)
     for number, detector in enumerate(DETECTORS)
     for place, kind in enumerate(KINDS)
 ]
@@ -112,6 +112,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
 bsp_s = cache(jct_s)
 
 
+@pytest.mark.long(like="test_small_batches_are_not_moved_to_and_fro")
 @pytest.mark.parametrize(
     ("num_workers", "epochs", "seeds"),
     [(4, 40, 6), *(pytest.param(*shape, 1, marks=pytest.mark.long) for shape in ((16, 80), (64, 60)))],

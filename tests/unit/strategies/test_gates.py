@@ -258,6 +258,14 @@ def test_bounded_releases_when_the_slowest_leaves() -> None:
     assert gate.lost(2, False).go == (0, 1)
 
 
+def test_bounded_lets_who_reaches_the_bound_go_where_another_left() -> None:
+    """The place of who left at that clock is still there, so the quick way is not taken."""
+    gate = opened(BoundedGate(bound=1), range(3))
+    assert gate.arrived(grad(1)).go == (1,)
+    gate.lost(1, False)
+    assert gate.arrived(grad(2)).go == (2,)
+
+
 def test_bounded_keeps_the_clock_of_a_worker_that_restarts() -> None:
     gate = opened(BoundedGate(bound=1), range(2))
     gate.arrived(grad(0))

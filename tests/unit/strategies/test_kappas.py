@@ -7,6 +7,7 @@ import pytest
 from runtime.config.instantiate import instantiate
 from runtime.config.parse import parse
 from strategies.modes.kappas import FITTED, UNKNOWN, kappa_for
+from tests.support.turns import by_turns
 from tests.unit.strategies.whole_jobs import composer
 
 
@@ -26,7 +27,7 @@ def test_unknown_workloads_and_other_prices() -> None:
     assert kappa_for("priced", "digits", 0.03) == 0.14
 
 
-@pytest.mark.parametrize("strategy", ["star_h", "star_ahead", "star_ml"])
+@pytest.mark.parametrize("strategy", by_turns(["star_h", "star_ahead", "star_ml"], always=1))
 @pytest.mark.parametrize(
     ("words", "kappa"),
     [

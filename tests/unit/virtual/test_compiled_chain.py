@@ -30,6 +30,7 @@ from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
 from strategies.protocol import NodeId, Timings
 from tests.support.compiled import HOSTS, needs_compiled
+from tests.support.turns import by_turns
 
 pytestmark = needs_compiled
 
@@ -228,7 +229,7 @@ def interpreted(seed: int) -> Chains:
     return Chains(seed, clock.timeline, Clock)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", by_turns(BLOCKS, always=2))
 def test_iterations_and_orders_take_as_long_on_both_clocks(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
         assert compiled(seed).run() == interpreted(seed).run(), seed

@@ -77,7 +77,7 @@ def played(run: VirtualRun, *, chained: bool = True) -> bytes:
 
 
 @pytest.mark.parametrize("seed", SOME)
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", by_turns(STRATEGIES, always=3))
 def test_workers_and_servers_are_killed_paused_throttled_and_cut_off(
     name: str, seed: int, twin: Callable[[bool], None]
 ) -> None:

@@ -21,7 +21,7 @@ from tests.unit.virtual.test_machines_by_reference import BLOCKS, Busy, Found, s
 
 pytestmark = needs_compiled
 
-JOBS = {"six": range(1, 7), "six more": range(7, 13)}
+JOBS = {"three": range(1, 4), "three more": range(4, 7), "six more": range(7, 13)}
 
 
 class Requesting(Busy):

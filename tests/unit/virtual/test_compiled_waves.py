@@ -14,7 +14,7 @@ from runtime.virtual.fast_path.regular import RegularRun
 from strategies.asp import ASP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
-from tests.support.turns import by_turns
+from tests.support.turns import by_turns, rows_by_turns
 from tests.unit.virtual.test_regular import BATCH, COSTS, LOOPS, both, job_of, play
 
 compiled = native(WAVES)
@@ -27,13 +27,12 @@ MANY: dict[str, Strategy] = {"ssp": SSP(bound=1), "asp": ASP(), "even": SSP(boun
 
 @pytest.mark.parametrize("name", by_turns(MANY, always=1))
 def test_the_same_rows_of_many_workers(name: str, tmp_path: Path) -> None:
-    job = job_of(num_workers=70, num_samples=70 * BATCH * 9, global_batch_samples=70 * BATCH)
+    job = job_of(num_workers=70, num_samples=70 * BATCH * 4, global_batch_samples=70 * BATCH)
     with patch.object(waves_module, "TICK_EVERY", 100):
         both(tmp_path, job, MANY[name], COSTS["all"])
 
 
-@pytest.mark.parametrize("looks", [1, 4])
-@pytest.mark.parametrize("costs", ["all", "slow coordinator"])
+@pytest.mark.parametrize(("looks", "costs"), rows_by_turns([(4, "all"), (1, "all"), (1, "slow coordinator")], always=1))
 def test_a_signal_ends_both_loops_at_the_same_gradient(
     looks: int, costs: str, tmp_path: Path, monkeypatch: Any
 ) -> None:

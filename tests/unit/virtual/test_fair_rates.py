@@ -69,7 +69,7 @@ DEMANDS = st.lists(st.builds(Demand, RESOURCES, LIMITS, WEIGHTS), min_size=1, ma
 WORLDS = st.fixed_dictionaries(dict.fromkeys(NAMES, CAPACITIES))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(WORLDS, DEMANDS)
 def test_everybody_is_stopped_by_a_limit_or_a_full_resource(world: dict[str, float], demands: list[Demand]) -> None:
     assert unfair(world, demands, fair_rates(world, demands)) == []

@@ -99,5 +99,6 @@ def test_a_model_that_ignores_something_is_caught(
     ignored: str, scenarios: list[Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Replay, ignored, lambda *_: None)
-    wrong = [scenario for scenario in scenarios if Replay(scenario).run() != pytest.approx(scenario["ends"], rel=1e-9)]
-    assert len(wrong) > 50
+    some = scenarios[::4]
+    wrong = [scenario for scenario in some if Replay(scenario).run() != pytest.approx(scenario["ends"], rel=1e-9)]
+    assert len(wrong) > len(some) // 8

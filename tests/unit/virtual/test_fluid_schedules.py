@@ -119,7 +119,7 @@ class Player:
             self.complaints.append(f"{key}: the rates made {done}, but {work} of {amount} is done")
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(WORLDS, SCHEDULES)
 def test_work_adds_up_and_rates_are_fair_at_every_moment(world: dict[str, float], schedule: Schedule) -> None:
     assert Player(world).play(schedule) == []

@@ -22,9 +22,9 @@ from tests.support.turns import by_turns
 NEAR = 1e-12
 END_S = 1e5
 """Later than all ends."""
-SCENARIOS = 100
-"""At a time: the first are for every commit, the next three hundreds have their turns."""
-BLOCKS = by_turns(range(4), always=1)
+SCENARIOS = 40
+"""At a time: the first are for every commit, the next nine forties have their turns."""
+BLOCKS = by_turns(range(10), always=1)
 
 Found = dict[object, float]
 

@@ -15,6 +15,7 @@ from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from strategies.mlfabric import MLfabric
 from tests.support.harness import make_run_spec
+from tests.support.turns import by_turns
 from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, slow, unregister, uses, virtual_job
 from tests.unit.virtual.test_virtual_transfers import SECOND
 
@@ -89,11 +90,12 @@ def test_all_members_are_used_and_all_workers_continue() -> None:
     assert outcome.version < 180
 
 
+@pytest.mark.parametrize("first", by_turns(range(4), always=1))
 @pytest.mark.parametrize("lost", ["worker:2", "worker:3", "server:0"])
 @pytest.mark.parametrize("restarting", [True, False])
-def test_whoever_is_lost_every_sample_counts_once(lost: str, restarting: bool) -> None:
+def test_whoever_is_lost_every_sample_counts_once(lost: str, restarting: bool, first: int) -> None:
     """At many moments: while a sum is gathered, while it is added, and while it travels."""
-    for moment in range(12):
+    for moment in range(first, 12, 4):
         strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
         job = virtual_job(6, 60, epochs=2, checkpoint_every_s=4.0)
         run, tape = job_of(1, samples=60, epochs=2, checkpoint_every_s=4.0, learner=ledger(job, strategy))

@@ -40,7 +40,7 @@ from tests.support.virtual_runs import (
 )
 
 SEEDS = range(12)
-ALWAYS = 6
+ALWAYS = 3
 """So many of them are for every commit."""
 STEPS = 40_000
 SCHEDULER = Quota(cores_total=3, cores_max=5, pending_s=0.5, pending_s_per_core=0.25, evict_after_s=4.0)
@@ -123,7 +123,6 @@ class StormRun(VirtualRun):
 
 
 @cache
-@cache
 def stormy(seed: int, failover: str, *, on_hosts: bool = False) -> tuple[StormRun, Wanderer]:
     """With hosts, and in every third world without, a plan disturbs processors, links and tasks."""
     drawn = draw_host_world(3, 3 * seed) if seed % 3 == 0 else draw_world(3, seed)
@@ -157,8 +156,8 @@ def test_the_storm_has_everything_in_it() -> None:
             counts += strategy.counts + strategy.told + run.phases
             counts["moved"] += run.moved
     wanted = {"Launch", "Retire", "Repartition", "Allocate", "Denied", "evicted", "ServerJoined"}
-    assert all(counts[kind] >= 25 for kind in wanted), counts
-    assert all(counts[phase] >= 5 for phase in ("storing", "gathering", "loading", "running", "moved")), counts
+    assert all(counts[kind] >= 10 for kind in wanted), counts
+    assert all(counts[phase] >= 2 for phase in ("storing", "gathering", "loading", "running", "moved")), counts
 
 
 # ---- the parameters themselves ---------------------------------------------------------------------------------------

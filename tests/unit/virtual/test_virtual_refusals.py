@@ -10,7 +10,7 @@ from runtime.errors import ConfigError
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import DIRECTORY
 from tests.support.cli import run_cli
-from tests.support.turns import by_turns
+from tests.support.turns import by_turns, rows_by_turns
 
 REFUSED = 2
 VIRTUAL = "runtime=virtual"
@@ -216,7 +216,7 @@ def words(line: str, files: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        pytest.param(*case, id=case[0], marks=[pytest.mark.long] if number % 3 else [])
+        pytest.param(*case, id=case[0], marks=[pytest.mark.long] if number % 8 else [])
         for number, case in enumerate(BAD_LINES)
     ],
 )
@@ -228,7 +228,9 @@ def test_refused(line: str, message: str, files: Path, tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("line", "message"), BAD_LINES[::18], ids=[line for line, _ in BAD_LINES[::18]])
+@pytest.mark.parametrize(
+    ("line", "message"), rows_by_turns(BAD_LINES[::18], always=2), ids=[line for line, _ in BAD_LINES[::18]]
+)
 def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, files: Path, tmp_path: Path) -> None:
     """Some of the lines through the whole program."""
     finished = run_cli(*words(line, files), cwd=tmp_path)
@@ -241,7 +243,7 @@ def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, files: 
 @pytest.mark.parametrize(
     "line",
     [
-        *by_turns(GOOD_LINES, always=len(GOOD_LINES) // 2),
+        *by_turns(GOOD_LINES, always=len(GOOD_LINES) // 4),
         pytest.param(f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*)", marks=pytest.mark.long),
     ],
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.cli import run_cli
+from tests.support.turns import by_turns
 from workloads.data import DataError, Split, store
 from workloads.datasets.fashion_mnist import FashionMnist
 from workloads.digits import Digits
@@ -47,7 +48,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", SPOILED)
+@pytest.mark.parametrize("case", by_turns(SPOILED, always=3))
 def test_digits(case: str, tmp_path: Path) -> None:
     place = tmp_path / "data" / "digits"
     Digits(data_dir=str(tmp_path / "data")).prepare()
