@@ -56,6 +56,14 @@ class Ready(_Tagged, frozen=True, tag=True, gc=False):
     num_bytes: int
 
 
+class Replicated(_Tagged, frozen=True, tag=True, gc=False):
+    """A replica of the server has what was ordered, and has made the updates up to a version."""
+
+    server: int
+    version: int
+    grad: int | None = None
+
+
 class Failed(_Tagged, frozen=True, tag=True, gc=False):
     """A Compute ended without a gradient; its worker is alive."""
 
@@ -195,6 +203,13 @@ class Apply(_Tagged, frozen=True, tag=True, gc=False):
     grads: tuple[int, ...]
     lr_scale: float = 1.0
     measure: bool = False
+
+
+class Replicate(_Tagged, frozen=True, tag=True, gc=False):
+    """Let a replica of the server receive a gradient, or a copy of all parameters."""
+
+    server: int
+    grad: int | None = None
 
 
 class Drop(_Tagged, frozen=True, tag=True, gc=False):
@@ -382,6 +397,7 @@ Event = (
     Started
     | Ready
     | Arrived
+    | Replicated
     | Failed
     | Lost
     | Joined
@@ -399,7 +415,7 @@ Event = (
     | Woke
 )
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
-Command = Compute | Partition | Send | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+Command = Compute | Partition | Send | Replicate | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
 OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
 Note = Parked | RollingBack | Preempted | Resumed | Updated | OfLayout | Injected | Jumped | Finished
 

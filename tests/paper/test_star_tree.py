@@ -93,7 +93,7 @@ def test_only_rounds_have_a_tree() -> None:
     """Section IV-D2: with one gradient per update nothing can be added on the way."""
     with pytest.raises(ValueError, match=r"gate=EachGate: its updates are not of all workers, .* a tree takes AllGate"):
         TreeGate(gate=EachGate())
-    with pytest.raises(ValueError, match=r"tree_wait_s=1: there is no tree; set tree_fanout"):
+    with pytest.raises(ValueError, match=r"tree_wait_s=1.0: there is no tree; set tree_fanout"):
         BSP(tree_wait_s=1.0)
     with pytest.raises(ValueError, match=r"tree_fanout=2: a tree of two levels has at most 6 workers, and there are 7"):
         BSP(tree_fanout=2).validate(7)

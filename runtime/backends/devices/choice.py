@@ -26,4 +26,4 @@ def make_device(name: str) -> Device | None:
 def preload(name: str) -> None:
     """Import what :func:`make_device` needs, and touch no device."""
     if name != CPU:
-        import_module(f"runtime.backends.devices.{name}")
+        import_module(f"{__package__}.{name}")

@@ -230,7 +230,7 @@ def test_a_dropped_sum_gives_all_samples_back() -> None:
     at = summing()
     arrive(at, 0, 1)
     at.say(Drop(grads=(3,)))
-    assert at.dropped == [0, 1]
+    assert at.dropped == [0, 1, 3]  # its members, and itself
     assert at.core.executor.shards.samples_applied == 0
     at.say(*compute(0, 1))
     assert at.busy_workers() == [0, 1, 2]

@@ -31,7 +31,7 @@ REQUEST = Request(
     cpus_per_node=2.0,
     gpus_per_node=0.0,
     directory="/srv/stragglab",
-    words=("--join", "10.0.0.1:7077"),
+    words=("runtime.live.agent", "--join", "10.0.0.1:7077"),
     token="ab" * 32,
     wait_s=5.0,
 )
@@ -210,7 +210,7 @@ def test_the_actor_says_where_stragglab_is_missing(tmp_path: Path) -> None:
 
 def test_the_actor_returns_what_the_agent_says_last(tmp_path: Path) -> None:
     """An agent whose token is none: the whole way through a process, without a network."""
-    code, line = Node().run(str(ROOT), ("--join", "127.0.0.1:1", "--token-file", "-"), "short")
+    code, line = Node().run(str(ROOT), ("runtime.live.agent", "--join", "127.0.0.1:1", "--token-file", "-"), "short")
     assert code == 2
     assert line.startswith("agent: --token-file: standard input is not 64 hex digits")
 

@@ -328,7 +328,7 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
     assert (
         shown[3]
         == "    Started: workers [0, 1, 2, 3], batch_samples [4 x 2], num_servers 1, total_samples 303, lr 1.0, "
-        "places (), links ()"
+        "places (), links (), step '', momentum 0.0"
     )
     assert shown[4] == "    -> Compute: worker 0, num_samples 2, accum 1"
     assert any("weights [4 x 0.125], lr_scale 1.0" in line for line in shown)

@@ -17,7 +17,7 @@ class Node:
     """Synchronous: its method runs on the main thread of its process, to which the kernel ties the agent's life."""
 
     def run(self, directory: str, words: tuple[str, ...], token: str) -> tuple[int, str]:
-        """Run an agent; returns its exit code, and the last line that it said.
+        """Run an agent (``words``: its module and arguments); returns its exit code, and the last line that it said.
 
         The token comes as an argument of this method, of which Ray keeps no copy in its tables, and goes to the agent's
         standard input: never to an argument or the environment of a process, which other users can read.
@@ -27,7 +27,7 @@ class Node:
         others = os.environ.get("PYTHONPATH")
         path = f"{directory}{os.pathsep}{others}" if others else directory
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "runtime.live.agent", "--dies-with", str(os.getpid()), *words],
+            [sys.executable, "-P", "-m", words[0], "--dies-with", str(os.getpid()), *words[1:]],
             cwd=directory,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, final
 
 from runtime.api import RunContext
 from runtime.errors import ConfigError
-from runtime.house import ROOT
+from runtime.house import ROOT, module_name
 from runtime.live.joining.token import STDIN, TOKEN_BYTES
 from runtime.live.launchers.meeting import Meeting
 from runtime.live.launchers.ray.capacity import SPREAD
@@ -86,7 +86,7 @@ class OnRay(Meeting):
 
     def summon(self, rendezvous: Rendezvous, token: bytes) -> Callable[[], None]:
         keeper = the_keeper()
-        join = f"{self.here}:{rendezvous.hub.address.port}"
+        agent, join = module_name("runtime.live.agent"), f"{self.here}:{rendezvous.hub.address.port}"
         keeper.start(
             Request(
                 address=self.address,
@@ -97,7 +97,15 @@ class OnRay(Meeting):
                 gpus_per_node=self.gpus_per_node,
                 labels={name: str(value) for name, value in (self.labels or {}).items()},
                 directory=self.directory or str(ROOT),
-                words=("--join", join, "--token-file", STDIN, "--wait-s", str(AGENT_WAIT_S)),
+                words=(
+                    agent,
+                    "--join",
+                    join,
+                    "--token-file",
+                    STDIN,
+                    "--wait-s",
+                    str(AGENT_WAIT_S),
+                ),
                 token=token.hex(),
                 wait_s=self.wait_s,
                 again=self.rejoin_s > 0,
