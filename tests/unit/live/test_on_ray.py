@@ -145,7 +145,7 @@ def test_a_visit_reserves_starts_and_takes_away(heard: list[bool]) -> None:
     ray = Played()
     with pytest.raises(Over):
         Visit(ray, REQUEST, lambda answer: None).run()
-    start = ("run", "/srv/stragglab", ("--join", "10.0.0.1:7077"), "ab" * 32)
+    start = ("run", "/srv/stragglab", REQUEST.words, "ab" * 32)
     group = ("group", [{"CPU": 2.0}] * 2, "STRICT_SPREAD", {})
     assert ray.calls[:4] == [("init", "10.0.0.1:6379"), group, start, start]
     assert [call[0] for call in ray.calls[4:]] == ["kill", "kill", "removed", "shutdown"]
