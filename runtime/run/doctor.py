@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from runtime.errors import ConfigError, print_error
+from runtime.house import NAME
 from runtime.live.machines import doctor
 from runtime.run.checks import CheckedJob
 from runtime.run.preflight import preflight
@@ -37,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         show(look([word for word in argv if word != CLUSTER]))
     except ConfigError as error:
-        return print_error("run.py", error)
+        return print_error(NAME, error)
     return 0
 
 

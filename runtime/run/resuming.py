@@ -6,6 +6,7 @@ command on the same code has left unfinished. Without a note (``runtime/run/swee
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import deque
 from collections.abc import Iterator
@@ -41,19 +42,20 @@ class Claimed(NamedTuple):
 
     directory: Path
     num_jobs: int
-    kept: tuple[Ended, ...]
-    """Jobs that have ended well there before."""
     pending: deque[Part]
+    kept: tuple[Ended, ...] = ()
+    """Jobs that have ended well there before."""
+    continues: bool = False
 
 
 def claim_sweep(jobs: Jobs) -> Claimed:
     """Choose the directory and claim it; raises :class:`ConfigError`. Remnants of jobs that have to run are removed."""
     parts, head = list(_parts(jobs)), head_of(tuple(written_lines(jobs.master.hydra.overrides.task)))
-    resume = all(part.checked.config.resume == "auto" for part in parts)
+    resume = all(part.checked.config.resume == "auto" for part in parts) and _are_apart(parts)
     for directory in _candidates(jobs, head) if resume else ():
         with suppress(ConfigError):  # another process writes there
             claim(jobs.setting, directory, with_record=True)
-            note = read(directory)
+            note = read(directory)  # again: only now nobody else writes it
             claimed = _continued(directory, parts, note) if note is not None and note.head == head else None
             if claimed is not None and (claimed.pending or _is_named(jobs)):
                 _begin(jobs.setting, directory, head, claimed.kept)
@@ -62,7 +64,7 @@ def claim_sweep(jobs: Jobs) -> Claimed:
             release(directory)
     claim(jobs.setting, jobs.directory)
     _begin(jobs.setting, jobs.directory, head)
-    return Claimed(jobs.directory, len(parts), (), deque(parts))
+    return Claimed(jobs.directory, len(parts), deque(parts))
 
 
 def _begin(setting: str, directory: Path, head: Head, kept: tuple[Ended, ...] = ()) -> None:
@@ -74,7 +76,7 @@ def _begin(setting: str, directory: Path, head: Head, kept: tuple[Ended, ...] = 
 
 def words(claimed: Claimed) -> str:
     """One line that a sweep continues; empty for a new one."""
-    if not claimed.kept and not (claimed.directory / "multirun.yaml").exists():
+    if not claimed.continues:
         return ""
     return (
         f"continues in {claimed.directory}: {len(claimed.kept)} of {claimed.num_jobs} jobs are there "
@@ -91,16 +93,27 @@ def _parts(jobs: Jobs) -> Iterator[Part]:
     announce(jobs.master)
 
 
+def _are_apart(parts: list[Part]) -> bool:
+    """Whether each job has a directory of its own below the sweep's, so that removing one removes nothing else.
+
+    With ``hydra.sweep.subdir`` a user may choose others.
+    """
+    places = [os.path.normpath(part.job) for part in parts]
+    below = not any(os.path.isabs(place) or place == "." or place.split(os.sep)[0] == ".." for place in places)
+    inside = any(other.startswith(f"{place}{os.sep}") for place in places for other in places)
+    return below and not inside and len(set(places)) == len(places)
+
+
 def _is_named(jobs: Jobs) -> bool:
     """Whether the user has named the directory."""
     return any(str(line).startswith(f"{SWEEP_DIR}=") for line in jobs.master.hydra.overrides.hydra)
 
 
 def _candidates(jobs: Jobs, head: Head) -> Iterator[Path]:
-    """Directories where it could continue, the newest first; raises :class:`ConfigError` where the code has changed."""
+    """Directories of this very sweep, the newest first; raises :class:`ConfigError` where the code has changed."""
     if not _is_named(jobs):
-        if jobs.directory.parent.is_dir():
-            yield from sorted((file.parent for file in jobs.directory.parent.glob(f"*/{FILE}")), reverse=True)
+        found = sorted((file.parent for file in jobs.directory.parent.glob(f"*/{FILE}")), reverse=True)
+        yield from (folder for folder in found if (note := read(folder)) is not None and note.head == head)
         return
     note = read(jobs.directory)
     if note is None:
@@ -120,7 +133,7 @@ def _continued(directory: Path, parts: list[Part], note: Note) -> Claimed:
             kept.append(ended)
         else:
             pending.append(part)
-    return Claimed(directory, len(parts), tuple(kept), pending)
+    return Claimed(directory, len(parts), pending, tuple(kept), continues=True)
 
 
 def _remove_remnants(claimed: Claimed) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from runtime.config.instantiate import TARGET
 from runtime.house import ROOT, module_name
-from runtime.live.joining.facts import code_below
+from runtime.live.joining.facts import fingerprint_below
 from runtime.record.checkpoint import publish
 from runtime.virtual.costs import load_costs
 
@@ -60,7 +60,7 @@ class Note(msgspec.Struct, frozen=True):
 
 def head_of(settings: tuple[str, ...], root: Path = ROOT) -> Head:
     """The head of a sweep that starts now; reading all files takes some hundredths of a second."""
-    return Head(settings=settings, code_sha256=code_below(root).sha256)
+    return Head(settings=settings, code_sha256=fingerprint_below(root))
 
 
 def content_of(raw: Mapping[str, Any]) -> str:

@@ -94,17 +94,22 @@ def gpus(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> tuple[str, ...]:
     return tuple(found)
 
 
-def code_below(root: Path) -> Code:
-    """The Python files of our packages below ``root``, the user's project, and what git says of our files."""
+def fingerprint_below(root: Path) -> str:
+    """SHA-256 of the Python files of our packages below ``root``, and of the user's project."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     digest.update(project.fingerprint().encode())
+    return digest.hexdigest()
+
+
+def code_below(root: Path) -> Code:
+    """The fingerprint of the files below ``root``, and what git says of them."""
     commit = _git(root, "rev-parse", "HEAD")
     dirty = bool(commit) and bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
-    return Code(sha256=digest.hexdigest(), commit=commit, dirty=dirty)
+    return Code(sha256=fingerprint_below(root), commit=commit, dirty=dirty)
 
 
 def _git(root: Path, *words: str) -> str:

@@ -108,6 +108,19 @@ def test_records_of_other_code_are_not_mixed_in(copied: Path, tmp_path: Path) ->
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
+@pytest.mark.parametrize("subdir", [".", "..", "same", "${hydra:runtime.cwd}/mine"])
+def test_where_jobs_share_directories_nothing_is_removed(subdir: str, tmp_path: Path) -> None:
+    """They could lie in one another, or be of another owner."""
+    words = (*SWEEP, "seed=0", f"hydra.sweep.subdir={subdir}", "hydra.sweep.dir=runs/mine")
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    for place in ("runs/mine", "runs", "mine"):
+        (tmp_path / place / "precious.txt").write_text("keep")
+    run_cli(*words, cwd=tmp_path)
+    run_cli(*words, cwd=tmp_path)
+    assert all((tmp_path / place / "precious.txt").exists() for place in ("runs/mine", "runs", "mine"))
+
+
 def test_a_failed_job_is_listed_with_its_reason_and_runs_again(tmp_path: Path) -> None:
     """The data of one are missing."""
     words = ("runtime=virtual", "cluster.device={base_s:0.1}", "straggler=none", "workload.epochs=1", "view=none")
