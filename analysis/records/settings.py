@@ -62,6 +62,6 @@ def _text(path: Path) -> str:
 
 def _parsed(text: str) -> Any:
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return yaml.safe_load(text)
     except yaml.YAMLError:
         return None

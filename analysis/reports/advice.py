@@ -159,7 +159,7 @@ def check_sentence(advice: Advice, limit: float) -> str:
 
 def page(advice: Advice, limit: float, figure: Path | None = None) -> str:
     """The page with everything, as HTML."""
-    items = "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in _lines(advice, limit))
+    items = "".join(f"<li>{escape(_said(line))}.</li>" for line in _lines(advice, limit))
     body = f'<h2>What stragglers cost</h2><ul class="lead">{items}</ul>'
     if advice.ranking:
         body += f'<h2>Strategies, predicted</h2>{_strategies(advice)}<p class="note">{escape(READING)}</p>'
@@ -167,7 +167,14 @@ def page(advice: Advice, limit: float, figure: Path | None = None) -> str:
     if figure is not None:
         body += f"<h2>Figure</h2>{figures_html([(figure, 'Who was slow when')])}"
     body += notes_html([*advice.log.remarks, *advice.remarks], "Remarks")
-    return document(f"Advice on {advice.log.source}", READS, body, lead=numbers_html(_numbers(advice)))
+    name = advice.log.source.rstrip("/").rpartition("/")[2]
+    return document(f"Advice on {name}", READS, body, lead=numbers_html(_numbers(advice)))
+
+
+def _said(line: str) -> str:
+    """A line as a sentence of the page: strategies have the names that figures give them."""
+    name, colon, rest = line.partition(": ")
+    return f"{shown_name(name)}{colon}{rest}" if name in REMEDIES else line[:1].upper() + line[1:]
 
 
 def _numbers(advice: Advice) -> dict[str, tuple[str, str]]:
@@ -180,7 +187,7 @@ def _numbers(advice: Advice) -> dict[str, tuple[str, str]]:
         "slowed by stragglers": (f"{found.slowdown:.2f}", "times"),
     }
     if best is not None and best.strategy != advice.present:
-        numbers["fastest, predicted"] = (shown_name(best.strategy), f"{number_text(best.ratio, 2)} of the time")
+        numbers["fastest, predicted"] = (number_text(best.ratio, 2), f"of that, {shown_name(best.strategy)}")
     return numbers
 
 
@@ -190,11 +197,11 @@ def _strategies(advice: Advice) -> str:
     heads += [Head("predicted (s)", "middle"), Head("what changes in training", "middle", "text")]
     heads += [Head("what it needs", "middle", "text")]
     heads += [Head("staleness", "more"), Head("update", "more"), Head("dropped", "more")]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for one in advice.ranking:
         name, ratio, interval, verdict, predicted, *more = _ranking_row(one, advice.present)
-        cells = [Cell(shown_name(name), colour=colour_of(name)), f"{ratio} {interval}".strip(), verdict, predicted]
-        rows.append([*cells, *REMEDIES[one.strategy], *more])
+        cells: list[Cell | str] = [Cell(shown_name(name), colour=colour_of(name)), f"{ratio} {interval}".strip()]
+        rows.append([*cells, verdict, predicted, *REMEDIES[one.strategy], *more])
     return table_html(heads, rows)
 
 

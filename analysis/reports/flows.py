@@ -49,8 +49,8 @@ def update_slices(run: Run) -> list[Update]:
     usual_us = SHORTEST_US if isnan(usual_us) else usual_us
     times = [1e6 * t for t in rows["t"]]
     found: list[Update] = []
-    end_us = 0.0
-    for row, start_us, next_us in zip(rows.itertuples(), times, [*times[1:], float("inf")], strict=True):
+    later, end_us = [*times, float("inf")][1:], 0.0
+    for row, start_us, next_us in zip(rows.itertuples(), times, later, strict=True):
         start_us = round(max(start_us, end_us), 1)  # updates of the same moment follow one another
         dur_us = round(max(SHORTEST_US, min(usual_us, next_us - start_us)), 1)
         end_us = start_us + dur_us

@@ -209,7 +209,7 @@ def runs_section(runs: pd.DataFrame, out: Path) -> str:
         Head("seed", "middle"),
         Head("ended", kind="word"),
     ]
-    rows = [
+    rows: list[list[Cell | str]] = [
         [
             Cell(
                 path.name,

@@ -17,6 +17,8 @@ META = (
     '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     '<meta name="color-scheme" content="light dark">'
 )
+MOST_NOTES = 6
+"""So many remarks are shown at once."""
 FOOT = "Made by Stragglab from the records alone; this file needs no other."
 
 
@@ -68,8 +70,10 @@ def sections_html(links: Sequence[Link]) -> str:
 
 def notes_html(lines: Sequence[str], title: str = "Warnings") -> str:
     """A list of remarks under a title; nothing for none."""
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<div class="warnings"><h2>{escape(title)}</h2><ul>{items}</ul></div>' if lines else ""
+    items = [f"<li>{escape(line)}</li>" for line in lines]
+    first, others = "".join(items[:MOST_NOTES]), items[MOST_NOTES:]
+    more = f"<details><summary>and {len(others)} more</summary><ul>{''.join(others)}</ul></details>" if others else ""
+    return f'<div class="warnings"><h2>{escape(title)}</h2><ul>{first}</ul>{more}</div>' if lines else ""
 
 
 def numbers_html(numbers: Mapping[str, tuple[str, str]]) -> str:

@@ -81,7 +81,8 @@ class Ticks:
 
     def all(self, seconds: Any) -> NDArray[np.int64]:
         """Many; unknown ones are 0."""
-        return np.rint(np.nan_to_num(np.asarray(seconds, dtype="float64")) / self.tick_s).astype(np.int64)
+        found: NDArray[np.float64] = np.rint(np.nan_to_num(np.asarray(seconds, dtype="float64")) / self.tick_s)
+        return found.astype(np.int64)
 
     def steps(self, seconds: Any) -> list[int]:
         """From each time to the next, the first from 0: shorter than times."""

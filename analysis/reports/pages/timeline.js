@@ -113,7 +113,7 @@
     pen.fillStyle = faint;
     pen.textAlign = "right";
     const every = Math.ceil(14 / pitch);
-    data.lanes.forEach((name, lane) => { if (lane % every === 0 || (lane === count - 1 && pitch > 8)) pen.fillText(name, left - 9, (lane + 0.5) * pitch, left - 10); });
+    data.lanes.forEach((name, lane) => { if (lane % every === 0 || (lane === count - 1 && pitch > 8)) pen.fillText(name, left - 9, Math.max(8, (lane + 0.5) * pitch), left - 10); });
     inside(pen, height);
     pen.fillStyle = data.planned;
     if (pitch >= 8) { pen.globalAlpha = 0.2; for (const [lane, start, stop] of data.windows) pen.fillRect(place(start), lane * pitch, place(stop) - place(start), pitch); pen.globalAlpha = 1; }
