@@ -192,6 +192,7 @@ def grown(by_seed: list[float], bsp: float = 20.0) -> Answer | None:
     return answer(claim(**GROWS), pd.concat([first, last]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("by_seed", "verdict"),
     [

@@ -152,6 +152,7 @@ DROPPING: dict[str, Any] = {
 MODELS = {**TASKS, "batch normalisation": NORMALISED, **{f"{name}, dropout": task for name, task in DROPPING.items()}}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_a_device_computes_what_the_cpu_does(name: str) -> None:
     task, micro = MODELS[name], micro_batches(8, 2)
@@ -229,6 +230,7 @@ def test_masks_that_only_a_device_could_draw_are_refused(layer: Any, refused: bo
 # ---- tasks ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_a_model_makes_its_tensors_where_its_inputs_are(name: str) -> None:
     """On torch's device ``meta``, which refuses to mix its tensors with others as a GPU does."""

@@ -86,6 +86,7 @@ def over_bsp(folder: Path, kind: str, strategy: str, settings: str) -> float:
     return jct_s(f"{line} strategy={strategy} {settings}") / over_bsp(folder, kind, "bsp", "")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("detector", "kind"), CASES)
 def test_acts_on_what_it_can_help_and_nothing_else(traces: Path, detector: str, kind: str) -> None:
     settings, acts_on = DETECTORS[detector]
