@@ -397,7 +397,7 @@ def test_the_figure_has_its_numbers_beside_it(pairs: Pairs, tmp_path: Path) -> N
     assert len(shown) == 3 + 15
 
 
-@pytest.mark.few(1)
+@pytest.mark.long(like="test_the_same_records_agree_in_everything")
 @pytest.mark.painted
 def test_jobs_that_were_cut_off_are_drawn(pairs: Pairs, tmp_path: Path) -> None:
     def cut(received: Story) -> None:

@@ -73,7 +73,7 @@ def lines_and_messages(cases: Iterable[tuple[str, str]], every: int = 1) -> pyte
     return pytest.mark.parametrize(("line", "message"), found)
 
 
-@lines_and_messages([case for case in BAD_LINES if CLAIMED not in case[1]], every=12)
+@lines_and_messages([case for case in BAD_LINES if CLAIMED not in case[1]], every=24)
 def test_refused(line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:

@@ -102,7 +102,7 @@ def test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice(copied: Path, 
     assert "Launching 0 jobs" in done.out
 
 
-@pytest.mark.few(1)
+@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
 @pytest.mark.parametrize("more", [("resume=never",), ("max_time_s=60",)])
 def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp_path: Path) -> None:
     interrupt(copied, after=2)
@@ -116,7 +116,7 @@ def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp
     assert events(copied) == before
 
 
-@pytest.mark.long(like="test_another_command_does_not_go_on")
+@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
 def test_who_wants_none_of_it_starts_again(copied: Path, tmp_path: Path) -> None:
     """Also where the same words, this one included, have left something unfinished."""
     interrupt(copied, after=2)
@@ -128,7 +128,7 @@ def test_who_wants_none_of_it_starts_again(copied: Path, tmp_path: Path) -> None
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-@pytest.mark.long(like="test_where_jobs_share_directories_nothing_is_removed")
+@pytest.mark.long(like="test_only_jobs_with_directories_of_their_own_are_apart")
 def test_records_of_other_code_are_not_mixed_in(copied: Path, tmp_path: Path) -> None:
     interrupt(copied, after=2)
     note = copied / FILE
@@ -140,7 +140,7 @@ def test_records_of_other_code_are_not_mixed_in(copied: Path, tmp_path: Path) ->
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-@pytest.mark.few(1)
+@pytest.mark.long(like="test_only_jobs_with_directories_of_their_own_are_apart")
 @pytest.mark.parametrize("subdir", [".", "..", "same", "${hydra:runtime.cwd}/mine"])
 def test_where_jobs_share_directories_nothing_is_removed(subdir: str, tmp_path: Path) -> None:
     """They could lie in one another, or be of another owner."""
