@@ -25,7 +25,6 @@ def run_of(name: str, seed: int, faults: Sequence[Fault], num_workers: int = 4) 
     return HeapRun(hurried(name), job, random_seconds(seed), faults, random_outcome(seed))
 
 
-@pytest.mark.few(6)
 @pytest.mark.parametrize("seed", by_turns(range(FIRST, 5), 1))
 @pytest.mark.parametrize("name", by_turns([*PLAYERS[::2], *PLAYERS[1::2]], len(PLAYERS) // 2))
 def test_it_owes_what_every_strategy_owes(name: str, seed: int) -> None:

@@ -196,8 +196,11 @@ def test_only_pytorch_has_devices() -> None:
 
 @pytest.mark.parametrize("shape", [(7, 5, 3), (300, 64)])
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
-def test_masks_drawn_on_the_host_are_torch_s_own(p: float, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_masks_drawn_on_the_host_are_torch_s_own(turned: bool, p: float, shape: tuple[int, ...]) -> None:
+    """In whatever order the elements are stored: torch draws in that order."""
     layer, inputs = nn.Dropout(p), torch.randn(shape)
+    inputs = inputs.transpose(0, 1) if turned else inputs
     outcomes = []
     for _ in range(2):
         torch.manual_seed(9)

@@ -87,6 +87,7 @@ def test_after_a_reset_nothing_is_known_and_no_memory_is_lost(bench: Bench) -> N
     bench.gather(9, 1, 2)
     bench.come(1)
     bench.gathering.reset()
+    assert not bench.gathering.here
     bench.come(2, 1)
     assert not bench.made
     bench.gathering.reset()
