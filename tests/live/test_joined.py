@@ -81,6 +81,7 @@ def test_two_agents_of_a_user_train_every_sample_as_often(loopback: Cluster) -> 
     assert {node["node"] for node in run.meta["machine"]["nodes"]} == {"node0", "node1"}
 
 
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_bsp_of_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: Start) -> None:
     job = (*DIGITS, "workload.epochs=1")
     agents = [apart.agent(number) for number in range(2)]
@@ -94,6 +95,7 @@ def test_bsp_of_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: 
     assert addresses == machines.network.addresses
 
 
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_nodes_come_and_go_and_parameters_move_between_machines(loopback: Cluster, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -113,6 +115,7 @@ def test_nodes_come_and_go_and_parameters_move_between_machines(loopback: Cluste
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_replicas_in_a_ring_over_two_agents_are_bit_equal_to_those_of_one_machine(
     loopback: Cluster, start: Start, tmp_path: Path
 ) -> None:
@@ -153,6 +156,7 @@ def test_the_plan_is_carried_out_by_the_agent_of_each_task(loopback: Cluster, tm
 # ---- losses ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
 def test_a_partition_of_five_seconds_is_survived_and_the_ledger_is_exact(apart: Cluster) -> None:
     machines = apart.machines
     assert isinstance(machines, Namespaces)
@@ -169,7 +173,7 @@ def test_a_partition_of_five_seconds_is_survived_and_the_ledger_is_exact(apart: 
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
-@pytest.mark.long(like="test_a_partition_of_five_seconds_is_survived_and_the_ledger_is_exact")
+@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
 def test_a_partition_beyond_the_lease_ends_the_job_on_both_sides(apart: Cluster) -> None:
     machines = apart.machines
     assert isinstance(machines, Namespaces)
@@ -248,6 +252,7 @@ def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_e
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_nobody_at_a_closed_port_or_an_address_of_nobody")
 def test_who_does_not_agree_is_refused_with_the_difference_and_too_few_are_refused(
     loopback: Cluster, tmp_path: Path
 ) -> None:
@@ -286,6 +291,7 @@ def test_nobody_at_a_closed_port_or_an_address_of_nobody(apart: Cluster) -> None
     assert line.startswith("agent: --join 10.77.0.9:7077: ")
 
 
+@pytest.mark.long(like="test_nobody_at_a_closed_port_or_an_address_of_nobody")
 def test_the_doctor_asks_every_node_and_starts_nothing(loopback: Cluster, tmp_path: Path) -> None:
     agents = [loopback.agent(number) for number in range(2)]
     join = ("launcher=join", "launcher.listen=127.0.0.1", f"launcher.port={loopback.machines.port}")
