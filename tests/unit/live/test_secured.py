@@ -9,7 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -106,8 +106,9 @@ def test_a_writer_that_does_not_wait_repeats_what_was_not_taken(pair: tuple[Secu
     ours.setblocking(False)
     sent = ours.sendmsg([data[:40], data[40:1000]])
     assert sent == 1000
-    with pytest.raises(BlockingIOError):
-        ours.send(data[sent:])
+    with suppress(BlockingIOError):  # how much the socket below takes is its own affair
+        sent += ours.send(data[sent:])
+    assert sent < len(data)
     read: list[bytes] = []
     reader = in_background(lambda: read.append(read_all(theirs, len(data))))
     step = 1000
