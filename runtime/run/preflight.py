@@ -88,7 +88,8 @@ def preflight(argv: Sequence[str]) -> Ready:
             needs = needs.with_those_of(job.needs)
             if is_ours(composer, master):
                 pending.append((composed, job))
-        announce(master)
+        if composer.multirun:  # jobs have been announced in between
+            announce(master)
         setting, directory = output_directory(composer, master)
         jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, pending)
         return Ready(hydra_argv(composer, argv), needs, jobs)
@@ -116,7 +117,7 @@ def refuse_misused_groups(composer: Composer) -> None:
         if override.key_or_group == EXPERIMENT:
             raise ConfigError(f"{override.input_line}: is many runs; make figures EXPERIMENT={override.value()}")
         key, one = override.key_or_group, isinstance(override.value(), str) and not override.is_delete()
-        if key in composer.groups and not override.is_sweep_override() and not one:
+        if not one and not override.is_sweep_override() and key in composer.groups:
             options = ", ".join(composer.loader.get_group_options(key))
             raise ConfigError(f"{override.input_line}: exactly one {key} is chosen ({options})")
 

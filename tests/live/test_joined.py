@@ -7,12 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from runtime.live.joining.token import new_token
-from runtime.record.checkpoint import read_checkpoint
 from tests.live.test_elastic import CONF as SWITCHING
 from tests.live.test_elastic import steps, steps_are_done
 from tests.live.test_faults import ALLOW, assert_uses_are_exact
@@ -56,6 +54,7 @@ def test_two_agents_of_a_user_train_every_sample_as_often(loopback: Cluster) -> 
     assert {node["node"] for node in run.meta["machine"]["nodes"]} == {"node0", "node1"}
 
 
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_bsp_of_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: Start) -> None:
     job = (*DIGITS, "workload.epochs=1")
     agents = [apart.agent(number) for number in range(2)]
@@ -69,6 +68,7 @@ def test_bsp_of_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: 
     assert addresses == machines.network.addresses
 
 
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_nodes_come_and_go_and_parameters_move_between_machines(loopback: Cluster, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -88,6 +88,7 @@ def test_nodes_come_and_go_and_parameters_move_between_machines(loopback: Cluste
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_replicas_in_a_ring_over_two_agents_are_bit_equal_to_those_of_one_machine(
     loopback: Cluster, start: Start, tmp_path: Path
 ) -> None:
@@ -98,7 +99,7 @@ def test_replicas_in_a_ring_over_two_agents_are_bit_equal_to_those_of_one_machin
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
-@pytest.mark.long(like="test_bsp_of_two_machines_is_bit_equal_to_that_of_one")
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_antdt_nd_restarts_a_worker_and_it_is_on_its_machine_again(apart: Cluster) -> None:
     agents = [apart.agent(number) for number in range(2)]
     endless = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW)
@@ -118,7 +119,7 @@ BRAIN |= {"workers_max": 4, "sample_s": 2, "sample_steps": 1000, "adjust_every_s
 BRAIN |= {"min_interval_s": 1, "decide_every_s": 0.25, "launch_s": 60, "drain_s": 2, "limit_memory": "false"}
 
 
-@pytest.mark.long(like="test_nodes_come_and_go_and_parameters_move_between_machines")
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_dlrover_starts_with_one_worker_and_grows_over_both_machines(apart: Cluster, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -193,73 +194,10 @@ def test_the_plan_is_carried_out_by_the_agent_of_each_task(loopback: Cluster, tm
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
-# ---- losses ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_killed_driver_leaves_nothing_and_its_last_checkpoint_is_exact(loopback: Cluster, tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    agents = [loopback.agent(number) for number in range(2)]
-    run = loopback.run("run", *LEDGER, "workload.epochs=null", *SLOW, f"launcher.shared_dir={shared}")
-    run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint", PATIENCE_S)
-    run.kill()
-    assert [agent.wait() for agent in agents] == [1, 1]
-    for agent in agents:
-        assert agent.lines[-1].startswith("agent: the driver is gone (")
-        assert agent.lines[-1].endswith("all tasks here were ended")
-    assert_exact(shared)
-
-
-def assert_exact(shared: Path) -> None:
-    """The uses of samples in the newest whole checkpoint are those of the work that it calls applied."""
-    (folder,) = shared.iterdir()
-    numbers = [{path.name.partition("-")[0] for path in folder.glob(f"*-server{server}.ckpt")} for server in (0, 1)]
-    newest = max(numbers[0] & numbers[1])
-    parts = [read_checkpoint(folder / f"{newest}-server{server}.ckpt") for server in (0, 1)]
-    (version, state, _), other = parts
-    assert (version, state) == other[:2]
-    counted = sum(float(values["params"].sum()) for _, _, values in parts)
-    assert version > 0
-    assert counted == msgspec.json.decode(state)["samples_applied"]
-
-
-def test_an_agent_that_is_killed_ends_the_job_in_one_line(loopback: Cluster) -> None:
-    agents = [loopback.agent(number) for number in range(2)]
-    run = loopback.run("run", *LEDGER, "workload.epochs=null", *SLOW)
-    run.await_training(3, PATIENCE_S)
-    agents[1].kill()
-    (line,) = errors(run, 1)
-    assert "is lost: its agent is gone" in line
-    assert agents[0].wait() == 0
-
-
-@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_exact(
-    loopback: Cluster, tmp_path: Path
-) -> None:
-    """A worker and a server are on the lost machine: all roll back to the last checkpoint."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    agents = [loopback.agent(number) for number in range(2)]
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}")
-    run = loopback.run("run", *JOB, *SLOW, *again)
-    run.await_training(5, PATIENCE_S)
-    agents[1].kill()
-    run.await_notes("NodeLost", 1, PATIENCE_S)
-    agents.append(loopback.agent(1))
-    run.finish(PATIENCE_S)
-    (lost,), (joined,) = run.notes("NodeLost"), run.notes("NodeJoined")
-    assert lost["node"] == joined["node"]
-    assert run.lines()[-1]["note"]["type"] == "Finished"
-    assert used(run) == {EPOCHS}
-    assert problems(run.lines()) == []
-    assert [agents[0].wait(), agents[2].wait()] == [0, 0]
-    assert list(shared.iterdir()) == []
-
-
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_nobody_at_a_closed_port_or_an_address_of_nobody")
 def test_who_does_not_agree_is_refused_with_the_difference_and_too_few_are_refused(
     loopback: Cluster, tmp_path: Path
 ) -> None:
@@ -298,6 +236,7 @@ def test_nobody_at_a_closed_port_or_an_address_of_nobody(apart: Cluster) -> None
     assert line.startswith("agent: --join 10.77.0.9:7077: ")
 
 
+@pytest.mark.long(like="test_nobody_at_a_closed_port_or_an_address_of_nobody")
 def test_the_doctor_asks_every_node_and_starts_nothing(loopback: Cluster, tmp_path: Path) -> None:
     agents = [loopback.agent(number) for number in range(2)]
     join = ("launcher=join", "launcher.listen=127.0.0.1", f"launcher.port={loopback.machines.port}")

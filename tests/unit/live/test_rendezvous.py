@@ -143,11 +143,11 @@ def test_other_data_and_a_missing_shared_directory_are_named(make: Make) -> None
 
 
 def test_too_few_are_sent_home_with_one_line(make: Make) -> None:
-    scene = make(nodes=2, wait_s=3.0)
+    scene = make(nodes=2, wait_s=1.5)
     scene.agent()
     scene.until(lambda: scene.rendezvous.members)
     with pytest.raises(
-        ConfigError, match=r"launcher.nodes=2: 1 joined within launcher.wait_s=3 \(127.0.0.1 \(alpha\)\); start"
+        ConfigError, match=r"launcher.nodes=2: 1 joined within launcher.wait_s=1.5 \(127.0.0.1 \(alpha\)\); start"
     ):
         scene.rendezvous.gather()
     scene.threads[0].join(20)

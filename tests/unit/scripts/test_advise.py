@@ -81,6 +81,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_what_cannot_be_is_one_line(wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "log.csv")
