@@ -12,6 +12,7 @@ from hypothesis import settings
 pytest_plugins = [
     "pytester",
     "tests.support.collector",
+    "tests.support.grammars_once",
     "tests.support.groups",
     "tests.support.turns",
     "tests.support.yaml_once",

@@ -90,7 +90,7 @@ def _numbers(path: Path, name: str, cells: pd.Series) -> pd.Series:
     bad = ~np.isfinite(found)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise LogError(f"{path}: row {row + 1}, column {name}, {cells.iloc[row]!r}: must be a finite number")
+        raise LogError(f"{path}: row {row + 1}, column {name}, {cells.tolist()[row]!r}: must be a finite number")
     return found
 
 

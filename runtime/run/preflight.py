@@ -29,6 +29,7 @@ from runtime.config.parse import NO_JOBS
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
 from runtime.run.checking import Checked, check
+from runtime.run.helping import help_text
 
 EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
@@ -60,17 +61,22 @@ class Ready(NamedTuple):
     needs: Needs = Needs()
     """Requirements of all its jobs together."""
     jobs: Jobs | None = None
-    """The jobs; None: Hydra only shows something."""
+    """The jobs; None: something is only shown."""
+    shows: str = ""
+    """What is shown; empty: Hydra does that."""
 
 
 def preflight(argv: Sequence[str]) -> Ready:
     """Check every job of the command line ``argv`` (without the program's name); raises :class:`ConfigError`.
 
-    Flags that only show something (``--help``, ``--cfg``, ``--info``, ``--shell-completion``) are left to Hydra.
+    Flags that only show something (``--cfg``, ``--info``, ``--shell-completion``) are left to Hydra; ``--help`` is not.
     """
     start = start_directory()
     args = parse_arguments(argv)
     search_users_folders()
+    if args.help:
+        with composing(args) as composer:
+            return Ready(list(argv), shows=help_text(composer, start, resolve=args.resolve))
     if only_shows(args):
         return Ready(list(argv))
     refuse_targets(args.overrides)
@@ -88,7 +94,8 @@ def preflight(argv: Sequence[str]) -> Ready:
             needs = needs.with_those_of(job.needs)
             if is_ours(composer, master):
                 pending.append((composed, job))
-        announce(master)
+        if composer.multirun:  # jobs have been announced in between
+            announce(master)
         setting, directory = output_directory(composer, master)
         jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, pending)
         return Ready(hydra_argv(composer, argv), needs, jobs)
@@ -116,7 +123,7 @@ def refuse_misused_groups(composer: Composer) -> None:
         if override.key_or_group == EXPERIMENT:
             raise ConfigError(f"{override.input_line}: is many runs; make figures EXPERIMENT={override.value()}")
         key, one = override.key_or_group, isinstance(override.value(), str) and not override.is_delete()
-        if key in composer.groups and not override.is_sweep_override() and not one:
+        if not one and not override.is_sweep_override() and key in composer.groups:
             options = ", ".join(composer.loader.get_group_options(key))
             raise ConfigError(f"{override.input_line}: exactly one {key} is chosen ({options})")
 

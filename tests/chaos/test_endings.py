@@ -199,6 +199,7 @@ def test_interrupted(start: Start, tmp_path: Path, moment: Moment, group: bool) 
         assert not (run.run_dir / "checkpoints").exists()
 
 
+@pytest.mark.long(like="test_interrupted")
 @pytest.mark.live
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_told_to_end(start: Start, tmp_path: Path, number: signal.Signals) -> None:

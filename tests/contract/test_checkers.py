@@ -207,6 +207,7 @@ def found(cls: type[Strategy], mode: str) -> set[str]:
     return complaining
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["calm", "restarts", "departures"])
 def test_nothing_is_found_where_nothing_is_wrong(mode: str) -> None:
     assert found(Sound, mode) == set()
@@ -257,6 +258,7 @@ class Blind(GradientLedger):
         return [self.ever[grad_id] for grad_id in ids]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("cls", "mode", "complaint"),
     [

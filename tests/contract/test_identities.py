@@ -91,6 +91,7 @@ def test_it_is_the_same_in_every_respect(name: str, num_workers: int, draw: Draw
     assert difference(one, run_of(draw, num_workers, seed, make_other)) == ""
 
 
+@pytest.mark.few(8)
 @every_pair
 def test_what_is_not_the_same_is_found(name: str) -> None:
     """Negative control: none of them is what stands at the other end."""
@@ -120,6 +121,7 @@ def decided(run: VirtualRun) -> list[Any]:
     return [arrived, commands, run.uses()]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("num_workers", [1, 2, 4])
 def test_zeno_without_a_screen_is_asp_where_a_score_takes_no_time(num_workers: int) -> None:
     """rho 0, eps without bound, no rescaling."""

@@ -51,7 +51,7 @@ every_eventful_case = pytest.mark.parametrize(
 )
 """For what plays everything once more: for every commit those in which all happens."""
 every_name = pytest.mark.parametrize("name", NAMES)
-every_second_name = pytest.mark.parametrize("name", by_turns([*NAMES[::2], *NAMES[1::2]], always=len(NAMES) // 2))
+every_second_name = pytest.mark.parametrize("name", by_turns([*NAMES[::2], *NAMES[1::2]], always=len(NAMES[::2])))
 WITNESSES = ("antdt_nd", "asp", "bsp", "sync_switch_restart")
 """Of what is in the scenarios, which are the same for every strategy; and of restarts of workers and servers."""
 
@@ -97,6 +97,7 @@ def test_its_updates_are_means_over_samples(case: Case) -> None:
         assert unaveraged(run) == []
 
 
+@pytest.mark.few(8)
 @every_eventful_case
 def test_it_does_the_same_again(case: Case) -> None:
     for seed, run in zip(case.seeds, runs(case), strict=True):
@@ -111,6 +112,7 @@ def test_it_can_be_replayed(case: Case) -> None:
         assert unrepeatable(case.make, run.lines) == []
 
 
+@pytest.mark.few(5)
 @every_eventful_case
 def test_a_pickled_copy_goes_on_alike(case: Case) -> None:
     for run in runs(case):
@@ -213,6 +215,7 @@ def test_it_gives_only_commands_that_it_said_it_needs(name: str) -> None:
     assert given <= make(name).needs
 
 
+@pytest.mark.few(5)
 @every_second_name
 def test_two_objects_share_no_state(name: str) -> None:
     """One run after another in the same process, as a sweep does it."""
@@ -225,6 +228,7 @@ def test_two_objects_share_no_state(name: str) -> None:
     assert different(first, second) == []
 
 
+@pytest.mark.few(6)
 @every_second_name
 def test_an_object_can_be_started_again(name: str) -> None:
     """``Started`` resets a used strategy."""

@@ -252,12 +252,14 @@ def test_it_uses_every_sample_once_an_epoch(case: Case) -> None:
         assert unconserved(run) == []
 
 
+@pytest.mark.few(16)
 @every_case
 def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
     for run in some_runs(case):
         assert different(run, VirtualRun(run.world, case.make())) == []
 
 
+@pytest.mark.few(14)
 @every_case
 def test_a_fresh_strategy_decides_the_same(case: Case) -> None:
     for run in some_runs(case):
@@ -270,6 +272,7 @@ def test_it_faces_the_plan_that_all_face(case: Case) -> None:
         assert otherwise_disturbed(run) == []
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize(
     "case", marked(case for case in CASES if not sample(case.name).validation_samples), scope="module"
 )
@@ -287,6 +290,7 @@ def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None
         assert received(timed) == received(run)
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("case", marked(CASES, lambda case: case.num_workers == 4), scope="module")
 def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> None:
     run = VirtualRun(still_world(case.num_workers, 0), case.make())
@@ -323,6 +327,7 @@ def test_workers_come_to_hosts_and_leave_them(name: str) -> None:
     assert {1, 4} <= {line["event"]["worker"] for line in run.events("Lost") if line["event"]["cause"] == "retired"}
 
 
+@pytest.mark.long(like="test_it_is_lawful_and_time_never_goes_back")
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
     seen = [run_of(case, seed) for case in WITNESSES for seed in case.seeds]
     costs, worlds = [run.world.costs for run in seen], [run.world for run in seen]
@@ -344,6 +349,7 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
     assert any(line["t"] not in struck for run in seen for line in run.notes("Exited")), "it strikes during a decision"
 
 
+@pytest.mark.long(like="test_it_is_lawful_and_time_never_goes_back")
 def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
     seen = [host_run_of(case, seed) for case in WITNESSES for seed in case.host_seeds]
     open_windows = {
@@ -392,6 +398,7 @@ def test_where_nothing_is_shared_it_goes_on_as_before_to_the_bit(name: str, seed
 # ---- the record is like that of a live run --------------------------------------------------------------------------
 
 
+@pytest.mark.few(12)
 @every_case
 def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path: Path) -> None:
     for run in some_runs(case):
@@ -416,6 +423,7 @@ def plans() -> dict[str, bytes]:
     return {}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] if name not in RECORDED else []) for name in NAMES]
 )

@@ -46,6 +46,7 @@ def test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch(ca
         assert unlawful(run) + dead(run) + unconserved(run) == []
 
 
+@pytest.mark.few(4)
 @every_case
 def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
     for run in runs(case):
@@ -74,6 +75,7 @@ def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path
         assert integrity(loaded).problems == ()
 
 
+@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_what_a_loss_has_voided_does_not_count_and_would_be_caught_otherwise(tmp_path: Path) -> None:
     """A Drop of a gradient that never was, in answer to a loss; the second record hides the pause."""
     run = next(run for run in every_run() if run.notes("GoingBack"))

@@ -96,6 +96,7 @@ def test_a_planted_fault_is_found(cls: Make, checkers: set[str], kind: str) -> N
     assert found(cls, kind, checkers) >= checkers
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("cls", "draw", "check"), [(ClockByWorker, still_world, unfair), (ClockOutOfOrder, draw_world, unlawful)]
 )
@@ -110,6 +111,7 @@ def test_a_wrong_clock_is_found(
     assert any(check(VirtualRun(draw(4, seed), Sound())) for seed in range(4))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "spoil"),
     rows_by_turns(

@@ -43,6 +43,7 @@ def run_of(kind: str, num_workers: int, seed: int) -> VirtualRun:
 CASES = [(kind, num_workers) for kind in ("lgc", "waiting", "star") for num_workers in (2, 5)]
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("kind", "num_workers"), CASES)
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])
 def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(kind: str, num_workers: int, seed: int) -> None:

@@ -35,6 +35,7 @@ def assert_sound(run: Run) -> None:
 # ---- equalities -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
 def test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums(start: Start) -> None:
     more = (*SHORT, *MOMENTUM, "cluster.num_workers=3")
     ours = start("ring", *DIGITS, *more, ALLREDUCE).finish()
@@ -182,7 +183,7 @@ def test_hosts_with_latency_and_a_death(start: Start) -> None:
 # ---- torch.distributed ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long(like="test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums")
+@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
 @pytest.mark.parametrize("collective", ["gloo", "ddp"])
 def test_torch_sums_what_the_ring_sums(start: Start, collective: str) -> None:
     """The last rounds leave workers without samples; batches are unequal."""
@@ -195,7 +196,7 @@ def test_torch_sums_what_the_ring_sums(start: Start, collective: str) -> None:
     assert_sound(theirs)
 
 
-@pytest.mark.long(like="test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums")
+@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
 def test_gloo_meets_again_after_a_death(start: Start) -> None:
     run = start("run", *ENDLESS, "topology.collective=gloo")
     for worker in (1, 0):
@@ -208,7 +209,7 @@ def test_gloo_meets_again_after_a_death(start: Start) -> None:
     assert_sound(run)
 
 
-@pytest.mark.long(like="test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums")
+@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
 def test_native_ddp_does_not_survive_a_death_and_says_so(start: Start) -> None:
     settings = ("topology.collective=ddp", "cluster.device={base_s: 0.01}", "workload.epochs=null")
     run = start("run", *DIGITS, ALLREDUCE, *settings)

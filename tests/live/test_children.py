@@ -58,6 +58,7 @@ class RingRetrace(Retracing):
         return total
 
 
+@pytest.mark.long(like="test_each_sample_counts_once_when_a_child_dies_or_a_parent")
 @pytest.mark.parametrize(
     "strategy",
     [

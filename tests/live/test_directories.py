@@ -49,6 +49,9 @@ def metrics(run_dir: Path) -> dict[str, float]:
     return found
 
 
+@pytest.mark.long(
+    like="tests/unit/config/test_anchoring.py::test_files_of_the_user_are_found_by_a_job_that_changes_its_directory"
+)
 @pytest.mark.parametrize(
     "more",
     [pytest.param((), id="plain", marks=pytest.mark.long), pytest.param(("hydra.job.chdir=true",), id="chdir")],
@@ -73,7 +76,9 @@ def test_a_run_trains_on_the_data_of_the_directory_in_which_it_was_started(
     assert ends[0] == ends[1]  # BSP is bit-equal, on the same data
 
 
-@pytest.mark.long(like="test_a_run_trains_on_the_data_of_the_directory_in_which_it_was_started")
+@pytest.mark.long(
+    like="tests/unit/config/test_anchoring.py::test_files_of_the_user_are_found_by_a_job_that_changes_its_directory"
+)
 def test_a_data_directory_of_the_repository_is_named_by_its_path(checkout: Path, tmp_path: Path) -> None:
     done = run_from(tmp_path, checkout, *JOB, f"workload.task.data_dir={checkout / 'data'}", "hydra.run.dir=out")
     assert done.returncode == 0, done.stderr

@@ -106,6 +106,7 @@ def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: P
     assert 0.1 < within < 0.35, (before, within)
 
 
+@pytest.mark.long(like="test_a_plan_for_hosts_needs_hosts")
 def test_without_cpulimit_it_says_so_before_anything_starts(start: Start, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -129,6 +130,7 @@ def test_a_plan_for_hosts_needs_hosts(start: Start) -> None:
     assert len(err.strip().splitlines()) == 1, err
 
 
+@pytest.mark.long(like="test_planned_kills_and_pauses_lose_nothing")
 def test_what_the_machine_gave_stands_in_the_record(start: Start, tmp_path: Path) -> None:
     words = write_plan(tmp_path / "plan.csv", (0.2, 0.3, "worker:0", "pause", 1))
     run = start("run", *LEDGER, *PACED, "workload.epochs=5", *words, "runtime.telemetry_every_s=0.2").finish()

@@ -146,7 +146,7 @@ def test_evaluations_continue_after_a_switch_that_cuts_one_short(start: Start) -
 # ---- deaths ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long(like="test_a_death_before_the_checkpoint_of_a_switch")
+@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
 @pytest.mark.parametrize(("role", "number"), [("server", 0), ("worker", 0)])
 def test_a_death_while_newcomers_start(start: Start, role: str, number: int) -> None:
     """They are pending when it dies, and join afterwards."""
@@ -157,6 +157,7 @@ def test_a_death_while_newcomers_start(start: Start, role: str, number: int) -> 
     assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]
 
 
+@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
 @pytest.mark.parametrize(("role", "number"), [("worker", 1), pytest.param("server", 1, marks=pytest.mark.long)])
 def test_a_death_before_the_checkpoint_of_a_switch(start: Start, role: str, number: int) -> None:
     """A server does not store its part: the switch comes to nothing if the other is lost, and is ordered again."""
@@ -208,7 +209,7 @@ def test_a_server_that_holds_nothing_any_more_dies_before_the_end_of_a_switch(st
     assert holders(run) == [[0]]
 
 
-@pytest.mark.long(like="test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later")
+@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
 def test_a_new_server_that_dies_before_it_holds_anything_takes_nothing_with_it(start: Start) -> None:
     run = start("run", *ENDLESS, steps("servers 2", "wait 30", "servers 2", "divide 2", "wait 5"), env=ALLOW)
     run.await_events("ServerJoined")
@@ -220,6 +221,7 @@ def test_a_new_server_that_dies_before_it_holds_anything_takes_nothing_with_it(s
     assert holders(run) == [[0, 2]]
 
 
+@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
 def test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later(start: Start) -> None:
     run = start("run", *ENDLESS, steps("wait 3", "servers 2", "wait 20", "servers 2", "divide 2", "wait 5"), env=ALLOW)
     run.await_notes("Requested")
@@ -277,6 +279,7 @@ def test_without_control_groups_cores_are_limited_by_duty_cycles(start: Start) -
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
 @GROUPS
 @pytest.mark.parametrize(
     ("step", "nodes"),

@@ -44,6 +44,7 @@ def group(run: Run, worker: int) -> str:
     return found[0]
 
 
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 @pytest.mark.parametrize("latency_ms", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latency_ms: int) -> None:
     """With latency every newcomer needs a way through the relay, where the kernel has no netem."""
@@ -62,7 +63,7 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latenc
     assert problems(run.lines()) == []
 
 
-@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 def test_parameters_that_move_between_hosts_are_the_same_to_the_bit(start: Start) -> None:
     task = (*DIGITS, *CONF, *SMALL, "workload.epochs=4")
     still = start("still", *task, steps(), env=ALLOW).finish()
@@ -112,6 +113,7 @@ def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> Non
     assert_uses_are_exact(run)
 
 
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 @GROUPS
 @pytest.mark.parametrize(
     ("setting", "step", "reason"),
@@ -160,7 +162,7 @@ def test_a_plan_that_names_a_host_reaches_its_newcomers(start: Start, tmp_path: 
     assert problems(run.lines()) == []
 
 
-@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -> None:
     orders = steps("wait 3", "workers 3", "wait 30", "workers 2", "wait 300")
     run = start("run", *ENDLESS, orders, "runtime.telemetry_every_s=0.1", env=ALLOW)
@@ -188,6 +190,7 @@ def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 @pytest.mark.parametrize("latency_ms", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms: int) -> None:
     words = write_plan(tmp_path / "plan.csv", (0.5, 0.1, "worker:3", "join", 1), (1.0, 0.1, "worker:0", "leave", 1))

@@ -127,7 +127,7 @@ SPECS = {
     "never switched": Spec(more=("strategy=sync_switch", "strategy.bsp_frac=1.0", "strategy.straggler_policy=none")),
     "on the virtual clock": Spec(more=("strategy=bsp", *VIRTUAL)),
     "x of all workers, virtual": Spec(more=("strategy=static_x", "strategy.x=4", *VIRTUAL)),
-    "another seed": Spec(more=("seed=1",)),
+    "another seed": Spec(more=("seed=1", *VIRTUAL)),
     "on a device": Spec(more=("strategy=bsp", "backend.device=fake")),
     "on a device, shm, killed": Spec(4, 2, "shm", (*PACED, "backend.device=fake"), kill_a_worker_and_a_server),
     "16 bits": Spec(more=("strategy=bsp", *HALVES)),
@@ -137,6 +137,9 @@ SPECS = {
 
 LONG = {
     "1 worker, 1 server",
+    "2 workers, 3 servers, shm",
+    "worker killed at the barrier",
+    "on a device, shm, killed",
     "3 workers, epochs apart",
     "5 servers, shm",
     "worker and server killed, 3 servers, shm",

@@ -83,7 +83,7 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert_sound(run)
 
 
-@pytest.mark.long(like="test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it")
+@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
 def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> None:
     """Orders go to the incarnation that lives, not to the first. A wide network takes its time to be built."""
     wide = ("workload.task.hidden_units=200000", "workload.global_batch_samples=512", "workload.epochs=1")
@@ -99,6 +99,7 @@ def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> N
     assert integrity(load_run(run.run_dir)).problems == ()
 
 
+@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
 def test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it(start: Start) -> None:
     wide = ("workload.task.hidden_units=200000", "runtime.max_restarts=0")
     run = start("run", *DIGITS, *wide, "cluster.num_workers=2")
@@ -210,6 +211,7 @@ def test_a_dead_agent_ends_the_run(start: Start) -> None:
 # ---- the user -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
 def test_a_decision_that_is_interrupted_is_carried_out_as_recorded(start: Start) -> None:
     conf = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=interrupting")
     run = start("run", *ENDLESS, *conf, env=ALLOW)
@@ -232,7 +234,7 @@ def test_code_that_raises_ends_the_run_with_its_reason(start: Start) -> None:
     assert run.finished["status"] == "failed"
 
 
-@pytest.mark.long(like="test_gradients_that_stay_no_numbers_end_the_run")
+@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
 def test_a_gradient_that_is_not_a_number_is_computed_again(start: Start) -> None:
     run = start(
         "run", *FAULTY, "workload.task.fault=spike", "workload.epochs=2", "save_parameters=true", env=ALLOW
@@ -243,6 +245,7 @@ def test_a_gradient_that_is_not_a_number_is_computed_again(start: Start) -> None
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
 def test_gradients_that_stay_no_numbers_end_the_run(start: Start) -> None:
     run = start("run", *FAULTY, "workload.task.fault=spikes", env=ALLOW)
     assert "gradient is not finite, 3 times in a row" in run.fail()

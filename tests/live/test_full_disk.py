@@ -44,6 +44,7 @@ def on_a_small_disk(
     return bash(script, *words, f"hydra.run.dir={disk / 'run'}", before=unshare), kept
 
 
+@pytest.mark.long(like="test_a_record_that_fills_the_disk")
 def test_below_ulimit(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     ended = bash('ulimit -f 14; exec "$0" run.py "$@"', *RUN, TALKS, f"hydra.run.dir={run_dir}")
@@ -74,6 +75,7 @@ def test_a_checkpoint_that_finds_no_room(tmp_path: Path) -> None:
     assert (run.status, run.torn) == ("disk_full", False)
 
 
+@pytest.mark.long(like="test_a_record_that_fills_the_disk")
 @pytest.mark.parametrize(
     "lost",
     [

@@ -38,7 +38,7 @@ def overdue(run: Run) -> int:
     return max(line["state"]["overdue"] for line in run.lines() if line["kind"] == "event" and line.get("state"))
 
 
-@pytest.mark.long(like="test_whoever_is_killed_while_gradients_are_held")
+@pytest.mark.long(like="test_a_paused_worker_whose_turn_it_is_holds_nobody_up")
 def test_no_update_is_later_than_the_bound_and_every_sample_is_used_once(start: Start) -> None:
     run = start("run", *JOB, "workload.epochs=4").finish()
     assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {4.0})
@@ -48,6 +48,7 @@ def test_no_update_is_later_than_the_bound_and_every_sample_is_used_once(start: 
     assert {event["num_bytes"] for event in run.events("Ready")} == {4 * run.finished["num_parameters"]}
 
 
+@pytest.mark.long(like="test_a_paused_worker_whose_turn_it_is_holds_nobody_up")
 def test_whoever_is_killed_while_gradients_are_held(start: Start) -> None:
     """Three of four workers and one of two servers, of a job in which mostly some gradient waits for its turn."""
     run = start("run", *JOB, *PACED, "workload.epochs=40", env=ALLOW)

@@ -48,6 +48,7 @@ def test_a_worker_is_restarted_elsewhere_while_the_others_go_on(start: Start, ru
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_checkpoint_based_failover_takes_everybody_back")
 @pytest.mark.parametrize("rule", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
 def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: str) -> None:
     """No periodic checkpoint but the first: what it comes back with was stored for it."""
@@ -64,6 +65,7 @@ def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: s
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_a_worker_is_restarted_elsewhere_while_the_others_go_on")
 def test_the_machine_s_disturbance_stays_behind(start: Start) -> None:
     slow = ("straggler=persistent", "straggler.sleep_s=0.1", "straggler.sleep_iters=null", "straggler.intensity=1")
     run = start("run", *ENDLESS, *slow, "strategy.rule=asp", restarts("worker:0@0.8"), env=ALLOW)
@@ -75,7 +77,7 @@ def test_the_machine_s_disturbance_stays_behind(start: Start) -> None:
     run.interrupt()
 
 
-@pytest.mark.long(like="test_the_machine_s_disturbance_stays_behind")
+@pytest.mark.long(like="test_a_worker_is_restarted_elsewhere_while_the_others_go_on")
 def test_a_throttled_processor_stays_behind(start: Start) -> None:
     slow = ("straggler=cpu_throttle", "straggler.left_frac=0.25")
     unpaced = (setting for setting in ENDLESS if not setting.startswith("cluster.device={"))
@@ -87,7 +89,7 @@ def test_a_throttled_processor_stays_behind(start: Start) -> None:
     run.interrupt()
 
 
-@pytest.mark.long(like="test_the_machine_s_disturbance_stays_behind")
+@pytest.mark.long(like="test_a_worker_is_restarted_elsewhere_while_the_others_go_on")
 def test_restarts_and_deaths_mixed_up(start: Start) -> None:
     """While a worker is pending, another dies; a server dies while one is about to restart."""
     orders = ("worker:1@0.4", "server:0@1.2", "worker:2@2.2", "server:1@4.0")

@@ -118,6 +118,7 @@ def test_a_job_that_cannot_be_created_ends_alone(start: Start) -> None:
     assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
 
 
+@pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
 def test_an_interrupt_ends_all_in_good_order(start: Start) -> None:
     """One that runs, one that waits, one that has not come."""
     run = begin(start, entry("a", 0, 4, 2000), entry("waits", 0.1, 1, 2), entry("never", 900, 1, 2))
@@ -132,7 +133,7 @@ def test_an_interrupt_ends_all_in_good_order(start: Start) -> None:
     assert (last["type"], last["status"]) == ("Finished", "interrupted")
 
 
-@pytest.mark.long(like="test_an_interrupt_ends_all_in_good_order")
+@pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
 def test_an_interrupt_before_the_first_job_comes(start: Start) -> None:
     run = begin(start, entry("never", 900, 1, 2))
     run.await_that(lambda: (run.run_dir / "cluster.jsonl").exists() and run.chain, "the record")
@@ -140,6 +141,7 @@ def test_an_interrupt_before_the_first_job_comes(start: Start) -> None:
     assert run.wait()[0] == 130
 
 
+@pytest.mark.long(like="test_jobs_share_hosts_in_the_order_of_submission")
 def test_a_job_is_preempted_and_continues_elsewhere(start: Start) -> None:
     """``long`` gives way to ``short``, and is back when one of the others has ended; each is exact."""
     jobs = (entry("long", 0, 2, 12), entry("other", 0, 2, 6), entry("short", 5, 2, 2))

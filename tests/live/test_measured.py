@@ -25,6 +25,7 @@ def norms(run: Run) -> list[tuple[int, float]]:
     return [(event["version"], event["sqr_norm"]) for event in run.events("Measured")]
 
 
+@pytest.mark.long(like="test_a_measurement_that_is_lost_holds_nothing_up")
 @pytest.mark.parametrize(
     "more",
     [("topology.transport=tcp",), pytest.param(("topology.transport=shm",), marks=pytest.mark.long)],

@@ -284,6 +284,7 @@ def test_a_strategy_that_decides_otherwise_is_caught(run: Run) -> None:
 # ---- the end of the job's time --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_lines_are_numbered_and_ordered_and_lawful")
 def test_time_does_not_go_back_at_the_end(start: Start) -> None:
     """What tasks still say while the final parameters are scored is dated no later than the job's end."""
     run = start("run", *LEDGER, "cluster.device={base_s: 0.01}", "workload.epochs=4", "runtime.lease_s=20")
@@ -298,6 +299,7 @@ def test_time_does_not_go_back_at_the_end(start: Start) -> None:
     assert problems(run.lines()) == []
 
 
+@pytest.mark.long(like="test_notes_tell_the_life_of_the_run")
 def test_parameters_are_saved_as_they_were_fingerprinted(start: Start, tmp_path: Path) -> None:
     run = start("run", *LEDGER, "workload.epochs=1", "save_parameters=true").finish()
     assert hashlib.sha256(run.parameters().tobytes()).hexdigest() == run.sha256

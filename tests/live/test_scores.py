@@ -42,6 +42,7 @@ def assert_sound(run: Run) -> None:
     assert badly_accepted(run.lines(), strategy, run.meta["job"]["lr"]) == []
 
 
+@pytest.mark.long(like="test_whoever_dies_while_scores_are_waited_for")
 @pytest.mark.parametrize(
     "more",
     [

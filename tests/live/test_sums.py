@@ -39,6 +39,7 @@ def test_most_gradients_arrive_in_sums_and_every_sample_is_used_once(start: Star
     assert sum(sums(run)) > 2 * run.finished["version"]  # of four in an update
 
 
+@pytest.mark.long(like="test_most_gradients_arrive_in_sums_and_every_sample_is_used_once")
 def test_it_trains_as_without_a_tree(start: Start) -> None:
     """BSP on the virtual clock, which adds the same gradients in rank order: equal up to rounding."""
     job = (*DIGITS, "workload.epochs=1", "save_parameters=true", "strategy=bsp")
@@ -49,6 +50,7 @@ def test_it_trains_as_without_a_tree(start: Start) -> None:
     np.testing.assert_allclose(run.parameters(), flat.parameters(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.long(like="test_who_is_killed_on_a_host")
 def test_whoever_is_killed_while_sums_are_made(start: Start) -> None:
     """Every role, and both aggregators at once: then gradients go to the servers themselves."""
     run = start("run", *TREE, *PACED, "strategy.tree_wait_s=0.02", "workload.epochs=40", env=ALLOW)
@@ -86,6 +88,7 @@ def on_hosts(start: Start, name: str, *words: str, env: dict[str, str] | None = 
     return start(name, *job, env=env)
 
 
+@pytest.mark.long(like="test_most_gradients_arrive_in_sums_and_every_sample_is_used_once")
 def test_the_servers_link_carries_half_and_the_record_shows_it(start: Start) -> None:
     """Two vectors a round instead of four: one of a worker, and a sum of three. The first round goes directly."""
     direct = ("strategy.tree_fanout=null", "strategy.tree_wait_s=null", "workload.epochs=1")

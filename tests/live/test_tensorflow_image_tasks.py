@@ -63,6 +63,7 @@ def runs(directory: Path) -> Runs:
     return make
 
 
+@pytest.mark.long(like="tests/live/test_tensorflow_tasks.py::test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_torch_and_tensorflow_give_the_same_losses_over_50_updates(runs: Runs) -> None:
     ours, wanted = (runs(f"backend={backend}") for backend in ("tensorflow", "torch"))
     assert len(ours) == len(wanted) >= 2 * UPDATES

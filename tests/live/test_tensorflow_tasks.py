@@ -41,7 +41,7 @@ PACED = ("cluster.device={base_s: 0.03}",)
 VIRTUAL = ("runtime=virtual", *PACED)
 SHAPES = {
     "tensorflow": TENSORFLOW,
-    "torch": (*SMALL, "backend=torch"),
+    "torch": (*SMALL, "backend=torch", *VIRTUAL),
     "another seed": (*SMALL, "backend=torch", "seed=1"),
     "virtual": (*TENSORFLOW, *VIRTUAL),
     "shm, 3 servers": (*TENSORFLOW, "topology.transport=shm", "topology.num_servers=3"),
@@ -110,6 +110,7 @@ def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str,
     assert min(theirs.values()) < learned * max(theirs.values()), "nothing was learned, so nothing was compared"
 
 
+@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 @pytest.mark.parametrize(
     ("name", "other"),
     [("another seed", "torch"), pytest.param("clicks, another seed", "clicks in torch", marks=long)],

@@ -100,6 +100,7 @@ def test_planted_stragglers_are_found(grid: tuple[tuple[int, int], ...], folder:
     assert right >= 0.9 * planted_ranks
 
 
+@pytest.mark.long(like="test_planted_stragglers_are_found")
 @pytest.mark.parametrize("grid", GRIDS)
 def test_the_slowdown_is_that_over_the_twin_without_stragglers(grid: tuple[tuple[int, int], ...], folder: Path) -> None:
     """Section 3 defines it: the actual over the straggler-free time. Here both are run; variation is in both."""
@@ -109,6 +110,7 @@ def test_the_slowdown_is_that_over_the_twin_without_stragglers(grid: tuple[tuple
         assert one.found.slowdown / one.found.without_slow == pytest.approx(one.jct_s / twin_s, rel=0.05)
 
 
+@pytest.mark.long(like="test_the_first_three_are_the_best_three")
 @pytest.mark.parametrize("grid", GRIDS)
 def test_the_fitted_costs_are_those_of_the_job(grid: tuple[tuple[int, int], ...], folder: Path) -> None:
     """Beyond the paper: within 5 %, every rank's base and the time of the job, with its stragglers and without them."""

@@ -243,6 +243,7 @@ def test_known_devices_need_no_profile() -> None:
     assert cluster_b(BSP()).run().updates == pytest.approx(120 / 0.96, abs=1)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sizes", [None, (1, 8, 16, 32, 64, 96, 128, 192)])
 @pytest.mark.parametrize("curve", ["measured", "linear"])
 def test_the_profile_finds_types_and_plan(curve: str, sizes: tuple[int, ...] | None) -> None:
@@ -302,6 +303,7 @@ def base_and_samples(_: int, order: ComputeOrder) -> float:
     return 0.02 + 0.00125 * samples_of(order)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("num_workers", [4, 16, 64])
 def test_the_profile_of_equal_workers_costs_at_most_three_percent(num_workers: int) -> None:
     """Section VI-B performs the profile once. 400 updates take at most 3 % longer than BSP's: no size is tried that

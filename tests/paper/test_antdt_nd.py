@@ -233,6 +233,7 @@ def test_a_round_that_bsp_leaves_incomplete_is_found() -> None:
     assert unbalanced(played([1.0] * 4, BSP(), faults=[Crash(10.5, 2, None)])) != []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_rounds_are_whole_whatever_happens(mode: str) -> None:
     """Sum of sizes = global batch in every round: with crashes, departures, outages and restarts by the strategy."""

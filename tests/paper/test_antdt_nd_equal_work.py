@@ -67,6 +67,7 @@ def late_round_s(run: HeapRun) -> float:
     return median(after - before for before, after in pairwise(times[-60:]))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("base_share", "windows", "num_workers"),
     [
@@ -137,6 +138,7 @@ def test_single_pauses_do_not_make_a_straggler() -> None:
     assert kills(run) == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sleep_s", by_turns([1.5, 60.0, 1.0, 5.0, 20.0], always=2))
 @pytest.mark.parametrize("judge", ["at_equal_work", "published"])
 def test_the_slowest_stragglers_are_detected_in_the_shortest_windows(sleep_s: float, judge: str) -> None:

@@ -52,6 +52,7 @@ def killed(target: str, kind: Kind, magnitude: float, every_s: float = 1e9, **se
     return next((c["node"] for line in run.lines for c in line.get("commands", ()) if c["type"] == "Restart"), None)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("target", "kind", "magnitude", "every_s", "node"),
     [

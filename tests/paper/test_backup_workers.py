@@ -115,6 +115,7 @@ def test_fewer_workers_than_needed_do_not_hang(survivors: int) -> None:
     assert {len(order.grads) for _, order, _ in run.applied[5:-1]} == {survivors}
 
 
+@pytest.mark.long(like="test_no_backup_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_no_backup_is_bsp(seed: int, num_workers: int, data: str) -> None:
     """Chen et al., Algorithm 3 with b = 0. With b = 0 everybody is waited for: event for event the transcript of BSP,
@@ -124,6 +125,7 @@ def test_no_backup_is_bsp(seed: int, num_workers: int, data: str) -> None:
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
+@pytest.mark.long(like="test_no_backup_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
 def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
     """Beyond the paper. Any number of backups: lawful, alive, every sample in the parameters exactly once, staleness 0,
@@ -139,6 +141,7 @@ def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: s
         version = line.version
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("num_workers", [2, 3, 4, 5])
 def test_no_backup_is_bsp_also_when_workers_leave(num_workers: int) -> None:
     """Beyond the paper. The same with workers that leave for good, some of them while they restart."""

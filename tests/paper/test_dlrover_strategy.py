@@ -121,6 +121,7 @@ def slowed(slow: set[NodeId]) -> Uses:
     return uses
 
 
+@pytest.mark.long(like="test_hot_servers_get_24_cores")
 def test_a_server_with_a_quarter_of_its_cores_is_replaced() -> None:
     """Section 5.4: it has no more load than others, so "Elastic Trainer has to migrate the PS to a new machine"."""
     slow = NodeId.server(1)

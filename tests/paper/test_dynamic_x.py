@@ -190,6 +190,7 @@ def test_a_worker_without_a_time_counts_as_the_median_of_the_others() -> None:
 # ---- identities -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_one_cluster_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_one_cluster_is_bsp(seed: int, num_workers: int, data: str) -> None:
     """Section IV-B, its limit. Event for event, with restarted workers, failed Computes and restored parameters."""
@@ -204,6 +205,7 @@ def test_one_cluster_is_bsp_also_when_workers_leave(seed: int, num_workers: int)
     assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
 
 
+@pytest.mark.long(like="test_clusters_of_one_are_asp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_clusters_of_one_are_asp(seed: int, num_workers: int, data: str) -> None:
     """Section IV-B, its limit: event for event the transcript of ASP."""
@@ -230,6 +232,7 @@ def test_without_tolerance_every_worker_is_its_own_cluster() -> None:
     assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {1}
 
 
+@pytest.mark.long(like="test_one_cluster_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.2, 0.6, 2.0]))
 def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, tolerance: float) -> None:
     """Beyond the paper. Clusters that change all the time, also when workers leave."""

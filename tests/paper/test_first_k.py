@@ -34,6 +34,7 @@ def test_the_batch_shrinks_and_with_it_the_step() -> None:
     assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 6,) * 3, 0.75)}
 
 
+@pytest.mark.long(like="test_k_of_all_workers_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_k_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
     """Chen et al., Algorithm 3 with b = 0."""
@@ -61,6 +62,7 @@ def test_with_enlarged_batches_it_differs_from_backup_workers() -> None:
     assert parted(rough(FirstK(k=2), 0, 3), rough(BackupWorkers(num_backup=1), 0, 3))
 
 
+@pytest.mark.long(like="test_k_of_all_workers_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
 def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
     """Beyond the paper: any K, with crashes and restores."""

@@ -211,6 +211,7 @@ def test_stars_setting_does_not_halve_the_step() -> None:
 # ---- the global batch -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @KINDS
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_every_round_sums_to_the_global_batch(kind: str, seed: int, num_workers: int) -> None:
@@ -246,6 +247,7 @@ def test_the_remaining_workers_share_the_batch_of_one_that_left(kind: str) -> No
     assert rounds(run)[-1] == (45, 45)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("kind", "batch", "base_s"),
     [("cpu", 8, 0.0), ("cpu", 8, 0.5), ("cpu", 10, 0.0), ("cpu", 10, 0.5), ("gpu", 8, 0.5), ("gpu", 130, 0.5)],

@@ -142,6 +142,7 @@ def test_if_fewer_than_k_can_be_fresh_those_suffice() -> None:
     assert desk.updates == 2
 
 
+@pytest.mark.long(like="test_k_of_all_workers_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_k_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
     """STAR, section V-A with K = N. Event for event, with restarted workers, failed Computes and restored
@@ -159,6 +160,7 @@ def test_k_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers:
     assert one.core.shards.finished
 
 
+@pytest.mark.long(like="test_k_of_all_workers_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.data())
 def test_without_delay_it_equals_first_k(seed: int, num_workers: int, data: st.DataObject) -> None:
     """Abstract: compensation is the only difference to First-K, as long as no worker leaves."""
@@ -172,6 +174,7 @@ def test_with_delay_it_differs_from_first_k() -> None:
     assert parted(rough(LGC(k_fastest=2), 0, 3), rough(FirstK(k=2), 0, 3))
 
 
+@pytest.mark.long(like="test_with_parts_no_sample_is_lost_and_no_job_hangs")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
 def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
     """Beyond the paper. Any K and any bound, also when workers leave: every sample exactly once, and nothing older than

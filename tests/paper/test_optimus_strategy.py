@@ -36,6 +36,7 @@ def grown(max_time_s: float = 900.0, run: dict[str, Any] | None = None, **change
     return job
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seamless", [False, True])
 def test_it_grows_by_the_larger_gain_per_core(seamless: bool) -> None:
     """Section 4.1: five workers, a server, four workers: then neither fits into 64 cores."""
@@ -77,6 +78,7 @@ def test_one_increment_in_three_minutes() -> None:
     assert times == [60.0, 240.0, 420.0, 600.0]
 
 
+@pytest.mark.long(like="test_it_grows_by_the_larger_gain_per_core")
 def test_the_increments_of_the_comparison() -> None:
     """DLRover section 6.3: "we make Optimus add 2 PS and 4 workers for Wide & Deep jobs"."""
     job = grown(profile=PROFILE, cores_total=200, add_servers=2, add_workers=4)
@@ -103,6 +105,7 @@ def test_what_is_denied_is_not_asked_for_again() -> None:
     assert "stays" in job.decisions[-1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("after_s", "seamless"),
     [

@@ -39,6 +39,7 @@ def numbers(decision: str) -> dict[str, float]:
     return {name: float(value) for name, value in (one.split() for one in decision.rsplit("(", 1)[1][:-1].split(", "))}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seamless", [False, True])
 def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
     """DLRover section 6.3: gains of 0.75 and 0.286 at 8 and 12 workers with a threshold of 0.3."""
@@ -53,6 +54,7 @@ def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
     assert third["gain"] == pytest.approx(0.286, rel=0.05)
 
 
+@pytest.mark.long(like="test_it_returns_to_the_last_size_that_gained_enough")
 def test_the_engines_own_threshold_goes_to_the_last_size_that_fits() -> None:
     """Published code: 0.1; 16 workers of 3 cores and a server of 16 are 64 cores."""
     job = scaled(threshold=0.1, cores_total=64)
@@ -68,6 +70,7 @@ def test_one_decision_in_three_minutes() -> None:
     assert times[1] - times[0] == 180.0
 
 
+@pytest.mark.long(like="test_one_decision_in_three_minutes")
 def test_servers_are_left_alone() -> None:
     """DLRover section 6.3: "auto-scaling does not optimize PS at all"."""
     job = scaled()
@@ -108,6 +111,7 @@ def test_a_replacement_that_is_denied_leaves_the_slow_worker() -> None:
     assert job.size == (1, 4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("at_s", "seamless"),
     [

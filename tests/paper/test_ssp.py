@@ -71,6 +71,7 @@ def test_a_worker_that_restarts_blocks_the_others() -> None:
     assert [run.arrivals(worker) for worker in range(4)] == [4, 4, 4, 1]
 
 
+@pytest.mark.long(like="test_bound_zero_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_bound_zero_is_bsp(seed: int, num_workers: int, data: str) -> None:
     """Ho et al., section 2. With s = 0 everybody waits at every clock: event for event the transcript of BSP, also with
@@ -80,6 +81,7 @@ def test_bound_zero_is_bsp(seed: int, num_workers: int, data: str) -> None:
     assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
 
 
+@pytest.mark.long(like="test_no_bound_is_asp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
 def test_no_bound_is_asp(seed: int, num_workers: int, data: str) -> None:
     """Ho et al., section 2. Without a bound nobody ever waits: event for event the transcript of ASP; so does a bound

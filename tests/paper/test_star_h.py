@@ -243,6 +243,7 @@ def test_a_restarting_worker_keeps_its_predicted_time() -> None:
 # ---- identities and any job -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_without_stragglers_it_trains_the_same_parameters_as_bsp")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_without_stragglers_it_is_bsp(seed: int, num_workers: int, data: str) -> None:
     """Section IV-A: event for event, with restarted workers, failed Computes and restored parameters."""
@@ -267,6 +268,7 @@ def test_with_stragglers_it_is_not() -> None:
     assert parted(rough(eager(), 0, 3), rough(BSP(), 0, 3))
 
 
+@pytest.mark.long(like="test_without_stragglers_it_trains_the_same_parameters_as_bsp")
 @given(
     seed=st.integers(0, 10_000),
     num_workers=st.integers(2, 6),

@@ -195,6 +195,7 @@ def play(seed: int, num_workers: int, model: bool, pause: bool) -> HeapRun:
     return rough(star_ml(own, redecide_iters=1, pause=pause), seed, num_workers, leaving)
 
 
+@pytest.mark.long(like="test_it_chooses_as_star_h_does")
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), model=st.booleans(), pause=st.booleans())
 def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, model: bool, pause: bool) -> None:

@@ -56,6 +56,7 @@ def test_the_interval_of_updates_of_x(times_s: list[float], expected_s: list[flo
     assert [update_s for update_s, _ in found] == pytest.approx(expected_s, rel=0.005)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("times_s", [FOUR, FIVE, SIX, EIGHT])
 def test_intervals_and_staleness_are_those_of_the_definition(times_s: list[float]) -> None:
     """Section IV-C, t_x. Phases at random (x = 1) are not those of workers that begin together: 2 % there."""
@@ -168,6 +169,7 @@ def lag_by_heap(times_s: list[float], x: int, updates: int = 1000) -> float:
     return lags / (x * updates)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("times_s", [FOUR, FIVE, SIX, EIGHT])
 def test_lags_are_those_of_the_definition(times_s: list[float]) -> None:
     """Beyond the paper. For x = 1 the mean staleness of each worker is used; its mean lag is a little less."""
@@ -245,6 +247,7 @@ def test_single_updates_are_exact() -> None:
     assert single_interval(FOUR) == pytest.approx((4 / 13, (3 * 5.25 + 0.25 * 144) / 3.25))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode_cost", MODE_COSTS)
 @given(times_s=st.lists(st.floats(0.1, 10), min_size=2, max_size=9), phi=st.floats(1, 1e5), cut=st.integers(1, 8))
 def test_a_mode_without_a_simulation_costs_the_same_whoever_else_is_a_candidate(

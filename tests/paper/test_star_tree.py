@@ -15,9 +15,9 @@ LATENCIES_S = {0: 5.0, 1: 2.0, 2: 9.0, 3: 1.0, 4: 7.0, 5: 3.0}
 """Of parameters on their way to each worker."""
 
 
-def ready(desk: Desk, worker: int, t: float) -> None:
+def ready(desk: Desk, worker: int, t: float, recv_s: float | None = None) -> None:
     grad_id = desk.core.ledger.busy[worker].grad_id
-    timings = Timings(compute_s=1.0, recv_s=LATENCIES_S[worker])
+    timings = Timings(compute_s=1.0, recv_s=LATENCIES_S[worker] if recv_s is None else recv_s)
     desk.core.receive(t, inputs.GradientReady(grad_id, worker, timings, 100, loss=1.0))
 
 

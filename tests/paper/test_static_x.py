@@ -79,6 +79,7 @@ def test_a_worker_whose_gradient_waits_does_not_compute() -> None:
     assert desk.busy_workers() == [0, 1, 2, 3]
 
 
+@pytest.mark.long(like="test_x_of_all_workers_is_bsp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_x_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
     """Section IV-C counts SSGD as its own mode; x = N is that. Event for event, with restarted workers, failed
@@ -95,6 +96,7 @@ def test_x_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers:
     assert one.core.shards.finished
 
 
+@pytest.mark.long(like="test_one_gradient_is_asp_also_when_workers_leave")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_one_gradient_is_asp(seed: int, num_workers: int, data: str) -> None:
     """Section IV-C counts ASGD as its own mode; x = 1 is that."""

@@ -208,6 +208,7 @@ def test_a_departed_worker_is_not_a_straggler() -> None:
 # ---- identities -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_without_stragglers_it_is_bsp")
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
 def test_bsp_frac_one_is_bsp(seed: int, num_workers: int, data: str) -> None:
     """STAR, section V-A, without stragglers. Event for event, with restarted workers, failed Computes and restored
@@ -238,6 +239,7 @@ def test_bsp_frac_of_one_half_is_neither_bsp_nor_asp() -> None:
     assert parted(run, rough(ASP(data="dynamic"), 0, 3))
 
 
+@pytest.mark.long(like="test_without_stragglers_it_is_bsp")
 @given(
     seed=st.integers(0, 10_000),
     num_workers=st.integers(2, 6),

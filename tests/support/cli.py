@@ -9,7 +9,9 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -36,6 +38,16 @@ class Finished:
 
 def run_cli(*words: str, cwd: Path = ROOT) -> Finished:
     """``python run.py *words`` in ``cwd``."""
+    return in_a_fork(partial(_program, words), cwd)
+
+
+def run_text(text: str) -> Finished:
+    """``python -c text``, where libraries are imported already."""
+    return in_a_fork(partial(exec, text, {}), ROOT)
+
+
+def in_a_fork(call: Callable[[], object], cwd: Path) -> Finished:
+    """``call`` in a child of this process, with streams of its own."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads of BLAS: the child uses none
@@ -45,14 +57,19 @@ def run_cli(*words: str, cwd: Path = ROOT) -> Finished:
             gc.freeze()
             pid = os.fork()
         if pid == 0:
-            _child(words, out.fileno(), err.fileno(), cwd)
+            _child(call, out.fileno(), err.fileno(), cwd)
         _, status = os.waitpid(pid, 0)
         out.seek(0)
         err.seek(0)
         return Finished(os.waitstatus_to_exitcode(status), out.read(), err.read())
 
 
-def _child(words: tuple[str, ...], out: int, err: int, cwd: Path) -> NoReturn:
+def _program(words: tuple[str, ...]) -> None:
+    sys.argv = [str(ROOT / "run.py"), *words]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _child(call: Callable[[], object], out: int, err: int, cwd: Path) -> NoReturn:
     exit_code = 1
     try:
         os.chdir(cwd)
@@ -60,8 +77,7 @@ def _child(words: tuple[str, ...], out: int, err: int, cwd: Path) -> NoReturn:
         os.dup2(err, 2)
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)  # not pytest's
         warnings.resetwarnings()
-        sys.argv = [str(ROOT / "run.py"), *words]
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        call()
         exit_code = 0
     except SystemExit as error:
         exit_code = error.code if isinstance(error.code, int) else 1

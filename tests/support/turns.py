@@ -5,7 +5,10 @@ it is, so that within some dozens of commits each has had its turn; ``--long`` (
 that is named in full, ``test_file.py::test_name[its case]``, is run in any case.
 
 A function all of whose cases are long would be run by nobody for days: it is refused, unless it names a test of the
-same file that is not long and would notice most of what it notices, ``@pytest.mark.long(like="test_name")``.
+same file that is not long and would notice most of what it notices, ``@pytest.mark.long(like="test_name")`` (of another
+file: ``path::test_name``, which counts wherever that file is collected, too).
+
+``@pytest.mark.few(3)`` leaves three of the cases of a test for every commit, spread evenly, and the others are long.
 """
 
 from __future__ import annotations
@@ -49,8 +52,35 @@ def without_small_case(items: Iterable[tuple[str, bool, str]]) -> list[str]:
     for node_id, long, name in items:
         function = node_id.partition("[")[0]
         small[function] = small.get(function, False) or not long
-        like[function] = f"{function.rpartition('::')[0]}::{name}"
-    return [function for function, one in small.items() if not one and not small.get(like[function], False)]
+        like[function] = name if "::" in name else f"{function.rpartition('::')[0]}::{name}"
+    files = {function.partition("::")[0] for function in small}
+    elsewhere = {function for function, name in like.items() if name.partition("::")[0] not in {*files, ""}}
+    return [
+        function
+        for function, one in small.items()
+        if not one and function not in elsewhere and not small.get(like[function], False)
+    ]
+
+
+def spread(count: int, always: int) -> set[int]:
+    """Which of so many cases are for every commit: the first, the last, and others between them at equal distances."""
+    always = min(always, count)
+    return {round(number * (count - 1) / max(1, always - 1)) for number in range(always)}
+
+
+def mark_the_others_of_few(items: Iterable[pytest.Item]) -> None:
+    """Of a function that is marked ``few``, all cases but so many become long."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") is not None and item.get_closest_marker("long") is None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in cases.values():
+        marker = found[0].get_closest_marker("few")
+        assert marker is not None
+        kept = spread(len(found), *marker.args)
+        for number, item in enumerate(found):
+            if number not in kept:
+                item.add_marker(pytest.mark.long)
 
 
 def by_turns(values: Iterable[object], always: int) -> list[object]:
@@ -74,6 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Announce the marker; refuse a turn that is none."""
     config.addinivalue_line("markers", "long: one of many cases: `make slow`, and in CI when it is its turn")
+    config.addinivalue_line("markers", "few: so many of its cases are for every commit, the others are long")
     try:
         turn_of_commit(config.getoption("turn") or "0")
     except ValueError:
@@ -83,6 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long ones whose turn it is not."""
+    mark_the_others_of_few(items)
     named = {argument for argument in config.args if "[" in argument}
     long = {item for item in items if item.get_closest_marker("long")}
     if not any("::" in argument for argument in config.args):
@@ -98,5 +130,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _like(item: pytest.Item) -> str:
     """The test that a long one names as like it."""
-    marker = item.get_closest_marker("long")
-    return "" if marker is None else str(marker.kwargs.get("like", ""))
+    return next((str(marker.kwargs["like"]) for marker in item.iter_markers("long") if "like" in marker.kwargs), "")

@@ -36,7 +36,13 @@ class Flights:
         run, taken_s, handled_s = self.run, noted.taken_s, noted.handled_s
         orders = self._orders(noted)
         at = np.searchsorted(orders["grad"], noted.grads)
-        mine = {name: values[at] for name, values in orders.items()}
+        reached_s, sent_s, own_s, injected_s = (
+            orders[name][at] for name in ("reached_s", "sent_s", "own_s", "injected_s")
+        )
+        loaded_s = reached_s + run.data_s
+        delivered_s = sent_s + run.transfer_s
+        pulled_s = np.maximum(delivered_s, loaded_s)
+        compute_s = own_s + injected_s
         small = noted.senders.astype(np.min_scalar_type(run.job.num_workers))  # numpy sorts those by radix
         by_worker = np.argsort(small, kind="stable")
         iteration, idle_since_s = self._of_workers(noted.senders, taken_s, by_worker)
@@ -45,19 +51,19 @@ class Flights:
             "worker": noted.senders,
             "iteration": iteration,
             "grad": noted.grads,
-            "version_read": mine["version"],
+            "version_read": orders["version"][at],
             "samples": run.samples,
             "assigned_samples": run.samples,
             "applied_version": version,
             "t": handled_s,
-            "wait_s": np.maximum(0.0, mine["reached_s"] - idle_since_s),
+            "wait_s": np.maximum(0.0, reached_s - idle_since_s),
             "data_s": run.data_s,
-            "pull_s": mine["pull_s"],
-            "compute_s": mine["compute_s"],
-            "send_s": taken_s - mine["since_s"],
-            "injected_s": mine["injected_s"],
-            "overrun_s": mine["overrun_s"],
-            "recv_s": mine["recv_s"],
+            "pull_s": pulled_s - loaded_s,
+            "compute_s": compute_s,
+            "send_s": taken_s - (pulled_s + compute_s),
+            "injected_s": injected_s,
+            "overrun_s": run.overrun_s(own_s),
+            "recv_s": np.maximum(delivered_s - np.maximum(sent_s, loaded_s), 0.0),
             "applied_t": handled_s,
         })  # fmt: skip
         left = np.ones(len(orders["grad"]), bool)
@@ -67,26 +73,18 @@ class Flights:
         self.made += rows
 
     def _orders(self, noted: Noted) -> Arrays:
-        """Computes that are not in rows yet, by number."""
-        run, num_orders, own_s = self.run, len(noted.own_s), noted.own_s
+        """Computes that are not in rows yet, by number: when their worker and all servers can begin with them."""
+        run, num_orders = self.run, len(noted.own_s)
         free_s = noted.handled_s + run.costs.decision_s
         reached_s = np.concatenate([self._last_s[:1], free_s])[noted.after] + run.costs.control_s
         idle_s = np.concatenate([self._last_s[1:], noted.idle_at_s])[noted.after]
-        loaded_s = reached_s + run.data_s
-        sent_s = np.maximum(reached_s, idle_s)
-        delivered_s = sent_s + run.transfer_s
-        pulled_s = np.maximum(delivered_s, loaded_s)
-        compute_s = own_s + noted.injected_s
         orders = {
             "grad": self._next + np.arange(num_orders),
             "version": self.made + noted.after,
             "reached_s": reached_s,
-            "pull_s": pulled_s - loaded_s,
-            "compute_s": compute_s,
-            "since_s": pulled_s + compute_s,
+            "sent_s": np.maximum(reached_s, idle_s),
+            "own_s": noted.own_s,
             "injected_s": noted.injected_s,
-            "overrun_s": run.overrun_s(own_s),
-            "recv_s": np.maximum(delivered_s - np.maximum(sent_s, loaded_s), 0.0),
         }
         self._next += num_orders
         if self._under_way is None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder
@@ -166,15 +168,11 @@ class Servers(ServerGroup):
 
     def count(self, durations: list[tuple[float, float]], updates: int) -> None:
         """Report so many updates of these durations, which somebody else has timed."""
-        sums: dict[tuple[float, ...], list[float]] = {}
-        for place, (busy_s, injected_s) in enumerate(durations):
-            before = (*self.reported[place], busy_s, injected_s)
-            if before not in sums:
-                done, total_s, total_injected_s = self.reported[place]
-                total_s = _added(total_s, busy_s + injected_s, updates)
-                total_injected_s = _added(total_injected_s, injected_s, updates if injected_s else 0)
-                sums[before] = [done + updates, total_s, total_injected_s]
-            self.reported[place] = sums[before].copy()
+        for done, (busy_s, injected_s) in zip(self.reported, durations, strict=True):
+            done[0] += updates
+            done[1] = _added(done[1], busy_s + injected_s, updates)
+            if injected_s:
+                done[2] = _added(done[2], injected_s, updates)
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
         then(max(sent_s + self.costs.control_s, self.idle_s))
@@ -207,6 +205,16 @@ class Servers(ServerGroup):
 
 def _added(total: float, each: float, count: int) -> float:
     """``count`` values added to ``total`` one after another, since sums are rounded."""
+    if not total:  # as after each report; most updates take as long as those before
+        return float(_sums(each, 1 << count.bit_length())[count])
     terms = np.full(count + 1, each)
     terms[0] = total
     return float(np.add.accumulate(terms)[-1])
+
+
+@lru_cache(maxsize=64)
+def _sums(each: float, size: int) -> NDArray[np.float64]:
+    """Sums of none, one, two ... values, added one after another: float64 [size]."""
+    terms = np.full(size, each)
+    terms[0] = 0.0
+    return np.add.accumulate(terms)

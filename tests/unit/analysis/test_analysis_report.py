@@ -73,6 +73,7 @@ def test_finishing_twice_replaces_everything(tmp_path: Path) -> None:
     assert not (path / "figures").exists()
 
 
+@pytest.mark.long(like="test_a_finished_run_leaves_what_the_record_promises")
 @pytest.mark.parametrize("tell", by_turns([rollback_story, churn_story], always=1))
 @pytest.mark.painted
 def test_runs_with_faults_are_drawn(tell: Any, tmp_path: Path) -> None:
@@ -319,6 +320,7 @@ def test_report_sweep_skips_a_damaged_record(tmp_path: Path) -> None:
     assert "seq 1 where 0 is due" in file.getvalue()
 
 
+@pytest.mark.long(like="test_a_finished_run_leaves_what_the_record_promises")
 def test_the_script_redraws_and_compares(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([str(sweep / "0_bsp"), str(sweep / "2_asp"), "--out", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "report.html").is_file()

@@ -37,6 +37,7 @@ KTH: Kth = cache(theory.kth_of_n_s)
 # ---- order statistics -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [1, 2, 4, 60, 1000])
 def test_exponential_times_give_harmonic_numbers(n: int) -> None:
     """The k-th of n ends after 1/n + 1/(n-1) + ... + 1/(n-k+1) means; k = n: H_n."""
@@ -45,6 +46,7 @@ def test_exponential_times_give_harmonic_numbers(n: int) -> None:
         assert theory.kth_of_n_s(stats.expon(loc=0.5, scale=0.1), k, n) == pytest.approx(expected, rel=EXACT)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("n", [1, 3, 64])
 def test_uniform_times_divide_their_range_evenly(n: int) -> None:
     """On (2, 5): 2 + 3 k / (n + 1)."""
@@ -52,6 +54,7 @@ def test_uniform_times_divide_their_range_evenly(n: int) -> None:
         assert theory.kth_of_n_s(stats.uniform(2, 3), k, n) == pytest.approx(2 + 3 * k / (n + 1), rel=EXACT)
 
 
+@pytest.mark.long(like="test_uniform_times_divide_their_range_evenly")
 def test_normal_times() -> None:
     """Of two, the larger lies sigma / sqrt(pi) above the mean; of three, the largest 3 / (2 sqrt(pi)) sigma."""
     assert theory.bsp_round_s(stats.norm(1.0, 0.1), 2) == pytest.approx(1 + 0.1 / sqrt(pi), rel=EXACT)
@@ -60,6 +63,7 @@ def test_normal_times() -> None:
     assert far - 1e6 == pytest.approx(1e-3 / sqrt(pi), abs=1e-9), "a narrow peak far from zero is not missed"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("alpha", [1.05, 1.5, 4.0])
 @pytest.mark.parametrize("n", [1, 8, 64])
 def test_power_laws_whose_mean_is_all_tail(alpha: float, n: int) -> None:
@@ -74,6 +78,7 @@ def test_the_fastest_of_weibull_times_is_weibull() -> None:
     assert theory.kth_of_n_s(stats.weibull_min(0.5, scale=0.3), 1, 8) == pytest.approx(expected, rel=EXACT)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("k", "n"), [(1, 4), (3, 4), (4, 4), (60, 64)])
 def test_lognormal_times_against_chance(k: int, n: int) -> None:
     """100,000 draws, seed 7; five standard errors, which are below 0.3 % here."""
@@ -84,6 +89,7 @@ def test_lognormal_times_against_chance(k: int, n: int) -> None:
     assert draws[:, k - 1].mean() == pytest.approx(expected, abs=5 * error)
 
 
+@pytest.mark.long(like="test_uniform_times_divide_their_range_evenly")
 def test_of_one_time_it_is_the_mean() -> None:
     for name, times in TIMES.items():
         assert KTH(times, 1, 1) == pytest.approx(times.mean(), rel=EXACT), name
@@ -105,6 +111,7 @@ PLACES = [(7, 8, name) for name in ("two ends", "power law", "heavy lognormal", 
 PLACES += [(k, n, name) for k, n in ((7, 8), (1, 2), (3, 8), (31, 60)) for name in TIMES if (k, n, name) not in PLACES]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("k", "n", "name"), rows_by_turns(PLACES, always=4))
 def test_identities_between_places(k: int, n: int, name: str) -> None:
     assert broken_identities(KTH, TIMES[name], k, n) == []

@@ -139,6 +139,7 @@ def check_recovery(fits: list[Calibration], truth: dict[str, float]) -> None:
         assert np.median(away[:, number]) < 2.5, name
 
 
+@pytest.mark.long(like="test_costs_with_a_device_are_recovered")
 def test_costs_without_a_device_are_recovered(tmp_path: Path, plain_fit: Calibration) -> None:
     fits = [plain_fit, *(fit(*unpaced_runs(tmp_path / str(seed), seed)) for seed in (1, 2))]
     check_recovery(fits, UNPACED_TRUTH)
@@ -171,6 +172,7 @@ def test_disturbed_runs_tell_the_same(tmp_path: Path) -> None:
     assert sum(each < 3 for each in away.values()) >= len(away) - 1, away
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", by_turns(["control_s", "update_base_s", "compute_base_s", "data_base_s", "latency_s"], always=2)
 )
@@ -362,6 +364,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert not target.exists()
 
 
+@pytest.mark.long(like="test_costs_with_a_device_are_recovered")
 def test_the_program_exits_with_2_and_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "calibrate.py"), str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

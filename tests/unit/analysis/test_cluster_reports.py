@@ -74,6 +74,7 @@ class Page(HTMLParser):
 # ---- one run --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_policies_compared")
 @pytest.mark.painted
 def test_a_run_in_detail_leaves_all_of_it(tmp_path: Path) -> None:
     story = shared_hosts()
@@ -127,6 +128,7 @@ def killed_at_once() -> ClusterStory:
     return story
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tell", [pytest.param(nothing, marks=pytest.mark.painted), waits_forever, killed_at_once])
 def test_runs_that_came_to_little_are_finished(tell: Any, tmp_path: Path) -> None:
     path = tell().write(tmp_path / "run", finished=False)
@@ -198,6 +200,7 @@ def test_one_seed_says_that_its_interval_is_over_jobs(sweep: Path, tmp_path: Pat
     assert table["jct_ratio"][0] > 1.0
 
 
+@pytest.mark.long(like="test_policies_compared")
 def test_a_comparison_with_stragglers(tmp_path: Path) -> None:
     paths = []
     for number, strategy in enumerate(("bsp", "star_h")):
@@ -285,6 +288,7 @@ def test_a_baseline_that_is_not_among_them(sweep: Path, tmp_path: Path) -> None:
 # ---- sweeps and the script ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_policies_compared")
 def test_a_sweep_compares_clusters_with_clusters(tmp_path: Path) -> None:
     for number, policy in enumerate(("fifo", "sjf")):
         one_gpu(policy).write(tmp_path / f"{number}_{policy}")
@@ -302,6 +306,7 @@ def test_a_sweep_compares_clusters_with_clusters(tmp_path: Path) -> None:
     assert "left out" in file.getvalue()
 
 
+@pytest.mark.long(like="test_policies_compared")
 def test_the_script_redraws_clusters(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([str(sweep / "0_fifo"), str(sweep / "1_sjf"), "--out", str(tmp_path)]) == 0
     assert (sweep / "1_sjf" / "report.html").exists()

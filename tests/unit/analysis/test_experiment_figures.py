@@ -59,6 +59,7 @@ PAINTED = ("experiment_bars", "experiment_delays")
 """For every commit; the other kinds when it is their turn."""
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.painted] if kind in PAINTED else []) for kind in KINDS]
 )

@@ -152,6 +152,7 @@ COMPOSED = ("antdt_fig9", "antdt_fig16", "gc_fig3", "star_fig14")
 """For every commit: live and virtual, on hosts and without, of every paper."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[] if name in COMPOSED else pytest.mark.long) for name in SPECS if name not in COMPUTED],

@@ -41,29 +41,48 @@ def story(strategy: str = "bsp", *, seed: int = 0, factor: float = 1.0, **given:
     return received
 
 
+def unchanged(received: Story) -> None:
+    """A record as it was simulated."""
+
+
 def write(folder: Path, received: Story, name: str) -> Run:
     return load_run(received.write(folder / name))
 
 
-class Pairs:
-    """Live and virtual records of the same jobs, five seeds each."""
+_KEPT: dict[str, Run] = {}
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+
+def kept(folder: Path, strategy: str, **given: Any) -> Run:
+    """A record that nobody changes: most tests have the same, and making it takes longer than comparing it."""
+    key = repr((strategy, sorted(given.items())))
+    if key not in _KEPT:
+        folder.mkdir(exist_ok=True)
+        _KEPT[key] = write(folder, story(strategy, **given), f"{len(_KEPT)}_{strategy}_{given.get('runtime', 'live')}")
+    return _KEPT[key]
+
+
+class Pairs:
+    """Live and virtual records of the same jobs, five seeds each; those without changes are in ``shared``."""
+
+    def __init__(self, folder: Path, shared: Path) -> None:
+        self.folder, self.shared = folder, shared
         self.live: list[Run] = []
         self.virtual: list[Run] = []
         self.again: list[Run] = []
         self.slowed: list[Run] = []
 
-    def add(self, strategy: str, change: Change = lambda received: None, *, seeds: int = 5, **given: Any) -> Pairs:
+    def add(self, strategy: str, change: Change = unchanged, *, seeds: int = 5, **given: Any) -> Pairs:
         """``given`` and ``change`` are about the virtual one; ``both`` are settings of both."""
         both = given.pop("both", {})
         for seed in range(seeds):
-            name = f"{len(self.live)}_{strategy}_{seed}"
-            self.live.append(write(self.folder, story(strategy, seed=seed, **both), f"{name}_live"))
-            received = story(strategy, seed=seed, runtime="virtual", **both, **given)
+            self.live.append(kept(self.shared, strategy, seed=seed, **both))
+            changed = {"seed": seed, "runtime": "virtual", **both, **given}
+            if change is unchanged:
+                self.virtual.append(kept(self.shared, strategy, **changed))
+                continue
+            received = story(strategy, **changed)
             change(received)
-            self.virtual.append(write(self.folder, received, f"{name}_virtual"))
+            self.virtual.append(write(self.folder, received, f"{len(self.live)}_{strategy}_{seed}_virtual"))
         return self
 
     def compare(self) -> Fidelity:
@@ -71,8 +90,8 @@ class Pairs:
 
 
 @pytest.fixture
-def pairs(tmp_path: Path) -> Pairs:
-    return Pairs(tmp_path)
+def pairs(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    return Pairs(tmp_path, tmp_path_factory.getbasetemp() / "fidelity")
 
 
 def row(found: Fidelity, measure: str, strategy: str = "bsp") -> Any:
@@ -114,6 +133,7 @@ def test_the_error_is_the_median_of_the_pairs(pairs: Pairs) -> None:
     assert (jct.verdict, jct.seeds, jct.worst_seed) == (WITHIN, 5, pytest.approx(0.05))
 
 
+@pytest.mark.long(like="test_the_error_is_the_median_of_the_pairs")
 def test_every_time_and_duration_has_its_error(pairs: Pairs) -> None:
     found = pairs.add("bsp", factor=1.04).compare()
     assert row(found, "jct_s").error == pytest.approx(0.04)
@@ -121,6 +141,7 @@ def test_every_time_and_duration_has_its_error(pairs: Pairs) -> None:
     assert row(found, "bpt_median_s").error == pytest.approx(0.0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("factor", "error"), [(1.08, "+8.0 %"), (0.92, "-8.0 %")])
 def test_eight_per_cent_off_is_a_miss(pairs: Pairs, factor: float, error: str) -> None:
     """The negative control of the whole comparison."""
@@ -130,6 +151,7 @@ def test_eight_per_cent_off_is_a_miss(pairs: Pairs, factor: float, error: str) -
     assert line(found, "JCT within") == f"JCT within 5 %: 1 of 2 cases; not bsp under transient ({error})"
 
 
+@pytest.mark.long(like="test_the_error_is_the_median_of_the_pairs")
 def test_one_bad_seed_is_not_hidden_by_the_median(pairs: Pairs) -> None:
     pairs.add("bsp")
     pairs.virtual[2] = write(pairs.folder, story(seed=2, factor=1.2, runtime="virtual"), "bad")
@@ -165,6 +187,7 @@ def test_a_target_that_nobody_reaches_proves_nothing(pairs: Pairs) -> None:
     assert line(found, "TTA within") == "TTA within 5 %: nothing to compare"
 
 
+@pytest.mark.long(like="test_a_target_that_only_one_side_reaches_is_a_miss")
 def test_no_target_is_no_measure(pairs: Pairs) -> None:
     found = pairs.add("bsp", both={"target": None}).compare()
     assert isnan(row(found, "tta_s").live)
@@ -306,6 +329,7 @@ def test_other_cases_must_be_of_the_same_job(pairs: Pairs) -> None:
         pairs.compare()
 
 
+@pytest.mark.long(like="test_the_same_records_agree_in_everything")
 def test_a_strategy_that_holds_samples_out_is_a_case_like_others(pairs: Pairs) -> None:
     """Zeno++ trains on fewer samples than the others; within a pair that is still no pair."""
     pairs.add("bsp").add("asp", both={"validation_samples": 64, "num_samples": 64})
@@ -343,6 +367,7 @@ def test_the_sides_may_not_be_mixed_up(pairs: Pairs) -> None:
         fidelity(pairs.virtual, pairs.live)
 
 
+@pytest.mark.long(like="test_the_same_records_agree_in_everything")
 def test_variants_of_a_strategy_are_cases_of_their_own(pairs: Pairs) -> None:
     for bound in (1, 3):
         pairs.add("ssp", both={"fields": {"bound": bound}})
@@ -359,6 +384,7 @@ def draw(found: Fidelity, pairs: Pairs, path: Path) -> pd.DataFrame:
     return pd.read_csv(path.with_suffix(".csv"))
 
 
+@pytest.mark.long(like="test_the_same_records_agree_in_everything")
 @pytest.mark.painted
 def test_the_figure_has_its_numbers_beside_it(pairs: Pairs, tmp_path: Path) -> None:
     found = pairs.add("bsp", factor=1.1).add("asp").add("bsp", both={"straggler": "none"}).compare()
@@ -371,6 +397,7 @@ def test_the_figure_has_its_numbers_beside_it(pairs: Pairs, tmp_path: Path) -> N
     assert len(shown) == 3 + 15
 
 
+@pytest.mark.long(like="test_the_same_records_agree_in_everything")
 @pytest.mark.painted
 def test_jobs_that_were_cut_off_are_drawn(pairs: Pairs, tmp_path: Path) -> None:
     def cut(received: Story) -> None:

@@ -29,6 +29,7 @@ def test_two_live_runs_of_a_seed_bound_every_model(pairs: Pairs) -> None:
     assert line(found, "JCT of two") == received
 
 
+@pytest.mark.long(like="test_two_live_runs_of_a_seed_bound_every_model")
 def test_what_slower_devices_do_is_told(pairs: Pairs) -> None:
     """A job that follows moves by 1 %, one that amplifies by 6 %. Devices and so the plan differ; nothing else may."""
     pairs.add("bsp").add("asp")
@@ -64,6 +65,7 @@ def test_evaluations_are_counted(pairs: Pairs) -> None:
     assert line(found, "live evaluations").endswith(f": 0 of {live['evaluations'].sum()}")
 
 
+@pytest.mark.long(like="test_two_live_runs_of_a_seed_bound_every_model")
 def test_an_evaluator_that_does_not_keep_up_is_told(pairs: Pairs) -> None:
     """Each of these results is there only when the job ends; the last one, requested then, delays nothing."""
     pairs.add("bsp")
@@ -82,6 +84,7 @@ def test_an_evaluator_that_does_not_keep_up_is_told(pairs: Pairs) -> None:
     assert f": {late} of " in line(pairs.compare(), "live evaluations")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("asked", [19, 20])
 def test_evaluations_before_the_target_are_those_that_missed_it(asked: int, pairs: Pairs) -> None:
     """One every 10 ms, of which the last reaches the target: of 20 the 19 before do not suffice, of 21 they do."""

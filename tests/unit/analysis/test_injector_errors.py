@@ -112,6 +112,7 @@ def test_several_runs_say_which_is_which(tmp_path: Path) -> None:
 # ---- the figure -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_figures_are_drawn_again_where_something_was_throttled")
 @pytest.mark.painted
 def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
     runs = [throttled().run(tmp_path / "a"), linked("link:0").run(tmp_path / "b")]
@@ -124,6 +125,7 @@ def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
     assert list(shown["achieved"]) == pytest.approx([2.0, 25.0, 20.0])
 
 
+@pytest.mark.long(like="test_figures_are_drawn_again_where_something_was_throttled")
 @pytest.mark.painted
 def test_many_panels_have_a_page(tmp_path: Path) -> None:
     rows = [window(magnitude=0.5, slowdown=2.0 + n, base_s=0.025 * 2**n, by=f"new{n}") for n in range(5)]
@@ -137,6 +139,7 @@ def test_no_figure_of_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("several", [False, True])
 def test_figures_are_drawn_again_where_something_was_throttled(several: bool, tmp_path: Path) -> None:
     throttled().run(tmp_path / "runs" / "a")

@@ -31,6 +31,7 @@ def measured(tmp_path: Path, *words: str) -> float:
     return link_vectors_per_batch(load_run(run_dir))
 
 
+@pytest.mark.long(like="test_without_samples_it_is_unknown")
 def test_a_tree_of_two_inner_nodes_halves_it(tmp_path: Path) -> None:
     """Four workers: a sum of three and a gradient, after a first round of four."""
     every = "runtime.telemetry_every_s=0.5"

@@ -87,6 +87,11 @@ def test_own_work_is_the_compute_column_or_what_communication_leaves(tmp_path: P
     assert by_column.round_s.tolist() == [2.0, 1.5]
 
 
+def test_a_batch_is_what_all_ranks_take_together(tmp_path: Path) -> None:
+    log = read_log(four(tmp_path / "a.csv", n=[8, 24, 16, 16]), Reading(Columns(samples="n")))
+    assert log.job == {"global_batch_samples": 32}
+
+
 def test_equal_times_of_all_ranks_are_whole_steps(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", rank=[0, 1, 0, 1], step=[1, 1, 2, 2], seconds=[1.0, 1.001, 3.0, 3.001])
     log = read_log(path)
@@ -99,6 +104,8 @@ BAD = {
     "missing": ("rank,step\n0,1\n", "has no column seconds; --seconds names it. It has rank, step"),
     "text": ("rank,step,seconds\n0,1,soon\n", "row 1, column seconds, 'soon': must be a finite number"),
     "negative": ("rank,step,seconds\n0,1,1\n3,1,-1\n", "row 2, rank 3: its seconds must be more than 0"),
+    "endless": ("rank,step,seconds\n0,1,inf\n", "row 1, column seconds, inf: must be a finite number"),
+    "no time": ("rank,step,seconds\n0,1,0\n", "row 1, rank 0: its seconds must be more than 0"),
     "twice": ("rank,step,seconds\n0,1,1\n0,1,2\n", "rank 0 has step 1 twice"),
     "no rank": ("rank,step,seconds\n,1,1\n", "row 1, column rank: is empty"),
     "empty": ("", "is empty"),

@@ -23,6 +23,7 @@ def test_values_are_those_of_the_summary(tmp_path: Path) -> None:
     assert value_of(run, "final") == summary["final_metric"] > 0.5
 
 
+@pytest.mark.long(like="test_values_are_those_of_the_summary")
 def test_there_is_no_value_of_what_was_not_reached(tmp_path: Path) -> None:
     words = (*JOB, "workload.target=0.999", "max_time_s=1", "draw=false", "hydra.run.dir=out")
     assert run_cli(*words, cwd=tmp_path).exit_code == 0

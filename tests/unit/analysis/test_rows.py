@@ -39,6 +39,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return tuple(made(directory / record, request.param, record) for record in ("events", "iterations"))  # type: ignore
 
 
+@pytest.mark.few(1)
 def test_the_tables_are_the_same(pair: tuple[Run, Run]) -> None:
     events, rows = pair
     assert (events.by_rows, rows.by_rows) == (False, True)

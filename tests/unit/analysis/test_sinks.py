@@ -20,6 +20,7 @@ def run(tmp_path: Path) -> Run:
     return load_run(bsp_story().write(tmp_path / "runs" / "a"))
 
 
+@pytest.mark.long(like="test_lines_of_mlperf")
 def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:
     reader = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator", reason="needs tensorboard (pip install tensorboard)"

@@ -78,6 +78,7 @@ def test_what_was_never_reached_is_worth_infinity() -> None:
     assert not found.bound
 
 
+@pytest.mark.long(like="test_the_interval_holds_what_is_true")
 def test_a_job_that_was_cut_off_is_only_known_to_need_more() -> None:
     """One of five seeds of x = 1: the fit may say more than it made, and must not say less."""
     cut = jobs(2.0, 300.0, seeds=5)

@@ -63,6 +63,7 @@ def assert_same(got: Run, expected: Run) -> None:
     assert msgspec.json.encode(summarise(got)) == msgspec.json.encode(summarise(expected))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("tell", [*STORIES, held_story])
 def test_the_run_is_the_same(tell: Callable[[], Story], tmp_path: Path) -> None:
     path = tell().write(tmp_path / "run")
@@ -167,6 +168,7 @@ def older(record: Path, patch: pytest.MonkeyPatch) -> None:
     (record / FOLDER / INDEX).write_text("{}")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("change", [shorter, edited, other_job, other_code, cut, lost, damaged, older])
 def test_what_does_not_fit_is_ignored_and_replaced(
     change: Callable[[Path, pytest.MonkeyPatch], None], record: Path, monkeypatch: pytest.MonkeyPatch

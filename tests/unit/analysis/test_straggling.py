@@ -10,7 +10,7 @@ from analysis.fitting.step_times import StepModel, fit_steps, repeated, resample
 from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import LOGGED, ranked
 from analysis.measures.slow_steps import slow_steps
-from analysis.measures.straggling import block_of, episode_lengths, straggling
+from analysis.measures.straggling import barrier_s, block_of, episode_lengths, straggling
 
 STEPS = 200
 
@@ -51,6 +51,13 @@ def test_planted_steps_are_found_and_no_others() -> None:
     assert found.stragglers.tolist() == [False, True, True, True]
     assert found.excess[55, 1] == pytest.approx(0.5, abs=0.1)
     assert found.base_s == pytest.approx(1.0, rel=0.01)
+    assert (found.excess[~found.slow] == 0).all()
+
+
+def test_a_step_a_little_longer_is_not_slow_however_calm_the_others() -> None:
+    own_s = noisy(4, 0.001)
+    own_s[50:80, 1] *= 1.05
+    assert not slow_steps(own_s).slow.any()
 
 
 def test_what_all_ranks_share_is_nobodys_fault() -> None:
@@ -116,6 +123,22 @@ def test_without_barriers_ranks_contribute_by_their_speed() -> None:
     assert found.slowdown == pytest.approx(4.0 / 3.5)
 
 
+def test_without_barriers_a_rank_that_is_mended_stays_as_quick_as_it_was() -> None:
+    """In half of its steps it is twice as quick as others, in the other half it takes twice as long."""
+    own_s = np.ones((STEPS, 4))
+    own_s[::2, 0], own_s[1::2, 0] = 0.5, 2.0
+    found = straggling(as_log(own_s), barrier=False, slow_frac=0.1)
+    quick, slow, calm = 4.0 / 5.0, 4.0 / 3.5, 1.0
+    assert found.ranks["alone_saves_frac"][0] == pytest.approx(1 - (quick + calm) / (quick + slow))
+
+
+def test_what_barriers_cost_is_usual_and_not_the_longest() -> None:
+    own_s = np.ones((STEPS, 2))
+    rounds = np.full(STEPS, 1.5)
+    rounds[7] = 100.0
+    assert barrier_s(as_log(own_s, round_s=rounds)) == pytest.approx(0.5)
+
+
 def test_computing_and_communication_are_told_apart() -> None:
     own_s, comm_s = noisy(4), 0.2 * noisy(4, seed=1)
     own_s[40:80, 0] *= 2.0
@@ -125,11 +148,21 @@ def test_computing_and_communication_are_told_apart() -> None:
     assert found.ranks["part"].tolist() == ["computing", "communication", "", ""]
 
 
+def test_communication_of_all_is_nobody_s() -> None:
+    own_s = noisy(4)
+    own_s[40:80, 0] *= 2.0
+    found = straggling(as_log(own_s, comm_s=np.full((STEPS, 4), 5.0)), barrier=True, slow_frac=0.1)
+    assert found.ranks["part"].tolist() == ["computing", "", "", ""]
+
+
 def test_blocks_are_longer_than_slow_phases() -> None:
     slow = np.zeros((STEPS, 3), bool)
     slow[10:30, 0] = slow[50:60, 1] = slow[60:70, 2] = True
     assert sorted(episode_lengths(slow)) == [10, 10, 20]
     assert block_of(slow) == 20
+    ends = np.zeros((STEPS, 2), bool)
+    ends[:3, 0] = ends[-4:, 0] = ends[:, 1] = True
+    assert sorted(episode_lengths(ends)) == [3, 4, STEPS]
     assert block_of(np.zeros((1000, 3), bool)) == 10
     assert block_of(np.ones((40, 1), bool)) == 4
 
@@ -177,6 +210,7 @@ def test_a_log_with_barriers_and_one_without_separate_what_both_cost() -> None:
     assert given.message_s + given.barrier_s == pytest.approx(0.1)
 
 
+@pytest.mark.long(like="test_planted_steps_are_found_and_no_others")
 def test_resampled_histories_have_the_log_on_average() -> None:
     own_s = noisy(4)
     own_s[20:40, 0] *= 2.0
@@ -220,3 +254,16 @@ def test_strategies_are_ranked_by_paired_ratios() -> None:
     assert [one.ratio for one in found] == pytest.approx([0.8, 1.0, 1.1, np.inf])
     assert [one.verdict for one in found] == ["faster", "one history only", "slower", "slower"]
     assert found[-1].unfinished == 6
+
+
+def test_the_interval_is_of_other_histories_and_near_is_the_same() -> None:
+    """The logged history is an exception: all others have the same ratio."""
+    rows = [
+        {"strategy": name, "history": history, "jct_s": seconds if history == LOGGED else usual_s}
+        for name, seconds, usual_s in (("now", 10.0, 10.0), ("odd", 30.0, 8.0), ("near", 10.0, 10.05))
+        for history in range(LOGGED, 5)
+    ]
+    found = ranked(pd.DataFrame(rows).assign(staleness=0.0, update_frac=1.0, dropped_frac=0.0), "now")
+    by_name = {one.strategy: one for one in found}
+    assert (by_name["odd"].ratio, by_name["odd"].low, by_name["odd"].high) == (3.0, 0.8, 0.8)
+    assert by_name["near"].verdict == "the same"

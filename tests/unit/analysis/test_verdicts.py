@@ -192,6 +192,7 @@ def grown(by_seed: list[float], bsp: float = 20.0) -> Answer | None:
     return answer(claim(**GROWS), pd.concat([first, last]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("by_seed", "verdict"),
     [
@@ -341,3 +342,12 @@ def test_the_median_of_a_skewed_sample_lies_within_its_interval() -> None:
 def test_a_shape_is_missed_only_where_hardly_any_seeds_would_show_it(share: float, verdict: str) -> None:
     seen = Answer(seeds=5, holds=False, share=share)
     assert judge(claim(check="shape", value=None, shape="flat"), seen) == verdict
+
+
+def test_a_shape_needs_five_seeds_unless_all_are_alike() -> None:
+    one = claim(check="shape", value=None, shape="flat")
+    verdicts = [
+        judge(one, Answer(seeds=seeds, holds=True, share=1.0, same=same))
+        for seeds, same in ((4, False), (5, False), (1, True))
+    ]
+    assert verdicts == ["inconclusive", "met", "met"]

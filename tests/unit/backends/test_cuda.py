@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +13,7 @@ from runtime.backends.devices import cuda
 from runtime.backends.devices.choice import make_device
 from runtime.backends.devices.staging import Staging
 from runtime.core.vectors import aligned_vector
-from tests.support.runs import ROOT
+from tests.support.cli import run_text
 
 SIZE = 16
 
@@ -139,5 +137,5 @@ print("exact")
 
 
 def test_arithmetic_is_exact() -> None:
-    done = subprocess.run([sys.executable, "-c", EXACT], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "exact\n"), done.stderr
+    done = run_text(EXACT)
+    assert (done.exit_code, done.out) == (0, "exact\n"), done.err

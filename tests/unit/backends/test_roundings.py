@@ -12,12 +12,11 @@ from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from runtime.core.vectors import aligned_vector
 from tests.support.stand_ins import store_photos
-from tests.support.turns import by_turns
 from workloads.datasets.cifar10 import Cifar10
 from workloads.images import Images
 
 UPDATES = (20, 50)
-"""With batch normalisation losses differ by a half after 20 already. For every commit and by turns."""
+"""With batch normalisation losses differ by a half after 20 already."""
 LR = {"cnn": 0.005, "resnet20": 0.1}
 SHAKEN = 1e-7
 """Relative change of the first parameters, which is as much as two frameworks differ by in one update."""
@@ -30,7 +29,8 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("updates", by_turns(UPDATES, always=1))
+@pytest.mark.long(like="tests/live/test_tensorflow_tasks.py::test_torch_and_tensorflow_give_the_same_loss_sequence")
+@pytest.mark.parametrize("updates", UPDATES)
 def test_pytorch_parts_from_itself_with_batch_normalisation_and_stays_without(updates: int, data_dir: Path) -> None:
     kept, parted = (difference(model, width, updates, data_dir) for model, width in (("cnn", 1.0), ("resnet20", 0.25)))
     assert kept < 1e-4

@@ -155,6 +155,7 @@ def torch_facts(kind: str, data_dir: Path) -> Facts:
     return dict(zip(names, values, strict=True))
 
 
+@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
 def test_wide_and_deep_descends_alike_for_50_steps(found: tuple[Facts, str]) -> None:
     wanted = descend(TorchModel(WideAndDeep(), SEED, 1))
@@ -162,6 +163,7 @@ def test_wide_and_deep_descends_alike_for_50_steps(found: tuple[Facts, str]) -> 
     assert wanted[-3] < 0.9 * wanted[0], "nothing was learned, so nothing was compared"
 
 
+@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_vector_means_the_same_model(found: tuple[Facts, str], kind: str, tmp_path: Path) -> None:
@@ -178,6 +180,7 @@ def test_the_same_vector_means_the_same_model(found: tuple[Facts, str], kind: st
     assert np.abs(facts[f"{kind}_grad"] - facts[f"{kind}_coded_grad"]).max() > 0.01 * scale
 
 
+@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
 @pytest.mark.parametrize("kind", [*KINDS, "bn"])
 def test_one_graph_serves_every_number_of_samples_and_reads_the_vector_itself(
@@ -192,6 +195,7 @@ def test_one_graph_serves_every_number_of_samples_and_reads_the_vector_itself(
     assert facts[f"{kind}_halved_loss"] != pytest.approx(float(facts[f"{kind}_loss"]), rel=1e-3)
 
 
+@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
 def test_statistics_move_and_are_no_parameters(found: tuple[Facts, str]) -> None:
     facts = found[0]
@@ -200,6 +204,7 @@ def test_statistics_move_and_are_no_parameters(found: tuple[Facts, str]) -> None
     assert facts["bn_initial"].tobytes() == facts["bn_again"].tobytes()
 
 
+@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
 def test_an_assessment_depends_on_the_parameters_alone(found: tuple[Facts, str]) -> None:
     """The third is the negative control: with statistics as training has left them."""
@@ -209,6 +214,7 @@ def test_an_assessment_depends_on_the_parameters_alone(found: tuple[Facts, str])
     np.testing.assert_allclose(found[0]["measured"], found[0]["wanted_means"], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
 def test_it_is_quiet_and_brings_nothing_along(found: tuple[Facts, str]) -> None:
     facts, said = found

@@ -152,6 +152,7 @@ DROPPING: dict[str, Any] = {
 MODELS = {**TASKS, "batch normalisation": NORMALISED, **{f"{name}, dropout": task for name, task in DROPPING.items()}}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_a_device_computes_what_the_cpu_does(name: str) -> None:
     task, micro = MODELS[name], micro_batches(8, 2)
@@ -195,8 +196,11 @@ def test_only_pytorch_has_devices() -> None:
 
 @pytest.mark.parametrize("shape", [(7, 5, 3), (300, 64)])
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
-def test_masks_drawn_on_the_host_are_torch_s_own(p: float, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_masks_drawn_on_the_host_are_torch_s_own(turned: bool, p: float, shape: tuple[int, ...]) -> None:
+    """In whatever order the elements are stored: torch draws in that order."""
     layer, inputs = nn.Dropout(p), torch.randn(shape)
+    inputs = inputs.transpose(0, 1) if turned else inputs
     outcomes = []
     for _ in range(2):
         torch.manual_seed(9)
@@ -229,6 +233,7 @@ def test_masks_that_only_a_device_could_draw_are_refused(layer: Any, refused: bo
 # ---- tasks ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_a_model_makes_its_tensors_where_its_inputs_are(name: str) -> None:
     """On torch's device ``meta``, which refuses to mix its tensors with others as a GPU does."""

@@ -114,6 +114,7 @@ def evaluated(params: FloatVector, *, layers: Layers = RESIDUAL, seed: int = 1, 
 # ---- batch normalisation --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_metrics_are_a_function_of_the_parameters_alone")
 def test_accuracy_rises_for_an_evaluator_that_never_trains() -> None:
     before = TorchModel(Images(RESIDUAL), 0, 1).initial_parameters()
     assert evaluated(before)["accuracy"] < 0.3

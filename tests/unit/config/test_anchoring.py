@@ -50,6 +50,7 @@ def test_files_of_the_user_are_found_by_a_job_that_changes_its_directory(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "data", "mine.csv", "mine.yaml"]
 
 
+@pytest.mark.long(like="test_files_of_the_user_are_found_by_a_job_that_changes_its_directory")
 def test_a_directory_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

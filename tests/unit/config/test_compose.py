@@ -68,6 +68,7 @@ hydra:
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "line",
     [
@@ -104,6 +105,7 @@ def test_a_single_job_is_what_hydra_composes() -> None:
         assert content(job.config.hydra) == content(hydra)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("line", "jobs"), [("", 0), ("strategy=ssp seed=3", 0), ("-m strategy=bsp,ssp seed=1,2,3", 6)])
 def test_every_job_is_composed_once(line: str, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One composition for the command line as a whole, which is the job's if there is only one."""
@@ -117,6 +119,7 @@ def test_every_job_is_composed_once(line: str, jobs: int, monkeypatch: pytest.Mo
     assert len(counted) == 1 + jobs
 
 
+@pytest.mark.long(like="test_every_job_is_composed_once")
 def test_all_jobs_of_a_sweep_have_its_date() -> None:
     with composing(parse_arguments(["-m", "strategy=bsp,ssp", "seed=1,2"])) as composer:
         master = composer.master()

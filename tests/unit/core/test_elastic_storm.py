@@ -49,6 +49,7 @@ def stormy(seed: int, failover: str, num_servers: int) -> tuple[HeapRun, Wandere
     return run, strategy, played(run)
 
 
+@pytest.mark.few(22)
 @pytest.mark.parametrize("num_servers", [2, 0])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("seed", by_turns(SEEDS, always=len(OFTEN)))

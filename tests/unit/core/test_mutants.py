@@ -201,6 +201,7 @@ FOUND_BY_A_TEST = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("plant", FOUND_BY_THE_MACHINE)
 def test_the_state_machine_finds_bugs_in_the_data_service(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
@@ -209,6 +210,7 @@ def test_the_state_machine_finds_bugs_in_the_data_service(plant: Plant, monkeypa
         run_state_machine_as_test(test_shards.DynamicMachine, settings=once)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("plant", FOUND_BY_A_TEST)
 def test_tests_find_bugs_in_the_sizes_and_the_order_of_data(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

@@ -128,6 +128,7 @@ def test_all_orders_are_equally_likely(length: int) -> None:
     assert p_orders(length) > 1e-3
 
 
+@pytest.mark.few(1)
 def test_too_few_rounds_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permutation, "MAX_SORTED", 0)
     monkeypatch.setattr(permutation, "ROUNDS", 6)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
+from runtime.core.job import ReplicateOrder
+from runtime.core.replication import Replication
 from runtime.core.stuck import awaits
-from strategies.protocol import Drop, NodeId, ProtocolError, Replicate, Replicated, Send, ServerJoined, ServerLost
+from strategies.protocol import Drop, Grad, NodeId, ProtocolError, Replicate, Replicated, Send, ServerJoined, ServerLost
 from tests.support.harness import Desk, apply, compute, make_job
 from tests.unit.core.test_transfers import Sender
 
@@ -44,6 +46,44 @@ def test_it_may_come_before_its_update(at: Desk) -> None:
     at.ready(1)
     at.say(Replicate(server=1, grad=1))
     assert at.replications[-1].worker == 1
+
+
+def test_what_is_not_applied_yet_is_kept_while_others_are_followed(at: Desk) -> None:
+    at.ready(1)
+    at.say(Replicate(server=1, grad=0))
+    followed(at, 1, 0)
+    at.say(Replicate(server=1, grad=1))
+    assert at.replications[-1].grad_id == 1
+
+
+class Wire:
+    """A port that keeps what replicas are sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[ReplicateOrder] = []
+
+    def replicate(self, order: ReplicateOrder) -> None:
+        self.sent.append(order)
+
+
+def test_a_gradient_is_kept_until_the_last_replica_has_followed_its_update() -> None:
+    wire = Wire()
+    replication = Replication(wire, (1, 2))  # type: ignore[arg-type]
+    replication.ready(Grad(id=5, worker=3, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1))
+    replication.applied((5,), 1)
+    assert replication.replicated(1, 1, 5)
+    replication.replicate(Replicate(server=2, grad=5), 1)
+    assert [(order.server, order.worker) for order in wire.sent] == [(2, 3)]
+    assert replication.replicated(2, 1, 5)
+    with pytest.raises(ProtocolError, match="no worker keeps gradient 5"):
+        replication.replicate(Replicate(server=2, grad=5), 1)
+
+
+def test_after_a_rollback_nobody_follows() -> None:
+    replication = Replication(Wire(), (1, 2))  # type: ignore[arg-type]
+    replication.replicated(1, 7, None)
+    replication.void()
+    assert replication.followed == {1: 0, 2: 0}
 
 
 def unkept(at: Desk, what: str) -> None:

@@ -56,6 +56,7 @@ class SharedOverlapMachine(SharedMachine):
 MACHINES = [DynamicMachine, EvenMachine, OverlapMachine, EvenOverlapMachine, SharedMachine, SharedOverlapMachine]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_sample_is_accounted_for(machine: type[ShardsMachine]) -> None:
     """TODO, DOING and DONE divide every open epoch among them, whatever happens in whatever order."""

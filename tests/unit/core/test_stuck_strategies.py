@@ -244,6 +244,7 @@ def test_switched_off_it_idles_to_its_limit(tmp_path: Path) -> None:
     assert (outcome.status, outcome.reason, outcome.t) == ("done", "max_time_s=900 reached", 900.0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("answer", ["[]", "null"])
 def test_run_py_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")

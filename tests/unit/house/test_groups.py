@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from tests.support.groups import shares_runs
 
 FILE = """
 import os
@@ -20,6 +24,13 @@ def test_it(number):
 MARK = '\npytestmark = pytest.mark.xdist_group("they share a run")\n'
 
 
+def test_a_file_is_a_group_if_it_says_so(tmp_path: Path) -> None:
+    for name, text in (("marked.py", FILE + MARK), ("other.py", FILE)):
+        (tmp_path / name).write_text(text)
+    assert [shares_runs(tmp_path / name) for name in ("marked.py", "other.py", "none.py")] == [True, False, False]
+
+
+@pytest.mark.long(like="test_a_file_is_a_group_if_it_says_so")
 def test_a_group_stays_in_one_process_and_the_others_are_spread(pytester: pytest.Pytester) -> None:
     """Which xdist itself does not do with every version of pytest, and does not say so."""
     pytester.makepyfile(test_marked=FILE + MARK, test_also=FILE + MARK, test_others=FILE)

@@ -65,6 +65,7 @@ def shipped() -> list[Path]:
     return found
 
 
+@pytest.mark.long(like="test_what_is_shipped_imports_only_what_is_shipped")
 def test_every_file_of_the_package_imports_ours_below_its_name() -> None:
     """And none changes the path of modules but those that lead to the user's project."""
     paths = shipped()

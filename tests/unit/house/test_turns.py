@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.turns import TURNS, turn_of, turn_of_commit, without_small_case
+from tests.support.turns import TURNS, spread, turn_of, turn_of_commit, without_small_case
 
 GRID = """
 import pytest
@@ -26,6 +26,19 @@ def test_large():
     pass
 
 def test_small():
+    pass
+"""
+FEW = """
+import pytest
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("number", range(9))
+def test_grid(number):
+    pass
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.long), 1, 2])
+def test_other(number):
     pass
 """
 ALL_LONG = """
@@ -63,6 +76,17 @@ def test_a_long_test_that_is_named_runs(pytester: pytest.Pytester) -> None:
     assert run(pytester, f"{path.name}::test_grid[7]") == {"test_grid[7]"}
 
 
+def test_of_a_test_with_few_cases_these_are_spread_evenly(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FEW)
+    small = {"test_grid[0]", "test_grid[4]", "test_grid[8]", "test_other[1]"}
+    assert run(pytester) == small
+    assert run(pytester, "--long") == small | {f"test_grid[{number}]" for number in range(9)} | {
+        "test_other[0]",
+        "test_other[2]",
+    }
+    assert [sorted(spread(5, always)) for always in (1, 2, 3, 9)] == [[0], [0, 4], [0, 2, 4], [0, 1, 2, 3, 4]]
+
+
 def test_a_grid_without_a_small_case_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(ALL_LONG)
     result = pytester.runpytest_inprocess("-p", "tests.support.turns", "-p", "no:cacheprovider", "--long")
@@ -80,6 +104,10 @@ def test_a_long_test_may_name_one_like_it_that_runs_every_time(pytester: pytest.
         "f.py::test_large",
         "f.py::test_small",
     ], "neither a long one nor one of another file takes its place"
+    far = [("f.py::test_large", True, "g.py::test_small")]
+    assert without_small_case([*far, ("g.py::test_small", False, "")]) == []
+    assert without_small_case([*far, ("g.py::test_small", True, "")]) == ["f.py::test_large", "g.py::test_small"]
+    assert without_small_case(far) == [], "the other file is not collected"
 
 
 def test_tests_of_a_file_with_the_same_case_have_the_same_turn() -> None:

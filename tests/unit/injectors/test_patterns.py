@@ -44,6 +44,7 @@ def activity(plan: Plan, num_workers: int, period_s: float) -> np.ndarray[Any, n
 # ---- transient: AntDT section VII-A4 ---------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("num_workers", "expected"), [(4, 0.760), (8, 0.942), (20, 0.999)])
 def test_the_chance_of_at_least_one_active_worker(num_workers: int, expected: float) -> None:
     pattern = Transient()

@@ -92,6 +92,7 @@ def test_without_hosts_a_file_works_or_says_what_it_needs(name: str) -> None:
         pattern.plan(CLUSTER, 120.0, 0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_another_seed_gives_another_plan_where_something_is_random(name: str) -> None:
     pattern = instantiate(load(name))
@@ -134,6 +135,7 @@ def mean_slowdown(name: str, seeds: Iterable[int]) -> list[float]:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "seeds", "low", "high"),
     [

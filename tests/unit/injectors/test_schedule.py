@@ -226,6 +226,7 @@ def test_targets_that_nothing_disturbs() -> None:
     assert actuator.next_change(0.0) == math.inf
 
 
+@pytest.mark.long(like="test_it_answers_by_definition_whatever_the_order")
 def test_a_hundred_thousand_windows_of_a_thousand_workers() -> None:
     """100 windows each, half of them overlapping; the pytest time-out is what fails if this were quadratic."""
     windows = [
@@ -239,6 +240,7 @@ def test_a_hundred_thousand_windows_of_a_thousand_workers() -> None:
     assert actuator.next_change(10_014.0) == pytest.approx(10_014.1)
 
 
+@pytest.mark.long(like="test_it_answers_by_definition_whatever_the_order")
 def test_a_hundred_thousand_quotas_on_one_host() -> None:
     """Nested, so that all are open at once; the pytest time-out is what fails if this were quadratic."""
     windows = [cpu(0.001 * i, 300.0 - 0.001 * i, 1.0 - (i + 1) / 200_000) for i in range(100_000)]

@@ -240,6 +240,7 @@ def test_a_host_may_be_slowed_down_below_its_worker_and_back(machine: Machine, b
     assert (effective(worker.path), effective(inner.path)) == pytest.approx((0.5, 0.6))
 
 
+@pytest.mark.few(6)
 @both
 @pytest.mark.parametrize("seed", by_turns(range(20), 6))
 def test_no_lawful_request_is_ever_refused(machine: Machine, build: Build, seed: int) -> None:

@@ -61,12 +61,15 @@ def test_who_is_left_out_completes_the_sum_of_the_others(bench: Bench) -> None:
     assert bench.parts == [[1.0]]
     bench.come(2)
     assert not bench.gathering.here, "it comes late, and is discarded"
+    bench.come(2)
+    assert list(bench.gathering.here) == [2], "once"
 
 
 def test_one_that_is_here_is_left_out_too(bench: Bench) -> None:
     bench.gather(9, 1, 2)
     bench.come(1)
     bench.gathering.leave_out([1])
+    assert len(bench.gathering._spare) == 1
     bench.come(2)
     assert bench.parts == [[2.0]]
 
@@ -84,10 +87,11 @@ def test_after_a_reset_nothing_is_known_and_no_memory_is_lost(bench: Bench) -> N
     bench.gather(9, 1, 2)
     bench.come(1)
     bench.gathering.reset()
-    bench.come(2)
+    assert not bench.gathering.here
+    bench.come(2, 1)
     assert not bench.made
     bench.gathering.reset()
-    assert len(bench.gathering._spare) == 1
+    assert len(bench.gathering._spare) == 2
     assert bench.gathering.num_bytes == 16
 
 

@@ -84,6 +84,7 @@ print(*asked)
 """
 
 
+@pytest.mark.long(like="test_an_agent_that_has_touched_a_driver_forks_nobody")
 @pytest.mark.parametrize(("before", "asked"), [("", ""), ("torch.cuda.is_available()", "is_available")])
 def test_what_the_agent_imports_asks_for_no_device(before: str, asked: str, tmp_path: Any) -> None:
     program = ASKED.replace("{before}", before)

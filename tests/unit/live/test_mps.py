@@ -47,5 +47,6 @@ def test_one_that_does_not_start_is_refused_in_one_line(tmp_path: Path, monkeypa
     with pytest.raises(ConfigError, match=r"the daemon has ended \(An instance is running\); use"), mps_daemon(failing):
         pass
     monkeypatch.setattr(mps, "STARTS_S", 0.1)
+    monkeypatch.setattr(mps, "ENDS_S", 0.2)
     with pytest.raises(ConfigError, match=r"was not ready within 0\.1 s"), mps_daemon(daemon(tmp_path, "sleep 9")):
         pass

@@ -186,6 +186,7 @@ def test_who_waits_for_a_neighbour_that_does_not_come_looks_around(make: Callabl
     assert isinstance(raised, Halted)
 
 
+@pytest.mark.long(like="test_who_waits_for_a_neighbour_that_does_not_come_looks_around")
 def test_who_waits_in_the_middle_of_a_step_looks_around(make: Callable[..., Rank]) -> None:
     """1 is connected to 0, and then says nothing more."""
     ranks = [make(0), make(1)]

@@ -165,6 +165,7 @@ def one_after_another(steps: Sequence[Step]) -> list[tuple[float, Observation]]:
     return rows
 
 
+@pytest.mark.few(4)
 @every_predictor
 @given(steps=Times, changed=Times)
 def test_the_future_changes_nothing(name: str, steps: list[Step], changed: list[Step]) -> None:

@@ -216,7 +216,7 @@ def test_a_run_ends_with_its_reason_in_the_record(tmp_path: Path, draw: str) -> 
     assert integrity(run).problems == ()
 
 
-@pytest.mark.long(like="test_a_sweep_ends_each_of_its_runs_so")
+@pytest.mark.long(like="test_rows_are_given_up_group_by_group")
 def test_figures_without_room_are_no_traceback(tmp_path: Path) -> None:
     """The record itself is whole."""
     ended = run_py(
@@ -235,6 +235,7 @@ def test_a_disk_that_is_full_before_the_start(tmp_path: Path) -> None:
     assert ended.err.startswith("run.py: ")
 
 
+@pytest.mark.long(like="test_rows_are_given_up_group_by_group")
 def test_a_sweep_ends_each_of_its_runs_so(tmp_path: Path) -> None:
     ended = run_py(16, *RUN, "-m", "seed=0,1", "draw=false", f"hydra.sweep.dir={tmp_path / 'sweep'}")
     assert ended.exit_code == 74

@@ -106,6 +106,7 @@ def test_the_vocabulary_is_whole() -> None:
     assert set(COMMANDS) == {one.__name__ for one in classes - {Command}}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("line", "commands"), CAN)
 def test_what_it_can(line: str, commands: tuple[str, ...]) -> None:
     runtime, config = asked(line)
@@ -114,6 +115,7 @@ def test_what_it_can(line: str, commands: tuple[str, ...]) -> None:
     assert {command: can[command] for command in commands} == dict.fromkeys(commands)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("line", "command", "reason"), rows_by_turns(REFUSALS, always=12))
 def test_what_it_cannot(line: str, command: str, reason: str) -> None:
     runtime, config = asked(line)
@@ -131,6 +133,7 @@ def needy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["--config-dir", str(tmp_path), "strategy=needy", "straggler=none"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("line", "command", "reason"),
     [pytest.param(*case, marks=[pytest.mark.long] if number % 12 else []) for number, case in enumerate(REFUSALS)],

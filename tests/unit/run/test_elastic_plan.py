@@ -14,6 +14,7 @@ WORDS = ("workload=ledger", "backend=numpy", "runtime=virtual", "straggler=elast
 """A leave in five seconds, per worker."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp_dds", marks=pytest.mark.long)])
 @pytest.mark.parametrize("more", [(), ("topology=allreduce",)], ids=["ps", "allreduce"])
 def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple[str, ...], tmp_path: Path) -> None:
@@ -45,6 +46,7 @@ def test_every_strategy_survives_it(strategy: str, tmp_path: Path) -> None:
     assert metrics["least_uses"] == metrics["most_uses"] or strategy == "zeno_pp"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -118,6 +118,7 @@ def test_live_jobs_need_all_that_one_of_them_needs(monkeypatch: pytest.MonkeyPat
     assert checked_set([row("a")]).needs == Needs()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", by_turns(BAD, 3))
 def test_what_cannot_run_is_refused_in_one_line(case: str) -> None:
     rows, words, line = BAD[case]

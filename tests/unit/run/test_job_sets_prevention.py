@@ -34,6 +34,7 @@ def rows(iterations: int = 60) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "words", [("prevention=star",), (*ASKING, "replay.detail=gpus_only"), ("strategy=star_h", "prevention=star")]
 )
@@ -49,6 +50,7 @@ def test_without_it_what_is_asked_for_is_granted(tmp_path: Path) -> None:
     assert all(note["shares"] == [] for note in reserved)
 
 
+@pytest.mark.long(like="test_models_that_jobs_name_reach_the_policy")
 def test_prevention_lets_the_critical_neighbour_be(tmp_path: Path) -> None:
     """STAR's observation 5 and section IV-D1: leaving SSGD slows who waits for nobody, prevention does not."""
     took: dict[str, Any] = {}

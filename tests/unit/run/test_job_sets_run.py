@@ -50,6 +50,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- a job by itself ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("record", ["events", "iterations"])
 def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, record: str) -> None:
     """Alone: the same places on machines of its own, by the runtime's own way."""
@@ -82,6 +83,7 @@ def costs_file(tmp_path: Path) -> str:
     return f"cluster.costs={path}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("jobs", "rounds_s"), [(1, 0.16 + 0.1), (2, 0.16 + 0.1), (4, 0.31 + 0.1)])
 def test_jobs_on_one_host_slow_each_other_as_the_closed_form_says(tmp_path: Path, jobs: int, rounds_s: float) -> None:
     """A worker prepares 16 samples in 0.16 s on 4 cores, then its GPU takes 0.1 s. On 8 cores two do not disturb each
@@ -276,6 +278,7 @@ def test_a_job_that_cannot_be_created_ends_alone(tmp_path: Path, monkeypatch: py
     assert load_run(tmp_path / "run" / "jobs" / "bad").status == "failed"
 
 
+@pytest.mark.long(like="test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone")
 def test_records_are_open_only_while_their_jobs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     most, sample = [0], HostUse.sample
 
@@ -293,6 +296,7 @@ def test_records_are_open_only_while_their_jobs_run(tmp_path: Path, monkeypatch:
 # ---- with jumps -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_jobs_on_one_host_slow_each_other_as_the_closed_form_says")
 def test_jobs_that_jump_end_when_they_end_in_detail(tmp_path: Path) -> None:
     """Three jobs on the same servers of parameters, without anything random: within 1 %, with half of it skipped."""
     rows = [row(f"j{n}", 7.0 * n, gpus=8, iterations=80) for n in range(3)]

@@ -126,7 +126,7 @@ def stored(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.long(like="test_hydra_s_own_main_writes_where_the_directory_is_locked")
+@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
 @pytest.mark.timeout(400)  # two sweeps with their reports
 def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], anew: Anew, tmp_path: Path) -> None:
     words = [*plugins, *JOB, "-m", "strategy=bsp,ssp", "seed=1", "max_time_s=60", "+hydra.job.env_set.MINE=a"]
@@ -149,6 +149,7 @@ def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], anew: A
     assert (tmp_path / "theirs" / "comparison" / "report.html").exists()
 
 
+@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("other", ["hydra/launcher=crowd", pytest.param("hydra/sweeper=other", marks=pytest.mark.long)])
 def test_hydra_s_own_main_writes_where_the_directory_is_locked(
@@ -163,6 +164,7 @@ def test_hydra_s_own_main_writes_where_the_directory_is_locked(
     }
 
 
+@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
 @pytest.mark.timeout(400)
 def test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code(
     plugins: list[str], anew: Anew, tmp_path: Path
@@ -174,7 +176,7 @@ def test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code(
     assert (tmp_path / "out" / "0_bsp_none_seed0" / "meta.json").exists()
 
 
-@pytest.mark.long(like="test_a_job_of_another_launcher_that_fails_shows_in_the_exit_code")
+@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
 @pytest.mark.timeout(400)
 def test_a_job_that_fails_in_a_process_of_joblib_shows_in_the_exit_code(anew: Anew, tmp_path: Path) -> None:
     """The other one runs, and the sweep has its report."""
@@ -241,6 +243,7 @@ def test_callbacks_of_the_user_hear_of_a_single_run(counted: list[str], tmp_path
     assert notified == ["on_run_start", "on_job_start", "on_job_end", "on_run_end"]
 
 
+@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
 def test_a_job_that_is_refused_late_does_not_stop_a_sweep(tmp_path: Path) -> None:
     """The data of one are not there; the report says which is missing."""
     words = ("runtime=virtual", "cluster.device={base_s:0.1}", "straggler=none", "workload.epochs=1", "view=none")
@@ -259,6 +262,7 @@ def test_settings_of_hydra_s_own_are_carried_out(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "0" / ".hydra").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("flags", [("--cfg", "job"), ("--info", "config"), ("--help",)])
 def test_what_cannot_be_shown_is_one_line(flags: tuple[str, ...], tmp_path: Path) -> None:
     done = run_cli(*flags, "strategy=spp", cwd=tmp_path)

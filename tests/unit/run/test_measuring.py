@@ -17,6 +17,7 @@ def chosen(tmp_path: Path) -> list[str]:
     return [*noisy(tmp_path), "straggler=none", "view=none", "draw=false"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("line", "reason"),
     rows_by_turns(
@@ -39,6 +40,7 @@ def test_refused_in_one_line(line: str, reason: str, chosen: list[str], tmp_path
     assert "strategy=noisy measures the gradient noise scale" in done.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("topology", ["ps", "allreduce"])
 def test_elsewhere_it_hears_of_every_update_that_it_asked_about(
     topology: str, chosen: list[str], tmp_path: Path

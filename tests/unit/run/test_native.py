@@ -35,6 +35,7 @@ def test_the_switch_turns_twins_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native.slower() == native.SLOWER
 
 
+@pytest.mark.long(like="test_the_switch_turns_twins_off")
 @pytest.mark.parametrize(("cluster", "times"), rows_by_turns([("hosts", 1), ("local", 0)], always=1))
 def test_jobs_on_hosts_say_once_that_they_are_slower(
     cluster: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,7 @@ def mac(prepared: Prepared) -> Mac:
     return run
 
 
+@pytest.mark.long(like="test_what_needs_linux_is_refused_in_one_line")
 @pytest.mark.timeout(400)
 def test_a_virtual_run_gives_the_same_bytes(mac: Mac, tmp_path: Path) -> None:
     """With gradients, checkpoints, evaluations and figures; then asked again by replay.py and drawn again."""
@@ -59,6 +60,7 @@ KINDS = {
 }
 
 
+@pytest.mark.long(like="test_what_needs_linux_is_refused_in_one_line")
 @pytest.mark.parametrize("kind", by_turns(KINDS, always=1))
 def test_virtual_runs_of_other_kinds(kind: str, mac: Mac, tmp_path: Path) -> None:
     there = mac("run.py", *JOB, *KINDS[kind], "draw=false", "hydra.run.dir=mac", cwd=tmp_path)
@@ -66,6 +68,7 @@ def test_virtual_runs_of_other_kinds(kind: str, mac: Mac, tmp_path: Path) -> Non
     assert (tmp_path / "mac" / "meta.json").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("words", by_turns([(), ("doctor",), ("-m", "seed=0,1")], always=2))
 def test_what_needs_linux_is_refused_in_one_line(words: tuple[str, ...], mac: Mac, tmp_path: Path) -> None:
     done = mac("run.py", *words, cwd=tmp_path)

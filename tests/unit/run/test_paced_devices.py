@@ -22,6 +22,7 @@ JOB = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -39,6 +40,7 @@ def test_sleeping_devices_show_no_resources(words: tuple[str, ...], named: str, 
     assert f"{named}: paces iterations by sleeping, and strategy=star_h predicts" in done.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("words", [("strategy.predictor=ema",), ("strategy.predictor=star", "cluster=hosts")])
 def test_others_run(words: tuple[str, ...], tmp_path: Path) -> None:
     """By times, or on hosts whose tasks really compute."""

@@ -73,7 +73,7 @@ def lines_and_messages(cases: Iterable[tuple[str, str]], every: int = 1) -> pyte
     return pytest.mark.parametrize(("line", "message"), found)
 
 
-@lines_and_messages([case for case in BAD_LINES if CLAIMED not in case[1]], every=12)
+@lines_and_messages([case for case in BAD_LINES if CLAIMED not in case[1]], every=24)
 def test_refused(line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
@@ -82,6 +82,7 @@ def test_refused(line: str, message: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.few(4)
 @lines_and_messages([case for number, case in enumerate(BAD_LINES) if number % 54 == 0 or CLAIMED in case[1]])
 def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, tmp_path: Path) -> None:
     """Some of the lines, and those of directories, which are claimed after the checks, through the whole program."""
@@ -150,6 +151,7 @@ def composer() -> Composer:
         return made
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("line", by_turns(choices(), always=30))
 def test_every_file_in_conf_composes_and_builds(line: str, composer: Composer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))  # whatever this machine lacks
@@ -177,6 +179,7 @@ def test_a_strategy_of_parts_needs_no_code(tmp_path: Path) -> None:
         preflight(["--config-dir", str(tmp_path), "strategy=mine", "runtime=virtual"])
 
 
+@pytest.mark.long(like="test_swept_groups_get_their_settings_in_the_jobs_only")
 def test_jobs_of_a_sweep_are_those_that_hydra_composes() -> None:
     fields = ("{lr:0.1,momentum:0.5}", "{lr:0.2}")
     line = f"-m strategy=bsp,ssp backend=torch,numpy seed=2 workload.optimizer={','.join(fields)} +names.x=3"
@@ -203,6 +206,7 @@ def test_hydra_gets_flags_first() -> None:
     assert preflight(["strategy=ssp", "-m", "seed=0,1"]).argv == ["-m", "strategy=ssp", "seed=0,1"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("setting", "more"), [("run", ()), ("sweep", ("-m", "seed=1,2"))])
 def test_a_used_directory_is_not_used_again(setting: str, more: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
@@ -255,6 +259,7 @@ def test_a_callback_in_a_file_of_the_user(text: str, tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
@@ -284,6 +289,7 @@ def test_the_version_is_the_same_everywhere(tmp_path: Path) -> None:
 FRAMEWORKS = ("torch", "tensorflow", "pandas", "matplotlib", "sklearn", "scipy", "pyarrow")
 
 
+@pytest.mark.long(like="test_a_bad_line_is_refused_in_good_time")
 def test_preflight_imports_no_framework() -> None:
     script = (
         "import sys; from runtime.run.preflight import preflight; preflight(['strategy=ssp']);"

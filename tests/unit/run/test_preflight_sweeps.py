@@ -20,6 +20,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by", ["--config-dir", "hydra.searchpath"])
 @pytest.mark.parametrize("chosen", ["ssp", "bsp"])
 def test_a_file_of_the_user_with_a_built_in_s_name(by: str, chosen: str, tmp_path: Path) -> None:
@@ -58,6 +59,7 @@ def launcher(tmp_path: Path) -> list[str]:
     return ["--config-dir", str(tmp_path), "hydra/launcher=crowd"]
 
 
+@pytest.mark.long(like="test_another_launcher_is_welcome_to_virtual_jobs")
 def test_another_launcher_is_refused_for_live_jobs(launcher: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"^hydra/launcher=crowd: .* runtime=live .*, or choose runtime=virtual"):
         preflight([*launcher, "-m", "seed=0,1"])

@@ -49,6 +49,7 @@ def test_a_job_keeps_its_quota_and_learns_who_does_not_come(tmp_path: Path) -> N
     assert not came & denied.keys()
 
 
+@pytest.mark.long(like="test_a_job_keeps_its_quota_and_learns_who_does_not_come")
 def test_large_nodes_are_pending_longer_and_those_of_low_priority_are_taken_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +79,7 @@ def refused(*words: str) -> str:
     return line.removeprefix("run.py: ")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -31,6 +31,7 @@ def default() -> Config:
     return config_of("")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("line", "message"),
     rows_by_turns(

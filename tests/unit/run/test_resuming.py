@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.run.launch import failures, progress
-from runtime.run.sweep_note import FILE, Ended, content_of, read
+from runtime.run.resuming import _are_apart
+from runtime.run.sweep_note import FILE, Ended, begin, content_of, read
 from tests.support.cli import Finished, run_cli
 
 JOBS = ("0_bsp_none_seed0", "1_bsp_none_seed1", "2_asp_none_seed0", "3_asp_none_seed1")
@@ -28,6 +33,13 @@ def interrupt(directory: Path, *, after: int) -> None:
     (directory / FILE).write_bytes(b"".join(lines[: after + 1]) + lines[after + 1][:20])
     unfinished = directory / JOBS[after] / "events.jsonl"
     unfinished.write_bytes(unfinished.read_bytes()[:300])
+
+
+def change(directory: Path, job: str, **fields: str) -> None:
+    """Of a job in the note of a sweep."""
+    lines = [json.loads(line) for line in (directory / FILE).read_bytes().split(b"\n")[:-1]]
+    changed = [line | (fields if line.get("job") == job else {}) for line in lines]
+    (directory / FILE).write_text("".join(json.dumps(line) + "\n" for line in changed))
 
 
 def events(directory: Path) -> list[bytes]:
@@ -57,12 +69,17 @@ def copied(whole: Path, tmp_path: Path) -> Path:
 
 
 def test_it_goes_on_where_it_was_interrupted(whole: Path, copied: Path, tmp_path: Path) -> None:
-    interrupt(copied, after=2)
+    """In the newest of its directories. A job whose settings were others runs again."""
+    interrupt(copied, after=3)
+    older = tmp_path / "runs" / "0000-00-00"
+    shutil.copytree(copied, older)
+    change(copied, JOBS[0], content_sha256="0" * 64)
     kept = copied / JOBS[1] / "meta.json"
     kept.write_text(kept.read_text() + "\n")  # to be recognised
     done = sweep(tmp_path)
     assert done.exit_code == 0, done.err
-    assert list((tmp_path / "runs").iterdir()) == [copied]
+    assert sorted((tmp_path / "runs").iterdir()) == [older, copied]
+    assert (older / FILE).read_bytes().count(b"\n") == 4, "nothing was added to it"
     assert "2 of 4 jobs are there" in done.err
     assert "run 3 of 4, about" in done.err
     assert kept.read_text().endswith("\n\n")
@@ -70,6 +87,7 @@ def test_it_goes_on_where_it_was_interrupted(whole: Path, copied: Path, tmp_path
     assert sorted(read(copied).ended) == sorted(JOBS)  # type: ignore[union-attr]
 
 
+@pytest.mark.long(like="test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice")
 def test_a_finished_sweep_starts_again(copied: Path, tmp_path: Path) -> None:
     done = sweep(tmp_path)
     assert done.exit_code == 0
@@ -84,6 +102,7 @@ def test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice(copied: Path, 
     assert "Launching 0 jobs" in done.out
 
 
+@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
 @pytest.mark.parametrize("more", [("resume=never",), ("max_time_s=60",)])
 def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp_path: Path) -> None:
     interrupt(copied, after=2)
@@ -97,6 +116,19 @@ def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp
     assert events(copied) == before
 
 
+@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
+def test_who_wants_none_of_it_starts_again(copied: Path, tmp_path: Path) -> None:
+    """Also where the same words, this one included, have left something unfinished."""
+    interrupt(copied, after=2)
+    note = read(copied)
+    assert note is not None
+    head = msgspec.structs.replace(note.head, settings=(*note.head.settings, "resume=never"))
+    begin(copied, head, list(note.ended.values()))
+    assert sweep(tmp_path, "resume=never").exit_code == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+@pytest.mark.long(like="test_only_jobs_with_directories_of_their_own_are_apart")
 def test_records_of_other_code_are_not_mixed_in(copied: Path, tmp_path: Path) -> None:
     interrupt(copied, after=2)
     note = copied / FILE
@@ -108,6 +140,7 @@ def test_records_of_other_code_are_not_mixed_in(copied: Path, tmp_path: Path) ->
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
+@pytest.mark.long(like="test_only_jobs_with_directories_of_their_own_are_apart")
 @pytest.mark.parametrize("subdir", [".", "..", "same", "${hydra:runtime.cwd}/mine"])
 def test_where_jobs_share_directories_nothing_is_removed(subdir: str, tmp_path: Path) -> None:
     """They could lie in one another, or be of another owner."""
@@ -119,6 +152,22 @@ def test_where_jobs_share_directories_nothing_is_removed(subdir: str, tmp_path: 
     run_cli(*words, cwd=tmp_path)
     run_cli(*words, cwd=tmp_path)
     assert all((tmp_path / place / "precious.txt").exists() for place in ("runs/mine", "runs", "mine"))
+
+
+@pytest.mark.parametrize(
+    ("places", "apart"),
+    [
+        (("a", "b/c"), True),
+        (("a", "a/b"), False),
+        (("a", "./a"), False),
+        (("../a", "../b"), False),
+        (("/x/a", "/x/b"), False),
+        (("a", "."), False),
+    ],
+)
+def test_only_jobs_with_directories_of_their_own_are_apart(places: tuple[str, ...], apart: bool) -> None:
+    parts: list[Any] = [SimpleNamespace(job=place) for place in places]
+    assert _are_apart(parts) == apart
 
 
 def test_a_failed_job_is_listed_with_its_reason_and_runs_again(tmp_path: Path) -> None:

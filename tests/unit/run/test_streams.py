@@ -57,6 +57,7 @@ def shell(program: str, *words: str, lost: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, ended.stderr
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("lost", LOST)
 def test_a_program_goes_on(tmp_path: Path, lost: str) -> None:
     code, out, err = shell("-c", textwrap.dedent(PRINTS), str(tmp_path / "file"), lost=lost)
@@ -88,6 +89,7 @@ def test_an_error_of_the_system_is_one_line(error: str) -> None:
     assert (code, out, err) == (1, "", f"p.py: {said}\n")
 
 
+@pytest.mark.long(like="test_a_program_goes_on")
 @pytest.mark.parametrize(
     "lost",
     [
@@ -103,5 +105,6 @@ def test_a_run_goes_on_without_its_view(tmp_path: Path, lost: str) -> None:
     assert (run_dir / "figures" / "timeline.png").exists()
 
 
+@pytest.mark.long(like="test_a_program_goes_on")
 def test_a_refusal_that_nobody_reads_is_one(tmp_path: Path) -> None:
     assert shell("run.py", "seed=-1", lost="2>&-")[0] == 2

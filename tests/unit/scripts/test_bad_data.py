@@ -102,6 +102,7 @@ def check(said: str, program: str, case: Case) -> None:
     assert case.cure in said
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", by_turns(sorted(CASES, key="wrong checksum".__ne__), always=2), indirect=True)
 def test_a_run_is_refused(case: Case, tmp_path: Path) -> None:
     before = everything(tmp_path)

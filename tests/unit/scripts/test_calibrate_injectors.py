@@ -138,6 +138,7 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 # ---- the runs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
 @pytest.mark.parametrize("hosts", by_turns([True, False], always=1))
 def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
@@ -148,6 +149,7 @@ def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytes
         preflight([*script.settings(cell, asked), f"hydra.run.dir={tmp_path / cell.name}"])
 
 
+@pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
 def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
     runner = ExactRunner()
     result = bench.quick(runner=runner)
@@ -162,7 +164,7 @@ def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
     }
 
 
-@pytest.mark.long(like="test_half_a_run_is_made_again")
+@pytest.mark.long(like="test_records_of_other_settings_are_not_taken_for_these")
 def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     bench.quick()
     shutil.rmtree(bench.out / "records" / "duty_50ms_1")
@@ -176,6 +178,7 @@ def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     assert len(rest.ran) == len(grid(SAMPLE_S, hosts=True, quick=False)) - len(QUICK)
 
 
+@pytest.mark.long(like="test_records_of_other_settings_are_not_taken_for_these")
 def test_half_a_run_is_made_again(bench: Bench) -> None:
     stopped = ExactRunner()
     stopped.interrupted_at = "duty_50ms_1"
@@ -267,6 +270,7 @@ def test_misses_are_part_of_it(bench: Bench, tmp_path: Path) -> None:
     assert "| duty | 55.0 | 0.5 | 2.00 | 2.40 | 2.40 to 2.40 | +20.0 % | NO |" in page.read_text()
 
 
+@pytest.mark.few(1)
 def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "injectors.md"
     page.parent.mkdir()

@@ -35,6 +35,7 @@ def computed(cluster: str, s: str, system: str) -> dict[str, float]:
     return row(Cell({"cluster": cluster, "s": s, "system": system}, 0))  # type: ignore[return-value]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("cluster", "s"), EXPECTED)
 def test_the_times_of_naive_and_cyclic(cluster: str, s: str) -> None:
     naive, cyclic, heter = (computed(cluster, s, f"coding_{name}") for name in ("naive", "cyclic", "heter_aware"))

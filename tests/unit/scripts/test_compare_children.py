@@ -77,6 +77,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["child", "fork"])
 @pytest.mark.parametrize(
     "stop",

@@ -71,6 +71,7 @@ def test_the_virtual_runs_can_be_made_alone(bench: Bench) -> None:
     assert all(name.endswith("_live") for name in rest.ran)
 
 
+@pytest.mark.long(like="test_the_virtual_runs_can_be_made_alone")
 def test_virtual_runs_are_made_in_forks_and_live_ones_here(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     forked, here = ComparedRunner(), ComparedRunner()
     monkeypatch.setattr(script, "run_here", forked)
@@ -112,6 +113,7 @@ def test_every_strategy_is_compared() -> None:
         assert any(twice for _, _, twice in one.cases)
 
 
+@pytest.mark.long(like="test_the_virtual_runs_can_be_made_alone")
 @pytest.mark.parametrize("grid", by_turns(sorted(script.GRIDS, key="hosts".__ne__), always=1))
 @pytest.mark.parametrize("part", by_turns(["a third", "all of their own", "all"], always=1))
 def test_the_settings_of_a_grid_can_be_composed(grid: str, part: str, tmp_path: Path) -> None:

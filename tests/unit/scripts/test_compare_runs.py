@@ -46,6 +46,7 @@ def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str
     assert other["verdict"] == "too few seeds (1 paired)"
 
 
+@pytest.mark.long(like="test_half_the_time_is_faster")
 def test_other_forms_have_the_same_cells(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(runs), "--as", "markdown"])
     head, line, *body = capsys.readouterr().out.splitlines()

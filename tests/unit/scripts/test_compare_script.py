@@ -87,6 +87,7 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 # ---- the runs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_half_a_run_is_made_again")
 def test_every_case_runs_on_both_sides_one_at_a_time(bench: Bench) -> None:
     runner = ComparedRunner()
     result = bench.grid(runner=runner)
@@ -99,6 +100,7 @@ def test_every_case_runs_on_both_sides_one_at_a_time(bench: Bench) -> None:
     assert "\x1b" not in result.out
 
 
+@pytest.mark.long(like="test_half_a_run_is_made_again")
 def test_the_settings_reach_the_runs(bench: Bench) -> None:
     bench.grid("workload.epochs=3", "--costs", "ideal")
     words = [
@@ -140,7 +142,7 @@ def test_half_a_run_is_made_again(bench: Bench) -> None:
     assert len(rest.ran) == 3
 
 
-@pytest.mark.long(like="test_records_of_other_settings_are_not_taken_for_these")
+@pytest.mark.long(like="test_a_failed_run_stops_nothing_but_the_report")
 def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_path: Path) -> None:
     bench.grid()
     model = tmp_path / "mine.yaml"
@@ -154,6 +156,7 @@ def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_
     assert "4 of 4 records exist already" in out
 
 
+@pytest.mark.long(like="test_a_failed_run_stops_nothing_but_the_report")
 def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None:
     bench.grid()
     runner = ComparedRunner()
@@ -183,6 +186,7 @@ def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
     assert runner.ran[-1] == "asp_none_seed0_virtual"
 
 
+@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
 def test_a_busy_machine_is_mentioned(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (1.7, 0.0, 0.0))
     assert "the machine is busy (load 1.7)" in bench.grid().out
@@ -192,6 +196,7 @@ def test_a_busy_machine_is_mentioned(bench: Bench, monkeypatch: pytest.MonkeyPat
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
 def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
     result = whole.five()
     files = {path.name for path in whole.out.iterdir()}
@@ -218,6 +223,7 @@ def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
     assert measures.loc[("asp", "jct_s"), "verdict"] == "NO"
 
 
+@pytest.mark.long(like="test_what_a_page_lacks_is_added_as_a_group")
 def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "fidelity.md"
     whole.grid("--report", str(page))
@@ -268,6 +274,7 @@ def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> 
     assert (again.ran, page.read_text()) == ([], text)
 
 
+@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
 def test_the_same_records_give_the_same_report(bench: Bench) -> None:
     before = bench.grid().out.partition("\n4/4  asp_none_seed1_live")[2].partition("\n")[2]
     numbers = (bench.out / "fidelity.csv").read_bytes()
@@ -290,6 +297,7 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -329,6 +337,7 @@ def test_an_output_directory_that_is_a_file_is_refused(whole: Bench, tmp_path: P
     whole.refused("-o", str(tmp_path / "taken"), *GRID)
 
 
+@pytest.mark.long(like="test_bad_input_is_refused_in_one_line")
 def test_records_that_do_not_match_are_refused(bench: Bench) -> None:
     bench.grid()
     shutil.rmtree(bench.records / "asp_none_seed1_live")

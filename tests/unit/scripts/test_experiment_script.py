@@ -141,6 +141,7 @@ def test_an_experiment_becomes_records_a_figure_and_a_page(whole: Bench, monkeyp
     assert "8 of 8 records exist already" in bench.run()[1]
 
 
+@pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")
 def test_an_experiment_without_claims_has_a_page_too(bench: Bench) -> None:
     (bench.folder / "claims" / "toy.yaml").write_text("toy.x: {where: Table II, check: context, value: 1}")
     for _ in range(2):
@@ -159,6 +160,7 @@ def test_what_is_there_is_not_run_again(bench: Bench) -> None:
     assert len(runner.ran) == 4
 
 
+@pytest.mark.long(like="test_what_is_there_is_not_run_again")
 def test_other_settings_are_run_anew(bench: Bench) -> None:
     bench.run()
     axes = {**SPEC["axes"], "epochs": {"2": ["workload.epochs=2"], "3": ["workload.epochs=4"]}}  # type: ignore[dict-item]
@@ -168,6 +170,7 @@ def test_other_settings_are_run_anew(bench: Bench) -> None:
     assert {name.partition("_")[0] for name in runner.ran} == {"3"}
 
 
+@pytest.mark.long(like="test_what_is_there_is_not_run_again")
 def test_another_cost_model_makes_the_runs_again(bench: Bench, tmp_path: Path) -> None:
     model = tmp_path / "mine.yaml"
     model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
@@ -178,6 +181,7 @@ def test_another_cost_model_makes_the_runs_again(bench: Bench, tmp_path: Path) -
     assert len(runner.ran) == 8
 
 
+@pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")
 def test_what_another_commit_has_left_is_made_again_and_what_this_one_has_is_not(bench: Bench) -> None:
     older, runner = ComposedRunner(), ComposedRunner()
     older.commit = "0000000"
@@ -209,6 +213,7 @@ def test_uncommitted_changes_are_said_before_and_on_the_page(bench: Bench, monke
     assert "to be repeated: toy_table." in bench.page.read_text()
 
 
+@pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")
 def test_all_records_are_made_before_the_first_page(bench: Bench) -> None:
     """A page is an uncommitted change: what ran afterwards would say so."""
     (bench.folder / "conf" / "toy_other.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False))
@@ -225,6 +230,7 @@ def test_all_records_are_made_before_the_first_page(bench: Bench) -> None:
     assert "<!-- experiment: toy_other -->" in bench.page.read_text()
 
 
+@pytest.mark.long(like="test_a_failed_run_stops_the_report_and_nothing_else")
 def test_one_that_fails_leaves_the_others_their_pages(bench: Bench) -> None:
     (bench.folder / "conf" / "toy_other.yaml").write_text(yaml.safe_dump({**SPEC, "seeds": [7]}, sort_keys=False))
     runner = ComposedRunner()
@@ -243,6 +249,7 @@ def test_live_ones_and_virtual_ones_are_told_apart(bench: Bench) -> None:
     assert (code, err) == (2, "experiment.py: --live: none of toy_table is\n")
 
 
+@pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")
 def test_forks_leave_the_same_records(bench: Bench) -> None:
     runner = ComposedRunner()
     assert bench.run("--jobs", "3", runner=runner)[0] == 0
@@ -293,6 +300,7 @@ def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:
     assert not bench.page.exists()
 
 
+@pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")
 def test_the_same_records_give_the_same_page(bench: Bench) -> None:
     bench.run()
     before = bench.page.read_text()
@@ -351,6 +359,7 @@ class ClusterRunner(ComposedRunner):
         told({"bsp": 10.0, "asp": 5.0}[said["strategy"]], seed=int(said["seed"])).write(new)
 
 
+@pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")
 def test_runs_may_be_sets_of_jobs_and_are_kept_judged_and_drawn_alike(
     whole: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_analysis_and_runtime_speak_of_the_same_law() -> None:
     assert run.progress(70.0, 0.1)[-1] == pytest.approx(job.progress)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("broken", ["wrong phi", "wrong batches"])
 def test_a_wrong_model_is_told_from_a_right_one(broken: str) -> None:
     """Negative control: with a noise scale of 0, or other batches than were used, predictions are far off."""

@@ -59,6 +59,7 @@ def test_none_is_left_when_the_others_are_no_longer_wanted(tmp_path: Path) -> No
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@pytest.mark.long(like="test_no_more_run_at_a_time_than_asked_for")
 def test_a_run_in_a_fork_leaves_the_same_record_as_one_of_its_own(tmp_path: Path) -> None:
     """The same bytes, several at a time or not, but for what says where and when it ran."""
     words = ["runtime=virtual", "workload.epochs=1", "draw=false", "view=none", "strategy=ssp"]

@@ -69,6 +69,7 @@ def test_a_strategy_that_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (tmp_path / "jobs.csv").read_bytes() == before
 
 
+@pytest.mark.long(like="test_a_strategy_that_gains")
 def test_other_settings_are_other_jobs_and_bsp_keeps_its_own(tmp_path: Path) -> None:
     """Settings of the strategy are not BSP's: one more job, not two."""
     run(tmp_path, *HARMFUL)
@@ -79,6 +80,7 @@ def test_other_settings_are_other_jobs_and_bsp_keeps_its_own(tmp_path: Path) -> 
     assert jobs["jct_s"].iloc[1] > jobs["jct_s"].iloc[0]
 
 
+@pytest.mark.long(like="test_a_strategy_that_gains")
 def test_what_was_torn_is_timed_again(tmp_path: Path) -> None:
     words = ("--strategies", "asp", "--stragglers", "none")
     run(tmp_path, *words)
@@ -89,6 +91,7 @@ def test_what_was_torn_is_timed_again(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) >= 3
 
 
+@pytest.mark.long(like="test_a_strategy_that_gains")
 def test_what_does_not_fit_is_shown_as_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody is harmed by what cannot run."""
     assert run(tmp_path, "--strategies", "zeno_pp", "--stragglers", "none") == 0
@@ -130,6 +133,7 @@ def test_harm_without_a_reason_fails(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "no reason: first_k none 4 workers" in capsys.readouterr().out
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -224,15 +228,19 @@ def test_rows_that_are_timed_again_replace_those_of_the_page(tmp_path: Path) -> 
 # ---- what is committed ----------------------------------------------------------------------------------------------
 
 
-def test_no_cell_of_the_page_harms_without_a_reason_and_no_reason_is_idle() -> None:
+@pytest.fixture(scope="module")
+def page_cells() -> list[harm.Cell]:
+    return harm.cells_of(pd.read_csv(PAGE_CSV))
+
+
+def test_no_cell_of_the_page_harms_without_a_reason_and_no_reason_is_idle(page_cells: list[harm.Cell]) -> None:
     """docs/harm.csv as `make harm` left it, and docs/harm_reasons.yaml."""
-    cells = harm.cells_of(pd.read_csv(PAGE_CSV))
     reasons = harm.read_reasons(script.REASONS.read_bytes(), "harm_reasons.yaml")
-    assert cells
-    assert [str(cell) for cell in harm.unexplained(cells, reasons)] == []
-    assert harm.idle_reasons(cells, reasons) == []
+    assert page_cells
+    assert [str(cell) for cell in harm.unexplained(page_cells, reasons)] == []
+    assert harm.idle_reasons(page_cells, reasons) == []
 
 
-def test_the_page_has_all_cells_of_every_strategy() -> None:
-    cells = {(cell.strategy, cell.straggler, cell.workers) for cell in harm.cells_of(pd.read_csv(PAGE_CSV))}
+def test_the_page_has_all_cells_of_every_strategy(page_cells: list[harm.Cell]) -> None:
+    cells = {(cell.strategy, cell.straggler, cell.workers) for cell in page_cells}
     assert cells == set(product({*steady_strategies()} - {harm.REFERENCE}, PATTERNS, WORKERS))

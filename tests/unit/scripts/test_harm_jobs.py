@@ -30,6 +30,7 @@ def test_a_fork_times_a_job_as_this_process_does(asked: argparse.Namespace) -> N
     assert {one.outcome for one in found.values()} == {"done"}
 
 
+@pytest.mark.long(like="test_a_fork_times_a_job_as_this_process_does")
 def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
     asked: argparse.Namespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,7 @@ def mutants(project: Path, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
 def test_what_is_killed_what_survives_and_what_is_known(project: Path) -> None:
     code, out, err = mutants(project, "--least", "0.6")
     assert (code, err) == (0, "")
@@ -61,7 +62,7 @@ def test_what_is_killed_what_survives_and_what_is_known(project: Path) -> None:
     assert (project / "small.py").read_text() == SOURCE, "the tree itself stays as it is"
 
 
-@pytest.mark.long(like="test_what_is_killed_what_survives_and_what_is_known")
+@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
 def test_a_bug_is_found_in_a_package_that_the_script_imports_itself(project: Path) -> None:
     """What was imported before a bug was planted would not have it."""
     (project / "runtime").mkdir()
@@ -73,7 +74,7 @@ def test_a_bug_is_found_in_a_package_that_the_script_imports_itself(project: Pat
     assert out.splitlines()[-1].split() == ["all", "4", "1", "3", "0", "100.0%"]
 
 
-@pytest.mark.long(like="test_what_is_killed_what_survives_and_what_is_known")
+@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
 def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
     (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 0\n")
     code, out, err = mutants(project)

@@ -126,6 +126,7 @@ def test_the_contract_suite_finds_what_is_planted(old: str, new: str, found: str
 # ---- experiments ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_files_that_cannot_be_used_are_named")
 def test_an_experiment_without_a_paper_is_run_compared_and_continued() -> None:
     assert new_project(["lab_of_runs"]) == 0
     conf = Path("lab_of_runs", "conf", "experiment", "my_experiment.yaml")

@@ -28,6 +28,7 @@ def sweep(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long(like="test_settings_and_tolerance_make_a_difference")
 @pytest.mark.painted
 def test_a_sweep_is_scored_into_a_table_a_figure_and_csv_files(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(sweep)]) == 0
@@ -61,6 +62,7 @@ def test_what_needs_resources_needs_a_record_of_them(
     assert set(pd.read_csv(tmp_path / "out" / "predictors.csv")["predictor"]) == {"last_value", name}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("labels", ["plan", "realised"])
 def test_the_oracle_is_right_and_the_last_value_late(
     labels: str, sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

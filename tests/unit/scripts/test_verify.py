@@ -52,10 +52,12 @@ def test_an_untouched_record_passes(original: Path, capsys: pytest.CaptureFixtur
     assert {checks[name] for name in ("complete", "summary", "tables", "parameters", "plan", "decisions")} == {"ok"}
 
 
+@pytest.mark.long(like="test_an_untouched_record_passes")
 def test_a_virtual_run_again_writes_the_same_bytes(original: Path) -> None:
     assert list(verify(original, again=True))[-1].verdict == "ok"
 
 
+@pytest.mark.long(like="test_an_untouched_record_passes")
 def test_another_seed_would_have_written_others(record: Path) -> None:
     overrides = record / ".hydra" / "overrides.yaml"
     overrides.write_text(overrides.read_text() + "- seed=5\n")

@@ -75,6 +75,7 @@ def pauses(run: HeapRun) -> list[float]:
     return [command.at_s for command in run.commands if isinstance(command, Wake)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("topology", ["ps", "allreduce"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_noisy_job_is_not_stopped_again_and_again(topology: str, seed: int) -> None:

@@ -86,6 +86,7 @@ def over_bsp(folder: Path, kind: str, strategy: str, settings: str) -> float:
     return jct_s(f"{line} strategy={strategy} {settings}") / over_bsp(folder, kind, "bsp", "")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("detector", "kind"), CASES)
 def test_acts_on_what_it_can_help_and_nothing_else(traces: Path, detector: str, kind: str) -> None:
     settings, acts_on = DETECTORS[detector]
@@ -112,7 +113,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
 bsp_s = cache(jct_s)
 
 
-@pytest.mark.long(like="test_small_batches_are_not_moved_to_and_fro")
+@pytest.mark.long(like="test_acts_on_what_it_can_help_and_nothing_else")
 @pytest.mark.parametrize(
     ("num_workers", "epochs", "seeds"),
     [(4, 40, 6), *(pytest.param(*shape, 1, marks=pytest.mark.long) for shape in ((16, 80), (64, 60)))],
@@ -139,6 +140,7 @@ def test_equal_workers_with_noise_cost_next_to_nothing(
     assert max(switches) <= 4
 
 
+@pytest.mark.long(like="test_acts_on_what_it_can_help_and_nothing_else")
 @pytest.mark.parametrize(
     ("strategy", "straggler"),
     [

@@ -27,6 +27,7 @@ def test_unknown_workloads_and_other_prices() -> None:
     assert kappa_for("priced", "digits", 0.03) == 0.14
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("strategy", by_turns(["star_h", "star_ahead", "star_ml"], always=1))
 @pytest.mark.parametrize(
     ("words", "kappa"),

@@ -70,6 +70,7 @@ def test_on_equal_links_groups_save_bytes_and_are_never_later(count: int, aggreg
 # ---- replication -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(like="test_just_as_many_go_to_the_replica_as_the_bound_needs")
 @settings(max_examples=15)  # torch is slow to step
 @given(
     seed=st.integers(0, 2**31),

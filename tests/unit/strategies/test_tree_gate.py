@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from runtime.core import inputs
 from strategies.bsp import BSP
 from strategies.protocol import Failed, Timings
+from strategies.sending import TreeGate
+from strategies.transfers.tree import build
 from tests.contract.catalogue import MODES, scenario
-from tests.paper.test_star_tree import ready, second_round, sends, summed
+from tests.paper.test_star_tree import LATENCIES_S, ready, second_round, sends, summed
 from tests.support.harness import HeapRun
 from tests.support.laws import dead, different, played, unaveraged, unconserved, unlawful, unpicklable, unrepeatable
 from tests.support.turns import by_turns
@@ -33,6 +37,51 @@ def test_it_owes_what_all_strategies_owe(mode: str, seed: int) -> None:
     assert different(run, played_in(mode, seed)[0]) == []
     assert unrepeatable(make, run.lines) + unpicklable(make, run.lines, every=20) == []
     assert run.sums
+
+
+def third_round(changed: dict[int, float]) -> list[tuple[tuple[int, ...], str | None]]:
+    """What is sent in the third round, if some parameters took another time on their way to the second one."""
+    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    for worker in range(6):
+        ready(desk, worker, 11.0, changed.get(worker))
+    for place in (0, 1):
+        summed(desk, place, 12.0)
+    before = len(sends(desk))
+    for worker in range(6):
+        ready(desk, worker, 13.0)
+    return sends(desk)[before:]
+
+
+def test_the_tree_is_built_again_when_latencies_have_moved() -> None:
+    """A latency is a moving average: worker 1 is further away than 5 at 12 s, and is not at 4 s."""
+    inner = {seconds: sorted(grads[0] for grads, _ in third_round({1: seconds})) for seconds in (12.0, 4.0)}
+    assert inner == {12.0: [3, 5], 4.0: [1, 3]}
+
+
+def test_who_left_for_good_is_not_in_the_next_tree() -> None:
+    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    desk.lose(3, 11.0, restarting=False)
+    for worker in (0, 1, 2, 4, 5):
+        ready(desk, worker, 12.0)
+    for place in range(len(desk.sums)):
+        summed(desk, place, 13.0)
+    before = len(sends(desk))
+    for worker in (0, 1, 2, 4, 5):
+        ready(desk, worker, 14.0)
+    assert sorted(grads[0] for grads, _ in sends(desk)[before:]) == [1, 5]
+
+
+def test_children_are_waited_for_half_an_iteration() -> None:
+    desk = second_round(BSP(tree_fanout=2))
+    ready(desk, 3, 11.0)
+    assert desk.timers[-1] == (11.5, "strategy:tree")
+
+
+def test_an_inner_node_s_aggregator_is_on_its_host_if_there_is_one() -> None:
+    gate = TreeGate(tree_fanout=2)
+    places = {"worker:3": "host:1", "worker:1": "host:2", "aggregator:0": "host:9", "aggregator:1": "host:1"}
+    gate.start(SimpleNamespace(places=places))  # type: ignore[arg-type]
+    assert gate._aggregators(build(LATENCIES_S, 2)) == {3: "aggregator:1", 1: "aggregator:0"}
 
 
 def test_what_a_lost_aggregator_had_is_computed_again() -> None:

@@ -75,6 +75,7 @@ def cuts_of(num_elements: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, num_elements // 16).map(lambda block: 16 * block), max_size=4).map(sorted)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", CASES)
 @settings(max_examples=20, deadline=None)
 @given(cuts=cuts_of(3000))
@@ -83,6 +84,7 @@ def test_servers_do_not_change_a_bit(case: str, cuts: list[int]) -> None:
     assert whole.tobytes() == parts.tobytes()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", CASES)
 def test_blocks_do_not_change_a_bit(case: str) -> None:
     size = 2 * BLOCK + 1000

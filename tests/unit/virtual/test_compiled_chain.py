@@ -229,6 +229,7 @@ def interpreted(seed: int) -> Chains:
     return Chains(seed, clock.timeline, Clock)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("block", by_turns(BLOCKS, always=2))
 def test_iterations_and_orders_take_as_long_on_both_clocks(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):

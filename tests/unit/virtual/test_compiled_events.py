@@ -269,6 +269,7 @@ ANSWERS: dict[str, Any] = {
 }
 
 
+@pytest.mark.few(10)
 @built
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_any_answer(answer: str, tmp_path: Path) -> None:

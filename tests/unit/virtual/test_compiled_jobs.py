@@ -85,6 +85,7 @@ def test_workers_and_servers_are_killed_paused_throttled_and_cut_off(
     assert one == other
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("requests", [False, True], ids=["limits", "requests"])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("seed", by_turns(range(6), always=1))
@@ -142,6 +143,7 @@ class Company:
         return {name: job.record() for name, job in self.jobs.items()}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", by_turns(range(1, 7), always=2))
 def test_jobs_that_share_hosts(seed: int, twin: Callable[[bool], None], tmp_path: Path) -> None:
     def record() -> dict[str, bytes]:

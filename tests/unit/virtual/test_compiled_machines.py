@@ -46,6 +46,7 @@ def test_requests_change_something() -> None:
     assert any(Requesting(seed).run() != Busy(seed).run() for seed in range(20))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seeds", by_turns(JOBS, always=1))
 @pytest.mark.parametrize("strategy", [ASP, BSP, SSP])
 def test_records_are_the_same_to_the_byte(

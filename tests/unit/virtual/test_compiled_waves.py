@@ -14,7 +14,7 @@ from runtime.virtual.fast_path.regular import RegularRun
 from strategies.asp import ASP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
-from tests.support.turns import by_turns, rows_by_turns
+from tests.support.turns import rows_by_turns
 from tests.unit.virtual.test_regular import BATCH, COSTS, LOOPS, both, job_of, play
 
 compiled = native(WAVES)
@@ -25,7 +25,8 @@ SIZES = {"rows": 8, "workers": 2, "block": 4, "servers": 1, "bound": -1}
 MANY: dict[str, Strategy] = {"ssp": SSP(bound=1), "asp": ASP(), "even": SSP(bound=4, data="even")}
 
 
-@pytest.mark.parametrize("name", by_turns(MANY, always=1))
+@pytest.mark.long(like="test_a_signal_ends_both_loops_at_the_same_gradient")
+@pytest.mark.parametrize("name", MANY)
 def test_the_same_rows_of_many_workers(name: str, tmp_path: Path) -> None:
     job = job_of(num_workers=70, num_samples=70 * BATCH * 4, global_batch_samples=70 * BATCH)
     with patch.object(waves_module, "TICK_EVERY", 100):

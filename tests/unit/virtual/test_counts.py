@@ -157,6 +157,7 @@ def srpt_mean_s(rate: float) -> float:
     return float(quad(lambda x: response(x) * math.exp(-x), 0, 40)[0])
 
 
+@pytest.mark.long(like="test_plain_las_on_one_gpu_shares_it")
 def test_srtf_on_one_gpu_is_srpt() -> None:
     low, high = interval(mean_times(Srtf, 1, 0.7, "Ended"))
     assert low < srpt_mean_s(0.7) < high

@@ -138,6 +138,7 @@ def test_a_virtual_device_takes_time() -> None:
         VirtualRuntime(cluster=cluster_of(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}}))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("line", "message"),
     rows_by_turns(

@@ -90,12 +90,14 @@ def longer(world: World, rounds: int) -> World:
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", by_turns(range(1, 13), always=2))
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_same_files_under_windows_of_all_kinds(name: str, seed: int, tmp_path: Path) -> None:
     both(tmp_path, longer(draw_host_world(4, seed), 20), STRATEGIES[name], chunk=(1, 3, 1 << 10)[seed % 3])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_loop_carries_out_most(name: str, tmp_path: Path) -> None:
     drawn = longer(draw_host_world(4, 1), 100)

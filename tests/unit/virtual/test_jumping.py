@@ -142,6 +142,7 @@ def test_completion_times_are_near_those_of_full_detail(seeds: Sequence[int], jo
 # ---- the record ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("make", by_turns([Recorder, ColumnRecorder], always=3))
 @pytest.mark.parametrize("strategy", ["bsp", "asp_dds", "static_x"])
 def test_records_are_sound_and_tables_hold_all_iterations(

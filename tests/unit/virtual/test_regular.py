@@ -163,12 +163,14 @@ PAIRS = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("name", "costs"), PAIRS)
 def test_the_same_rows(tmp_path: Path, name: str, costs: str) -> None:
     full, _ = both(tmp_path, job_of(), STRATEGIES[name], COSTS[costs])
     assert pq.read_metadata(full / "iterations.parquet").num_rows == NUM_WORKERS * ROUNDS
 
 
+@pytest.mark.long(like="test_the_same_rows")
 @pytest.mark.parametrize("name", by_turns(["ssp-1", "bsp", "asp"], always=1))
 def test_the_same_rows_in_other_jobs(tmp_path: Path, name: str) -> None:
     strategy, costs = STRATEGIES[name], COSTS["all"]
@@ -197,6 +199,7 @@ def test_blocks_of_jitter_of_any_size() -> None:
     np.testing.assert_array_equal(found, np.concatenate([whole.block(), whole.block()]))
 
 
+@pytest.mark.long(like="test_the_same_rows")
 def test_several_epochs(tmp_path: Path) -> None:
     (tmp_path / "bsp").mkdir()
     both(tmp_path / "bsp", job_of(epochs=3), BSP(), COSTS["all"])
@@ -253,6 +256,7 @@ def test_what_else_needs_the_full_runtime() -> None:
     assert hint_of(job_of(epochs=2), BSP(), Costs(), scored=False) is not None
 
 
+@pytest.mark.long(like="test_the_same_rows")
 @pytest.mark.parametrize(
     ("name", "loops"), rows_by_turns([("bsp", "Rounds"), ("ssp", "Waves"), ("asp", "Waves")], always=1)
 )

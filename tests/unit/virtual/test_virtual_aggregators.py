@@ -90,6 +90,7 @@ def test_all_members_are_used_and_all_workers_continue() -> None:
     assert outcome.version < 180
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("first", by_turns(range(4), always=1))
 @pytest.mark.parametrize("lost", ["worker:2", "worker:3", "server:0"])
 @pytest.mark.parametrize("restarting", [True, False])

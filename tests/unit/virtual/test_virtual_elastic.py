@@ -138,6 +138,7 @@ def stormy(seed: int, failover: str, *, on_hosts: bool = False) -> tuple[StormRu
     return StormRun(world, strategy, seed), strategy
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("on_hosts", [False, True], ids=["machines", "hosts"])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("seed", by_turns(SEEDS, ALWAYS))
@@ -148,6 +149,7 @@ def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: st
     assert problems(run.lines) == []
 
 
+@pytest.mark.long(like="test_every_sample_is_used_once_whatever_is_asked_for")
 def test_the_storm_has_everything_in_it() -> None:
     counts: Counter[str] = Counter()
     for seed in SEEDS[:ALWAYS]:

@@ -68,6 +68,7 @@ def distances(tape: Tape) -> list[tuple[float, float]]:
     return found
 
 
+@pytest.mark.few(3)
 @WHERE
 @pytest.mark.parametrize("optimizer", [MOMENTUM, TALLY], ids=["sgd", "tally"])
 def test_a_replica_is_never_further_away_than_the_bound(where: str, optimizer: dict[str, Any]) -> None:
@@ -151,6 +152,7 @@ def test_with_everything_lost_the_checkpoint_is_read() -> None:
     assert uses(run) == {3.0}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("divergence_max", [0.5, 5.0, 40.0])
 @pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_whoever_is_lost_whenever_every_sample_counts_once(divergence_max: float, num_replicas: int) -> None:

@@ -91,6 +91,7 @@ def finished(job: Recorded, outcome: Outcome) -> tuple[bytes, str]:
     return job.record(), outcome.parameters_sha256
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", by_turns(range(1, 7), 1))
 @pytest.mark.parametrize("start_s", by_turns([LATER_S, 1e6 + 1 / 3, 0.0], 2))
 def test_a_job_with_its_own_machines_is_the_same_in_company_and_later(

@@ -216,7 +216,7 @@ def words(line: str, files: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        pytest.param(*case, id=case[0], marks=[pytest.mark.long] if number % 8 else [])
+        pytest.param(*case, id=case[0], marks=[pytest.mark.long] if number % 16 else [])
         for number, case in enumerate(BAD_LINES)
     ],
 )

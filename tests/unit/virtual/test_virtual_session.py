@@ -168,6 +168,7 @@ def test_with_jitter_a_bsp_round_is_an_expected_maximum() -> None:
     assert theory.bsp_round_s(TIMES, 3) + 4 * error < mean < theory.bsp_round_s(TIMES, 5) - 4 * error
 
 
+@pytest.mark.long(like="test_with_jitter_a_bsp_round_is_an_expected_maximum")
 def test_with_jitter_backup_workers_wait_for_the_place_that_is_needed() -> None:
     """The first round, in which all start together, of 500 seeds: the sixth of eight, not the fifth or the seventh."""
     first = []

@@ -354,6 +354,7 @@ def test_a_coordinator_that_is_busy_hears_of_it_when_it_is_free() -> None:
     assert job.times("Joined", worker=0)[0] >= 1.0 + 0.25
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("strategy", [BSP(), ASP(), BackupWorkers(num_backup=1)], ids=["bsp", "asp", "backup"])
 @pytest.mark.parametrize("costs", [RESTART, Costs(decision_s=0.04, control_s=0.01, update_base_s=0.1)], ids=["a", "b"])
 def test_whatever_is_killed_every_sample_counts_once(strategy: Strategy, costs: Costs) -> None:

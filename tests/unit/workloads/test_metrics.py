@@ -39,6 +39,7 @@ def test_auc_of_what_has_none(scores: list[float], labels: list[int]) -> None:
     assert math.isnan(metrics.auc(scores, labels))
 
 
+@pytest.mark.long(like="test_the_expected_auc_is_the_mean_over_labels")
 def test_auc_of_many_samples_does_not_overflow() -> None:
     """The number of pairs of five million is above 2**42; ranks are summed in float64."""
     labels = np.arange(5_000_000) % 2

@@ -281,6 +281,7 @@ CASES: dict[str, Callable[[], tuple[nn.Module, Tensor, Tensor, Any]]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_reduces_the_loss_and_reaches_every_layer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(

@@ -48,6 +48,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", by_turns(SPOILED, always=3))
 def test_digits(case: str, tmp_path: Path) -> None:
     place = tmp_path / "data" / "digits"

@@ -32,6 +32,7 @@ def test_star_has_ten_models() -> None:
     assert len(STAR) == 10
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", STAR)
 def test_star_s_batch_rate_steps_and_convergence(name: str) -> None:
     """Section V-A: 128 samples a worker; 0.1 for ResNets, else 0.01; to 0.01 and 0.001 at steps 32,000 and 48,000
@@ -47,6 +48,7 @@ def test_star_s_batch_rate_steps_and_convergence(name: str) -> None:
     assert found["epochs"] == round(64_000 * 128 / samples)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", [name for name in NAMES if "_" in name and f"{name}{LAPTOP}" in NAMES])
 def test_a_laptop_form_is_the_same_but_smaller(name: str) -> None:
     full, small = workload(name), workload(f"{name}{LAPTOP}")
@@ -66,6 +68,7 @@ def test_every_paper_s_workload_has_one() -> None:
     assert {f"{name}{LAPTOP}" for name in full} == {name for name in NAMES if name.endswith(LAPTOP)}
 
 
+@pytest.mark.long(like="test_a_laptop_form_is_the_same_but_smaller")
 def test_the_page_tells_every_workload_and_its_parameters() -> None:
     catalogue = (ROOT / "docs" / "workloads.md").read_text().split("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]+) \|[^|]*\|([^|]*)\|", catalogue, re.MULTILINE)
@@ -82,6 +85,7 @@ def test_the_page_tells_every_workload_and_its_parameters() -> None:
             assert number == f"{count:,}", name
 
 
+@pytest.mark.few(1)
 def test_nothing_of_a_framework_is_imported_to_choose_one() -> None:
     script = (
         "import sys; from runtime.run.preflight import preflight\n"
