@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from analysis.figures.style import FAINT, Look
 
 BAND_FRAC = 0.2
-"""Part of all values in which the curves lie after some time, at most: above it they can be told apart as they are."""
+"""Part of all values in which the curves lie after some time, at most: above it they are distinct as they are."""
 LATEST_FRAC = 0.75
 """That time, at most, as a part of the axis: a shorter piece would show too little."""
 MARGIN = 0.12

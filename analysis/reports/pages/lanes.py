@@ -76,7 +76,7 @@ class Ticks:
         self.tick_s = tick_s
 
     def of(self, seconds: float) -> int:
-        """One time."""
+        """One time, rounded to the nearest tick."""
         return round(seconds / self.tick_s)
 
     def all(self, seconds: Any) -> NDArray[np.int64]:
@@ -162,7 +162,11 @@ def _servers(run: Run, place: dict[str, int], ticks: Ticks) -> list[dict[str, An
 def _windows(run: Run, place: dict[str, int], ticks: Ticks) -> list[list[Any]]:
     """(lane, begin, end, what) of the planned disturbances, the longest of them."""
     rows = run.plan[run.plan["target"].isin(list(place)) & (run.plan["start_s"] <= run.end_s)]
-    rows = rows.assign(length=rows["end_s"] - rows["start_s"]).nlargest(MOST_WINDOWS, "length").sort_values("start_s")
+    rows = (
+        rows.assign(length=(rows["end_s"] - rows["start_s"]).astype("float64"))
+        .nlargest(MOST_WINDOWS, "length")
+        .sort_values("start_s")
+    )
     return [
         [place[row.target], ticks.of(row.start_s), ticks.of(min(row.end_s, run.end_s)), f"{row.kind} {row.magnitude:g}"]
         for row in rows.itertuples()

@@ -1,4 +1,4 @@
-"""When convergence is drawn twice: where curves end close to each other, and not where they can be told apart."""
+"""When convergence is drawn twice: where curves end close to each other, and not where they can be distinguished."""
 
 from __future__ import annotations
 
