@@ -1,102 +1,79 @@
-"""Where curves differ: a part of the plot that is shown larger, if they coincide for most of it."""
+"""A second look at where curves that rise or fall together end: what differs there is thinner than a line otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
-from analysis.figures.style import FAINT
+from analysis.figures.style import FAINT, Look
 
-NEAR_FRAC = 0.03
-"""Curves that are closer than this part of their common range look like one."""
-FLAT_FRAC = 0.12
-"""Where curves reach the target within this part of the range, one cannot see which does so first."""
-MOST_FRAC = 0.45
-"""Curves that differ only before this part of the span coincide for most of it."""
-POINTS = 400
-PAD_FRAC = 0.06
-ROOM = (0.5, 0.22, 0.47, 0.43)
-"""Left, bottom, width and height of the enlargement of rising curves, as fractions of the axes: above the labels."""
-FREE_FRAC = 0.3
-"""The part of the range in which curves must stay there: the upper one if they rise, the lower one if they fall."""
+BAND_FRAC = 0.2
+"""Part of all values in which the curves lie after some time, at most: above it they can be told apart as they are."""
+LATEST_FRAC = 0.75
+"""That time, at most, as a part of the axis: a shorter piece would show too little."""
+MARGIN = 0.12
+"""Room above and below the curves, as a fraction of their band."""
+RISING, FALLING = (0.42, 0.3, 0.56, 0.4), (0.42, 0.42, 0.56, 0.5)
+"""Where such curves leave room: left, bottom, width and height, as fractions of the axes."""
+TIMES = 200
 
 
 class Window(NamedTuple):
-    """A part of a plot: from ``left`` to ``right`` (s), from ``bottom`` to ``top`` (the metric)."""
+    """The piece that is drawn again: seconds, and values of the metric."""
 
-    left: float
-    right: float
-    bottom: float
-    top: float
+    start_s: float
+    end_s: float
+    low: float
+    high: float
 
 
-def window(curves: pd.DataFrame, marks_s: Iterable[float] = (), target: float | None = None) -> Window | None:
-    """The part to enlarge, if curves coincide for most of the span and leave room; else None (pure).
+def late_window(curves: pd.DataFrame) -> Window | None:
+    """From when on all curves lie in a narrow band; None for one curve, for equal ones, and where they differ visibly.
 
-    It is where they reach the target if they are close together there, else where they differ at the beginning.
-
-    Args:
-        curves: ``label``, ``t_s``, ``median``, as for :func:`analysis.figures.convergence.draw_convergence`.
-        marks_s: times at which curves reach the target (infinite: never).
-        target: of the metric; None: there is none.
+    ``curves``: ``label``, ``t_s``, ``median`` (:func:`analysis.measures.stats.curves`). A curve that has ended counts
+    with its last value.
     """
-    lines = [line.sort_values("t_s") for _, line in curves.groupby("label", sort=False)]
-    if len(lines) < 2:
+    if curves["label"].nunique() < 2:
         return None
-    span_s, range_ = float(curves["t_s"].max()), float(np.ptp(curves["median"]))
-    if not span_s > 0.0 or not range_ > 0.0:
+    end_s = float(curves["t_s"].max())
+    times = np.linspace(0.0, end_s, TIMES, endpoint=False)
+    values = np.array([np.interp(times, curve["t_s"], curve["median"]) for _, curve in curves.groupby("label")])
+    last = curves.groupby("label")["median"].last().to_numpy()[:, None]
+    values = np.concatenate([values, last], axis=1)
+    if not np.isfinite(values).all():
         return None
-    times = np.linspace(max(line["t_s"].iloc[0] for line in lines), span_s, POINTS)
-    heights = np.array([np.interp(times, line["t_s"], line["median"]) for line in lines])
-    if not _leave_room(heights[:, times >= ROOM[0] * span_s], curves["median"]):
+    high = np.maximum.accumulate(values.max(axis=0)[::-1])[::-1]
+    low = np.minimum.accumulate(values.min(axis=0)[::-1])[::-1]
+    narrow = np.flatnonzero(high - low <= BAND_FRAC * (high[0] - low[0]))
+    first = int(narrow[0]) if len(narrow) else TIMES
+    if not 0 < first < LATEST_FRAC * TIMES or high[first] == low[first]:
         return None
-    reached_s = sorted(mark for mark in marks_s if isfinite(mark))
-    if target is not None and len(reached_s) > 1:
-        left, right = reached_s[0] - PAD_FRAC * span_s, min(reached_s[-1] + PAD_FRAC * span_s, span_s)
-        shown = heights[:, (times >= left) & (times <= right)]
-        if float(np.ptp(shown, axis=0).mean()) <= FLAT_FRAC * range_:
-            reach = float(np.median(np.ptp(shown, axis=0))) + PAD_FRAC / 2 * range_
-            return Window(max(left, 0.0), right, target - reach, target + reach)
-    apart = np.flatnonzero(np.ptp(heights, axis=0) > NEAR_FRAC * range_)
-    if not len(apart) or float(times[apart[-1]]) > MOST_FRAC * span_s:
-        return None
-    left, right = times[apart[[0, -1]]] + PAD_FRAC * span_s * np.array([-1.0, 1.0])
-    shown = heights[:, (times >= left) & (times <= right)]
-    pad = PAD_FRAC * float(np.ptp(shown))
-    return Window(max(float(left), 0.0), float(right), float(shown.min()) - pad, float(shown.max()) + pad)
+    room = MARGIN * (high[first] - low[first])
+    return Window(float(times[first]), end_s, float(low[first] - room), float(high[first] + room))
 
 
-def _leave_room(late: NDArray[np.float64], all_: pd.Series) -> bool:
-    low, high = float(all_.min()), float(all_.max())
-    free = FREE_FRAC * (high - low)
-    return bool(late.min() >= high - free or late.max() <= low + free)
-
-
-def draw_window(axes: Axes, part: Window, target: float | None, *, rising: bool) -> Axes:
-    """Draw the curves of ``axes`` once more in a free corner, where they show ``part``; returns the axes there."""
-    left, bottom, width, height = ROOM
-    inset = axes.inset_axes((left, bottom if rising else 0.97 - height, width, height))
-    for line in axes.get_lines():
-        times, heights = (np.asarray(values, dtype=float) for values in line.get_data())
-        if len(times) > 2:  # others are marks of single times
-            look: dict[str, Any] = {
-                "color": line.get_color(),
-                "linestyle": line.get_linestyle(),
-                "linewidth": line.get_linewidth(),
-            }
-            inset.plot(times, heights, marker=line.get_marker(), markevery=line.get_markevery(), markersize=3.5, **look)
+def draw_zoom(axes: Axes, curves: pd.DataFrame, looks: dict[str, Look], target: float | None) -> Axes | None:
+    """Draw that piece again, larger, where the curves leave room; returns its axes."""
+    window = late_window(curves)
+    if window is None:
+        return None
+    values = curves.sort_values("t_s")["median"]
+    place = RISING if values.iloc[-1] >= values.iloc[0] else FALLING
+    inset = axes.inset_axes(place, xlim=window[:2], ylim=window[2:])
+    inset.set_facecolor("white")
+    for label, curve in curves.groupby("label", sort=False):
+        look = looks[str(label)]
+        if curve["runs"].iloc[0] > 1:
+            inset.fill_between(curve["t_s"], curve["low"], curve["high"], color=look.colour, alpha=0.12, linewidth=0)
+        inset.plot(curve["t_s"], curve["median"], color=look.colour, linestyle=look.line, linewidth=1.2)
     if target is not None:
         inset.axhline(target, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    inset.spines[:].set_visible(True)
-    inset.spines[:].set_color(FAINT)
-    inset.set_xlim(part.left, part.right)
-    inset.set_ylim(part.bottom, part.top)
-    inset.tick_params(labelsize=7)
-    axes.indicate_inset_zoom(inset, edgecolor=FAINT)
+    inset.tick_params(labelsize=6.5, length=2, pad=1.5)
+    inset.grid(visible=True, axis="y", linewidth=0.5)
+    for side in inset.spines.values():
+        side.set(visible=True, color=FAINT, linewidth=0.7)
+    axes.indicate_inset_zoom(inset, edgecolor=FAINT, linewidth=0.7, alpha=1.0)
     return inset

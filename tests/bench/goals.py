@@ -67,6 +67,11 @@ TRANSPORT_GOALS = [Faster("ours tcp", "bare sockets", 0.85), Faster("ours shm", 
 """At every size; issue 2, "Speed"."""
 TRANSPORT_GOALS_1MB = [Faster("ours tcp", "gloo", 2.0), Faster("ours tcp", "torch rpc", 2.0)]
 
+MACHINES_GOALS = [Faster("ours", "bare sockets", 0.8)]
+ORDERS = AtMost(
+    "p99 from a report to the next order, 256 agents, 1,024 workers, 500 orders per second", 0.02, "ms", 1e3
+)
+
 STEP_GOALS = {
     "mlp": [
         Faster("ours tcp", "ddp gloo", 1.2),

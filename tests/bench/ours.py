@@ -26,6 +26,7 @@ import numpy as np
 
 from bench import models
 from bench.launch import Unavailable
+from bench.peers.apart import two_machines
 from bench.stats import block_median, median_gap
 from bench.tasks import ROUNDS
 from injectors.plan import build_plan
@@ -34,9 +35,12 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
 from runtime.core.layout import Layout
+from runtime.live.hosts import netns
+from runtime.live.hosts.network import Network
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.server import Server
 from runtime.live.tasks.store import Store
+from runtime.live.transport.address import LOOPBACK
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.buffers import create as create_buffers
@@ -44,7 +48,8 @@ from runtime.live.transport.hub import Hub
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Goodbye, TaskReady, Update
-from runtime.live.transport.task_spec import TaskSpec
+from runtime.live.transport.secured import new_certificate
+from runtime.live.transport.task_spec import Place, TaskSpec
 from runtime.record.recorder import Fanout, Recorder
 from strategies.asp import ASP
 from strategies.bsp import BSP
@@ -69,22 +74,45 @@ def push_pull(transport: str, nbytes: int, iterations: int) -> float:
     machine there is no receipt). With ``shm`` no byte is copied at
     all (gradient and parameters are read where they lie), so what is measured is the hand-over.
     """
+    return _push_pull(transport, nbytes, iterations)
+
+
+def push_pull_apart(nbytes: int, iterations: int, tls: bool = False) -> float:
+    """As :func:`push_pull` over tcp, as between joined machines: worker and coordinator in one network namespace, the
+    server in another one. The server says when it has the whole gradient. ``tls``: all connections are encrypted."""
+    with two_machines() as network:
+        netns.enter(network.namespace_fds[0])
+        return _push_pull("tcp", nbytes, iterations, network, new_certificate() if tls else "")
+
+
+def _push_pull(
+    transport: str, nbytes: int, iterations: int, network: Network | None = None, certificate: str = ""
+) -> float:
     num_floats, secret, loop = nbytes // 4, os.urandom(32), Loop()
     said: list[Any] = []
-    hub = Hub(loop, secret, transport, 0, "", lambda _: True, lambda _, m: said.append(m), lambda _: None)
+    here, there = (LOOPBACK, LOOPBACK) if network is None else network.addresses
+    about = (lambda _: True, lambda _, m: said.append(m), lambda _: None)
+    hub = Hub(loop, secret, transport, 0, "", *about, host=here, certificate=certificate)
     buffers_fd = create_buffers() if transport == "shm" else -1
     buffers = SharedBuffers(buffers_fd, num_floats, 1) if transport == "shm" else None
     pid = os.fork()
     if pid == 0:
         try:
+            if network is not None:
+                netns.enter(network.namespace_fds[1])
             store = Store(np.zeros(num_floats, np.float32), {"name": "sgd"}, buffers)
-            Server(_bare_spec(hub, secret, transport), Identity("server", 0), store, num_floats).run()
+            spec = msgspec.structs.replace(
+                _bare_spec(hub, secret, transport),
+                places={"server:0": Place(address=there)},
+                certificate=certificate,
+            )
+            Server(spec, Identity("server", 0), store, num_floats).run()
         finally:
             os._exit(0)
     while not any(isinstance(message, TaskReady) for message in said):
         loop.turn(0.1)
     links = ServerLinks(num_floats, secret, Identity("worker", 0), buffers)
-    links.same_machine = True
+    links.same_machine = network is None
     links.attach(0, [said[0].address], [(0, num_floats)])
     stamps = [_exchange(hub, links, ticket) for ticket in range(iterations + WARM_UP + 1)][WARM_UP:]
     links.close()

@@ -5,21 +5,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from runtime.live.joining.token import new_token
-from runtime.record.checkpoint import read_checkpoint
 from tests.live.test_elastic import CONF as SWITCHING
 from tests.live.test_elastic import steps, steps_are_done
 from tests.live.test_faults import ALLOW, assert_uses_are_exact
 from tests.support.invariants import problems
-from tests.support.joined import Cluster, Loopback, Namespaces, namespaces
+from tests.support.joined import EAGER_ND, Cluster, Namespaces, errors
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, ROOT, Run
 
@@ -31,32 +27,9 @@ JOB = (*LEDGER, f"workload.epochs={EPOCHS}", "save_parameters=true")
 SLOW = ("cluster.device={base_s: 0.04}", "runtime.lease_s=1.0", "runtime.heartbeat_s=0.2", "checkpoint_every_s=0.5")
 
 
-@pytest.fixture
-def loopback(tmp_path: Path, start: Start) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path, Loopback(), start)
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
-def apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
-    with namespaces() as machines:
-        cluster = Cluster(tmp_path, machines, start)
-        yield cluster
-        cluster.close()
-
-
 def used(run: Run) -> set[float]:
     """How often samples were used: the ledger's final parameters."""
     return set(np.unique(run.parameters()))
-
-
-def errors(run: Run, exit_code: int) -> list[str]:
-    """What a run says that must end so, without what it says while it waits."""
-    code, out, err = run.wait(PATIENCE_S)
-    assert code == exit_code, (code, out, err, run.tail())
-    waiting = ("run.py: launcher=join: ", "record: ")
-    return [line for line in err.strip().splitlines() if not line.startswith(waiting)]
 
 
 # ---- the same job ----------------------------------------------------------------------------------------------------
@@ -126,6 +99,74 @@ def test_replicas_in_a_ring_over_two_agents_are_bit_equal_to_those_of_one_machin
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
+def test_antdt_nd_restarts_a_worker_and_it_is_on_its_machine_again(apart: Cluster) -> None:
+    agents = [apart.agent(number) for number in range(2)]
+    endless = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW)
+    run = apart.run("run", *endless, *EAGER_ND)
+    run.await_that(lambda: any(one["worker"] == 1 for one in run.events("Joined")), "worker 1 again", PATIENCE_S)
+    run.await_progress(5, PATIENCE_S)
+    run.interrupt(PATIENCE_S)
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+    nodes = [note["node"] for note in run.notes("Launched") if (note["role"], note["id"]) == ("worker", 1)]
+    assert nodes[:2] == ["node1", "node1"]
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
+BRAIN = {"cores_total": 8, "cores_max": 2, "worker_cores": 1, "first_server_cores": 1, "server_cores": 1}
+BRAIN |= {"workers_max": 4, "sample_s": 2, "sample_steps": 1000, "adjust_every_s": 2, "ps_interval_s": 4}
+BRAIN |= {"min_interval_s": 1, "decide_every_s": 0.25, "launch_s": 60, "drain_s": 2, "limit_memory": "false"}
+
+
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
+def test_dlrover_starts_with_one_worker_and_grows_over_both_machines(apart: Cluster, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    agents = [apart.agent(number) for number in range(2)]
+    small = ("cluster.num_workers=1", "topology.num_servers=1", "checkpoint_every_s=null")
+    brain = ("strategy=dlrover", *(f"strategy.{name}={value}" for name, value in BRAIN.items()))
+    job = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW, *small, *brain)
+    run = apart.run("run", *job, f"launcher.shared_dir={shared}")
+    run.await_that(lambda: len({key for key in run.pids() if key[0] == "worker"}) > 1, "more workers", PATIENCE_S)
+    run.await_progress(20, PATIENCE_S)
+    run.interrupt(PATIENCE_S)
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+    assert {note["node"] for note in run.notes("Launched") if note["role"] == "worker"} == {"node0", "node1"}
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
+def test_with_tls_nothing_changes_but_what_others_can_read(loopback: Cluster, start: Start) -> None:
+    """Bit-equal; and who does not speak as the run does is refused in one line."""
+    job = (*DIGITS, "workload.epochs=1")
+    plain = loopback.agent(0, "--wait-s", "60")
+    agents = [loopback.agent(number, "--tls") for number in range(2)]
+    joined = loopback.run("joined", *job, "launcher.tls=true").finish(PATIENCE_S)
+    assert joined.sha256 == start("local", *job).finish(PATIENCE_S).sha256
+    assert [agent.wait() for agent in agents] == [0, 0]
+    assert plain.wait() == 2
+    assert plain.lines[-1].endswith("; a run with launcher.tls=true needs --tls"), plain.lines
+
+
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
+@pytest.mark.parametrize("collective", ["", "topology=allreduce"])
+def test_with_tls_tasks_are_lost_and_come_back_and_the_ledger_is_exact(
+    loopback: Cluster, tmp_path: Path, collective: str
+) -> None:
+    agents = [loopback.agent(number, "--tls") for number in range(2)]
+    words = (f"launcher.shared_dir={tmp_path}", collective) if collective else ()
+    plan = tmp_path / "plan.csv"
+    plan.write_text("time,duration,target,kind,magnitude\n0.5,0.5,worker:1,kill,1\n")
+    killing = ("straggler=trace", f"straggler.path={plan}")
+    run = loopback.run("run", *JOB, *SLOW, "launcher.tls=true", *words, *killing).finish(PATIENCE_S)
+    assert 1 in {event["worker"] for event in run.events("Lost")}
+    assert used(run) == {EPOCHS}
+    assert problems(run.lines()) == []
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
 PLAN = """time,duration,target,kind,magnitude
 0.0,60,worker:0,cpu,0.5
 0.0,60,worker:1,delay,0.01
@@ -151,102 +192,6 @@ def test_the_plan_is_carried_out_by_the_agent_of_each_task(loopback: Cluster, tm
         event["timings"]["injected_s"] >= 0.01 for event in run.events("Arrived") if event["grad"]["worker"] == 1
     )
     assert [agent.wait() for agent in agents] == [0, 0]
-
-
-# ---- losses ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_a_partition_of_five_seconds_is_survived_and_the_ledger_is_exact(apart: Cluster) -> None:
-    machines = apart.machines
-    assert isinstance(machines, Namespaces)
-    agents = [apart.agent(number) for number in range(2)]
-    run = apart.run("run", *JOB, *SLOW, "launcher.lease_s=30")
-    run.await_training(3, PATIENCE_S)
-    machines.cut(1, True)
-    time.sleep(5.0)
-    assert run.notes("Fenced"), run.tail()
-    machines.cut(1, False)
-    run.finish(PATIENCE_S)
-    assert used(run) == {EPOCHS}
-    assert problems(run.lines()) == []
-    assert [agent.wait() for agent in agents] == [0, 0]
-
-
-@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_a_partition_beyond_the_lease_ends_the_job_on_both_sides(apart: Cluster) -> None:
-    machines = apart.machines
-    assert isinstance(machines, Namespaces)
-    agents = [apart.agent(number) for number in range(2)]
-    run = apart.run("run", *LEDGER, "workload.epochs=null", *SLOW, "launcher.lease_s=3")
-    run.await_training(3, PATIENCE_S)
-    machines.cut(1, True)
-    (line,) = errors(run, 1)
-    assert line.endswith("node1 is lost: no word from it for launcher.lease_s=3")
-    assert agents[1].wait() == 1
-    assert agents[1].lines[-1] == ("agent: no word from the driver for launcher.lease_s=3: all tasks here were ended")
-    assert agents[0].wait() == 0
-
-
-def test_a_killed_driver_leaves_nothing_and_its_last_checkpoint_is_exact(loopback: Cluster, tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    agents = [loopback.agent(number) for number in range(2)]
-    run = loopback.run("run", *LEDGER, "workload.epochs=null", *SLOW, f"launcher.shared_dir={shared}")
-    run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint", PATIENCE_S)
-    run.kill()
-    assert [agent.wait() for agent in agents] == [1, 1]
-    for agent in agents:
-        assert agent.lines[-1].startswith("agent: the driver is gone (")
-        assert agent.lines[-1].endswith("all tasks here were ended")
-    assert_exact(shared)
-
-
-def assert_exact(shared: Path) -> None:
-    """The uses of samples in the newest whole checkpoint are those of the work that it calls applied."""
-    (folder,) = shared.iterdir()
-    numbers = [{path.name.partition("-")[0] for path in folder.glob(f"*-server{server}.ckpt")} for server in (0, 1)]
-    newest = max(numbers[0] & numbers[1])
-    parts = [read_checkpoint(folder / f"{newest}-server{server}.ckpt") for server in (0, 1)]
-    (version, state, _), other = parts
-    assert (version, state) == other[:2]
-    counted = sum(float(values["params"].sum()) for _, _, values in parts)
-    assert version > 0
-    assert counted == msgspec.json.decode(state)["samples_applied"]
-
-
-def test_an_agent_that_is_killed_ends_the_job_in_one_line(loopback: Cluster) -> None:
-    agents = [loopback.agent(number) for number in range(2)]
-    run = loopback.run("run", *LEDGER, "workload.epochs=null", *SLOW)
-    run.await_training(3, PATIENCE_S)
-    agents[1].kill()
-    (line,) = errors(run, 1)
-    assert "is lost: its agent is gone" in line
-    assert agents[0].wait() == 0
-
-
-@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_exact(
-    loopback: Cluster, tmp_path: Path
-) -> None:
-    """A worker and a server are on the lost machine: all roll back to the last checkpoint."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    agents = [loopback.agent(number) for number in range(2)]
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}")
-    run = loopback.run("run", *JOB, *SLOW, *again)
-    run.await_training(5, PATIENCE_S)
-    agents[1].kill()
-    run.await_notes("NodeLost", 1, PATIENCE_S)
-    agents.append(loopback.agent(1))
-    run.finish(PATIENCE_S)
-    (lost,), (joined,) = run.notes("NodeLost"), run.notes("NodeJoined")
-    assert lost["node"] == joined["node"]
-    assert run.lines()[-1]["note"]["type"] == "Finished"
-    assert used(run) == {EPOCHS}
-    assert problems(run.lines()) == []
-    assert [agents[0].wait(), agents[2].wait()] == [0, 0]
-    assert list(shared.iterdir()) == []
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------

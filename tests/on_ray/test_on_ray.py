@@ -13,6 +13,7 @@ import pytest
 
 from tests.on_ray.conftest import Raylets
 from tests.support.invariants import problems
+from tests.support.joined import EAGER_ND
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run, alive, every_pid, kill_quietly
 
@@ -127,16 +128,7 @@ def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
 
 
 def test_antdt_nd_restarts_a_worker_on_its_node(raylets: Raylets, start: Start) -> None:
-    slow = (
-        "straggler=persistent",
-        "straggler.targets=[worker:1]",
-        "straggler.sleep_s=0.3",
-        "straggler.sleep_iters=null",
-    )
-    eager = {"short_window_s": 1, "long_window_s": 2, "decide_every_s": 0.5, "cooldown_s": 2, "min_records": 2}
-    eager |= {"report_iters": 1, "warmup_iters": 1}
-    settings = [f"strategy.{name}={value}" for name, value in eager.items()]
-    run = start("run", *ENDLESS, *slow, "strategy=antdt_nd", *settings, "scheduler.pending_s=0.5", *raylets.at())
+    run = start("run", *ENDLESS, *EAGER_ND, *raylets.at())
     run.await_that(lambda: any(one["worker"] == 1 for one in run.events("Joined")), "worker 1 again", PATIENCE_S)
     run.await_progress(3, PATIENCE_S)
     run.interrupt(PATIENCE_S)

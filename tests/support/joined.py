@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from runtime.containment.linux import bring_up_loopback
 from runtime.live.hosts import netns
 from runtime.live.hosts.network import Network
 from runtime.live.joining.token import new_token
@@ -23,6 +24,17 @@ from tests.support.leaks import Start
 from tests.support.runs import ROOT, Run, marks
 
 PORT = 7077
+_EAGER = {"short_window_s": 1, "long_window_s": 2, "decide_every_s": 0.5, "cooldown_s": 2, "min_records": 2}
+EAGER_ND = (
+    "straggler=persistent",
+    "straggler.targets=[worker:1]",
+    "straggler.sleep_s=0.3",
+    "straggler.sleep_iters=null",
+    "strategy=antdt_nd",
+    *(f"strategy.{name}={value}" for name, value in (_EAGER | {"report_iters": 1, "warmup_iters": 1}).items()),
+    "scheduler.pending_s=0.5",
+)
+"""A job in which AntDT-ND restarts worker 1 within seconds."""
 
 
 class Loopback:
@@ -57,6 +69,9 @@ class Namespaces:
         with netns.inside(self._lab):
             self.network = Network(secrets.token_hex(8), [(0, None), (1, None)])
         self.driver = self.network.lab_address
+        for machine in (self._lab, *self.network.namespace_fds):
+            with netns.inside(machine):
+                bring_up_loopback()  # a machine reaches its own address
 
     def at_driver(self) -> AbstractContextManager[None]:
         return netns.inside(self._lab)
@@ -99,6 +114,7 @@ class Agent:
         self, directory: Path, *words: str, cwd: Path = ROOT, prepare: Callable[[], None] | None = None
     ) -> None:
         directory.mkdir(parents=True)
+        self.directory = directory
         self.output = directory / "output"
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
@@ -163,3 +179,26 @@ class Cluster:
         """End agents that a failed test has left."""
         for agent in self.agents:
             agent.kill()
+
+
+def errors(run: Run, exit_code: int, patience_s: float = 180.0) -> list[str]:
+    """What a run says that must end so, without what it says while it waits."""
+    code, out, err = run.wait(patience_s)
+    assert code == exit_code, (code, out, err, run.tail())
+    waiting = ("run.py: launcher=join: ", "record: ")
+    return [line for line in err.strip().splitlines() if not line.startswith(waiting)]
+
+
+@pytest.fixture
+def loopback(tmp_path: Path, start: Start) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path, Loopback(), start)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
+    with namespaces() as machines:
+        cluster = Cluster(tmp_path, machines, start)
+        yield cluster
+        cluster.close()

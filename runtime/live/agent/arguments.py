@@ -28,6 +28,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float = 60.0
     folder: Path | None = None
     again: bool = False
+    tls: bool = False
     dies_with: int = 0
     """Process id of the parent with which it ends; 0: with none."""
 
@@ -59,6 +60,7 @@ def parse(argv: Sequence[str]) -> Asked:
         action="store_true",
         help="after a job, or when the driver was lost, join again: for sweeps and rejoin_s",
     )
+    add("--tls", action="store_true", help="encrypt all connections; the run has launcher.tls=true")
     add(
         "--dies-with", type=int, default=0, metavar="PID", help="end with the process that has started it, which is PID"
     )
@@ -84,6 +86,7 @@ def parse(argv: Sequence[str]) -> Asked:
         wait_s=given.wait_s,
         folder=given.dir,
         again=given.again,
+        tls=given.tls,
         dies_with=given.dies_with,
     )
 

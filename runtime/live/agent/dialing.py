@@ -8,8 +8,8 @@ import socket
 import time
 
 from runtime.errors import ConfigError
-from runtime.live.transport.address import set_deadline, tune
-from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, AuthError, Identity, call
+from runtime.live.transport.address import secure, set_deadline, tune
+from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, AuthError, Identity, SilenceError, call
 
 TRY_EVERY_S = 0.2
 TRY_S = 5.0
@@ -20,7 +20,7 @@ class Unreachable(ConfigError):
     """Nobody is there, or nobody who accepts us."""
 
 
-def dial(host: str, port: int, token: bytes, wait_s: float) -> socket.socket:
+def dial(host: str, port: int, token: bytes, wait_s: float, *, tls: bool = False) -> socket.socket:
     """A connection to the driver; raises :class:`Unreachable` in one line if it cannot be reached, or is not ours."""
     until = time.monotonic() + wait_s
     while True:
@@ -39,12 +39,22 @@ def dial(host: str, port: int, token: bytes, wait_s: float) -> socket.socket:
         sock.settimeout(None)
         tune(sock)
         set_deadline(sock, HANDSHAKE_DEADLINE_S)
+        if tls:
+            sock = secure(sock)
         call(sock, token, Identity("agent", secrets.randbelow(MAX_NUMBER)))
     except OSError as error:
         with contextlib.suppress(OSError):
             sock.close()
-        asked = "is another program" if isinstance(error, BlockingIOError) else "does not accept our token"
-        if isinstance(error, AuthError):
-            asked = "does not know our token"
-        raise Unreachable(f"--join {host}:{port}: who listens there {asked}; use the driver's token file") from None
+        raise Unreachable(f"--join {host}:{port}: who listens there {_refusal(error, tls)}") from None
     return sock
+
+
+def _refusal(error: OSError, tls: bool) -> str:
+    """What is wrong, and the cure."""
+    if tls and not isinstance(error, AuthError) and str(error).startswith("TLS"):
+        return "does not speak TLS; leave --tls out, or start the run with launcher.tls=true"
+    if isinstance(error, BlockingIOError | SilenceError):
+        other = "leave out --tls" if tls else "a run with launcher.tls=true needs --tls"
+        return f"is another program, or does not speak as we do; {other}"
+    token = "does not know our token" if isinstance(error, AuthError) else "does not accept our token"
+    return f"{token}; use the driver's token file"

@@ -76,7 +76,7 @@ def _next_job(asked: Asked, token: bytes, wait_s: float) -> int | None:
 
 def _job(asked: Asked, token: bytes, wait_s: float) -> int:
     """Serve one job; returns the exit code, and raises :class:`ConfigError` if there is none for us."""
-    sock = dial(asked.host, asked.port, token, wait_s)
+    sock = dial(asked.host, asked.port, token, wait_s, tls=asked.tls)
     address = asked.address or sock.getsockname()[0]
     folder = asked.folder or (PRIVATE if inside() >= Isolation.PROCESSES else None)
     try:

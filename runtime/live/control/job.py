@@ -92,6 +92,7 @@ class LiveJob:
             self.session.on_message,
             self.session.on_closed,
             host=self.site.listen,
+            certificate=self.site.certificate,
         )
         logs, failed = experiment.run_dir / "logs", self.session.failed
         self.agents = Agents(launcher, self.hub, self.loop, logs, failed, self.site.nodes)
@@ -281,6 +282,7 @@ class LiveJob:
             mps_percent=self.processes.mps_percent,
             sample_every_s=self.processes.telemetry_every_s if self.site.elsewhere else None,
             checkpoints=self.site.checkpoints,
+            certificate=self.site.certificate,
             holds=Send in experiment.strategy.needs,
         )
 

@@ -26,6 +26,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Where the coordinator listens."""
     secret: bytes = b""
     """Of the job; empty: a random one."""
+    certificate: str = ""
+    """Key and certificate of all that listens; empty: connections are not encrypted."""
     checkpoints: str = ""
     """A directory that all machines share; empty: each has its own."""
 

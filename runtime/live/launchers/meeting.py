@@ -29,6 +29,7 @@ from runtime.live.launchers.interfaces import addresses, interface_address
 from runtime.live.launchers.orders import MeetingLauncher
 from runtime.live.launchers.rendezvous import HEARTBEAT_S, Rendezvous, Wanted
 from runtime.live.transport.loop import Loop
+from runtime.live.transport.secured import new_certificate
 from strategies.protocol import Repartition
 
 SALT_BYTES = 32
@@ -48,6 +49,7 @@ class Meeting(ABC):
     lease_s: float
     rejoin_s: float
     shared_dir: str | None
+    tls: bool
     elsewhere: ClassVar[bool] = True
     name: ClassVar[str]
     """As in ``launcher=NAME``."""
@@ -140,6 +142,7 @@ class Meeting(ABC):
         self.release()
         token = self.token()
         self._salt = secrets.token_bytes(SALT_BYTES)
+        certificate = new_certificate() if self.tls else ""
         prepared = prepare(task)
         if prepared.problem:
             raise ConfigError(f"workload: {prepared.problem}")
@@ -158,6 +161,7 @@ class Meeting(ABC):
             task=task,
             prepared=prepared,
             shared=self._shared,
+            certificate=certificate,
         )
         try:
             _open.append(Rendezvous(wanted))
@@ -183,6 +187,7 @@ class Meeting(ABC):
             addresses={node: there.members[key].address for node, key in there.keys.items()},
             listen=self.here,
             secret=wire.secret_of(there.wanted.token, self._salt),
+            certificate=there.wanted.certificate,
             checkpoints=self._shared,
         )
 

@@ -48,6 +48,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     prepared: wire.Prepared
     shared: str = ""
     """A directory that must be there on every machine; empty: none."""
+    certificate: str = ""
+    """Key and certificate with which we listen; empty: agents join without TLS."""
     launcher: str = "join"
     """As in ``launcher=NAME``, for messages."""
     cure: str = ""
@@ -71,6 +73,7 @@ class Rendezvous:
             self._on_closed,
             host=wanted.listen,
             decode=wire.decode,
+            certificate=wanted.certificate,
         )
         self.hub.on_stranger = lambda address: self._turned_away(address, "its token is another one")
         self.members: dict[Key, Facts] = {}

@@ -39,7 +39,7 @@ class Receiver(ABC):
         self.worked_s = 0.0
         self.running = True
         place = spec.place(identity.role, identity.id)
-        listener, address = listen(spec.transport, place.address, place.port)
+        listener, address = listen(spec.transport, place.address, place.port, certificate=spec.certificate)
         self.address = place.known_as or address
         self.listeners, self.side = [listener], None
         if place.side_path:

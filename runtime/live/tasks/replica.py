@@ -303,7 +303,7 @@ def replica_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
         start_heartbeat(channel, spec.heartbeat_s)
         model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
         place = spec.place(identity.role, identity.id)
-        listener, address = listen("tcp", place.address, place.port)
+        listener, address = listen("tcp", place.address, place.port, certificate=spec.certificate)
         listeners, side = [listener], None
         if place.side_path:
             beside, side = listen("unix", path=place.side_path)

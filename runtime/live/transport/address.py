@@ -16,6 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from runtime.live.transport.secured import Secured, SecuredListener, client_context
+
 LOOPBACK = "127.0.0.1"
 BACKLOG = 128
 SOCKET_DEADLINE_S = 60.0
@@ -32,6 +34,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     port: int = 0
     name: str = ""
+    tls: bool = False
+    """Whether who calls there speaks TLS."""
 
     @property
     def unix_name(self) -> str:
@@ -39,8 +43,10 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return "\0" + self.name if self.transport == "shm" else self.name
 
 
-def listen(transport: str, host: str = LOOPBACK, port: int = 0, path: str = "") -> tuple[socket.socket, Address]:
-    """A non-blocking listening socket and its address."""
+def listen(
+    transport: str, host: str = LOOPBACK, port: int = 0, path: str = "", certificate: str = ""
+) -> tuple[socket.socket, Address]:
+    """A non-blocking listening socket and its address. ``certificate`` (and its key): TCP is secured with it."""
     if transport == "shm":
         sock, address = _listen_unix(Address(transport="shm", name=f"stragglab-{secrets.token_hex(8)}"))
     elif transport == "unix":
@@ -51,7 +57,8 @@ def listen(transport: str, host: str = LOOPBACK, port: int = 0, path: str = "") 
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         tune(sock)  # accepted sockets inherit it, and with it the windows that are negotiated at connect
         sock.bind((host, port))
-        address = Address(transport="tcp", host=host, port=sock.getsockname()[1])
+        address = Address(transport="tcp", host=host, port=sock.getsockname()[1], tls=bool(certificate))
+        sock = SecuredListener(sock, certificate) if certificate else sock
     sock.listen(BACKLOG)
     sock.setblocking(False)
     return sock, address
@@ -71,10 +78,21 @@ def connect(address: Address) -> socket.socket:
         tune(sock)
         sock.connect(address.unix_name or (address.host, address.port))
         set_deadline(sock, SOCKET_DEADLINE_S)
+        return secure(sock) if address.tls else sock
     except BaseException:
         sock.close()
         raise
-    return sock
+
+
+def secure(sock: socket.socket) -> Secured:
+    """TLS on a blocking connection from now on, as the side that calls; raises ``OSError``."""
+    secured = Secured(sock, client_context(), server_side=False)
+    try:
+        secured.shake_hands()
+    except BaseException:
+        secured.close()
+        raise
+    return secured
 
 
 def set_deadline(sock: socket.socket, seconds: float) -> None:

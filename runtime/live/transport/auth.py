@@ -19,6 +19,7 @@ import struct
 import msgspec
 
 from runtime.live.transport.auxiliaries import AUXILIARIES
+from runtime.live.transport.secured import binding_of
 from strategies.protocol import AGGREGATOR, NodeId
 
 MAGIC = b"SGL1"
@@ -38,6 +39,10 @@ class AuthError(ConnectionError):
     """The other end does not belong to this run."""
 
 
+class SilenceError(ConnectionError):
+    """The other end closed the connection before it had said anything: it speaks another protocol, or TLS."""
+
+
 class Identity(msgspec.Struct, frozen=True):
     """Identity of a client. ``generation`` counts the server restarts that the client knows."""
 
@@ -53,30 +58,31 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def _proof(secret: bytes, who: bytes, *parts: bytes) -> bytes:
+    """The last part is what the connection is bound to (``binding_of``)."""
     return hmac.digest(secret, who + b"".join(parts), "sha256")
 
 
-def hello(secret: bytes, identity: Identity, nonce_s: bytes, nonce_c: bytes) -> bytes:
+def hello(secret: bytes, identity: Identity, nonce_s: bytes, nonce_c: bytes, binding: bytes = b"") -> bytes:
     """The client's answer to the server's nonce."""
     role = ROLES.index(identity.role)
     packed = _FIELDS.pack(MAGIC, role, identity.id, identity.incarnation, identity.generation)
     fields = packed.ljust(HELLO_BYTES - NONCE_BYTES - PROOF_BYTES, b"\0")
-    return fields + nonce_c + _proof(secret, b"client", fields, nonce_s, nonce_c)
+    return fields + nonce_c + _proof(secret, b"client", fields, nonce_s, nonce_c, binding)
 
 
-def check_hello(secret: bytes, message: bytes, nonce_s: bytes) -> tuple[Identity, bytes]:
+def check_hello(secret: bytes, message: bytes, nonce_s: bytes, binding: bytes = b"") -> tuple[Identity, bytes]:
     """Identity of a client and the server's own proof; raises :class:`AuthError`."""
     fields = message[: HELLO_BYTES - NONCE_BYTES - PROOF_BYTES]
     nonce_c, proof = message[len(fields) : -PROOF_BYTES], message[-PROOF_BYTES:]
     if len(message) != HELLO_BYTES or not hmac.compare_digest(
-        proof, _proof(secret, b"client", fields, nonce_s, nonce_c)
+        proof, _proof(secret, b"client", fields, nonce_s, nonce_c, binding)
     ):
         raise AuthError("an unauthenticated peer connected: wrong secret")
     magic, role, number, incarnation, generation = _FIELDS.unpack(fields[: _FIELDS.size])
     if magic != MAGIC or role >= len(ROLES):
         raise AuthError("an unauthenticated peer connected: unknown protocol")
     identity = Identity(role=ROLES[role], id=number, incarnation=incarnation, generation=generation)
-    return identity, _proof(secret, b"server", nonce_c, nonce_s)
+    return identity, _proof(secret, b"server", nonce_c, nonce_s, binding)
 
 
 class Greeting:
@@ -92,13 +98,16 @@ class Greeting:
 
     def step(self) -> Identity | None:
         """Read what has arrived; the client's identity once authenticated. Raises ``ConnectionError``."""
-        chunk = self.sock.recv(HELLO_BYTES - len(self._received))
+        try:
+            chunk = self.sock.recv(HELLO_BYTES - len(self._received))
+        except BlockingIOError:  # what has arrived was TLS's own
+            return None
         if not chunk:
             raise ConnectionResetError("closed")
         self._received += chunk
         if len(self._received) < HELLO_BYTES:
             return None
-        identity, self._proof = check_hello(self.secret, bytes(self._received), self._nonce)
+        identity, self._proof = check_hello(self.secret, bytes(self._received), self._nonce, binding_of(self.sock))
         return identity
 
     def welcome(self) -> None:
@@ -108,10 +117,15 @@ class Greeting:
 
 def call(sock: socket.socket, secret: bytes, identity: Identity) -> None:
     """Client side on a blocking socket; raises :class:`AuthError` unless the server authenticates, too."""
-    nonce_s = receive_exactly(sock, NONCE_BYTES)
+    try:
+        nonce_s = receive_exactly(sock, NONCE_BYTES)
+    except ConnectionResetError as error:
+        raise SilenceError(str(error)) from None
     nonce_c = os.urandom(NONCE_BYTES)
-    sock.sendall(hello(secret, identity, nonce_s, nonce_c))
-    if not hmac.compare_digest(receive_exactly(sock, PROOF_BYTES), _proof(secret, b"server", nonce_c, nonce_s)):
+    binding = binding_of(sock)
+    sock.sendall(hello(secret, identity, nonce_s, nonce_c, binding))
+    proof = _proof(secret, b"server", nonce_c, nonce_s, binding)
+    if not hmac.compare_digest(receive_exactly(sock, PROOF_BYTES), proof):
         raise AuthError("the server does not know the run's secret")
 
 

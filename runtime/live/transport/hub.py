@@ -25,7 +25,8 @@ class Hub:
     """Passes messages of authenticated peers to ``on_message``, and lost peers to ``on_closed``.
 
     ``admit`` decides whether an identity is an expected incarnation. The hub listens at ``path`` if there is one,
-    otherwise at the address ``host`` or, with shared memory and no ``port``, under an abstract name.
+    otherwise at the address ``host`` (secured with a ``certificate``, if there is one) or, with shared memory and no
+    ``port``, under an abstract name.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Hub:
         on_closed: OnClosed,
         host: str = LOOPBACK,
         decode: Decode = decode,
+        certificate: str = "",
     ) -> None:
         self.loop, self.secret, self.decode = loop, secret, decode
         self.admit, self.on_message, self.on_closed = admit, on_message, on_closed
@@ -47,14 +49,14 @@ class Hub:
         self.unauthenticated: dict[socket.socket, None] = {}
         self.on_stranger: Callable[[str], None] = lambda address: None
         """Called with the address of a peer that could not prove the secret."""
-        self.listener, self.address = self._listen(transport, host, port, path)
+        self.listener, self.address = self._listen(transport, host, port, path, certificate)
         loop.watch(self.listener, self._accept)
 
     @staticmethod
-    def _listen(transport: str, host: str, port: int, path: str) -> tuple[socket.socket, Address]:
+    def _listen(transport: str, host: str, port: int, path: str, certificate: str) -> tuple[socket.socket, Address]:
         if path:
             return listen("unix", path=path)
-        return listen("shm" if transport == "shm" and not port else "tcp", host, port)
+        return listen("shm" if transport == "shm" and not port else "tcp", host, port, certificate=certificate)
 
     def send(self, key: Key, message: Message) -> None:
         """Send to one peer; an unknown peer is no error, since its loss is about to be reported."""

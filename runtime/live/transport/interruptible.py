@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import select
 import socket
 from collections import deque
 from collections.abc import Callable
 
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.messages import Goodbye, Halt, Message
+from runtime.live.transport.secured import is_readable
 
 Look = Callable[[], None]
 
@@ -30,7 +30,7 @@ class Orders:
 
     def look(self) -> None:
         """Read messages that have arrived; raises :class:`Interrupted` if one ends the work in progress."""
-        while select.select([self.channel.sock], [], [], 0)[0]:
+        while is_readable(self.channel.sock):
             if (message := self.channel.receive()) is not None:
                 self._waiting.append(message)
         if any(isinstance(message, Halt | Goodbye) for message in self._waiting):

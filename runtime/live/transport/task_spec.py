@@ -77,6 +77,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between two messages of the agent about what its tasks use; None: it sends none."""
     checkpoints: str = ""
     """Directory of the checkpoints; empty: below ``run_dir``."""
+    certificate: str = ""
+    """Key and certificate with which tasks listen; empty: connections are not encrypted."""
     holds: bool = False
     """Whether workers hold their gradients: then none is certain to come to a server."""
 

@@ -28,11 +28,12 @@ def push_pull(nbytes: int, iterations: int) -> float:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         tune(listener)  # accepted sockets inherit it, and with it the windows that are negotiated at connect
         listener.settimeout(ranks.TIMEOUT_S)
-        stamps, _ = ranks.run(_rank, 2, listener, nbytes, iterations)
+        stamps, _ = ranks.run(rank, 2, listener, nbytes, iterations)
     return median_gap(stamps)
 
 
-def _rank(rank: int, listener: socket.socket, nbytes: int, iterations: int) -> list[float]:
+def rank(rank: int, listener: socket.socket, nbytes: int, iterations: int) -> list[float]:
+    """Worker (0) or server (1)."""
     if rank:
         sock, _ = listener.accept()
     else:

@@ -1,4 +1,4 @@
-"""Where curves differ is shown larger only if they coincide for most of the span."""
+"""When convergence is drawn twice: where curves end close to each other, and not where they can be told apart."""
 
 from __future__ import annotations
 
@@ -7,55 +7,67 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from analysis.figures.convergence import draw_convergence
+from analysis.figures.convergence import NARROW_IN, draw_convergence
 from analysis.figures.style import looks
-from analysis.figures.zoom import window
+from analysis.figures.zoom import BAND_FRAC, late_window
 
-TIMES = np.linspace(0.0, 100.0, 201)
-
-
-def curves(**rises_s: float) -> pd.DataFrame:
-    """Metrics that rise to 1 exponentially, with these time constants."""
-    return pd.concat(
-        pd.DataFrame({"label": name, "t_s": TIMES, "median": 1.0 - np.exp(-TIMES / rise_s)})
-        for name, rise_s in rises_s.items()
-    ).assign(runs=1)
+T_S = np.linspace(0.0, 100.0, 201)
 
 
-def test_an_early_difference_is_enlarged() -> None:
-    part = window(curves(bsp=4.0, asp=8.0))
-    assert part is not None
-    # exp(-t / 8) - exp(-t / 4) is 0.03 at 27.8 s (SciPy's brentq)
-    assert part.left == pytest.approx(0.0, abs=0.3)
-    assert part.right == pytest.approx(27.8 + 6.0, abs=0.6)
-    assert part.bottom < 0.05
-    assert 0.9 < part.top < 1.1
+def saturating(label: str, end: float, after_s: float, until_s: float = 100.0) -> pd.DataFrame:
+    """A metric that reaches ``end`` with the time constant ``after_s``."""
+    times = T_S[until_s >= T_S]
+    values = end * (1 - np.exp(-times / after_s))
+    return pd.DataFrame({"t_s": times, "median": values, "low": values, "high": values, "label": label, "runs": 1})
 
 
-def test_where_close_curves_reach_the_target_is_enlarged() -> None:
-    marks_s = [4.0 * np.log(20.0), 5.0 * np.log(20.0)]
-    part = window(curves(bsp=4.0, asp=5.0), marks_s, 0.95)
-    assert part is not None
-    assert (part.left, part.right) == pytest.approx((marks_s[0] - 6.0, marks_s[1] + 6.0))
-    assert part.bottom < 0.95 < part.top
-    assert part.top - part.bottom < 0.2
-    assert window(curves(bsp=4.0, asp=5.0), [marks_s[0], float("inf")], 0.95) == window(curves(bsp=4.0, asp=5.0))
+def both(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([one, other], ignore_index=True)
+
+
+def test_the_window_begins_where_all_curves_are_in_the_band() -> None:
+    window = late_window(both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.94, 8.0)))
+    assert window is not None
+    # asp is the later one: 0.95 - 0.94 (1 - exp(-t / 8)) = a fifth of 0.95
+    expected_s = 8.0 * np.log(0.94 / (BAND_FRAC * 0.95 - 0.01))
+    assert window.start_s == pytest.approx(expected_s, abs=1.0)
+    assert window.end_s == 100.0
+    assert window.low < 0.8 * 0.95 + 0.02
+    assert 0.95 < window.high < 1.0
 
 
 @pytest.mark.parametrize(
-    "rises_s",
-    [{"bsp": 4.0}, {"bsp": 4.0, "asp": 4.0}, {"bsp": 10.0, "asp": 80.0}, {"bsp": 80.0, "asp": 81.0}],
-    ids=["one curve", "equal curves", "different throughout", "no room: they still rise"],
+    ("curves", "why"),
+    [
+        (saturating("bsp", 0.95, 5.0), "one curve"),
+        (both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.3, 5.0)), "they end far from each other"),
+        (both(saturating("bsp", 0.95, 900.0), saturating("asp", 0.94, 900.0)), "they rise to the end"),
+        (both(saturating("bsp", 0.95, 0.01), saturating("asp", 0.95, 0.01)), "they are the same from the start"),
+    ],
 )
-def test_nothing_is_enlarged(rises_s: dict[str, float]) -> None:
-    assert window(curves(**rises_s)) is None
+def test_nothing_is_drawn_twice_if_it_shows_nothing_more(curves: pd.DataFrame, why: str) -> None:
+    assert late_window(curves) is None, why
 
 
-@pytest.mark.parametrize(("slow_s", "insets"), [(8.0, 1), (80.0, 0)])
-def test_the_enlargement_has_all_curves(slow_s: float, insets: int) -> None:
-    frame = curves(bsp=4.0, asp=slow_s).assign(low=0.0, high=1.0)
-    marks = pd.DataFrame({"strategy": ["bsp", "asp"], "tta_s": [9.2, 18.4], "missed": 0, "runs": 1})
-    axes = Figure().subplots()
-    draw_convergence(axes, frame, marks, looks(["bsp", "asp"]), "accuracy", 0.9)
-    assert len(axes.child_axes) == insets
-    assert all(len(inset.get_lines()) == 3 for inset in axes.child_axes), "two curves and the target"
+def test_a_job_that_has_ended_counts_with_its_last_value() -> None:
+    short = saturating("asp", 0.6, 5.0, until_s=30.0)
+    assert late_window(both(saturating("bsp", 0.95, 5.0), short)) is None
+
+
+@pytest.mark.parametrize(("sign", "corner"), [(1.0, "lower"), (-1.0, "upper")])
+def test_the_piece_is_drawn_where_the_curves_leave_room(sign: float, corner: str) -> None:
+    curves = both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.94, 8.0))
+    curves[["median", "low", "high"]] *= sign
+    marks = pd.DataFrame({"strategy": ["bsp", "asp"], "tta_s": [float("nan")] * 2, "missed": 0, "runs": 1})
+    for width_in, drawn in ((NARROW_IN + 2, 1), (NARROW_IN - 1, 0)):
+        figure = Figure(figsize=(width_in, 3.0))
+        axes = figure.subplots()
+        draw_convergence(axes, curves, marks, looks(["bsp", "asp"]), "accuracy", None)
+        assert len(axes.child_axes) == drawn, "a narrow picture has no room"
+        if drawn:
+            (inset,) = axes.child_axes
+            assert len(inset.lines) == 2
+            figure.draw_without_rendering()
+            place = axes.transAxes.inverted().transform(inset.get_window_extent())
+            middle = (place[0, 1] + place[1, 1]) / 2
+            assert (middle < 0.5) == (corner == "lower")

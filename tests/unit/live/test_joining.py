@@ -232,6 +232,7 @@ GOOD = {
     "wait_s": 1.0,
     "lease_s": 10.0,
     "rejoin_s": 0.0,
+    "tls": False,
 }
 
 

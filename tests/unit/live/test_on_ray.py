@@ -16,7 +16,7 @@ import yaml
 from runtime.api import RunContext
 from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
-from runtime.live.launchers.ray import visit
+from runtime.live.launchers.ray import starter, visit
 from runtime.live.launchers.ray.capacity import Capacity, shortage
 from runtime.live.launchers.ray.node import Node
 from runtime.live.launchers.ray.requests import Left, Request, line_of, requests
@@ -226,9 +226,18 @@ def test_an_agent_whose_parent_is_gone_already_does_not_start() -> None:
 
 def made(**changes: object) -> OnRay:
     written = yaml.safe_load((ROOT / "conf" / "launcher" / "ray.yaml").read_text())
-    starter = instantiate({**written, "listen": "127.0.0.1", **changes}, "launcher")
-    assert isinstance(starter, OnRay)
-    return starter
+    launcher = instantiate({**written, "listen": "127.0.0.1", **changes}, "launcher")
+    assert isinstance(launcher, OnRay)
+    return launcher
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_agents_that_ray_starts_speak_tls_if_the_run_does(tls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Request] = []
+    monkeypatch.setattr(starter, "the_keeper", lambda: SimpleNamespace(start=asked.append, look=None))
+    there: Any = SimpleNamespace(hub=SimpleNamespace(address=SimpleNamespace(port=7077)))
+    made(tls=tls).summon(there, bytes(32))
+    assert ("--tls" in asked[0].words) is tls
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from runtime.live.launchers.pieces import Pieces
 from runtime.live.launchers.rendezvous import Rendezvous, Wanted
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.messages import encode
+from runtime.live.transport.secured import new_certificate
 
 TOKEN = bytes(range(32))
 TASK = {"_target_": "workloads.ledger.SampleLedger", "num_samples": 7}
@@ -40,10 +41,10 @@ class Scene:
         self.rendezvous = Rendezvous(wanted, self.said.append)
         self.threads: list[threading.Thread] = []
 
-    def agent(self, facts: Facts = OURS, token: bytes = TOKEN) -> None:
+    def agent(self, facts: Facts = OURS, token: bytes = TOKEN, *, tls: bool = False) -> None:
         def serve() -> None:
             try:
-                sock = dial("127.0.0.1", self.rendezvous.hub.address.port, token, 5.0)
+                sock = dial("127.0.0.1", self.rendezvous.hub.address.port, token, 5.0, tls=tls)
                 Membership(LoopChannel(sock, wire.decode), token, facts, self.folder).run()
             except (ConfigError, Cut) as end:
                 self.ends.append(str(end))
@@ -101,6 +102,24 @@ def test_a_stranger_is_named_and_told(make: Make) -> None:
     scene.until(lambda: scene.ends)
     assert scene.said == ["launcher=join: refused 127.0.0.1: its token is another one"]
     assert scene.ends[0].endswith("who listens there does not accept our token; use the driver's token file")
+
+
+def test_with_tls_the_token_is_proved_as_without(make: Make) -> None:
+    scene = make(nodes=1, certificate=new_certificate())
+    scene.agent(token=bytes(32), tls=True)
+    scene.until(lambda: scene.ends)
+    assert scene.said == ["launcher=join: refused 127.0.0.1: its token is another one"]
+    assert scene.ends[0].endswith("who listens there does not accept our token; use the driver's token file")
+    scene.agent(tls=True)
+    scene.rendezvous.gather()
+    assert len(scene.rendezvous.members) == 1
+
+
+def test_an_agent_with_tls_says_that_the_run_has_none(make: Make) -> None:
+    scene = make()
+    scene.agent(tls=True)
+    scene.until(lambda: scene.ends)
+    assert scene.ends[0].endswith("does not speak TLS; leave --tls out, or start the run with launcher.tls=true")
 
 
 def test_other_code_is_named_on_both_sides(make: Make) -> None:

@@ -94,6 +94,14 @@ BAD_LINES: list[tuple[str, str]] = [
         "topology=allreduce topology.collective=ddp workload=ledger backend=numpy",
         "topology.collective=ddp: is PyTorch's, and backend=numpy is not; use backend=torch",
     ),
+    (
+        "topology=allreduce topology.collective=ddp launcher=join launcher.listen=127.0.0.1",
+        "topology.collective=ddp: its groups meet in a file of one machine; use topology.collective=ring",
+    ),
+    (
+        "topology.transport=shm launcher=join launcher.listen=127.0.0.1",
+        "topology.transport=shm: machines share no memory; use topology.transport=tcp",
+    ),
     ("topology=allreduce straggler=persistent_server", "straggler"),
     (
         "topology=allreduce strategy=mlfabric",

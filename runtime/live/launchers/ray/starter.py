@@ -105,6 +105,7 @@ class OnRay(Meeting):
                     STDIN,
                     "--wait-s",
                     str(AGENT_WAIT_S),
+                    *(["--tls"] if self.tls else []),
                 ),
                 token=token.hex(),
                 wait_s=self.wait_s,
