@@ -26,7 +26,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export PYTHONDONTWRITEBYTECODE :=
 TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
 
-.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow clean
+.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow docs clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -46,7 +46,7 @@ setup: $(VENV)/.dev  ## a virtual environment with everything that the tests nee
 run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, with table and plots
 	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
 
-test: $(VENV)/.dev  ## all tests but the long ones (15 minutes on two cores)
+test: $(VENV)/.dev  ## all tests but the long ones (less than 15 minutes on two cores)
 	@# what measures, or looks at all of the machine, comes last and by itself
 	$(ONE_THREAD) $(PY) -m pytest $(PURE) $(PARALLEL) $(TURNS) $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(LIVE_PARALLEL) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
@@ -101,6 +101,13 @@ slow: $(VENV)/.dev  ## every workload with every backend that trains it, live; a
 	$(PY) -m pytest tests/live -m "slow" $(ARGS)
 	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(PARALLEL:worksteal=loadgroup) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
 	$(ONE_THREAD) $(PY) -m pytest tests/unit $(PARALLEL) --hypothesis-profile nightly $(ARGS)
+
+docs: $(VENV)/.docs  ## the site of docs/, into out/site: open out/site/index.html, no network needed
+	$(VENV)/bin/mkdocs build --strict $(ARGS)
+
+$(VENV)/.docs: $(VENV)/.run
+	$(PIP) --editable '.[docs]'
+	@touch $@
 
 clean:  ## remove environments, caches and records
 	rm -rf $(VENV) build out runs data *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

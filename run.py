@@ -165,6 +165,9 @@ def program() -> int:
             exit_code: int = importlib.import_module(module_name(module)).main(given[1:])
             return exit_code
         ready = preflight(given)
+        if ready.shows:
+            print(ready.shows)
+            return 0
         prepare(ready.needs)  # from here on in namespaces of our own; the process that called waits for us outside
         if ready.jobs and ready.jobs.pending:
             return start(ready.jobs)

@@ -136,7 +136,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
         return advice
     jobs = run_all(repeat, configs, [LOGGED, *range(asked.seed, asked.seed + asked.resamples)], asked.jobs)
     advice = replace(advice, ranking=ranked(jobs, present))
-    title = f"Predicted; intervals over {asked.resamples} histories resampled from the log"
+    title = f"Predicted job completion times (JCT); intervals over {asked.resamples} histories resampled from the log"
     print_sheet(console, in_numbers(advice), title, WORDS)
     for line in best_lines(advice):
         console.print(line, markup=False, soft_wrap=True)

@@ -24,7 +24,7 @@ SUITE = ("tests.contract.test_strategies", "tests.contract.test_virtual", "tests
 """What a user's strategy is checked by; of the tests only these are shipped, with the modules that they import."""
 PLUGINS = ("tests.support.turns", "tests.support.users_suite")
 """Of pytest, for these."""
-OF_THE_REPOSITORY = ("mutant_lists", "mutant_runs", "mutants", "packing", "snapshot", "torch_index")
+OF_THE_REPOSITORY = ("docs_site", "mutant_lists", "mutant_runs", "mutants", "packing", "snapshot", "torch_index")
 """Scripts that need it."""
 DATA = [f"**/{name}" for name in ("*.csv", "*.json", "*.npz", "*.parquet", "*.yaml", "pages.toml", "LICENSE", "NOTICE")]
 """Files that modules read."""

@@ -11,6 +11,7 @@ from matplotlib.patheffects import Normal, Stroke
 
 from analysis.figures.names import shown_name
 from analysis.figures.style import FAINT, Look
+from analysis.figures.zoom import draw_zoom
 
 MARKER_GAP = 0.14
 """Distance of a curve's markers, as a fraction of the diagonal."""
@@ -60,6 +61,8 @@ def draw_convergence(
     axes.set_xlabel("time since the start of the job (s)")
     axes.set_ylabel(metric)
     axes.grid(visible=True, axis="y")
+    if len(curves) and axes.get_figure(root=True).get_figwidth() >= NARROW_IN:  # type: ignore[union-attr]
+        draw_zoom(axes, curves, looks, target)
     _draw_legend(axes, curves)
 
 

@@ -30,6 +30,10 @@ NOBODY = "no rank is a straggler: none is slow more than now and then"
 CHANGING = (
     "no rank is a straggler: who is last changes from step to step (work of unequal size?), and that is what costs time"
 )
+UNEVEN = (
+    "that variation costs {extra:.0%}; if samples are sequences of unequal length, it has cures of its own: pack them "
+    "to one length, bucket them by length, or split every batch by load instead of by count"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +78,14 @@ def sentences(advice: Advice) -> list[str]:
         f"the job takes {found.slowdown:.2f}{interval} times as long as one of median workers; ordinary variation "
         f"alone would make that {found.without_slow:.2f}",
     ]
+    uneven = [UNEVEN.format(extra=found.without_slow - 1.0)] if found.without_slow >= 1.0 + WORST else []
     if not len(rows):
-        return [*lines, NOBODY if found.without_slow < 1.0 + WORST else CHANGING]
+        return [*lines, *([CHANGING, *uneven] if uneven else [NOBODY])]
     for kind in ("persistent", "transient"):
         names = [str(name) for name in rows.loc[rows["kind"] == kind, "rank"]]
         if names:
             lines.append(f"{kind} stragglers: rank {', '.join(names)}")
-    return lines
+    return [*lines, *uneven]
 
 
 def best_lines(advice: Advice) -> list[str]:

@@ -19,8 +19,8 @@ HEADS = (
     "ratio",
 )
 NOTE = """\
-JCT is from submission to end. Training begins when all tasks of a job compute: live, its agent imports the framework
-before, which the virtual clock does not model. Ratios are virtual over live."""
+JCT, the job completion time, is from submission to end. Training begins when all tasks of a job compute: live, its
+agent imports the framework before, which the virtual clock does not model. Ratios are virtual over live."""
 
 
 def page(met: Mapping[str, ClusterFidelity], made: str, source: str) -> str:

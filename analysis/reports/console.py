@@ -17,6 +17,10 @@ NAMES = ("strategy", "run")
 """Heads of columns of names, which stand at the left."""
 
 
+WORDS = "JCT: job completion time. TTA: time to accuracy (the target). BPT: batch processing time, without waiting."
+"""What the heads of a table abbreviate."""
+
+
 class Column(NamedTuple):
     """One column: its header, the text of a row, the compared value, and whether higher is better (None: neither)."""
 
@@ -54,7 +58,9 @@ def print_summary(frame: pd.DataFrame, console: Console | None = None) -> None:
 
     Intervals are left out if the terminal is too narrow; files and pipes always have them.
     """
-    print_cases(frame, columns, console or Console())
+    console = console or Console()
+    print_cases(frame, columns, console)
+    console.print(Text(WORDS, style="dim"), soft_wrap=True)
 
 
 def print_cases(frame: pd.DataFrame, make: Callable[..., list[Column]], console: Console) -> None:

@@ -29,4 +29,4 @@ class Export(Callback):
                 f"{self.sink}: {export(Path(config.hydra.runtime.output_dir), self.sink, self.where)}", file=sys.stderr
             )
         except (SinkError, RecordError, OSError) as error:
-            print(f"run.py: {self.sink}: {error}", file=sys.stderr)
+            print(f"{self.sink}: nothing was sent: {error}", file=sys.stderr)

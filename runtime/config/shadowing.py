@@ -18,8 +18,7 @@ from runtime.errors import ConfigError
 
 def refuse_shadowed_files(config: DictConfig) -> None:
     """Raise :class:`ConfigError` for the first such file; ``config`` contains the paths that were searched."""
-    folders = [place for source in config.hydra.runtime.config_sources for place in _folder(source)]
-    for first, later in combinations(folders, 2):
+    for first, later in combinations(searched_folders(config), 2):
         for path in sorted(first.rglob("*.yaml")):
             name = path.relative_to(first)
             hidden = later / name
@@ -27,6 +26,11 @@ def refuse_shadowed_files(config: DictConfig) -> None:
                 raise ConfigError(
                     f"{hidden}: would never be read, since Hydra takes {path} for that name; give yours another name"
                 )
+
+
+def searched_folders(config: DictConfig) -> list[Path]:
+    """The folders of a configuration's search path, in order."""
+    return [place for source in config.hydra.runtime.config_sources for place in _folder(source)]
 
 
 def _folder(source: DictConfig) -> Iterator[Path]:

@@ -29,6 +29,7 @@ from runtime.config.parse import NO_JOBS
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
 from runtime.run.checking import Checked, check
+from runtime.run.helping import help_text
 
 EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
@@ -60,17 +61,22 @@ class Ready(NamedTuple):
     needs: Needs = Needs()
     """Requirements of all its jobs together."""
     jobs: Jobs | None = None
-    """The jobs; None: Hydra only shows something."""
+    """The jobs; None: something is only shown."""
+    shows: str = ""
+    """What is shown; empty: Hydra does that."""
 
 
 def preflight(argv: Sequence[str]) -> Ready:
     """Check every job of the command line ``argv`` (without the program's name); raises :class:`ConfigError`.
 
-    Flags that only show something (``--help``, ``--cfg``, ``--info``, ``--shell-completion``) are left to Hydra.
+    Flags that only show something (``--cfg``, ``--info``, ``--shell-completion``) are left to Hydra; ``--help`` is not.
     """
     start = start_directory()
     args = parse_arguments(argv)
     search_users_folders()
+    if args.help:
+        with composing(args) as composer:
+            return Ready(list(argv), shows=help_text(composer, start, resolve=args.resolve))
     if only_shows(args):
         return Ready(list(argv))
     refuse_targets(args.overrides)

@@ -111,8 +111,9 @@ class WarmupCosine(Schedule):
 @final
 @dataclass(frozen=True, kw_only=True)
 class InversePower(Schedule):
-    """Falls like a power of the samples: (1 + samples / offset) to the power of minus ``exponent``.
+    """Falls like a power of the samples.
 
+    The factor is (1 + samples / offset) to the power of minus ``exponent``.
     Exponent 0.5 is the C / sqrt(t) of stochastic gradient descent. With t updates of B samples, ``offset`` tau0 * B and
     the rate tau0 ** -kappa it is (tau0 + t) ** -kappa (Robbins and Monro 1951; Hoffman et al., NIPS 2010, equation 7).
 

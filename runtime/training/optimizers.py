@@ -75,7 +75,7 @@ class Rule(ABC):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Tally(Rule):
-    """w += samples * combined: since ``combined`` is the mean, that is the plain sum, without a learning rate.
+    """Plain sums without a learning rate: w += samples * combined, as ``combined`` is the mean.
 
     For the ``ledger`` workload, whose parameters count how often each sample was used.
     """
@@ -150,7 +150,10 @@ class SGD(Rule):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Adagrad(Rule):
-    """s += g^2, w -= lr * g / (sqrt(s) + eps) (Duchi et al., JMLR 2011)."""
+    """Adagrad: a rate of its own for every parameter (Duchi et al., JMLR 2011).
+
+    s += g^2, w -= lr * g / (sqrt(s) + eps).
+    """
 
     eps: float = 1e-10
     weight_decay: float = 0.0
@@ -175,8 +178,9 @@ class Adagrad(Rule):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Adam(Rule):
-    """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w -= lr * m^ / (sqrt(v^) + eps) (Kingma and Ba, ICLR 2015).
+    """Adam: momentum, and a rate of its own for every parameter (Kingma and Ba, ICLR 2015).
 
+    m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w -= lr * m^ / (sqrt(v^) + eps).
     m^ and v^ are corrected for starting at zero: divided by 1 - b1^step and 1 - b2^step.
     """
 

@@ -51,7 +51,7 @@ every_eventful_case = pytest.mark.parametrize(
 )
 """For what plays everything once more: for every commit those in which all happens."""
 every_name = pytest.mark.parametrize("name", NAMES)
-every_second_name = pytest.mark.parametrize("name", by_turns([*NAMES[::2], *NAMES[1::2]], always=len(NAMES) // 2))
+every_second_name = pytest.mark.parametrize("name", by_turns([*NAMES[::2], *NAMES[1::2]], always=len(NAMES[::2])))
 WITNESSES = ("antdt_nd", "asp", "bsp", "sync_switch_restart")
 """Of what is in the scenarios, which are the same for every strategy; and of restarts of workers and servers."""
 

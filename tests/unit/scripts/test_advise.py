@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.logs.step_log import StepLog
+from analysis.reports.advice import Advice, sentences
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from scripts import advise, validate_advice
 from scripts.lists import choices
@@ -107,3 +110,13 @@ def test_validation_refuses_what_is_unknown_before_any_run(capsys: pytest.Captur
     for wrong, says in (("--strategies=x", "--strategies x: unknown"), ("workload.epochs=0", "workload.epochs=0")):
         assert validate_advice.main([wrong, "-o", str(tmp_path)], never) == 2
         assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("sigma", "cured"), [(0.4, True), (0.01, False)])
+def test_work_of_unequal_size_has_cures_of_its_own(sigma: float, cured: bool) -> None:
+    """Who is last changes from step to step, as with sequences of unequal length; equal work needs no cure."""
+    own_s = np.exp(sigma * np.random.default_rng(1).standard_normal((200, 4)))
+    log = StepLog(source="", ranks=tuple("0123"), steps=tuple(range(200)), own_s=own_s, round_s=own_s.max(axis=1))
+    job = advise.understood(log, [], advise.parse(["log.csv"]))
+    said = sentences(Advice(log=log, present=job.present, found=job.found, model=job.model, baseline_error=nan))
+    assert any("bucket them by length" in line for line in said) == cured

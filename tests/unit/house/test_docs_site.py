@@ -1,0 +1,127 @@
+"""The site of docs/: every page is in its navigation, every relative link leads somewhere, and no warning is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.docs_site import LINK, PAGES, relinked
+from tests.support.runs import ROOT
+
+DOCS = ROOT / "docs"
+SOURCES = [*(ROOT / name for name in PAGES), *sorted(DOCS.rglob("*.md"))]
+
+
+def anchors(text: str) -> set[str]:
+    """Anchors of the headings, as renderers of Markdown make them."""
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def dead_links(path: Path, text: str) -> list[str]:
+    """Relative links of a page that lead nowhere."""
+    return [target for _, _, target in LINK.findall(text) if "://" not in target and not leads(path, target, text)]
+
+
+def leads(path: Path, target: str, text: str) -> bool:
+    name, _, anchor = target.partition("#")
+    file = path.parent / name if name else path
+    if not file.exists():
+        return False
+    return not anchor or anchor in anchors(file.read_text() if name else text)
+
+
+def pages(nav: object) -> Iterator[str]:
+    """Paths in a navigation."""
+    if isinstance(nav, str):
+        yield nav
+    elif isinstance(nav, dict | list):
+        for part in nav.values() if isinstance(nav, dict) else nav:
+            yield from pages(part)
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    dead = {str(path.relative_to(ROOT)): dead_links(path, path.read_text()) for path in SOURCES}
+    assert {page: links for page, links in dead.items() if links} == {}
+
+
+def test_a_dead_link_is_found() -> None:
+    text = "# A head\n[a](first_steps.md) [b](#a-head) [c](https://a.b/c) [d](gone.md) [e](#gone)"
+    assert dead_links(DOCS / "data.md", text) == ["gone.md", "#gone"]
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    nav = re.search(r"^nav:\n(?:[ -].*\n)+", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert nav is not None
+    listed = list(pages(yaml.safe_load(nav[0])))
+    own = [str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")]
+    assert sorted(listed) == sorted([*own, *PAGES.values()])
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "result"),
+    [
+        (
+            "index.md",
+            "[a](docs/data.md#x) [b](LICENSE) ![c](docs/images/times.png)",
+            "[a](data.md#x) b ![c](images/times.png)",
+        ),
+        (
+            "methods/bsp.md",
+            "[a](ssp.md) [b](../../DESIGN.md) [c](../virtual.md)",
+            "[a](ssp.md) [b](../DESIGN.md) [c](../virtual.md)",
+        ),
+        ("virtual.md", "[a](https://a.b) [b](#c) [d](../README.md)", "[a](https://a.b) [b](#c) [d](index.md)"),
+    ],
+)
+def test_links_are_those_of_the_site(place: str, text: str, result: str) -> None:
+    assert relinked(text, place) == result
+
+
+def test_the_api_page_has_all_names_that_are_listed() -> None:
+    from stragglab import PLACES
+
+    page = (DOCS / "api.md").read_text()
+    assert [name for name in PLACES if f".{name}\n" not in page] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not installed: pip install '.[docs]'")
+def test_it_is_built_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    fetched = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"?(https?:[^\" >]*)")
+    found = {url for path in tmp_path.rglob("*.html") for url in fetched.findall(path.read_text())}
+    assert found == set()
+    assert len(json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]) > 200
+
+
+def test_the_notebook_is_small_and_has_no_outputs() -> None:
+    cells = json.loads((DOCS / "notebooks" / "first_steps.ipynb").read_text())["cells"]
+    assert [cell for cell in cells if cell.get("outputs")] == []
+
+
+@pytest.mark.long(like="test_the_notebook_is_small_and_has_no_outputs")
+@pytest.mark.skipif(
+    find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="needs nbclient and ipykernel"
+)
+def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    book = nbformat.read(DOCS / "notebooks" / "first_steps.ipynb", as_version=4)
+    NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
+    shown = [output.get("data", {}).get("text/plain", "") for cell in book.cells for output in cell.get("outputs", [])]
+    assert any("JCT / bsp" in text and "backup_workers" in text for text in shown)
