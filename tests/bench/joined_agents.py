@@ -260,4 +260,5 @@ class Fakes:
     def _report(self, channel: LoopChannel, worker: int, grad_id: int) -> None:
         timings = Timings(compute_s=self.think_s)
         self.reported_s[worker] = time.monotonic()
-        channel.send(m.encode(m.Report(grad_id=grad_id, timings=timings, loss=1.0, sqr_norm=1.0, finite=True)))
+        report = m.Report(grad_id=grad_id, timings=timings, loss=1.0, sqr_norm=1.0, finite=True)
+        self._say([channel], report)
