@@ -17,6 +17,7 @@ PAGES |= {"CHANGELOG.md": "CHANGELOG.md"}
 """Files outside of ``docs/`` that are pages, and their places on the site."""
 SHIM = "https://unpkg.com/iframe-worker/shim"
 """What the theme would fetch to search where pages are files; the same is in ``docs/javascripts/``."""
+ROLE = re.compile(r":(?:class|func|data|mod|meth|attr):(?=<code)")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -32,6 +33,11 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page with the links of the site."""
     return relinked(markdown, page.file.src_uri)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """The page without the roles of docstrings, which only Sphinx understands."""
+    return ROLE.sub("", html)
 
 
 def on_post_build(config: Any) -> None:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 
 from analysis.figures.injectors import draw_injectors
-from analysis.figures.page import Form, drawn_as
+from analysis.figures.page import Form, captioned, drawn_as
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
@@ -56,7 +56,8 @@ def main(argv: list[str] | None = None) -> int:
             return _for_paper(runs, arguments)
         redraw = _redraw_clusters if clusters else _redraw
         lot = clusters or runs
-        redraw(lot, arguments.out or _default_out(arguments.folders, lot), arguments.baseline)
+        with captioned(arguments.caption):
+            redraw(lot, arguments.out or _default_out(arguments.folders, lot), arguments.baseline)
     except (RecordError, ConfigError, OSError) as error:
         return print_error("figures.py", error)
     return 0
@@ -69,7 +70,7 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
         try:
             finish_run(path)
             usable.append(path)
-            console.print(f"{path / 'figures'}", markup=False, soft_wrap=True)
+            console.print(f"{path / 'report.html'}", markup=False, soft_wrap=True)
         except RecordError as error:
             if len(runs) == 1:
                 raise
@@ -152,7 +153,9 @@ def _parser() -> argparse.ArgumentParser:
         help="for a paper: column (3.33 in), text (7 in), or inches; PDF, SVG",
     )
     parser.add_argument(
-        "--caption", action="store_true", help="with --paper: origin of the numbers on the picture, too"
+        "--caption",
+        action="store_true",
+        help="where the numbers are from on the pictures, too (as caption=true of a run)",
     )
     parser.add_argument("--baseline", help="strategy that ratios are relative to (default: bsp)")
     parser.error = refuse  # type: ignore[method-assign]

@@ -26,7 +26,10 @@ PLUGINS = ("tests.support.turns", "tests.support.users_suite")
 """Of pytest, for these."""
 OF_THE_REPOSITORY = ("docs_site", "mutant_lists", "mutant_runs", "mutants", "packing", "snapshot", "torch_index")
 """Scripts that need it."""
-DATA = [f"**/{name}" for name in ("*.csv", "*.json", "*.npz", "*.parquet", "*.yaml", "pages.toml", "LICENSE", "NOTICE")]
+DATA = [
+    f"**/{name}"
+    for name in ("*.css", "*.csv", "*.js", "*.json", "*.npz", "*.parquet", "*.yaml", "pages.toml", "LICENSE", "NOTICE")
+]
 """Files that modules read."""
 TEMPLATE = "project"
 """The folder of ``stragglab`` that ``new`` copies: files of others, not a part of the package."""

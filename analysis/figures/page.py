@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -30,8 +30,8 @@ class Form:
 
     width_in: float = WIDTH_IN
     formats: tuple[str, ...] = ("png",)
-    captioned: bool = True
-    """Whether the caption is on the picture; in the file it is always, as metadata."""
+    captioned: bool = False
+    """Whether the caption is on the picture. It is always in the file, as metadata, and in a text file next to it."""
 
 
 _form: ContextVar[Form] = ContextVar("form", default=Form())  # noqa: B039 (frozen)
@@ -45,6 +45,11 @@ def drawn_as(form: Form) -> Iterator[None]:
         yield
     finally:
         _form.reset(token)
+
+
+def captioned(wanted: bool = True) -> AbstractContextManager[None]:
+    """Draw figures in the present form, and with captions if they are ``wanted``."""
+    return drawn_as(replace(_form.get(), captioned=_form.get().captioned or wanted))
 
 
 def page_width_in() -> float:
@@ -78,15 +83,14 @@ def new_page(height_in: float, caption: str, width_in: float | None = None) -> F
 def save(figure: Figure, path: Path, shown: pd.DataFrame) -> Path:
     """Write the picture in each format, and ``shown`` as a CSV file next to it. Returns ``path``, the PNG.
 
-    The caption is in the metadata of every file; one that is not on the picture is in a text file, too.
+    The caption is in the metadata of every file, and in a text file next to it.
     """
     form, caption = _form.get(), str(figure.get_label())
     for kind in form.formats:
         buffer = BytesIO()
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=_metadata(kind, caption))
         write_file(path.with_suffix(f".{kind}"), buffer.getvalue())
-    if not form.captioned:
-        write_file(path.with_suffix(".txt"), f"{caption}\n")
+    write_file(path.with_suffix(".txt"), f"{caption}\n")
     write_file(path.with_suffix(".csv"), shown.to_csv(index=False))
     return path
 

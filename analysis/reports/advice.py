@@ -6,18 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from math import isfinite, isnan
+from pathlib import Path
 
 import numpy as np
 
+from analysis.figures.names import shown_name
+from analysis.figures.style import colour_of
 from analysis.fitting.step_times import StepModel
 from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import Ranked
 from analysis.measures.straggling import Straggling
 from analysis.reports.comparing import Sheet
 from analysis.reports.console import number_text
+from analysis.reports.pages.document import document, figures_html, notes_html, numbers_html
+from analysis.reports.pages.table import Cell, Head, table_html
 from analysis.reports.remedies import REMEDIES
-from analysis.reports.webpage import document, figure_html, notes_html, table_html
 
+DASH = "\N{EN DASH}"
 MOST_BEST = 3
 """So many strategies are described in words."""
 MOST_RANKS = 20
@@ -110,7 +115,7 @@ def ranks_sheet(advice: Advice) -> Sheet:
             *(str(row[name]) for name in optional),
             str(row["kind"]),
             f"{row['slow_frac']:.1%}",
-            f"{number_text(row['factor'], 2)} x",
+            DASH if isnan(row["factor"]) else f"{row['factor']:.2f} x",
             f"{row['usual']:.2f} x",
             f"{row['share']:.1%}",
             f"{row['alone_saves_frac']:.1%}",
@@ -157,22 +162,66 @@ def check_sentence(advice: Advice, limit: float) -> str:
     return words if abs(error) <= limit else f"{words}, off by more than {limit:.0%} (--limit): nothing is ranked"
 
 
-def page(advice: Advice, limit: float, figure: object = None) -> str:
+def page(advice: Advice, limit: float, figure: Path | None = None) -> str:
     """The page with everything, as HTML."""
-    paragraphs = "".join(f"<p>{escape(line)}.</p>" for line in _lines(advice, limit))
-    ranks = ranks_sheet(advice)
-    body = paragraphs
+    items = "".join(f"<li>{escape(_said(line))}.</li>" for line in _lines(advice, limit))
+    body = f'<h2>What stragglers cost</h2><ul class="lead">{items}</ul>'
     if advice.ranking:
-        body += f"<h2>Strategies, predicted</h2>{_html(ranking_sheet(advice))}"
-        body += f'<p class="note">{escape(READING)}</p>'
-    body += f"<h2>Ranks</h2>{_html(ranks)}"
+        body += f'<h2>Strategies, predicted</h2>{_strategies(advice)}<p class="note">{escape(READING)}</p>'
+    body += f'<h2>Ranks</h2>{_ranks(advice)}<p class="note">{escape(RANKS_READ)}</p>'
     if figure is not None:
-        body += figure_html(figure, "Who was slow when")  # type: ignore[arg-type]  # a path
-    return document(
-        f"advice on {advice.log.source}", READS, body + notes_html([*advice.log.remarks, *advice.remarks], "Remarks")
-    )
+        body += f"<h2>Figure</h2>{figures_html([(figure, 'Who was slow when')])}"
+    body += notes_html([*advice.log.remarks, *advice.remarks], "Remarks")
+    name = advice.log.source.rstrip("/").rpartition("/")[2]
+    return document(f"Advice on {name}", READS, body, lead=numbers_html(_numbers(advice)))
 
 
+def _said(line: str) -> str:
+    """A line as a sentence of the page: strategies have the names that figures give them."""
+    name, colon, rest = line.partition(": ")
+    return f"{shown_name(name)}{colon}{rest}" if name in REMEDIES else line[:1].upper() + line[1:]
+
+
+def _numbers(advice: Advice) -> dict[str, tuple[str, str]]:
+    found = advice.found
+    best = advice.ranking[0] if advice.ranking else None
+    numbers = {
+        "ranks": (f"{advice.log.num_ranks}", ""),
+        "steps": (f"{advice.model.steps}", ""),
+        f"logged, with {shown_name(advice.present)}": (f"{found.actual_s:.4g}", "s"),
+        "slowed by stragglers": (f"{found.slowdown:.2f}", "times"),
+    }
+    if best is not None and best.strategy != advice.present:
+        numbers["fastest, predicted"] = (number_text(best.ratio, 2), f"of that, {shown_name(best.strategy)}")
+    return numbers
+
+
+def _strategies(advice: Advice) -> str:
+    """The ranking: interval below the ratio, and a phone shows what decides."""
+    heads = [Head("strategy", kind="word"), Head(f"time / {shown_name(advice.present)}"), Head("verdict", kind="word")]
+    heads += [Head("predicted (s)", "middle"), Head("what changes in training", "middle", "text")]
+    heads += [Head("what it needs", "middle", "text")]
+    heads += [Head("staleness", "more"), Head("update", "more"), Head("dropped", "more")]
+    rows: list[list[Cell | str]] = []
+    for one in advice.ranking:
+        name, ratio, interval, verdict, predicted, *more = _ranking_row(one, advice.present)
+        cells: list[Cell | str] = [Cell(shown_name(name), colour=colour_of(name)), f"{ratio} {interval}".strip()]
+        rows.append([*cells, verdict, predicted, *REMEDIES[one.strategy], *more])
+    return table_html(heads, rows)
+
+
+def _ranks(advice: Advice) -> str:
+    sheet = ranks_sheet(advice)
+    places = {"rank": Head("rank", kind="word"), "straggler": Head("straggler", kind="word")}
+    places |= {name: Head(name, "more", "word") for name in ("host", "part")}
+    places |= {name: Head(name, "middle") for name in ("then", "usual step", "share of the loss")}
+    return table_html([places.get(name, Head(name)) for name in sheet.head], sheet.rows)
+
+
+RANKS_READ = (
+    "Slow steps: the share of its steps that were slow; then: how many times as long as a usual step those took (a "
+    "dash: it was never slow); alone saves: of the job's time, if this rank alone were like the median."
+)
 READS = (
     "From the step times that the job logged: what stragglers cost, and how long it would take under other strategies."
 )
@@ -187,7 +236,3 @@ def _lines(advice: Advice, limit: float) -> list[str]:
     check = [] if isnan(advice.baseline_error) else [check_sentence(advice, limit)]
     best = best_lines(advice) if advice.ranking else []
     return [*sentences(advice), *check, *best]
-
-
-def _html(sheet: Sheet) -> str:
-    return table_html(sheet.head, [[(cell, False) for cell in row] for row in sheet.rows])

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures.cluster.draw import Drawn, draw_cluster, draw_clusters
+from analysis.figures.page import captioned
 from analysis.files import write_file
 from analysis.measures.cluster.comparing import (
     cluster_table,
@@ -25,7 +26,9 @@ from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
 from analysis.records.cluster import Cluster, load_cluster
 from analysis.records.load import CLUSTER_EVENTS, RecordError
-from analysis.reports.cluster_page import cluster_page, details
+from analysis.records.settings import wants_caption
+from analysis.reports.pages.cluster import cluster_page, details, how_it_was_run, runs_section
+from analysis.reports.pages.comparison import back_to_sweep
 from analysis.reports.report import write_json
 
 BASELINE = "fifo"
@@ -67,11 +70,11 @@ def finish_cluster(path: str | os.PathLike[str], *, draw: bool = True) -> dict[s
         frame.to_parquet(buffer, index=False)
         write_file(root / "tables" / f"{name}.parquet", buffer.getvalue())
     if draw:
-        figures = draw_cluster(root / "figures", done.cluster, done.drawn, done.hosts)
-        more = details(done.drawn.times, found.episodes if found else None)
-        page = cluster_page(
-            cluster_frame(done.cluster.meta, done.summary), [done.cluster.meta], figures, _notes(done), more
-        )
+        with captioned(wants_caption(root)):
+            figures = draw_cluster(root / "figures", done.cluster, done.drawn, done.hosts)
+        more = details(done.drawn.times, found.episodes if found else None, root) + how_it_was_run(root)
+        frame = cluster_frame(done.cluster.meta, done.summary)
+        page = cluster_page(frame, [done.cluster.meta], figures, _notes(done), more, back=back_to_sweep(root))
         write_file(root / "report.html", page)
     return done.summary
 
@@ -120,7 +123,8 @@ def compare_clusters(
     base = _baseline(runs, baseline)
     pairs = paired_jobs(times, runs, base)
     table = compare_clusters_table(runs, pairs)
-    figures = draw_clusters(out / "figures", runs, drawn, table, pairs, base) if draw else []
+    with captioned(all(wants_caption(path) for _, _, _, path in done)):
+        figures = draw_clusters(out / "figures", runs, drawn, table, pairs, base) if draw else []
     table.attrs |= {
         "baseline": base,
         "warnings": cluster_warnings(runs, times),
@@ -135,7 +139,7 @@ def compare_clusters(
     write_json(out / "clusters.json", {"schema": 1, **facts, **rows})
     notes = [*table.attrs["warnings"], *(f"left out: {reason}" for reason in skipped)]
     if draw:
-        write_file(out / "report.html", cluster_page(table, metas, figures, notes))
+        write_file(out / "report.html", cluster_page(table, metas, figures, notes, runs_section(runs, out)))
     return table
 
 

@@ -18,6 +18,7 @@ from analysis.measures.metrics import summarise
 from analysis.measures.stats import compare_runs, run_table, warnings_of
 from analysis.measures.targets import scores
 from analysis.records.load import RecordError, Run, load_run
+from analysis.records.settings import wants_caption
 from analysis.records.stored import store_contents
 from analysis.reports.console import print_summary
 from analysis.reports.elastic import decision_files
@@ -31,13 +32,13 @@ MAX_TRACED = 200_000
 
 
 def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, Any]:
-    """Write ``summary.json``, ``tables/``, ``timeline.json`` and ``figures/`` of one run into its directory.
+    """Write ``summary.json``, ``tables/``, ``timeline.json``, ``figures/`` and ``report.html`` of one run.
 
-    If its nodes changed, ``decisions.csv`` and ``decisions.md``, too.
+    They go into its directory; if its nodes changed, ``decisions.csv`` and ``decisions.md``, too.
 
     Args:
         path: the run's directory.
-        draw: False leaves the figures out.
+        draw: False leaves the figures and the page out.
 
     Returns:
         The summary (:func:`analysis.measures.metrics.summarise`).
@@ -58,9 +59,13 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
     for name, text in decision_files(run).items():
         write_file(run.path / name, text)
     if draw:
+        from analysis.figures.page import captioned
         from analysis.figures.single import draw_run
+        from analysis.reports.pages.run import run_page
 
-        draw_run(run, run.path / "figures")
+        with captioned(wants_caption(run.path)):
+            draw_run(run, run.path / "figures")
+        write_file(run.path / "report.html", run_page(run, summary))
     return summary
 
 
@@ -118,22 +123,25 @@ def gather_runs(paths: Iterable[str | os.PathLike[str]], baseline: str | None = 
 
 def write_comparison(gathered: Gathered, out_dir: str | os.PathLike[str]) -> pd.DataFrame:
     """What :func:`compare` writes and returns, of records that are read."""
+    from analysis.figures.page import captioned
     from analysis.figures.several import draw_comparison
-    from analysis.reports.webpage import page
+    from analysis.reports.pages.comparison import comparison_page
 
     out, runs = Path(out_dir), gathered.table
     metas, scored = [digest.meta for digest in gathered.digests], [digest.scored for digest in gathered.digests]
     table = compare_runs(runs, gathered.baseline)
+    with captioned(all(wants_caption(digest.path) for digest in gathered.digests)):
+        figures = draw_comparison(out / "figures", metas, runs, table, scored)
     table.attrs |= {
         "baseline": gathered.baseline,
         "warnings": gathered.warnings,
         "skipped": gathered.skipped,
-        "figures": [str(figure) for figure in draw_comparison(out / "figures", metas, runs, table, scored)],
+        "figures": [str(figure) for figure in figures],
         "report": str(out / "report.html"),
     }
     write_file(out / "comparison.csv", table.to_csv(index=False))
     write_json(out / "comparison.json", _comparison(table, runs))
-    write_file(out / "report.html", page(table, runs, metas))
+    write_file(out / "report.html", comparison_page(table, runs, metas, out))
     return table
 
 

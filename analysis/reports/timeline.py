@@ -1,7 +1,8 @@
 """The run as a trace in the Chrome trace event format: open ``timeline.json`` in ui.perfetto.dev.
 
 Four groups of lanes: workers (phases of every iteration), servers (busy fraction between two notes), the plan (windows
-by target), and the job (updates, epochs, losses and restores as instants; metrics as counters). Times in microseconds.
+by target), and the job (updates; epochs, losses, restores and commands to nodes as instants; metrics as counters).
+Arrows lead from pushes to updates and on to pulls (:mod:`analysis.reports.flows`). Times in microseconds.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from analysis.measures.commands import commands_to_nodes
 from analysis.measures.segments import segments
 from analysis.records.load import Run
 from analysis.records.members import numbers_of
+from analysis.reports.flows import Update, flows, update_slices
 
 Entry = dict[str, Any]
 WORKERS, SERVERS, PLAN, JOB = 1, 2, 3, 4
@@ -26,12 +29,15 @@ NAMES = {WORKERS: "workers", SERVERS: "servers", PLAN: "planned disturbances", J
 def trace(run: Run) -> bytes:
     """The whole trace as JSON, encoded piece by piece: a long run has millions of entries."""
     tables, encode = run.tables, msgspec.json.Encoder().encode
+    pieces, updates = segments(tables.iterations), update_slices(run)
     parts = (
         _names(run),
-        _workers(segments(tables.iterations)),
+        _workers(pieces),
         _servers(tables.server_busy),
         _plan(run.plan),
+        _updates(updates),
         _job(run),
+        flows(tables.iterations, pieces, updates, WORKERS, (JOB, 0)),
     )
     entries = b",\n".join(map(encode, chain.from_iterable(parts)))
     about = encode({"run_id": str(run.meta.get("run_id"))})
@@ -44,6 +50,7 @@ def _names(run: Run) -> Iterator[Entry]:
         yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
     lanes = [(WORKERS, w, f"worker {w}") for w in numbers_of(run, "worker")]
     lanes += [(SERVERS, s, f"server {s}") for s in numbers_of(run, "server")]
+    lanes += [(JOB, tid, name) for tid, name in enumerate(("updates", "nodes", "epochs", "commands to nodes"))]
     for pid, tid, name in lanes:
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
 
@@ -83,14 +90,20 @@ def _plan(plan: pd.DataFrame) -> Iterator[Entry]:
         yield {**common, "ph": "e", "ts": _us(row.end_s)}
 
 
+def _updates(updates: list[Update]) -> Iterator[Entry]:
+    for one in updates:
+        args = {"gradients": one.num_grads, "samples": one.samples, "void": one.void}
+        common = {"ph": "X", "name": f"update {one.version}", "pid": JOB, "tid": 0}
+        yield {**common, "ts": one.start_us, "dur": one.dur_us, "args": args}
+
+
 def _job(run: Run) -> Iterator[Entry]:
     tables = run.tables
-    for row in tables.updates.itertuples():
-        args = {"gradients": row.num_grads, "samples": row.samples, "void": row.void}
-        yield _instant(f"update {row.version}", (JOB, 0), row.t, args)
     for row in tables.restarts.itertuples():
         who = f" {row.role} {row.id}" if row.id >= 0 else f" version {row.version}"
         yield _instant(f"{row.what}{who}", (JOB, 1), row.t, {"reason": row.reason})
+    for t, node, what in commands_to_nodes(run):
+        yield _instant(what, (JOB, 3), t, {"node": node})
     for row in tables.notes[tables.notes["type"] == "EpochStarted"].itertuples():
         yield _instant("epoch", (JOB, 2), row.t, msgspec.json.decode(row.fields))
     for name in tables.evaluations.columns.difference(["asked_s", "t", "version"], sort=False):

@@ -154,6 +154,7 @@ class Config(_Strict, frozen=True):
     record: Literal["events", "iterations"]
     containment: Literal["auto", "none"]
     draw: bool
+    caption: bool
     resume: Literal["auto", "never"]
     metric: Literal["tta", "jct", "final"] | None
     """What the run returns to a sweeper of Hydra's."""

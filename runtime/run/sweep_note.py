@@ -24,7 +24,7 @@ from runtime.virtual.costs import load_costs
 
 FILE = "sweep.jsonl"
 SCHEMA = 1
-SHOWN = ("draw", "names", "resume", "view")
+SHOWN = ("caption", "draw", "names", "resume", "view")
 """Settings that change nothing of what is recorded."""
 
 

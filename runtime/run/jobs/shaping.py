@@ -20,7 +20,19 @@ from runtime.virtual.cluster.undisturbed import Undisturbed
 NOMINAL = "workloads.nominal.Nominal"
 MIN_ITERATIONS = 2
 """A data service divides a job into two shards per worker at least."""
-SHARED = ("jobs", "policy", "placement", "prevention", "replay", "cluster", "runtime", "draw", "view", "hydra")
+SHARED = (
+    "jobs",
+    "policy",
+    "placement",
+    "prevention",
+    "replay",
+    "cluster",
+    "runtime",
+    "caption",
+    "draw",
+    "view",
+    "hydra",
+)
 """Settings of the whole set, which no job can have for itself."""
 
 Raw = dict[str, Any]

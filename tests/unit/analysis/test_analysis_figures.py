@@ -17,7 +17,7 @@ from PIL import Image
 from analysis.figures.bars import draw_bars
 from analysis.figures.convergence import draw_convergence
 from analysis.figures.names import NAMES, shown_name
-from analysis.figures.page import Form, drawn_as, new_page, save, styled
+from analysis.figures.page import Form, captioned, drawn_as, new_page, save, styled
 from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
 from analysis.measures.segments import excerpt, segments, shares
 from analysis.records.load import load_run
@@ -79,7 +79,7 @@ def test_every_strategy_has_a_name_for_people() -> None:
 @pytest.mark.painted
 def test_a_figure_for_a_paper_says_where_it_is_from_in_its_metadata(tmp_path: Path) -> None:
     shown = pd.DataFrame({"a": [1]})
-    with styled(), drawn_as(Form(3.33, ("png", "pdf", "svg"), captioned=False)):
+    with styled(), drawn_as(Form(3.33, ("png", "pdf", "svg"))):
         page = new_page(2.0, "live runtime, seed 7")
         page.subplots().plot([0, 1], label="x")
         save(page, tmp_path / "figure.png", shown)
@@ -92,7 +92,7 @@ def test_a_figure_for_a_paper_says_where_it_is_from_in_its_metadata(tmp_path: Pa
     assert b"live runtime, seed 7" in (tmp_path / "figure.svg").read_bytes()
     assert (tmp_path / "figure.txt").read_text() == "live runtime, seed 7\n"
     assert (tmp_path / "figure.csv").exists()
-    with styled():  # and from here on as ever
+    with styled(), captioned():  # and from here on one format
         save(new_page(2.0, "of a page"), tmp_path / "other.png", shown)
     assert not (tmp_path / "other.pdf").exists()
     with Image.open(tmp_path / "other.png") as picture:

@@ -94,7 +94,7 @@ def test_the_api_page_has_all_names_that_are_listed() -> None:
     assert [name for name in PLACES if f".{name}\n" not in page] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long(like="test_every_relative_link_leads_somewhere")
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not installed: pip install '.[docs]'")
 def test_it_is_built_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]

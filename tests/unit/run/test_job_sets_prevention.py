@@ -12,7 +12,7 @@ from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
 from analysis.reports.cluster import cluster_frame, finish_cluster
 from analysis.reports.cluster_console import print_clusters
-from analysis.reports.cluster_page import details
+from analysis.reports.pages.cluster import details
 from runtime.errors import ConfigError
 from runtime.run.jobs.replay import run_set
 from tests.support.job_sets import checked_set, notes_of, run_rows, table_of
@@ -75,7 +75,7 @@ def test_prevention_lets_the_critical_neighbour_be(tmp_path: Path) -> None:
     console = Console(record=True, width=300)
     print_clusters(cluster_frame(cluster.meta, summary), console)
     assert f"{summary['granted']} / {summary['refused']}" in console.export_text()
-    assert ">refused</th>" in details(job_times(cluster), None)
+    assert ">refused</th>" in details(job_times(cluster), None, cluster.path)
     granted = next(note for note in notes if note["type"] == "Reserved")
     assert {share["job"] for share in granted["shares"]} == {"changes", "waits"}
     assert granted["added_s"] == pytest.approx(0.0, abs=1e-9)

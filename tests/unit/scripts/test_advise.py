@@ -14,6 +14,7 @@ from analysis.reports.advice import Advice, sentences
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from scripts import advise, validate_advice
 from scripts.lists import choices
+from tests.support.pages import loaded
 
 STEPS = 40
 
@@ -49,6 +50,9 @@ def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.Cap
     page = (out / "advice.html").read_text()
     assert "what it needs" in page
     assert "data:image/png" in page
+    assert loaded(page) == []
+    assert "\N{EN DASH} x" not in page, "a rank that was never slow has no factor"
+    assert pd.read_csv(out / "ranks.csv").set_index("rank")["then"][0] == "\N{EN DASH}"
     assert "h2" in pd.read_csv(out / "ranks.csv")["host"].iloc[0]
     assert str(out / "advice.html") in shown.err
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from scripts import figures
 from tests.support.records import bsp_story
 
 
+@pytest.mark.painted
 def test_figures_for_a_paper(tmp_path: Path) -> None:
     run = bsp_story().write(tmp_path / "runs" / "a")
     before = sorted(run.rglob("*"))
@@ -20,7 +22,11 @@ def test_figures_for_a_paper(tmp_path: Path) -> None:
     } | {f"convergence.{kind}" for kind in ("csv", "pdf", "png", "svg", "txt")}
     assert [path for path in run.rglob("*") if path not in before and path.parent.name != "columns"] == []
     assert figures.main([str(run), "--paper", "3.5", "--caption", "--out", str(tmp_path / "said")]) == 0
-    assert not list((tmp_path / "said").rglob("*.txt"))
+    with (
+        Image.open(tmp_path / "said" / "figures" / "times.png") as said,
+        Image.open(tmp_path / "out" / "figures" / "times.png") as bare,
+    ):
+        assert said.size[1] > bare.size[1], "the caption takes space"
 
 
 @pytest.mark.parametrize("width", ["wide", "0.5", "nan"])

@@ -1,0 +1,67 @@
+"""How a run was started: what Hydra has written into its directory (``.hydra/``), if it started it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+CONFIG, OVERRIDES = ".hydra/config.yaml", ".hydra/overrides.yaml"
+NOTE, MULTIRUN = "sweep.jsonl", "multirun.yaml"
+"""What tells that a directory is a sweep's: our own note, and Hydra's."""
+PROGRAM = "python run.py"
+
+
+def settings_text(run: Path) -> str:
+    """The composed configuration as YAML; empty if there is none."""
+    return _text(run / CONFIG)
+
+
+def command_of(run: Path) -> str:
+    """The command line that repeats a run; empty if it was not started by one."""
+    words = _parsed(_text(run / OVERRIDES))
+    return _command([], words) if isinstance(words, list) else ""
+
+
+def sweep_of(run: Path) -> Path | None:
+    """The directory of the sweep that a run is part of."""
+    folder = run.resolve().parent
+    return folder if (folder / NOTE).exists() or (folder / MULTIRUN).exists() else None
+
+
+def sweep_command(sweep: Path) -> str:
+    """The command line of a sweep; empty if it has no note of it (another launcher of Hydra's started it)."""
+    head = _text(sweep / NOTE).partition("\n")[0]
+    try:
+        settings = msgspec.json.decode(head)["settings"] if head else None
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return ""
+    return _command(["-m"], settings) if isinstance(settings, list) else ""
+
+
+def wants_caption(run: Path) -> bool:
+    """Whether the run's settings ask for captions on its pictures (``caption=true``)."""
+    settings = _parsed(settings_text(run))
+    return isinstance(settings, dict) and settings.get("caption") is True
+
+
+def _command(flags: list[str], settings: list[Any]) -> str:
+    return " ".join([PROGRAM, *flags, *(shlex.quote(f"{setting}") for setting in settings)])
+
+
+def _text(path: Path) -> str:
+    """The file's text; empty if it cannot be read: a page is made all the same."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None

@@ -1,0 +1,184 @@
+"""The page of a comparison (of a sweep, an experiment, any runs): tables, figures, and the way to every run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.figures.names import shown_name
+from analysis.figures.style import colour_of
+from analysis.records.provenance import caption
+from analysis.records.settings import CONFIG, command_of, sweep_command, sweep_of
+from analysis.reports.console import Column, best_rows, columns, number_text, ratio_text
+from analysis.reports.pages.document import (
+    Link,
+    command_html,
+    document,
+    figures_html,
+    link_html,
+    notes_html,
+    sections_html,
+)
+from analysis.reports.pages.table import Cell, Head, Place, table_html
+
+PAGE = "report.html"
+MOST_NAMED = 4
+"""A title with more strategies says how many they are."""
+HEADS: dict[str, tuple[str, Place]] = {
+    "JCT s": ("job completion time (s)", "always"),
+    "TTA s": ("time to target (s)", "always"),
+    "wait %": ("waiting (%)", "middle"),
+    "seeds": ("seeds", "more"),
+    "updates": ("updates", "more"),
+    "staleness": ("staleness, mean/largest", "more"),
+    "dropped %": ("gradients dropped (%)", "more"),
+    "BPT ms": ("median batch (ms)", "more"),
+}
+"""How the page names the columns of the terminal's table, and where each is shown; all others ``middle``."""
+FILES = ("summary.json", "timeline.json", "events.jsonl", "cluster.jsonl")
+READING = (
+    "Times are medians over the runs with 95 % bootstrap intervals, ratios medians over seeds of the same plan with "
+    "theirs. A dash: never reached. Bold: best. A click on a head sorts."
+)
+SECTIONS = [Link("#strategies", "Strategies"), Link("#figures", "Figures"), Link("#runs", "Runs")]
+
+
+def comparison_page(table: pd.DataFrame, runs: pd.DataFrame, metas: Sequence[dict[str, Any]], out: Path) -> str:
+    """The whole page, for the directory ``out``.
+
+    Args:
+        table: carries the ``attrs`` that :func:`analysis.reports.report.compare` gives it.
+        runs: a row per run (:func:`analysis.measures.stats.run_table`).
+        metas: ``meta.json`` of the runs.
+        out: where the page will be; links are relative to it.
+    """
+    labels = [shown_name(label) for label in dict.fromkeys(table["strategy"])]
+    title = ", ".join(labels) if len(labels) <= MOST_NAMED else f"{len(labels)} strategies compared"
+    notes = notes_html([*table.attrs["warnings"], *(f"left out: {reason}" for reason in table.attrs["skipped"])])
+    figures = figures_html((Path(path), "") for path in table.attrs["figures"])
+    body = f'<section id="strategies">{_summary(table)}</section>{notes}<section id="figures"><h2>Figures</h2>{figures}'
+    body += f'</section><section id="runs">{_runs(runs, out)}</section>'
+    return document(title, caption(metas), body, lead=sections_html(SECTIONS))
+
+
+def _summary(table: pd.DataFrame) -> str:
+    parts = [_case(str(case), rows) for case, rows in table.groupby("case", sort=False)]
+    return f'<h2>Strategies</h2>{"".join(parts)}<p class="note">{READING}</p>'
+
+
+def _case(case: str, rows: pd.DataFrame) -> str:
+    shown = _columns(rows)
+    best = [best_rows(rows, column) for column in shown]
+    heads = [_head(column.head) for column in shown]
+    lines = [
+        [
+            _name(row["strategy"]) if column.head == "strategy" else Cell(column.text(row), number in winners)
+            for column, winners in zip(shown, best, strict=True)
+        ]
+        for number, (_, row) in enumerate(rows.iterrows())
+    ]
+    return (f"<h3>{escape(case)}</h3>" if case else "") + table_html(heads, lines)
+
+
+def _columns(rows: pd.DataFrame) -> list[Column]:
+    """Those of the terminal, ratios with their intervals, those that a phone shows first."""
+    baseline, found = rows.attrs.get("baseline"), []
+    for column in columns(rows):
+        name = plain(column.head)
+        if not name.startswith("JCT /"):
+            found.append(column._replace(head=name))
+        if (
+            name in ("JCT s", "TTA s")
+            and baseline
+            and len(rows) > 1
+            and rows[f"{name[:3].lower()}_ratio"].notna().any()
+        ):
+            found.append(_ratio(name[:3], str(baseline)))
+    order: list[Place] = ["always", "middle", "more"]
+    return sorted(found, key=lambda column: order.index(_head(column.head).place))
+
+
+def _ratio(name: str, baseline: str) -> Column:
+    def text(row: pd.Series) -> str:
+        key = name.lower()
+        low, high = (number_text(row[f"{key}_ratio_{end}"], 2) for end in ("low", "high"))
+        alone = low == high or "\N{EN DASH}" in (low, high)
+        return ratio_text(row, key) + ("" if alone else f" [{low}, {high}]")
+
+    return Column(f"{name} / {baseline}", text)
+
+
+def plain(head: str) -> str:
+    """The head of a terminal's column on one line."""
+    return head.replace("-\n", "").replace("\n", " ")
+
+
+def _head(name: str) -> Head:
+    if name == "strategy":
+        return Head(name, kind="word")
+    if name.startswith(("JCT /", "TTA /")):
+        kind = "completion time" if name.startswith("JCT") else "time to target"
+        return Head(f"{kind} / {shown_name(name[6:])}", "always" if name.startswith("JCT") else "middle")
+    return Head(*HEADS.get(name, (name, "middle")))
+
+
+def _name(label: str) -> Cell:
+    return Cell(shown_name(label), colour=colour_of(label))
+
+
+def _runs(runs: pd.DataFrame, out: Path) -> str:
+    cases = bool((runs["case"] != "").any())
+    heads = [Head("run", kind="text"), *([Head("case", "middle", "text")] if cases else [])]
+    heads += [Head("strategy", "middle", "word"), Head("seed", "middle"), Head("ended", "middle", "word")]
+    heads += [Head("lasted (s)"), Head("time to target (s)"), Head("final metric", "middle")]
+    rows = [_run(row, out, cases) for row in runs.itertuples()]
+    sweeps = list(dict.fromkeys(filter(None, (sweep_of(Path(path)) for path in runs["path"]))))
+    commands = "".join(command_html(command) for command in map(sweep_command, sweeps) if command)
+    return f"<h2>Runs</h2>{commands}{table_html(heads, rows)}"
+
+
+def _run(row: Any, out: Path, cases: bool) -> list[Cell | str]:
+    path = Path(row.path)
+    tta = "\N{EM DASH}" if row.tta_s == float("inf") else number_text(row.tta_s, 1)
+    name = Cell(
+        path.name, href=address(path / PAGE if (path / PAGE).exists() else path, out), more=files_html(path, out)
+    )
+    texts = [f"{row.seed}", _ended(row), f"{row.lasted_s:.1f}", tta, number_text(row.final_metric, 4)]
+    return [name, *([str(row.case)] if cases else []), _name(str(row.strategy)), *texts]
+
+
+def files_html(path: Path, out: Path) -> str:
+    """The command line of a run, and its files, folded; ``out``: where the page is."""
+    links = [Link(address(path, out), "directory")]
+    links += [Link(address(path / CONFIG, out), "configuration")] if (path / CONFIG).exists() else []
+    links += [Link(address(path / name, out), name) for name in FILES if (path / name).exists()]
+    command = command_of(path)
+    found = (command_html(command) if command else "") + ", ".join(map(link_html, links))
+    return f"<details><summary>{'command and files' if command else 'files'}</summary>{found}</details>"
+
+
+def address(path: Path, out: Path) -> str:
+    """The relative address of a file or directory, from a page in ``out``."""
+    return f"{quoted(os.path.relpath(path, out))}{'/' if path.is_dir() else ''}"
+
+
+def back_to_sweep(path: Path) -> list[Link]:
+    """From the page in a run's directory to that of its sweep, if it is part of one."""
+    sweep = sweep_of(path)
+    return [Link(address(sweep / "comparison" / PAGE, path.resolve()), "the sweep")] if sweep else []
+
+
+def quoted(path: str) -> str:
+    """A path as an address; bytes that are not text come through, too."""
+    from urllib.parse import quote
+
+    return quote(os.fsencode(path))
+
+
+def _ended(row: Any) -> str:
+    return str(row.status) if row.completed or row.status != "done" else "time was up"

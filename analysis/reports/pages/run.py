@@ -1,0 +1,155 @@
+"""The page of one run: its numbers, its timeline, its figures, how to repeat it, and its files."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from analysis.figures.names import shown_name
+from analysis.records.load import Run
+from analysis.records.provenance import caption
+from analysis.records.settings import command_of, settings_text
+from analysis.reports.console import number_text
+from analysis.reports.pages.comparison import back_to_sweep
+from analysis.reports.pages.document import (
+    TABLES,
+    TIMELINE,
+    Link,
+    command_html,
+    document,
+    figures_html,
+    link_html,
+    notes_html,
+    numbers_html,
+    sections_html,
+    settings_html,
+)
+from analysis.reports.pages.lanes import lanes_of
+from analysis.reports.pages.table import Head, table_html
+from analysis.reports.pages.timeline import timeline_html
+
+FIGURES = {
+    "convergence": "Convergence",
+    "bpt": "Batch processing time by worker",
+    "staleness": "Staleness of the gradients",
+    "elastic": "Nodes and cores",
+    "modes": "Modes of synchronisation",
+}
+FILES = {
+    "summary.json": "the numbers of this page and more",
+    "timeline.json": "the trace, for Perfetto",
+    "decisions.md": "what the strategy decided about nodes",
+    "events.jsonl": "every event, and the commands that it caused",
+    "iterations.parquet": "a row per iteration",
+    "plan.json": "the planned disturbances",
+    "meta.json": "what ran, where, with which versions",
+    "tables/": "columnar tables",
+    "figures/": "the figures, each with its numbers as CSV",
+    "logs/": "what the processes printed",
+}
+PERFETTO = "https://ui.perfetto.dev"
+MOST_WORKERS = 200
+"""More workers have no row each; the slowest have."""
+
+
+def run_page(run: Run, summary: dict[str, Any]) -> str:
+    """The whole page, for the run's directory, in which the figures are drawn. ``summary``: of ``summary.json``."""
+    job, lanes = run.job, lanes_of(run)
+    strategy, straggler = shown_name(job["strategy"]), job.get("straggler")
+    parts = {
+        "timeline": ("Timeline", _timeline(run, lanes)),
+        "figures": ("Figures", _figures(run.path / "figures", timeline=not lanes)),
+        "workers": ("Workers", _workers(summary)),
+        "record": ("Record", _record(run.path)),
+    }
+    there = {name: part for name, part in parts.items() if part[1]}
+    nav = sections_html([Link(f"#{name}", title) for name, (title, _) in there.items()])
+    body = "".join(f'<section id="{name}"><h2>{title}</h2>{text}</section>' for name, (title, text) in there.items())
+    disturbed = "no" if straggler in (None, "none") else straggler
+    title = f"{strategy}, {disturbed} stragglers, seed\N{NO-BREAK SPACE}{run.meta['seed']}"
+    return document(
+        title,
+        caption([run.meta]),
+        notes_html(_warnings(run, summary)) + body,
+        scripts=(TABLES, TIMELINE) if lanes else (TABLES,),
+        back=back_to_sweep(run.path),
+        lead=numbers_html(_numbers(summary)) + nav,
+    )
+
+
+def _numbers(summary: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    metric = str(summary["metric"])
+    found = {"completion time" if summary["completed"] else "lasted": (_text(summary["jct_s"], 1), "s")}
+    if summary["target"] is not None:
+        tta = ("missed", "") if summary["tta_missed"] else (_text(summary["tta_s"], 1), "s")
+        found[f"time to {metric} {summary['target']:g}"] = tta
+    if summary["final_metric"] is not None:
+        found[f"final {metric}"] = (_text(summary["final_metric"], 4), "")
+    found["updates"] = (f"{summary['updates']:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"), "")
+    for name, key in (("waiting", "wait_frac"), ("with a straggler", "iterations_with_straggler_frac")):
+        if summary[key] is not None:
+            found[name] = (_text(100 * summary[key], 1), "%")
+    found["mean staleness"] = (_text(summary["staleness_mean"], 2), "updates")
+    return found
+
+
+def _text(value: float | None, digits: int) -> str:
+    return number_text(float("nan") if value is None else value, digits)
+
+
+def _warnings(run: Run, summary: dict[str, Any]) -> list[str]:
+    found = [f"{summary['status']}: {summary['reason'] or 'no reason is known'}"] if run.status != "done" else []
+    if run.status == "done" and not summary["completed"]:
+        found.append("its time was up before the last epoch")
+    found += [str(summary["warning"])] if summary["warning"] else []
+    return [*found, *(f"integrity: {problem}" for problem in summary["integrity"]["problems"])]
+
+
+def _timeline(run: Run, lanes: dict[str, Any]) -> str:
+    return timeline_html(lanes, run.path / "figures" / "timeline.png") if lanes else ""
+
+
+def _figures(folder: Path, *, timeline: bool) -> str:
+    titles = FIGURES | ({"timeline": "Timeline"} if timeline else {})
+    there = [(folder / f"{name}.png", title) for name, title in titles.items()]
+    return figures_html((path, title) for path, title in there if path.exists())
+
+
+def _workers(summary: dict[str, Any]) -> str:
+    busy, batch = summary["use_by_worker_frac"], summary["bpt_by_worker_s"]
+    slowest = sorted(batch, key=lambda worker: -(batch[worker]["median"] or 0.0))[:MOST_WORKERS]
+    heads = [
+        Head("worker"),
+        Head("median batch (ms)"),
+        Head("90 % (ms)", "middle"),
+        Head("99 % (ms)"),
+        Head("busy (%)"),
+    ]
+    rows = []
+    for worker in sorted(slowest, key=int):
+        times = [
+            _text(None if batch[worker][name] is None else 1e3 * batch[worker][name], 1)
+            for name in ("median", "p90", "p99")
+        ]
+        rows.append([worker, *times, _text(100 * busy[worker] if busy.get(worker) is not None else None, 1)])
+    left = f'<p class="note">The {len(slowest)} slowest of {len(batch)}.</p>' if len(slowest) < len(batch) else ""
+    return table_html(heads, rows) + left if rows else ""
+
+
+def _record(path: Path) -> str:
+    command = command_of(path)
+    there = {name: what for name, what in FILES.items() if (path / name).exists() or name == "summary.json"}
+    items = "".join(f"<li>{link_html(Link(name, name))}: {escape(what)}</li>" for name, what in there.items())
+    parts = [command_html(command)] if command else []
+    parts.append(f"<ul>{items}</ul>")
+    if "timeline.json" in there:
+        perfetto = f'<a href="{PERFETTO}" rel="noreferrer">ui.perfetto.dev</a>'
+        parts.append(
+            f"<p>To see the trace in Perfetto: open {perfetto}, choose \N{LEFT DOUBLE QUOTATION MARK}Open trace file"
+            f"\N{RIGHT DOUBLE QUOTATION MARK}, and this file (it stays in the browser):</p>"
+            + command_html(str((path / "timeline.json").resolve()))
+            + '<p class="note">Arrows lead from each gradient that is sent to the update that uses it, and from there '
+            "to the workers that pull its parameters: click on a slice.</p>"
+        )
+    return "".join(parts) + settings_html(settings_text(path))

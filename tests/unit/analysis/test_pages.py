@@ -1,0 +1,235 @@
+"""Pages without a browser: what they load, where they lead, what they say, and the numbers of the timeline."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from base64 import b64decode
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.measures.segments import PHASES, segments, shares
+from analysis.records.load import Run, load_run
+from analysis.records.settings import command_of, sweep_command, sweep_of, wants_caption
+from analysis.reports.pages import lanes
+from analysis.reports.pages.lanes import lanes_of
+from analysis.reports.pages.table import Cell, Head, table_html
+from analysis.reports.report import compare, finish_run
+from analysis.reports.timeline import trace
+from tests.support.pages import Reader, dead_links, loaded
+from tests.support.records import asp_story, bsp_story, churn_story, rollback_story
+from tests.support.turns import by_turns
+
+SETTINGS = ["strategy=bsp", "seed=0", "hydra.run.dir=runs/a b"]
+
+
+def started_by_hydra(run: Path, settings: list[str] = SETTINGS, config: str = "caption: false\n") -> None:
+    (run / ".hydra").mkdir()
+    (run / ".hydra" / "overrides.yaml").write_text("".join(f"- {setting}\n" for setting in settings))
+    (run / ".hydra" / "config.yaml").write_text(config)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of a sweep, finished and compared; pictures do not matter."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for number, tell in enumerate((bsp_story, asp_story)):
+        run = tell(target=0.5).write(folder / f"{number} run")
+        started_by_hydra(run)
+    note = {"schema": 1, "settings": ["strategy=bsp,asp", "a=b c"], "code_sha256": "0"}
+    (folder / "sweep.jsonl").write_text(json.dumps(note) + "\n" + '{"torn')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.write(b"\x89PNG\r\n\x1a\n"))
+        for run in sorted(folder.glob("* run")):
+            finish_run(run)
+        compare(sorted(folder.glob("* run")), folder / "comparison")
+    return folder
+
+
+# ---- what pages load, and where they lead ---------------------------------------------------------------------------
+
+
+def test_pages_load_nothing_and_lead_to_what_exists(sweep: Path) -> None:
+    pages = [sweep / "comparison" / "report.html", *sorted(sweep.glob("* run/report.html"))]
+    assert len(pages) == 3
+    for page in pages:
+        assert loaded(page.read_text()) == []
+        assert dead_links(page) == []
+    links = Reader(pages[0].read_text()).links
+    assert {"../0%20run/report.html", "../0%20run/.hydra/config.yaml", "../1%20run/"} <= set(links)
+    assert "../comparison/report.html" in Reader(pages[1].read_text()).links
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<link href="https://a/b.css">',
+        '<script src="//a/b.js"></script>',
+        "<style>@import 'http://a';</style>",
+        "<style>b { background: url(https://a/b.png) }</style>",
+        '<p style="background: url(x.png)">',
+    ],
+)
+def test_what_a_page_would_load_is_found(page: str) -> None:
+    assert len(loaded(page)) == 1
+
+
+def test_a_page_says_how_to_repeat_its_run(sweep: Path) -> None:
+    run = sweep / "0 run"
+    assert shlex.split(command_of(run)) == ["python", "run.py", *SETTINGS]
+    assert shlex.split(sweep_command(sweep)) == ["python", "run.py", "-m", "strategy=bsp,asp", "a=b c"]
+    assert sweep_of(run) == sweep
+    text = Reader((run / "report.html").read_text()).text
+    assert command_of(run) in text
+    assert "live runtime" in text
+    assert "caption: false" in text, "the configuration"
+    assert sweep_command(sweep) in Reader((sweep / "comparison" / "report.html").read_text()).text
+
+
+def test_a_run_that_nobody_started_has_no_command(tmp_path: Path) -> None:
+    run = bsp_story().write(tmp_path / "run")
+    assert (command_of(run), sweep_of(run), sweep_command(tmp_path), wants_caption(run)) == ("", None, "", False)
+    (run / ".hydra").mkdir()
+    (run / ".hydra" / "overrides.yaml").write_text("{")
+    (tmp_path / "sweep.jsonl").write_text("{}\n")
+    assert (command_of(run), sweep_command(tmp_path)) == ("", "")
+
+
+def test_a_picture_has_its_caption_only_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heights: dict[str, float] = {}
+
+    def note_height(figure: Any, file: Any, **_: Any) -> None:
+        heights[f"{run.name} {figure.axes[0].get_xlabel()}"] = figure.get_figheight()
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", note_height)
+    for name in ("false", "true"):
+        run = asp_story().write(tmp_path / name)
+        started_by_hydra(run, config=f"caption: {name}\n")
+        finish_run(run)
+        assert "live runtime" in (run / "figures" / "convergence.txt").read_text()
+    label = "staleness: updates since the parameters were read"
+    assert heights[f"false {label}"] == pytest.approx(2.4)
+    assert heights[f"true {label}"] > 2.5
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_escapes_its_texts_and_splits_intervals() -> None:
+    heads = [Head("<b>", kind="word"), Head("n", "more")]
+    page = table_html(heads, [[Cell("<i>", best=True, href='"x'), "1.5 [1.0, 2.0] 1/2 missed"]])
+    assert "<i>" not in page
+    assert "&lt;i&gt;" in page
+    assert 'href="&quot;x"' in page
+    assert '1.5 1/2 missed<span class="interval">[1.0, 2.0]</span>' in page
+    assert "all columns" in page
+    assert "all columns" not in table_html(heads[:1], [["a"]])
+
+
+# ---- the timeline ---------------------------------------------------------------------------------------------------
+
+
+def laid_out_again(data: dict[str, Any]) -> pd.DataFrame:
+    """Iterations as a reader of the page's numbers gets them."""
+    rows = []
+    for one in data["detail"]:
+        ends, durations = list(accumulate(one["t"])), np.reshape(one["d"], (-1, len(PHASES)))
+        for number, (end, phases) in enumerate(zip(ends, durations, strict=True)):
+            rows.append((one["lane"], number, end * data["tick_s"], *(phases * data["tick_s"])))
+    return pd.DataFrame(rows, columns=["lane", "number", "t", *PHASES])
+
+
+@pytest.mark.parametrize("tell", by_turns([bsp_story, churn_story, rollback_story], always=1))
+def test_the_page_has_every_iteration(tell: Any, tmp_path: Path) -> None:
+    run = load_run(tell().write(tmp_path / "run"))
+    data = lanes_of(run)
+    rows = run.tables.iterations.query("samples > 0").sort_values(["worker", "t"], kind="stable")
+    found = laid_out_again(data)
+    assert found["lane"].tolist() == rows["worker"].tolist(), "the stories number their workers from 0"
+    half = data["tick_s"] / 2 * 1.001
+    assert np.abs(found["t"].to_numpy() - rows["t"].to_numpy()).max() <= half
+    assert np.abs(found["send"].to_numpy() - rows["send_s"].to_numpy()).max() <= half
+    assert np.abs(found["injected"].to_numpy() - rows["injected_s"].to_numpy()).max() <= half
+    assert sum(data["updates"]) * data["tick_s"] == pytest.approx(run.tables.updates["t"].max(), abs=half)
+    lost = [what for _, _, what in data["marks"] if what.endswith("lost")]
+    assert len(lost) == run.tables.restarts["what"].isin(["Lost", "ServerLost"]).sum()
+
+
+def test_bins_have_the_shares_of_the_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "MOST_ITERATIONS", 10)
+    monkeypatch.setattr(lanes, "MOST_BINS", 8)
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    data = lanes_of(run)
+    bins = data["bins"]
+    table = np.frombuffer(b64decode(bins["bytes"]), np.uint8).reshape(bins["lanes"], bins["count"], len(PHASES))
+    end_s = data["end"] * data["tick_s"]
+    for (worker, phase), rows in shares(segments(run.tables.iterations), end_s, 8).groupby(["worker", "phase"]):
+        if phase != "wait":
+            mine = table[worker, :, PHASES.index(phase) - 1] / 255
+            assert np.abs(mine - rows["share"].to_numpy()).max() <= 0.5 / 255 + 1e-6
+    assert table[:, :, -1].sum() == 32
+    assert "shares of time" in data["notes"][0]
+
+
+def with_iterations(run: Run, workers: int, each: int) -> Run:
+    """The run with made-up iterations of many workers."""
+    pattern = run.tables.iterations.iloc[:1]
+    rows = pattern.loc[pattern.index.repeat(workers * each)].reset_index(drop=True)
+    worker, number = np.divmod(np.arange(workers * each), each)
+    rows = rows.assign(
+        worker=worker, iteration=number, t=0.6 / each * (number + 1), compute_s=0.4 / each, grad=rows.index
+    )
+    tables = replace(run.tables, iterations=rows)
+    meta = run.meta | {"job": run.job | {"num_workers": workers}}
+    return replace(run, meta=meta, contents=replace(run.contents, make_tables=lambda: tables))
+
+
+def test_a_page_of_a_thousand_workers_is_no_larger_than_two_megabytes(tmp_path: Path) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    for workers, each, binned in ((1000, 24, False), (3000, 30, True)):
+        data = lanes_of(with_iterations(run, workers, each))
+        assert len(json.dumps(data, separators=(",", ":"))) < 1.8e6, (workers, each)
+        assert ("bins" in data) == binned
+        assert len(data["lanes"]) == min(workers, lanes.MOST_LANES) + 1, "and a server"
+
+
+# ---- the trace's arrows ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tell", by_turns([asp_story, rollback_story, bsp_story, churn_story], always=2))
+def test_arrows_lead_from_slice_to_slice(tell: Any, tmp_path: Path) -> None:
+    run = load_run(tell().write(tmp_path / "run"))
+    entries = json.loads(trace(run))["traceEvents"]
+    slices: dict[tuple[int, int], list[tuple[float, float, str]]] = {}
+    for one in entries:
+        if one["ph"] == "X":
+            slices.setdefault((one["pid"], one["tid"]), []).append((one["ts"], one["ts"] + one["dur"], one["name"]))
+
+    def enclosing(one: dict[str, Any]) -> str:
+        there = [name for start, end, name in slices[one["pid"], one["tid"]] if start <= one["ts"] < end]
+        assert len(there) == 1, one
+        return there[0]
+
+    begins = {(one["cat"], one["id"]): one for one in entries if one["ph"] == "s"}
+    ends = {(one["cat"], one["id"]): one for one in entries if one["ph"] == "f"}
+    assert begins.keys() == ends.keys()
+    assert all(begins[key]["ts"] < ends[key]["ts"] for key in begins)
+    assert all(one["bp"] == "e" for one in ends.values())
+    pushes, pulls = ([key for key in begins if key[0] == name] for name in ("push", "pull"))
+    rows = run.tables.iterations
+    used = rows[rows["applied_version"].notna()]
+    assert len(pushes) == len(used)
+    into = [int(re.findall(r"\d+", enclosing(ends[key]))[0]) for key in pushes]
+    assert sorted(into) == sorted(used["applied_version"]), "as many arrows as gradients lead into each update"
+    assert {enclosing(begins[key]) for key in pushes} <= {"send", "compute", "injected"}
+    assert {enclosing(ends[key]) for key in pulls} <= {"pull", "compute", "injected"}
+    read = [int(re.findall(r"\d+", enclosing(begins[key]))[0]) for key in pulls]
+    expected = rows[(rows["version_read"] > 0) & (rows["samples"] > 0)]["version_read"]
+    assert sorted(read) == sorted(expected)

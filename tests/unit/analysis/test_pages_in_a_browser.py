@@ -1,0 +1,170 @@
+"""Pages as Chromium shows them: nothing scrolls sideways, texts have contrast, tables sort, the timeline zooms.
+
+One start of the browser looks at all that every commit looks at; all widths in light and dark have their turns.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from analysis.fitting.step_times import fit_steps
+from analysis.logs.step_log import StepLog
+from analysis.measures.ranking import Ranked
+from analysis.measures.straggling import straggling
+from analysis.reports.advice import Advice, page
+from analysis.reports.cluster import finish_cluster
+from analysis.reports.remedies import REMEDIES
+from analysis.reports.report import compare, finish_run
+from tests.support.browser import PROGRAM, WHY_NOT, View, looked_at, screenshot
+from tests.support.records import asp_story, bsp_story, churn_story
+from tests.unit.analysis.test_cluster_stragglers import shared_hosts
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_NOT)
+
+ALWAYS = [
+    View("run", 400, "dark"),
+    View("run", 1000, "light"),
+    View("sweep", 1000, "dark"),
+    View("advice", 400, "light"),
+]
+"""What every commit looks at."""
+ALL = [
+    View(*one) for one in product(("run", "sweep", "advice", "cluster", "churn"), (400, 1000, 1800), ("light", "dark"))
+]
+LEAST_CONTRAST = 4.5
+"""WCAG 2, level AA, of text."""
+
+
+def advice_page() -> str:
+    """Of a made-up log of 8 ranks, one of them slow, with every strategy ranked."""
+    rng = np.random.default_rng(0)
+    own_s = np.exp(0.01 * rng.standard_normal((40, 8)))
+    own_s[:, 2] *= 3.0
+    ranks = tuple(f"{rank}" for rank in range(8))
+    log = StepLog("a_job's_log.csv", ranks, tuple(range(40)), own_s, round_s=own_s.max(axis=1) + 0.1)
+    found = straggling(log, barrier=True, slow_frac=0.1)
+    model = fit_steps(log, found.found, barrier=True, others=[], round_s=None)
+    ranking = [Ranked(name, 0.4, 0.3, 0.5, 12.0, 1.5, 0.25, 0.01, 0) for name in REMEDIES]
+    advice = Advice(log=log, present="bsp", found=found, model=model, baseline_error=0.01, ranking=ranking)
+    return page(advice, 0.1)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The pages; their pictures are blank."""
+    folder = tmp_path_factory.mktemp("pages")
+    runs = [tell(target=0.5).write(folder / tell.__name__) for tell in (bsp_story, asp_story)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.write(b"\x89PNG\r\n\x1a\n"))
+        for run in runs:
+            finish_run(run)
+        compare(runs, folder / "out")
+    found = {"run": runs[0], "sweep": folder / "out"}
+    return {name: (path / "report.html").read_text() for name, path in found.items()} | {"advice": advice_page()}
+
+
+@pytest.fixture
+def all_pages(pages: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """And those of a set of jobs and of a run whose workers come and go."""
+    cluster, churn = shared_hosts().write(tmp_path / "cluster"), churn_story().write(tmp_path / "churn")
+    finish_cluster(cluster)
+    finish_run(churn)
+    return pages | {path.name: (path / "report.html").read_text() for path in (cluster, churn)}
+
+
+@pytest.fixture(scope="module")
+def seen(pages: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[View, dict[str, Any]]:
+    return looked_at(pages, ALWAYS, tmp_path_factory.mktemp("browser"))
+
+
+def fits(found: dict[str, Any], view: View) -> None:
+    """What holds of every page for every reader."""
+    assert "error" not in found, found
+    assert found["dark"] == (view.scheme == "dark")
+    assert found["overflow"] <= 0
+    assert found["overflow_unfolded"] <= 0, "with all columns and details, only boxes of tables scroll"
+    assert all(table["overflow"] <= 0 for table in found["tables"]), (
+        "a table fits with the columns that are shown first"
+    )
+    assert found["contrast"]["ratio"] >= LEAST_CONTRAST, found["contrast"]
+
+
+@pytest.mark.parametrize("view", ALWAYS, ids=lambda view: "-".join(map(str, view)))
+def test_a_page_fits_and_can_be_read(view: View, seen: dict[View, dict[str, Any]]) -> None:
+    fits(seen[view], view)
+
+
+def test_columns_that_do_not_fit_are_behind_a_switch(seen: dict[View, dict[str, Any]]) -> None:
+    found = seen[View("sweep", 1000, "dark")]
+    first, unfolded = found["tables"][0]["heads"], found["heads_unfolded"][0]
+    assert 4 <= first < unfolded
+
+
+def test_a_click_on_a_head_sorts(seen: dict[View, dict[str, Any]]) -> None:
+    table = {one["head"]: one for one in seen[View("sweep", 1000, "dark")]["sorted"][0]}
+    times = table["job completion time (s)"]
+    assert times["said"] == [None, "ascending", "descending"]
+    assert times["marked"] == 1, "only the last column that was sorted says so"
+    values = [[float(text.split("[")[0]) for text in order] for order in times["orders"]]
+    assert values[1] == sorted(values[0])
+    assert values[2] == values[1][::-1] != values[1]
+    target = table["time to target (s)"]["orders"][1]
+    assert [text[0] for text in target] == ["0", "0", "\N{EM DASH}"] or target[-1][0] == "\N{EM DASH}", "missed: last"
+    names = table["strategy"]["orders"]
+    assert names[1] == sorted(names[0])
+
+
+@pytest.mark.parametrize("view", ALWAYS[:2], ids=lambda view: f"{view.width}")
+def test_the_timeline_zooms_and_pans(view: View, seen: dict[View, dict[str, Any]]) -> None:
+    found = seen[view]["timeline"]
+    start, end = found["at_first"]
+    assert start == 0.0
+    assert end == pytest.approx(0.648, abs=0.01), "the whole run"
+
+    def length(name: str) -> float:
+        return float(found[name][1] - found[name][0])
+
+    assert length("plus") == pytest.approx(0.6 * end, rel=1e-3)
+    assert found["right"][0] == pytest.approx(found["plus"][0] + 0.15 * length("plus"), rel=1e-3)
+    assert found["left"] == pytest.approx(found["plus"], rel=1e-3)
+    assert found["dragged"][0] > found["left"][0], "dragging to the left shows what is later"
+    assert length("dragged") == pytest.approx(length("left"))
+    assert length("pinched") == pytest.approx(length("dragged") * 100 / 180, rel=1e-2), "fingers from 100 to 180 apart"
+    assert found["scrolls"], "a wheel without Ctrl is left to the page"
+    assert length("wheel") < length("pinched")
+    assert found["all"] == pytest.approx([start, end])
+    assert length("button") < end
+    assert found["chosen"].startswith("worker 0, ")
+    assert "iteration" in found["next"]
+    assert found["tip"].startswith("worker 0, ")
+    assert found["colours"] >= 3, "something is drawn"
+
+
+# ---- by turns: all widths, light and dark, and pictures -------------------------------------------------------------
+
+
+@pytest.mark.long(like="test_a_page_fits_and_can_be_read")
+def test_all_pages_at_all_widths(all_pages: dict[str, str], tmp_path: Path) -> None:
+    for view, found in looked_at(all_pages, ALL, tmp_path).items():
+        fits(found, view)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.long(like="test_a_page_fits_and_can_be_read")
+def test_screenshots_are_light_or_dark(scheme: str, all_pages: dict[str, str], tmp_path: Path) -> None:
+    for name, text in all_pages.items():
+        (tmp_path / f"{name}.html").write_text(text)
+        for width in (600, 1000, 1800):
+            picture = tmp_path / f"{name}-{width}-{scheme}.png"
+            screenshot(tmp_path / f"{name}.html", picture, width=width, height=1200, scheme=scheme)
+            with Image.open(picture) as image:
+                grey = np.asarray(image.convert("L"))
+            assert grey.shape == (1200, width)
+            assert (np.median(grey) > 200) == (scheme == "light")
+            assert grey.std() > 5, "not blank"
