@@ -1,0 +1,67 @@
+"""Ray's nodes in networks of their own (root): a machine that receives nothing from the run for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.on_ray.apart import RayApart
+from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line
+from tests.support.invariants import problems
+from tests.support.joined import namespaces
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
+
+pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
+
+LONG_LEASE = "launcher.lease_s=60"
+
+
+@pytest.fixture
+def ray_apart() -> Iterator[RayApart]:
+    pytest.importorskip("ray")
+    with namespaces() as machines:
+        cluster = RayApart(machines)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.close()
+
+
+def begin(cluster: RayApart, start: Start, name: str, *words: str) -> Run:
+    """A run where the head is."""
+    with cluster.machines.at_driver():
+        return start(name, *words, *cluster.words)
+
+
+def test_bsp_over_two_networks_is_bit_equal_and_a_partition_only_delays_it(ray_apart: RayApart, start: Start) -> None:
+    """Ray itself gives a node up after some 15 s without an answer: 5 s are less."""
+    job = (*DIGITS, "workload.epochs=1")
+    there = begin(ray_apart, start, "there", *job).finish(PATIENCE_S)
+    assert there.sha256 == start("here", *job).finish(PATIENCE_S).sha256
+    assert [node["address"] for node in there.meta["machine"]["nodes"]] == ray_apart.machines.network.addresses
+    ledger = (*LEDGER, *SLOW[:3], LONG_LEASE, "workload.epochs=4", "save_parameters=true")
+    run = begin(ray_apart, start, "cut", *ledger)
+    run.await_training(3, PATIENCE_S)
+    ray_apart.machines.cut(1, True)
+    time.sleep(5.0)
+    ray_apart.machines.cut(1, False)
+    run.finish(PATIENCE_S)
+    assert run.notes("Fenced")
+    assert set(np.unique(run.parameters())) == {4.0}
+    assert problems(run.lines()) == []
+    assert_nothing_is_left()
+
+
+def test_a_partition_beyond_the_lease_ends_the_job_and_leaves_nothing_behind_it(
+    ray_apart: RayApart, start: Start
+) -> None:
+    run = begin(ray_apart, start, "run", *ENDLESS)
+    run.await_training(3, PATIENCE_S)
+    ray_apart.machines.cut(1, True)
+    assert last_line(run, 1).endswith("node1 is lost: no word from it for launcher.lease_s=3")
+    assert_nothing_is_left()
