@@ -162,7 +162,8 @@ BAD_LINES: list[tuple[str, str]] = [
         "workload.optimizer.nesterov=True: strategy.num_replicas=1 needs steps that norms of gradients bound",
     ),
     (
-        f"{REPLICATED} workload.lr_schedule={{name:step,milestones:[2],unit:epochs,gamma:2.0}}",
+        f"{REPLICATED} workload.lr_schedule.name=step +workload.lr_schedule.milestones=[2] "
+        "+workload.lr_schedule.unit=epochs +workload.lr_schedule.gamma=2.0",
         "workload.lr_schedule.gamma=2.0: raises the learning rate",
     ),
     (f"{REPLICATED} failover=checkpoint strategy.data=even", "failover=checkpoint: all read a checkpoint after a loss"),

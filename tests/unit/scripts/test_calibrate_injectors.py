@@ -248,7 +248,7 @@ def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> Non
 def test_the_report_is_left_as_numbers_and_figure(whole: Bench) -> None:
     result = whole.quick()
     files = {path.name for path in whole.out.iterdir()}
-    assert files == {"records", "plans", "windows.csv", "injectors.png", "injectors.csv"}
+    assert files == {"records", "plans", "windows.csv", "injectors.png", "injectors.csv", "injectors.txt"}
     assert (whole.out / "injectors.png").read_bytes().startswith(PNG)
     windows = pd.read_csv(whole.out / "windows.csv")
     assert set(windows["by"]) == {*ACTUATORS, "tc"}
