@@ -22,7 +22,7 @@ WHY_NOT = "no Chromium here: install the package chromium to test how pages look
 FLAGS = ("--headless=new", "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--disable-extensions")
 FLAGS += ("--no-sandbox",) if os.geteuid() == 0 else ()
 VIEW_MS = 5000
-"""Of the browser's own clock, which does not wait."""
+"""For one view, of the browser's own clock, which does not wait."""
 SCRIPT = Path(__file__).with_name("browser.js")
 
 
@@ -42,9 +42,8 @@ def looked_at(pages: Mapping[str, str], views: Sequence[View], folder: Path) -> 
         f"{asked.replace('<', chr(92) + 'u003c')}</script><script>{SCRIPT.read_text()}</script>"
     )
     (folder / "asking.html").write_text(text)
-    dumped = run_chromium(
-        folder / "asking.html", "--window-size=1900,1200", "--virtual-time-budget=20000", "--dump-dom"
-    )
+    budget = f"--virtual-time-budget={VIEW_MS * len(views)}"
+    dumped = run_chromium(folder / "asking.html", "--window-size=1900,1200", budget, "--dump-dom")
     found = re.search(r'<pre id="found">(.*?)</pre>', dumped, re.DOTALL)
     assert found, dumped[-500:]
     assert found[1], "the script did not get to its end"
@@ -55,7 +54,7 @@ def screenshot(page: Path, picture: Path, *, width: int, height: int, scheme: st
     """Write ``picture`` (PNG) of a page."""
     dark = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
     run_chromium(
-        page, f"--window-size={width},{height}", "--virtual-time-budget=5000", f"--screenshot={picture}", *dark
+        page, f"--window-size={width},{height}", f"--virtual-time-budget={VIEW_MS}", f"--screenshot={picture}", *dark
     )
 
 
