@@ -28,7 +28,7 @@ from analysis.records.cluster import Cluster, load_cluster
 from analysis.records.load import CLUSTER_EVENTS, RecordError
 from analysis.records.settings import wants_caption
 from analysis.reports.pages.cluster import cluster_page, details, how_it_was_run, runs_section
-from analysis.reports.pages.comparison import back_to_sweep
+from analysis.reports.pages.links import back_to_sweep
 from analysis.reports.report import write_json
 
 BASELINE = "fifo"

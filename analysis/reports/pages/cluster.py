@@ -11,19 +11,11 @@ import pandas as pd
 
 from analysis.measures.cluster.episodes import CAUSES
 from analysis.records.provenance import cluster_caption
-from analysis.records.settings import command_of, settings_text, sweep_command, sweep_of
 from analysis.reports.cluster_console import cluster_columns
 from analysis.reports.console import best_rows, number_text
-from analysis.reports.pages.comparison import PAGE, address, files_html, plain
-from analysis.reports.pages.document import (
-    Link,
-    command_html,
-    document,
-    figures_html,
-    link_html,
-    notes_html,
-    settings_html,
-)
+from analysis.reports.pages.comparison import plain
+from analysis.reports.pages.document import Link, document, figures_html, notes_html
+from analysis.reports.pages.links import address, record_html, run_cell, sweeps_html
 from analysis.reports.pages.table import Cell, Head, Place, table_html
 
 TITLES = {
@@ -189,20 +181,11 @@ def _job(name: str, root: Path) -> Cell:
 
 def how_it_was_run(root: Path) -> str:
     """The section of one run's page about its command line, its files and its settings."""
-    command = command_of(root)
-    found = [
-        f"<li>{link_html(Link(name, name))}: {escape(what)}</li>"
-        for name, what in FILES.items()
-        if (root / name).exists()
-    ]
-    parts = ["<h2>Record</h2>", command_html(command) if command else "", f"<ul>{''.join(found)}</ul>"]
-    return "".join(parts) + settings_html(settings_text(root))
+    return f"<h2>Record</h2>{record_html(root, FILES)}"
 
 
 def runs_section(runs: pd.DataFrame, out: Path) -> str:
     """The section of a comparison's page, in ``out``, that leads to every run (a row of ``runs`` each)."""
-    sweeps = list(dict.fromkeys(filter(None, (sweep_of(Path(path)) for path in runs["path"]))))
-    commands = "".join(command_html(command) for command in map(sweep_command, sweeps) if command)
     heads = [
         Head("run", kind="text"),
         Head("policy", "middle", "word"),
@@ -211,13 +194,9 @@ def runs_section(runs: pd.DataFrame, out: Path) -> str:
     ]
     rows: list[list[Cell | str]] = [
         [
-            Cell(
-                path.name,
-                href=address(path / PAGE if (path / PAGE).exists() else path, out),
-                more=files_html(path, out),
-            ),
+            run_cell(path, out),
             *(str(row.label), f"{row.seed}", str(row.status)),
         ]
         for row, path in zip(runs.itertuples(), map(Path, runs["path"]), strict=True)
     ]
-    return f"<h2>Runs</h2>{commands}{table_html(heads, rows)}"
+    return f"<h2>Runs</h2>{sweeps_html(map(Path, runs['path']))}{table_html(heads, rows)}"

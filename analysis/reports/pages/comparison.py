@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -13,20 +12,11 @@ import pandas as pd
 from analysis.figures.names import shown_name
 from analysis.figures.style import colour_of
 from analysis.records.provenance import caption
-from analysis.records.settings import CONFIG, command_of, sweep_command, sweep_of
 from analysis.reports.console import Column, best_rows, columns, number_text, ratio_text
-from analysis.reports.pages.document import (
-    Link,
-    command_html,
-    document,
-    figures_html,
-    link_html,
-    notes_html,
-    sections_html,
-)
+from analysis.reports.pages.document import Link, document, figures_html, notes_html, sections_html
+from analysis.reports.pages.links import run_cell, sweeps_html
 from analysis.reports.pages.table import Cell, Head, Place, table_html
 
-PAGE = "report.html"
 MOST_NAMED = 4
 """A title with more strategies says how many they are."""
 HEADS: dict[str, tuple[str, Place]] = {
@@ -40,7 +30,6 @@ HEADS: dict[str, tuple[str, Place]] = {
     "BPT ms": ("median batch (ms)", "more"),
 }
 """How the page names the columns of the terminal's table, and where each is shown; all others ``middle``."""
-FILES = ("summary.json", "timeline.json", "events.jsonl", "cluster.jsonl")
 READING = (
     "Times are medians over the runs with 95 % bootstrap intervals, ratios medians over seeds of the same plan with "
     "theirs. A dash: never reached. Bold: best. A click on a head sorts."
@@ -137,47 +126,13 @@ def _runs(runs: pd.DataFrame, out: Path) -> str:
     heads += [Head("strategy", "middle", "word"), Head("seed", "middle"), Head("ended", "middle", "word")]
     heads += [Head("lasted (s)"), Head("time to target (s)"), Head("final metric", "middle")]
     rows = [_run(row, out, cases) for row in runs.itertuples()]
-    sweeps = list(dict.fromkeys(filter(None, (sweep_of(Path(path)) for path in runs["path"]))))
-    commands = "".join(command_html(command) for command in map(sweep_command, sweeps) if command)
-    return f"<h2>Runs</h2>{commands}{table_html(heads, rows)}"
+    return f"<h2>Runs</h2>{sweeps_html(map(Path, runs['path']))}{table_html(heads, rows)}"
 
 
 def _run(row: Any, out: Path, cases: bool) -> list[Cell | str]:
-    path = Path(row.path)
     tta = "\N{EM DASH}" if row.tta_s == float("inf") else number_text(row.tta_s, 1)
-    name = Cell(
-        path.name, href=address(path / PAGE if (path / PAGE).exists() else path, out), more=files_html(path, out)
-    )
     texts = [f"{row.seed}", _ended(row), f"{row.lasted_s:.1f}", tta, number_text(row.final_metric, 4)]
-    return [name, *([str(row.case)] if cases else []), _name(str(row.strategy)), *texts]
-
-
-def files_html(path: Path, out: Path) -> str:
-    """The command line of a run, and its files, folded; ``out``: where the page is."""
-    links = [Link(address(path, out), "directory")]
-    links += [Link(address(path / CONFIG, out), "configuration")] if (path / CONFIG).exists() else []
-    links += [Link(address(path / name, out), name) for name in FILES if (path / name).exists()]
-    command = command_of(path)
-    found = (command_html(command) if command else "") + ", ".join(map(link_html, links))
-    return f"<details><summary>{'command and files' if command else 'files'}</summary>{found}</details>"
-
-
-def address(path: Path, out: Path) -> str:
-    """The relative address of a file or directory, from a page in ``out``."""
-    return f"{quoted(os.path.relpath(path, out))}{'/' if path.is_dir() else ''}"
-
-
-def back_to_sweep(path: Path) -> list[Link]:
-    """From the page in a run's directory to that of its sweep, if it is part of one."""
-    sweep = sweep_of(path)
-    return [Link(address(sweep / "comparison" / PAGE, path.resolve()), "the sweep")] if sweep else []
-
-
-def quoted(path: str) -> str:
-    """A path as an address; bytes that are not text come through, too."""
-    from urllib.parse import quote
-
-    return quote(os.fsencode(path))
+    return [run_cell(Path(row.path), out), *([str(row.case)] if cases else []), _name(str(row.strategy)), *texts]
 
 
 def _ended(row: Any) -> str:

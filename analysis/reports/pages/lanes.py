@@ -15,17 +15,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.figures.style import PHASE_COLOURS, PLAN_COLOUR
+from analysis.figures.style import BUSY_COLOUR, PHASE_COLOURS, PLAN_COLOUR
 from analysis.measures.commands import commands_to_nodes
 from analysis.measures.lanes import drawn
 from analysis.measures.metrics import jct_s
 from analysis.measures.segments import PHASES, durations_of, in_lanes, lane_shares
 from analysis.measures.work import computed
-from analysis.records.history import FATES
+from analysis.records.history import DROPPED, FATES
 from analysis.records.load import Run
 from analysis.records.members import numbers_of
 from analysis.records.nodes import Node, server_name, worker_name
 
+PHASE_NAMES = {"wait": "waiting", "compute": "data, compute"}
+FATE_NAMES = {"open": "unused", "void": "rolled back"}
+"""In words, where the record's are not."""
 TICKS = 7
 """Decimal digits of the time of the end, in ticks."""
 MOST_ITERATIONS = 25_000
@@ -59,7 +62,11 @@ def lanes_of(run: Run) -> dict[str, Any]:
         "tick_s": tick_s,
         "lanes": names,
         "colours": [PHASE_COLOURS[phase] for phase in PHASES],
+        "phases": [PHASE_NAMES.get(phase, phase) for phase in PHASES],
         "planned": PLAN_COLOUR,
+        "busy": BUSY_COLOUR,
+        "fates": [FATE_NAMES.get(fate, fate) for fate in FATES],
+        "lost": DROPPED,
         **whole,
         "servers": _servers(run, place, ticks),
         "windows": _windows(run, place, ticks),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from analysis.figures.names import shown_name
 from analysis.records.load import Run
 from analysis.records.provenance import caption
-from analysis.records.settings import command_of, settings_text
 from analysis.reports.console import number_text
-from analysis.reports.pages.comparison import back_to_sweep
 from analysis.reports.pages.document import (
     TABLES,
     TIMELINE,
@@ -19,13 +16,12 @@ from analysis.reports.pages.document import (
     command_html,
     document,
     figures_html,
-    link_html,
     notes_html,
     numbers_html,
     sections_html,
-    settings_html,
 )
 from analysis.reports.pages.lanes import lanes_of
+from analysis.reports.pages.links import back_to_sweep, record_html
 from analysis.reports.pages.table import Head, table_html
 from analysis.reports.pages.timeline import timeline_html
 
@@ -138,18 +134,14 @@ def _workers(summary: dict[str, Any]) -> str:
 
 
 def _record(path: Path) -> str:
-    command = command_of(path)
-    there = {name: what for name, what in FILES.items() if (path / name).exists() or name == "summary.json"}
-    items = "".join(f"<li>{link_html(Link(name, name))}: {escape(what)}</li>" for name, what in there.items())
-    parts = [command_html(command)] if command else []
-    parts.append(f"<ul>{items}</ul>")
-    if "timeline.json" in there:
+    more = ""
+    if (path / "timeline.json").exists():
         perfetto = f'<a href="{PERFETTO}" rel="noreferrer">ui.perfetto.dev</a>'
-        parts.append(
+        more = (
             f"<p>To see the trace in Perfetto: open {perfetto}, choose \N{LEFT DOUBLE QUOTATION MARK}Open trace file"
             f"\N{RIGHT DOUBLE QUOTATION MARK}, and this file (it stays in the browser):</p>"
             + command_html(str((path / "timeline.json").resolve()))
             + '<p class="note">Arrows lead from each gradient that is sent to the update that uses it, and from there '
             "to the workers that pull its parameters: click on a slice.</p>"
         )
-    return "".join(parts) + settings_html(settings_text(path))
+    return record_html(path, FILES, more)

@@ -4,8 +4,7 @@
   const box = document.querySelector(".timeline"), source = document.querySelector(".timeline-data");
   if (!box || !source) return;
   const data = JSON.parse(source.textContent), end = data.end, count = data.lanes.length;
-  const PHASES = ["waiting", "pull", "data, compute", "injected", "send"], FATES = ["unused", "empty", "applied", "dropped", "rolled back"];
-  const BUSY = "#8573b5", TOP = 46, RIGHT = 10, wide = matchMedia("(min-width: 48rem)");
+  const TOP = 46, RIGHT = 10, wide = matchMedia("(min-width: 48rem)");
   const axis = box.querySelector("canvas.axis"), lanes = box.querySelector(".lanes canvas");
   const tip = box.querySelector(".tip"), said = box.querySelector("output");
   let from = 0, to = end, width = 0, left = 0, pitch = 0, colours = [], ink = "", faint = "", mark = "", chosen = -1, drawn = 0, strip = null;
@@ -64,7 +63,7 @@
         pen.fillStyle = colours[phase];
         pen.fillRect(place(start), y, Math.max(0.5, place(stop) - place(start)), h);
       }
-      if (at(work.f, i) >= 3) { pen.fillStyle = ink; pen.fillRect(place(work.t[i]) - 1.5, y, 2, h); }
+      if (at(work.f, i) >= data.lost) { pen.fillStyle = ink; pen.fillRect(place(work.t[i]) - 1.5, y, 2, h); }
     }
   };
   const share = (lane, bin) => {
@@ -119,7 +118,7 @@
     if (pitch >= 8) { pen.globalAlpha = 0.2; for (const [lane, start, stop] of data.windows) pen.fillRect(place(start), lane * pitch, place(stop) - place(start), pitch); pen.globalAlpha = 1; }
     if (bins) drawBins(pen);
     for (const [lane, work] of workers) drawWorker(pen, work, lane * pitch + (pitch - thick()) / 2);
-    pen.fillStyle = BUSY;
+    pen.fillStyle = data.busy;
     for (const [lane, busy] of servers) {
       for (let i = after(busy.t, from); i < busy.t.length && (i === 0 || busy.t[i - 1] < to); i++) {
         const start = i ? busy.t[i - 1] : 0, h = busy.b[i] || busy.u[i] ? Math.max(1.2, (thick() * busy.b[i]) / 1000) : 0;
@@ -193,10 +192,10 @@
     for (const [when, where, what] of data.marks) if (where === lane && Math.abs(when - t) < near) lines.push(`${what} (${seconds(when)})`);
     if (work) {
       const i = after(work.t, t), found = i < work.t.length && [...pieces(work, i)].find(([, start, stop]) => start <= t && t < stop);
-      if (found) lines.push(`${PHASES[found[0]]}: ${seconds(found[2] - found[1], digits() + 1)}`, `iteration ${work.n[i]}: ${at(work.s, i)} samples, on version ${work.v[i]}, ${FATES[at(work.f, i)]}`);
+      if (found) lines.push(`${data.phases[found[0]]}: ${seconds(found[2] - found[1], digits() + 1)}`, `iteration ${work.n[i]}: ${at(work.s, i)} samples, on version ${work.v[i]}, ${data.fates[at(work.f, i)]}`);
     } else if (bins && lane < bins.lanes) {
       const bin = Math.min(bins.count - 1, Math.floor((t / end) * bins.count));
-      lines.push(share(lane, bin).map((part, phase) => [part, phase]).filter(([part]) => part >= 0.01).map(([part, phase]) => `${PHASES[phase]} ${Math.round(100 * part)} %`).join(", "));
+      lines.push(share(lane, bin).map((part, phase) => [part, phase]).filter(([part]) => part >= 0.01).map(([part, phase]) => `${data.phases[phase]} ${Math.round(100 * part)} %`).join(", "));
       lines.push(`${bins.bytes[5 * (lane * bins.count + bin) + 4]} iterations end in these ${seconds(end / bins.count)}`);
     }
     if (busy) { const i = after(busy.t, t); if (i < busy.t.length) lines.push(`${(busy.b[i] / 10).toFixed(0)} % busy, ${busy.u[i]} updates until ${seconds(busy.t[i])}`); }

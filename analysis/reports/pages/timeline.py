@@ -8,18 +8,8 @@ from typing import Any
 
 import msgspec
 
-from analysis.figures.style import PHASE_COLOURS, PLAN_COLOUR
 from analysis.reports.pages.document import image_html
 
-KEYS = {
-    "waiting": PHASE_COLOURS["wait"],
-    "pull": PHASE_COLOURS["pull"],
-    "data, compute": PHASE_COLOURS["compute"],
-    "injected": PHASE_COLOURS["injected"],
-    "send": PHASE_COLOURS["send"],
-    "server busy": "#8573b5",
-    "planned disturbance": PLAN_COLOUR,
-}
 HOW = (
     "Drag or swipe to pan; pinch, double-click or Ctrl + wheel to zoom. Keys: + and - zoom, left and right pan, up and "
     "down choose a lane, comma and full stop walk through its iterations, 0 shows all. Diamonds: commands of the "
@@ -30,7 +20,9 @@ BUTTONS = (("+", "+", "Zoom in"), ("-", "\N{MINUS SIGN}", "Zoom out"), ("0", "wh
 
 def timeline_html(lanes: dict[str, Any], picture: Path) -> str:
     """The section's content, of what :func:`analysis.reports.pages.lanes.lanes_of` returns; ``picture``: a PNG."""
-    keys = "".join(f'<li><i style="background:{colour}"></i>{escape(name)}</li>' for name, colour in KEYS.items())
+    named = dict(zip(lanes["phases"], lanes["colours"], strict=True))
+    named |= {"server busy": lanes["busy"], "planned disturbance": lanes["planned"]}
+    keys = "".join(f'<li><i style="background:{colour}"></i>{escape(name)}</li>' for name, colour in named.items())
     buttons = "".join(
         f'<button type="button" data-key="{key}" aria-label="{name}">{text}</button>' for key, text, name in BUTTONS
     )
