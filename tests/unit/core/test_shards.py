@@ -376,6 +376,23 @@ class LooksAtAll(Shards):
         return super()._share(taker)
 
 
+def one_step(shards: Shards, work_id: int, step: str, worker: int, number: int) -> None:
+    """Take, apply, return, leave, or (``h``) exchange the queues of two workers."""
+    out = sorted(shards.out)
+    if step == "t":
+        shards.take(work_id, worker, number)
+    elif step == "a" and out:
+        shards.applied(out[number % len(out)])
+    elif step == "r" and out:
+        shards.returned(out[number % len(out)], to_holder=bool(worker % 2))
+    elif step == "d":
+        shards.leave(worker)
+    elif step == "h":
+        mine, other = shards.local.get(worker, ()), shards.local.get(number % 5, ())
+        shards.holds(worker, other)
+        shards.holds(number % 5, mine)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
@@ -383,29 +400,16 @@ class LooksAtAll(Shards):
     )
 )
 def test_the_giver_is_who_has_most(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever was taken, applied, returned, lost, marked or loaded before."""
+    """Whatever was taken, applied, returned, lost, marked (``m``) or brought back (``b``) before."""
     cut = cut_epoch("shared", 60, 20, 5)
     both = [kind(cut, policy="shared", epochs=2, seed=0) for kind in (Shards, LooksAtAll)]
     marks = [(one.mark(), one.state()) for one in both]
     for work_id, (step, worker, number) in enumerate(steps):
-        out = sorted(both[0].out)
         for one, (mark, state) in zip(both, marks, strict=True):
-            if step == "t":
-                one.take(work_id, worker, number)
-            elif step == "a" and out:
-                one.applied(out[number % len(out)])
-            elif step == "r" and out:
-                one.returned(out[number % len(out)], to_holder=bool(worker % 2))
-            elif step == "d":
-                one.leave(worker)
-            elif step == "h":
-                mine, other = one.local.get(worker, ()), one.local.get(number % 5, ())
-                one.holds(worker, other)
-                one.holds(number % 5, mine)
-            elif step == "b" and number % 2:
-                one.load_state(state)
-            elif step == "b":
-                one.rewind(mark)
+            if step == "b":
+                one.load_state(state) if number % 2 else one.rewind(mark)
+            else:
+                one_step(one, work_id, step, worker, number)
         if step == "m":
             marks = [(one.mark(), one.state()) for one in both]
         assert both[0].out == both[1].out
