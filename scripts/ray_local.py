@@ -57,6 +57,8 @@ def serve(nodes: int, cpus: int, folder: str, *, until_eof: bool) -> None:
     token.touch(0o600)
     token.write_text(secrets.token_hex(32))
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token))
+    Path(folder, "ray").mkdir()
+    os.environ["RAY_TMPDIR"] = folder  # else Ray notes this cluster in /tmp/ray, which need not exist or names another
     from ray.cluster_utils import Cluster
 
     each = {"num_cpus": cpus, "object_store_memory": STORE_BYTES}

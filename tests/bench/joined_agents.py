@@ -36,7 +36,7 @@ from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.task_spec import TaskSpec
 from strategies.protocol import Timings
-from tests.support.runs import ROOT
+from tests.support.runs import ROOT, every_pid
 
 HOST = "127.0.0.1"
 WARM_UP_S = 3.0
@@ -50,7 +50,8 @@ def turnaround(num_agents: int, num_workers: int, think_s: float, duration_s: fl
 
     ``think_s``: from an order to its report, half of it more or less, so that workers do not speak all at once; 0: as
     soon as possible, which shows the most that the driver does.
-    Core fractions: processor time per second, of the process here and of all others (on an idle machine: the driver).
+    Core fractions: processor time per second, of the driver with what it has started, of the process here, and of
+    everybody else, who should not be there.
     """
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         free.bind((HOST, 0))
@@ -68,10 +69,11 @@ def turnaround(num_agents: int, num_workers: int, think_s: float, duration_s: fl
                 fakes.serve(lambda: fakes.orders >= num_workers, driver)
                 fakes.serve_for(WARM_UP_S, driver)
                 fakes.begin()
-                begun_s, used_s = time.perf_counter(), _cpu_s()
+                begun_s, before = time.perf_counter(), _used_s(driver.pid)
                 fakes.serve_for(duration_s, driver)
                 took_s = time.perf_counter() - begun_s
-                own_s, all_s = time.process_time() - fakes.own_s, _cpu_s() - used_s
+                own_s = time.process_time() - fakes.own_s
+                driver_s, all_s = (after - earlier for after, earlier in zip(_used_s(driver.pid), before, strict=True))
                 orders, waits = fakes.orders, sorted(fakes.waits)
                 driver.send_signal(signal.SIGINT)
                 fakes.serve(lambda: driver.poll() is not None, None)
@@ -86,8 +88,9 @@ def turnaround(num_agents: int, num_workers: int, think_s: float, duration_s: fl
         "orders_per_s": orders / took_s,
         "median_s": median(waits),
         "p99_s": quantiles(waits, n=100)[98],
+        "driver_core_frac": driver_s / took_s,
         "fakes_core_frac": own_s / took_s,
-        "others_core_frac": max(0.0, all_s - own_s) / took_s,
+        "others_core_frac": max(0.0, all_s - own_s - driver_s) / took_s,
     }
 
 
@@ -115,10 +118,25 @@ def _command(folder: str, port: int, num_agents: int, num_workers: int) -> list[
     return [sys.executable, "run.py", *join, f"launcher.token_file={folder}/token", *job]
 
 
-def _cpu_s() -> float:
-    """Seconds in which some processor of this machine was busy."""
-    user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
-    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+def _used_s(pid: int) -> tuple[float, float]:
+    """Processor seconds until now: of a process with all that it has started, and of everybody on this machine."""
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    parents, spent_s = {}, {}
+    for one in every_pid():
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            parents[one], spent_s[one] = int(fields[1]), sum(map(int, fields[11:15])) * tick_s
+    family = [one for one in spent_s if pid in _ancestry(one, parents)]
+    return sum(spent_s[one] for one in family), sum(map(int, Path("/proc/stat").read_text().split()[1:4])) * tick_s
+
+
+def _ancestry(pid: int, parents: dict[int, int]) -> set[int]:
+    """A process, who has started it, who has started that, and so on."""
+    found = set()
+    while pid in parents:
+        found.add(pid)
+        pid = parents[pid]
+    return found
 
 
 class Fakes:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.support.joined import Namespaces
-from tests.support.runs import every_pid
+from tests.support.runs import alive, every_pid
 
 PORT = 6379
 STORE_BYTES = "80000000"
@@ -35,17 +35,22 @@ class RayApart:
     def start(self) -> None:
         """The head, then the machines."""
         machines = self.machines
-        driver, address = machines.driver, f"{machines.driver}:{PORT}"
+        driver = machines.driver
         with machines.at_driver():
             head = ("--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false")
             self._start(*head, f"--node-ip-address={driver}", f"--temp-dir={self.folder}")
-            self._await(driver)
-        for number, here in enumerate(machines.network.addresses):
-            with machines.at(number):
-                self._start(f"--address={address}", f"--node-ip-address={here}", "--num-cpus=2")
-            self._await(here)
+        for number in range(len(machines.network.addresses)):
+            self.start_on(number)
+
+    def start_on(self, number: int) -> None:
+        """A raylet on a machine."""
+        machines = self.machines
+        with machines.at(number):
+            here = f"--node-ip-address={machines.network.addresses[number]}"
+            self._start(f"--address={machines.driver}:{PORT}", here, "--num-cpus=2")
 
     def _start(self, *words: str) -> None:
+        """Returns when it works: the program that has started it says so."""
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
         log = self.folder / f"start{len(self.started)}"
         with log.open("wb") as output:
@@ -59,15 +64,19 @@ class RayApart:
                     start_new_session=True,
                 )
             )
-
-    def _await(self, address: str) -> None:
-        """Until its raylet works: the program that has started it says so."""
-        number = [self.machines.driver, *self.machines.network.addresses].index(address)
         deadline = time.monotonic() + START_S
-        while b"Ray runtime started" not in (said := (self.folder / f"start{number}").read_bytes()):
-            assert self.started[number].poll() is None, said.decode(errors="replace")
+        while b"Ray runtime started" not in (said := log.read_bytes()):
+            assert self.started[-1].poll() is None, said.decode(errors="replace")
             assert time.monotonic() < deadline, said.decode(errors="replace")
             time.sleep(0.1)
+
+    def kill_raylet(self, address: str) -> None:
+        """SIGKILL for the raylet of a node, and for nothing else of it; returns when it is gone."""
+        mine = re.compile(rb"\0--node_ip_address=" + re.escape(address.encode()) + rb"\0")
+        (raylet,) = [pid for pid in self._processes() if _name(pid) == "raylet" and mine.search(_read(pid, "cmdline"))]
+        os.kill(raylet, signal.SIGKILL)
+        while alive(raylet):
+            time.sleep(0.02)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.on_ray.apart import RayApart
+from tests.support.joined import namespaces
 from tests.support.leaks import leak_oracle, start  # noqa: F401
 from tests.support.runs import ROOT
 
@@ -40,3 +42,15 @@ def raylets() -> Iterator[Raylets]:
         yield Raylets(tuple(word for word in words if not word.startswith("launcher.nodes=")))
         process.stdin.close()
         process.wait(60)
+
+
+@pytest.fixture
+def ray_apart() -> Iterator[RayApart]:
+    pytest.importorskip("ray")
+    with namespaces() as machines:
+        cluster = RayApart(machines)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.close()

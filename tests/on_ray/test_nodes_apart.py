@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,25 +10,12 @@ import pytest
 from tests.on_ray.apart import RayApart
 from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line
 from tests.support.invariants import problems
-from tests.support.joined import namespaces
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
 
 LONG_LEASE = "launcher.lease_s=60"
-
-
-@pytest.fixture
-def ray_apart() -> Iterator[RayApart]:
-    pytest.importorskip("ray")
-    with namespaces() as machines:
-        cluster = RayApart(machines)
-        try:
-            cluster.start()
-            yield cluster
-        finally:
-            cluster.close()
 
 
 def begin(cluster: RayApart, start: Start, name: str, *words: str) -> Run:

@@ -1,0 +1,61 @@
+"""Raylets that are killed with SIGKILL: of a machine with an agent, and of the one where the run is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.on_ray.apart import RayApart
+from tests.on_ray.test_nodes_apart import begin
+from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line
+from tests.support.invariants import problems
+from tests.support.leaks import Start
+from tests.support.runs import LEDGER
+
+pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
+
+EPOCHS = 6
+JOB = (*LEDGER, *SLOW, f"workload.epochs={EPOCHS}", "save_parameters=true")
+
+
+def test_a_killed_raylet_ends_the_job_in_one_line(ray_apart: RayApart, start: Start) -> None:
+    """Its agent ends with it, and the others in good order."""
+    run = begin(ray_apart, start, "run", *ENDLESS)
+    run.await_training(3, PATIENCE_S)
+    ray_apart.kill_raylet(ray_apart.machines.network.addresses[1])
+    assert "node1 is lost: its agent is gone" in last_line(run, 1)
+    assert problems(run.lines()) == []
+    assert_nothing_is_left()
+
+
+def test_a_raylet_that_is_started_again_gets_another_agent_and_the_ledger_is_exact(
+    ray_apart: RayApart, start: Start, tmp_path: Path
+) -> None:
+    """Its machine had a server: all roll back to the last checkpoint."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5")
+    run = begin(ray_apart, start, "run", *JOB, *again)
+    run.await_training(5, PATIENCE_S)
+    ray_apart.kill_raylet(ray_apart.machines.network.addresses[1])
+    run.await_notes("NodeLost", 1, PATIENCE_S)
+    ray_apart.start_on(1)
+    run.finish(PATIENCE_S)
+    assert [note["node"] for note in run.notes("NodeJoined")] == ["node1"]
+    assert set(np.unique(run.parameters())) == {EPOCHS}
+    assert problems(run.lines()) == []
+    assert_nothing_is_left()
+
+
+def test_a_run_whose_own_raylet_is_killed_trains_on(ray_apart: RayApart, start: Start) -> None:
+    """With it Ray's tables end; what Ray has started remains until its nodes give up, a minute later."""
+    run = begin(ray_apart, start, "run", *JOB)
+    run.await_training(3, PATIENCE_S)
+    ray_apart.kill_raylet(ray_apart.machines.driver)
+    run.await_progress(3, PATIENCE_S)
+    run.finish(PATIENCE_S)
+    assert set(np.unique(run.parameters())) == {EPOCHS}
+    assert problems(run.lines()) == []
+    assert_nothing_is_left()
