@@ -5,11 +5,14 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from runtime.live.tasks.server import LostGradientError
+from runtime.core.layout import Layout
+from runtime.live.control.tasks import death
+from runtime.live.tasks.server import LostGradientError, Server, server_main
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, pack, unpack
@@ -171,6 +174,30 @@ def test_what_is_lost_with_its_worker_ends_the_server(place: Place, fenced_first
     with pytest.raises(LostGradientError, match="gradient 1,"):
         place.take(messages[fenced_first])
     assert place.store.version == 0
+
+
+def test_a_server_that_ends_so_starts_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error would end the job: who returns ends with exit code 0."""
+
+    def lost(self: Server) -> None:
+        raise LostGradientError("gradient 1, which is to be applied, was lost with its worker")
+
+    monkeypatch.setattr(Server, "__init__", lambda *_: None)
+    monkeypatch.setattr(Server, "run", lost)
+    spec = SimpleNamespace(
+        backend={"_target_": "runtime.backends.numpy.NumpyBackend"},
+        task={"_target_": "workloads.ledger.SampleLedger", "num_samples": len(ONE)},
+        seed=0,
+        layout=Layout.initial(1, 1),
+        transport="tcp",
+        optimizer=TALLY,
+        place=lambda *_: SimpleNamespace(host=""),
+    )
+    server_main(spec, Identity("server", 0), -1)  # type: ignore[arg-type]
+    assert "gradient 1," in capsys.readouterr().err
+    assert death(0, 0, "").retryable
 
 
 def test_a_worker_that_dies_computing_holds_nothing_up(place: Place) -> None:
