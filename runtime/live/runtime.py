@@ -196,6 +196,7 @@ class LiveRuntime:
             "means": msgspec.to_builtins(self.mechanisms(around)),
             "hosts": None if hosts is None else hosts.describe(),
             "nodes": self.launcher.describe(),
+            **({"gpus": list(around.gpus)} if around.gpus else {}),
         }
 
     def calibration(self, batch_samples: int) -> None:

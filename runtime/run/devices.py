@@ -50,6 +50,16 @@ def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> 
     _check_share(runtime, gpus, config)
 
 
+def gpus_in_turn(runtime: Runtime, backend: Any, config: Config) -> tuple[int, ...]:
+    """The devices that workers use in turn; empty: they compute on the CPU. On a virtual clock each has its own."""
+    device, gpus = getattr(backend, "device", CPU), parse_gpus(config.cluster.gpus)
+    if device == CPU:
+        return ()
+    if not runtime.real_time:
+        return gpus.in_turn(config.num_workers)
+    return gpus.in_turn(found.num_devices() if device == CUDA else 1)
+
+
 def _refuse_unused(gpus: Gpus, config: Config) -> None:
     if gpus != Gpus():
         raise ConfigError(

@@ -15,7 +15,11 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
+from runtime.backends.devices.turns import Turn
 from runtime.core.vectors import FloatVector
+
+LOOK_S = 5e-4
+"""How often somebody looks who waits for turns."""
 
 
 class _Memory:
@@ -55,6 +59,8 @@ class FakeDevice:
 
     capacity_bytes: ClassVar[int | None] = None
     """Memory of each device; None: as much as there is."""
+    turn: ClassVar[Turn | None] = None
+    """What hogs take of the device of this process; None: nobody does."""
 
     def __init__(self) -> None:
         self.torch_name = "cpu"
@@ -62,6 +68,8 @@ class FakeDevice:
         self._memory: dict[int, _Memory] = {}
         self._queue: deque[FakeTransfer] = deque()
         self._used_bytes = 0
+        self._begun: tuple[float, float] | None = None
+        """When kernels were launched that nobody has waited for, and what hogs had taken then."""
 
     def vector(self, num_floats: int) -> Tensor:
         """Raises ``RuntimeError`` in CUDA's words if the capacity does not suffice."""
@@ -89,14 +97,26 @@ class FakeDevice:
             if memory.fresh:
                 memory.kernels.copy_(memory.copies)
                 memory.fresh = False
+        if self.turn is not None:
+            self._begun = time.perf_counter(), self.turn.taken_s()
 
     def copies_wait_for_kernels(self) -> None:
         """Copies in the queue still see what was there before."""
+        self._lose_turns()
         for memory in self._memory.values():
             self._start(FakeTransfer(self, _publishing(memory, memory.kernels.clone())))
 
     def place(self, values: Tensor) -> Tensor:
         return values.clone()
+
+    def _lose_turns(self) -> None:
+        """Kernels end late by what hogs have taken of the device meanwhile: while one has a turn, nobody else has."""
+        if self._begun is None or self.turn is None:
+            return
+        (begun_s, taken_s), self._begun = self._begun, None
+        own_s = time.perf_counter() - begun_s
+        while time.perf_counter() - begun_s - (self.turn.taken_s() - taken_s) < own_s:
+            time.sleep(LOOK_S)
 
     def run_until(self, transfer: FakeTransfer) -> None:
         """Carry out what was started up to this transfer."""

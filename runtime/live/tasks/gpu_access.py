@@ -26,8 +26,7 @@ def surroundings_of(spec: TaskSpec, role: str, number: int, environ: Mapping[str
         return {}
     if (device := device_of(spec.gpus, role, number)) is None:
         return {VISIBLE: ""}
-    order, value = ORDER
-    found = {VISIBLE: name_of(device, environ), order: environ.get(order, value)}
+    found = device_environment(device, environ)
     if spec.mps_pipes:
         found[MPS_PIPES] = spec.mps_pipes
         if spec.mps_percent and role == "worker":
@@ -35,6 +34,12 @@ def surroundings_of(spec: TaskSpec, role: str, number: int, environ: Mapping[str
     if host := spec.place(role, number).host:
         found |= THROUGH_LINKS | {"NCCL_HOSTID": host}
     return found
+
+
+def device_environment(device: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which a process sees one device and no other."""
+    order, value = ORDER
+    return {VISIBLE: name_of(device, environ), order: environ.get(order, value)}
 
 
 def refuse_touched_driver() -> None:
