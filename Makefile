@@ -84,8 +84,9 @@ paper: $(VENV)/.run  ## all runs of docs/paper again on this commit, and the pag
 	$(PY) scripts/experiment.py '*' --fresh $(ARGS)
 
 # Not installed first: it uses whatever build of torch with CUDA there is, in .venv or else that of PYTHON.
-gpu:  ## all that needs a GPU: exactness, restarts, sharing, and speed against plain DDP (skips without one)
-	$(GPU_PY) -m pytest tests/live/test_gpu.py tests/bench/test_bench_gpu.py -m gpu $(ARGS)
+# With DEVICE=fake its tests run without a GPU: all but what only hardware shows.
+gpu:  ## all that needs a GPU: exactness, restarts, sharing, and speed against plain DDP (skips without one; or DEVICE=fake)
+	STRAGGLAB_GPU_DEVICE=$(or $(DEVICE),cuda) $(GPU_PY) -m pytest tests/live/test_gpu.py tests/bench/test_bench_gpu.py -m gpu $(ARGS)
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
 	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)

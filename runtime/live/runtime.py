@@ -230,7 +230,7 @@ class LiveRuntime:
 
     def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
         """A lab with one job."""
-        with self._sharing():
+        with self._sharing(str(experiment.backend_spec.get("device", CPU))):
             lab, name = self.lab(experiment), ""
             lab.add(name, partial(self.job, experiment, schedule))
             outcome = lab.run()[name]
@@ -238,9 +238,9 @@ class LiveRuntime:
         return outcome
 
     @contextmanager
-    def _sharing(self) -> Iterator[None]:
+    def _sharing(self, device: str) -> Iterator[None]:
         """What tasks need to share GPUs, while they run."""
-        if self._gpus.share == "time":
+        if self._gpus.share == "time" or device != CUDA:
             yield
             return
         with mps_daemon() as pipes:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime.api import Runtime
 from runtime.backends.devices import found
-from runtime.backends.devices.choice import CPU, CUDA
+from runtime.backends.devices.choice import CPU, CUDA, FAKE
 from runtime.cluster.gpus import SETTING, Gpus, device_of, parse_gpus
 from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.errors import ConfigError
@@ -47,7 +47,7 @@ def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> 
         _check_cuda(runtime, gpus, config)
     elif collective == "nccl":
         raise ConfigError(f"{setting}: topology.collective=nccl needs real GPUs; use topology.collective=ring or gloo")
-    _check_share(runtime, gpus, config)
+    _check_share(runtime, device, gpus, config)
 
 
 def gpus_in_turn(runtime: Runtime, backend: Any, config: Config) -> tuple[int, ...]:
@@ -101,7 +101,8 @@ def _check_ranks(in_turn: tuple[int, ...], num_workers: int) -> None:
         )
 
 
-def _check_share(runtime: Runtime, gpus: Gpus, config: Config) -> None:
+def _check_share(runtime: Runtime, device: str, gpus: Gpus, config: Config) -> None:
+    """A fake device has shares without a daemon."""
     setting = f"{SETTING}.share={gpus.share}"
     if gpus.share == "time":
         if gpus.mps_percent is not None:
@@ -110,6 +111,8 @@ def _check_share(runtime: Runtime, gpus: Gpus, config: Config) -> None:
     time = f"use {SETTING}.share=time"
     if not runtime.real_time:
         raise ConfigError(f"{setting}: runtime={config.names.runtime} has one process; {time}")
+    if device == FAKE:
+        return
     if shutil.which(MPS_PROGRAM) is None:
         raise ConfigError(f"{setting}: {MPS_PROGRAM} is not installed (it comes with NVIDIA's driver); {time}")
     if config.containment == "none":

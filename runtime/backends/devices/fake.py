@@ -61,6 +61,8 @@ class FakeDevice:
     """Memory of each device; None: as much as there is."""
     turn: ClassVar[Turn | None] = None
     """What hogs take of the device of this process; None: nobody does."""
+    share_frac: ClassVar[float] = 1.0
+    """The part of its multiprocessors that this process may use, as with MPS: kernels take 1 / share_frac as long."""
 
     def __init__(self) -> None:
         self.torch_name = "cpu"
@@ -97,8 +99,8 @@ class FakeDevice:
             if memory.fresh:
                 memory.kernels.copy_(memory.copies)
                 memory.fresh = False
-        if self.turn is not None:
-            self._begun = time.perf_counter(), self.turn.taken_s()
+        if self.turn is not None or self.share_frac < 1.0:
+            self._begun = time.perf_counter(), self._taken_s()
 
     def copies_wait_for_kernels(self) -> None:
         """Copies in the queue still see what was there before."""
@@ -111,12 +113,15 @@ class FakeDevice:
 
     def _lose_turns(self) -> None:
         """Kernels end late by what hogs have taken of the device meanwhile: while one has a turn, nobody else has."""
-        if self._begun is None or self.turn is None:
+        if self._begun is None:
             return
         (begun_s, taken_s), self._begun = self._begun, None
-        own_s = time.perf_counter() - begun_s
-        while time.perf_counter() - begun_s - (self.turn.taken_s() - taken_s) < own_s:
+        own_s = (time.perf_counter() - begun_s) / self.share_frac
+        while time.perf_counter() - begun_s - (self._taken_s() - taken_s) < own_s:
             time.sleep(LOOK_S)
+
+    def _taken_s(self) -> float:
+        return 0.0 if self.turn is None else self.turn.taken_s()
 
     def run_until(self, transfer: FakeTransfer) -> None:
         """Carry out what was started up to this transfer."""

@@ -6,7 +6,7 @@ A process that has initialised the driver must not be forked: its children could
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runtime.backends.devices.found import VISIBLE, name_of
 from runtime.cluster.gpus import device_of
@@ -30,10 +30,15 @@ def surroundings_of(spec: TaskSpec, role: str, number: int, environ: Mapping[str
     if spec.mps_pipes:
         found[MPS_PIPES] = spec.mps_pipes
         if spec.mps_percent and role == "worker":
-            found[MPS_PERCENT] = f"{spec.mps_percent[number % len(spec.mps_percent)]:g}"
+            found[MPS_PERCENT] = f"{100 * share_frac(spec.mps_percent, role, number):g}"
     if host := spec.place(role, number).host:
         found |= THROUGH_LINKS | {"NCCL_HOSTID": host}
     return found
+
+
+def share_frac(percent: Sequence[float], role: str, number: int) -> float:
+    """The part of a device's multiprocessors that a task may use: workers in turn, all of it others."""
+    return percent[number % len(percent)] / 100 if percent and role == "worker" else 1.0
 
 
 def device_environment(device: int, environ: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import socket
 from runtime.backends.devices.choice import FAKE
 from runtime.backends.devices.loads import make_load
 from runtime.cluster.gpus import device_of
-from runtime.live.tasks.gpu_access import device_environment
+from runtime.live.tasks.gpu_access import device_environment, share_frac
 from runtime.live.tasks.hogs import Hogs, obey
 from runtime.live.transport.task_spec import TaskSpec
 
@@ -27,10 +27,11 @@ def hog_main(spec: TaskSpec, hogs: Hogs, device: int, sock: socket.socket) -> No
 
 
 def share_turns(spec: TaskSpec, hogs: Hogs, role: str, number: int) -> None:
-    """Let the fake device of this task's process lose what hogs take of it."""
+    """Let the fake device of this task's process lose what hogs take of it, and be as fast as the task's share."""
     device = device_of(spec.gpus, role, number)
     if device is None or device_name(spec) != FAKE:
         return
     from runtime.backends.devices.fake import FakeDevice  # imported by the backend, and by no other
 
     FakeDevice.turn = hogs.turn(device)
+    FakeDevice.share_frac = share_frac(spec.mps_percent, role, number)

@@ -118,6 +118,20 @@ def test_a_fake_device_loses_the_turns_of_hogs(busy_s: float, ends: float, monke
     assert clock.now - begun == ends
 
 
+def test_a_share_of_a_fake_device_is_as_slow_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(FakeDevice, "share_frac", 0.25)
+    monkeypatch.setattr("runtime.backends.devices.fake.time.perf_counter", clock)
+    monkeypatch.setattr("runtime.backends.devices.fake.time.sleep", lambda s: setattr(clock, "now", clock.now + 0.5))
+    staging, vector = Staging(FakeDevice(), 4), aligned_vector(4)
+    for _ in range(2):
+        staging.bring(vector, aligned_vector(4))
+        begun = clock.now
+        clock.now += 2.0
+        staging.take()
+        assert clock.now - begun == 8.0
+
+
 def test_a_turn_in_progress_counts() -> None:
     clock = Clock()
     turns, seen = Turns(2, clock), []
