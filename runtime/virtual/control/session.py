@@ -103,7 +103,7 @@ class VirtualSession:
         tenancy: Tenancy | None = None,
         telemetry_every_s: float | None = None,
     ) -> None:
-        job = experiment.job
+        job, costs = experiment.job, costs.of_model(PARAMETER_BYTES * learner.num_parameters)
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self._links = _links_of(costs, hosts, [str(node) for node in job.start_layout.nodes])
