@@ -1,6 +1,6 @@
 """What is measured on a GPU that several workers share (pure): the jobs, and what papers and goals say of them.
 
-All jobs train ResNet-20 on random images in the form of CIFAR-10, since no data may be available where a GPU is. On a GPU
+All jobs train ResNet-20 on random images in the form of CIFAR-10, since a machine with a GPU may have no data. On a GPU
 it is four times as wide, so that kernels use the whole device.
 """
 

@@ -15,6 +15,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
+from runtime.backends.devices.device import WHOLE
 from runtime.backends.devices.turns import Turn
 from runtime.core.vectors import FloatVector
 
@@ -49,6 +50,7 @@ class FakeTransfer:
 
     def finish(self) -> float:
         self.device.run_until(self)
+        self.device.begun = None  # the host waits, so nothing is computed from now on
         assert self.seconds is not None
         return self.seconds
 
@@ -70,7 +72,7 @@ class FakeDevice:
         self._memory: dict[int, _Memory] = {}
         self._queue: deque[FakeTransfer] = deque()
         self._used_bytes = 0
-        self._begun: tuple[float, float] | None = None
+        self.begun: tuple[float, float] | None = None
         """When kernels were launched that nobody has waited for, and what hogs had taken then."""
 
     def vector(self, num_floats: int) -> Tensor:
@@ -89,9 +91,9 @@ class FakeDevice:
         memory, source = self._memory[there.data_ptr()], self._of(host)
         return self._start(FakeTransfer(self, lambda: memory.copies.copy_(source), memory))
 
-    def download(self, there: Tensor, host: FloatVector) -> FakeTransfer:
+    def download(self, there: Tensor, host: FloatVector, part: slice = WHOLE) -> FakeTransfer:
         memory, target = self._memory[there.data_ptr()], self._of(host)
-        return self._start(FakeTransfer(self, lambda: target.copy_(memory.copies)))
+        return self._start(FakeTransfer(self, lambda: target[part].copy_(memory.copies[part])))
 
     def kernels_wait_for(self, transfer: FakeTransfer) -> None:
         transfer.finish()
@@ -100,7 +102,7 @@ class FakeDevice:
                 memory.kernels.copy_(memory.copies)
                 memory.fresh = False
         if self.turn is not None or self.share_frac < 1.0:
-            self._begun = time.perf_counter(), self._taken_s()
+            self._begin()
 
     def copies_wait_for_kernels(self) -> None:
         """Copies in the queue still see what was there before."""
@@ -113,12 +115,16 @@ class FakeDevice:
 
     def _lose_turns(self) -> None:
         """Kernels end late by what hogs have taken of the device meanwhile: while one has a turn, nobody else has."""
-        if self._begun is None:
+        if self.begun is None:
             return
-        (begun_s, taken_s), self._begun = self._begun, None
+        begun_s, taken_s = self.begun
         own_s = (time.perf_counter() - begun_s) / self.share_frac
         while time.perf_counter() - begun_s - (self._taken_s() - taken_s) < own_s:
             time.sleep(LOOK_S)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.begun = time.perf_counter(), self._taken_s()
 
     def _taken_s(self) -> float:
         return 0.0 if self.turn is None else self.turn.taken_s()

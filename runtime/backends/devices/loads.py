@@ -11,6 +11,8 @@ from runtime.backends.devices.turns import Turn
 
 KERNEL_S = 1e-3
 """About so long a hog has the device at a time: as short as a time slice, and long against a launch."""
+WHERE = "cuda:0"
+"""The only device that its process sees."""
 SIDE, TRIALS = 2048, 20
 """Of the square matrices that are multiplied, and the repetitions of which the fastest counts."""
 
@@ -34,7 +36,7 @@ class CudaLoad:
         import torch
 
         self._torch: Any = torch
-        self._one, self._other = (torch.rand(SIDE, SIDE, device="cuda:0") for _ in range(2))
+        self._one, self._other = (torch.rand(SIDE, SIDE, device=WHERE) for _ in range(2))
         self._product = torch.empty_like(self._one)
         self._times, self.alone_s = 1, 0.0
         self._timed()  # libraries are loaded with the first
