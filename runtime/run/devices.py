@@ -44,7 +44,7 @@ def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> 
             f"{setting}: topology.collective=ddp is only built for the CPU; use topology.collective=ring, gloo or nccl"
         )
     if device == CUDA:
-        _check_cuda(runtime, gpus, config)
+        _check_cuda(runtime, gpus, config, backend.framework)
     elif collective == "nccl":
         raise ConfigError(f"{setting}: topology.collective=nccl needs real GPUs; use topology.collective=ring or gloo")
     _check_share(runtime, device, gpus, config)
@@ -68,10 +68,17 @@ def _refuse_unused(gpus: Gpus, config: Config) -> None:
         )
 
 
-def _check_cuda(runtime: Runtime, gpus: Gpus, config: Config) -> None:
+def _check_cuda(runtime: Runtime, gpus: Gpus, config: Config, framework: str) -> None:
     setting = f"backend.device={CUDA}"
-    if found.torch_cuda() is None:
-        raise ConfigError(f"{setting}: the installed torch was built without CUDA; install a build with it, {ON_CPU}")
+    if (found.torch_cuda() if framework == "torch" else found.tensorflow_cuda()) is None:
+        raise ConfigError(
+            f"{setting}: the installed {framework} was built without CUDA; install a build with it, {ON_CPU}"
+        )
+    if framework != "torch" and config.topology.collective == "nccl":
+        raise ConfigError(
+            f"{setting}: topology.collective=nccl sums vectors of PyTorch; use backend=torch, or "
+            "topology.collective=ring or gloo"
+        )
     have = found.num_devices()
     if not have:
         raise ConfigError(f"{setting}: no NVIDIA GPU is visible here (/dev/nvidia*, {found.VISIBLE}); {ON_CPU}")

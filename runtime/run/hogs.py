@@ -6,7 +6,8 @@ from typing import Any
 
 from injectors.plan import Plan
 from runtime.api import Runtime
-from runtime.backends.devices.choice import CPU
+from runtime.backends.devices import found
+from runtime.backends.devices.choice import CPU, CUDA
 from runtime.cluster.gpu_hogs import GPU, DeviceUsers, refuse_hogs, turns_alike
 from runtime.cluster.gpus import parse_gpus
 from runtime.cluster.hosts import parse_hosts
@@ -27,6 +28,11 @@ def check_hogs(plan: Plan, runtime: Runtime, backend: Any, config: Config, gpus:
         raise ConfigError(
             f"straggler={config.names.straggler}: kind gpu takes a part of a GPU, and backend.device={CPU} computes on "
             "none; set backend.device=cuda (fake, where there is none), or choose kind cpu"
+        )
+    if runtime.real_time and getattr(backend, "device", CPU) == CUDA and found.torch_cuda() is None:
+        raise ConfigError(
+            f"straggler={config.names.straggler}: what takes a part of a GPU computes with torch, and the installed "
+            "one was built without CUDA; install a build with it, or choose another straggler"
         )
     hosts = config.cluster.hosts
     parsed = None if hosts is None else parse_hosts(hosts, config.num_workers, config.topology.num_servers)

@@ -247,7 +247,9 @@ def test_servers_draw_initial_parameters_without_a_device(monkeypatch: pytest.Mo
 def test_only_pytorch_has_devices() -> None:
     with pytest.raises(ValueError, match="device=tpu: must be one of cpu, cuda, fake"):
         TorchBackend(device="tpu")
-    with pytest.raises(ValueError, match="device=cuda: only PyTorch computes on devices; use backend=torch"):
+    with pytest.raises(
+        ValueError, match="device=cuda: only PyTorch and TensorFlow compute on devices; use backend=torch"
+    ):
         NumpyBackend(device="cuda")
 
 
