@@ -17,7 +17,7 @@ from runtime.api import TELEMETRY_S, Launcher, Needs, Outcome, RunContext, RunSp
 from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.devices.found import num_devices
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
-from runtime.cluster.gpus import parse_gpus
+from runtime.cluster.gpus import on_nodes, parse_gpus
 from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
@@ -226,6 +226,8 @@ class LiveRuntime:
         """The GPUs that workers use in turn; of fake ones there is one."""
         if device == CPU:
             return ()
+        if self.launcher.elsewhere:
+            return on_nodes(getattr(self.launcher, "nodes", 1), getattr(self.launcher, "gpus_per_node", 0))
         return self._gpus.in_turn(num_devices() if device == CUDA else 1)
 
     def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:

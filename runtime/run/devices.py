@@ -35,14 +35,13 @@ def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> 
             f"{setting}: workload={config.workload.name} has dropout within {inside}, whose masks a device would draw "
             f"itself; set its dropout to 0, {ON_CPU}"
         )
-    if config.launcher != ON_THIS_MACHINE:
-        raise ConfigError(
-            f"{setting}: agents elsewhere use the CPU; leave launcher={config.names.launcher} out, {ON_CPU}"
-        )
     if collective == "ddp":
         raise ConfigError(
             f"{setting}: topology.collective=ddp is only built for the CPU; use topology.collective=ring, gloo or nccl"
         )
+    if config.launcher != ON_THIS_MACHINE:
+        _check_elsewhere(device, gpus, config, getattr(backend, "framework", ""))
+        return
     if device == CUDA:
         _check_cuda(runtime, gpus, config, backend.framework)
     elif collective == "nccl":
@@ -50,10 +49,26 @@ def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> 
     _check_share(runtime, device, gpus, config)
 
 
+def _check_elsewhere(device: str, gpus: Gpus, config: Config, framework: str) -> None:
+    """Of agents on the nodes of a Ray cluster, which reserves GPUs for them; whether they can be used is seen there."""
+    setting = f"backend.device={device}"
+    if not config.launcher.get("gpus_per_node"):
+        raise ConfigError(
+            f"{setting}: agents elsewhere use the CPU; leave launcher={config.names.launcher} out, set "
+            f"launcher.gpus_per_node (launcher=ray), {ON_CPU}"
+        )
+    if gpus != Gpus():
+        raise ConfigError(f"{SETTING}={config.cluster.gpus}: Ray says which GPUs an agent has; leave it out")
+    if config.topology.collective == "nccl":
+        raise ConfigError(f"{setting}: topology.collective=nccl is built for this machine; use ring or gloo")
+    if device == CUDA:
+        _check_build(framework)
+
+
 def gpus_in_turn(runtime: Runtime, backend: Any, config: Config) -> tuple[int, ...]:
-    """The devices that workers use in turn; empty: they compute on the CPU. On a virtual clock each has its own."""
+    """The devices that workers use in turn; empty: on the CPU, or elsewhere. On a virtual clock each has its own."""
     device, gpus = getattr(backend, "device", CPU), parse_gpus(config.cluster.gpus)
-    if device == CPU:
+    if device == CPU or (runtime.real_time and config.launcher != ON_THIS_MACHINE):
         return ()
     if not runtime.real_time:
         return gpus.in_turn(config.num_workers)
@@ -68,12 +83,17 @@ def _refuse_unused(gpus: Gpus, config: Config) -> None:
         )
 
 
-def _check_cuda(runtime: Runtime, gpus: Gpus, config: Config, framework: str) -> None:
-    setting = f"backend.device={CUDA}"
+def _check_build(framework: str) -> None:
     if (found.torch_cuda() if framework == "torch" else found.tensorflow_cuda()) is None:
         raise ConfigError(
-            f"{setting}: the installed {framework} was built without CUDA; install a build with it, {ON_CPU}"
+            f"backend.device={CUDA}: the installed {framework} was built without CUDA; install a build with it, "
+            f"{ON_CPU}"
         )
+
+
+def _check_cuda(runtime: Runtime, gpus: Gpus, config: Config, framework: str) -> None:
+    setting = f"backend.device={CUDA}"
+    _check_build(framework)
     if framework != "torch" and config.topology.collective == "nccl":
         raise ConfigError(
             f"{setting}: topology.collective=nccl sums vectors of PyTorch; use backend=torch, or "

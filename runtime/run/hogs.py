@@ -11,7 +11,7 @@ from runtime.backends.devices.choice import CPU, CUDA
 from runtime.cluster.gpu_hogs import GPU, DeviceUsers, refuse_hogs, turns_alike
 from runtime.cluster.gpus import parse_gpus
 from runtime.cluster.hosts import parse_hosts
-from runtime.config.parse import Config
+from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.errors import ConfigError
 
 
@@ -24,6 +24,11 @@ def check_hogs(plan: Plan, runtime: Runtime, backend: Any, config: Config, gpus:
     asked = [(one.target, one.magnitude) for one in plan.disturbances if one.kind == GPU]
     if not asked:
         return
+    if runtime.real_time and config.launcher != ON_THIS_MACHINE:
+        raise ConfigError(
+            f"straggler={config.names.straggler}: kind gpu is carried out on this machine only; leave "
+            f"launcher={config.names.launcher} out, or choose another straggler"
+        )
     if runtime.real_time and not gpus:
         raise ConfigError(
             f"straggler={config.names.straggler}: kind gpu takes a part of a GPU, and backend.device={CPU} computes on "

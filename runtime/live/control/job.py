@@ -119,7 +119,8 @@ class LiveJob:
             readings = Elsewhere()
             self.session.sampled, read = readings.receive, readings.read
             self.session.site = self._site_of
-        gpu_of = GpuMeter(processes.gpus if experiment.backend_spec.get("device") == CUDA else (), os.environ)
+        seen = experiment.backend_spec.get("device") == CUDA and not self.site.elsewhere
+        gpu_of = GpuMeter(processes.gpus if seen else (), os.environ)
         self.sampler = Sampler(counters, self.machines.placement, own_limits, read, gpu_of)
         self.session.served = self.sampler.served
         self.begun: Callable[[], None] = lambda: None

@@ -163,10 +163,28 @@ def test_tensorflow_needs_a_build_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
 def test_hogs_compute_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     window = Disturbance(start_s=0.0, end_s=1.0, target="device:0", kind="gpu", magnitude=0.5)
     cluster = SimpleNamespace(gpus=None, hosts=None)
-    config: Any = SimpleNamespace(num_workers=2, cluster=cluster, names=SimpleNamespace(straggler="gpu_hog"))
+    names = SimpleNamespace(straggler="gpu_hog", launcher="ray")
+    config: Any = SimpleNamespace(num_workers=2, cluster=cluster, names=names, launcher=ON_THIS_MACHINE)
     runtime: Any = SimpleNamespace(real_time=True)
     about = build_plan("test", 0, 9.0, [window]), runtime, SimpleNamespace(device="cuda"), config
     check_hogs(*about, (0,))
     monkeypatch.setattr(found, "torch_cuda", lambda: None)
     with pytest.raises(ConfigError, match="straggler=gpu_hog: what takes a part of a GPU computes with torch"):
         check_hogs(*about, (0,))
+    config.launcher = {"gpus_per_node": 1}
+    with pytest.raises(ConfigError, match="kind gpu is carried out on this machine only; leave launcher=ray out"):
+        check_hogs(*about, ())
+
+
+def test_ray_reserves_devices_for_agents_elsewhere(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nvidia0", "nvidia1"):
+        (machine / name).unlink()  # the driver itself needs none
+    nodes = {"launcher": {"nodes": 3, "gpus_per_node": 2.0}}
+    for device in ("cuda", "fake"):
+        check(device=device, **nodes)
+    assert "Ray says which GPUs an agent has" in refused({"devices": [0]}, **nodes)
+    assert "nccl is built for this machine" in refused(collective="nccl", **nodes)
+    assert "set launcher.gpus_per_node (launcher=ray)" in refused(launcher={"nodes": 3, "gpus_per_node": 0})
+    monkeypatch.setattr(found, "torch_cuda", lambda: None)
+    assert "torch was built without CUDA" in refused(**nodes)
+    check(device="fake", **nodes)
