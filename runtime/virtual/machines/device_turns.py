@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import final
 
 from runtime.virtual.machines.interface import Then
@@ -26,16 +25,35 @@ class DeviceTurns:
         """What a task can use of its device from now on, in core-seconds per second."""
         self._processors.set_capacity(self._resource(task, cores), cores)
 
-    def compute(self, task: str, seconds: float, cores: float, others: tuple[str, ...], then: Then) -> None:
+    def compute(
+        self,
+        task: str,
+        seconds: float,
+        cores: float,
+        others: tuple[str, ...],
+        then: Then,
+        *,
+        weight: float | None = 1.0,
+    ) -> None:
         """Work on the device and on other resources at once; one thing at a time.
 
-        ``cores``: core-seconds per second of the task at full speed, when all of the device is left.
+        ``cores``: core-seconds per second of the task at full speed, when all of the device is left. ``weight``: of all
+        that the task does together on its processor; None: this does not use it, and is no work of the task there.
         """
         if not seconds:
             self._awake(task, then)
             return
         resources = (*others, self._resource(task, cores))
-        self._processors.start(("device", task), seconds * cores, resources, partial(self._awake, task, then), (task,))
+        accounts = () if weight is None else (task,)
+
+        def ended() -> None:
+            self._awake(task, then)
+            if weight is not None:
+                self._processors.divide(task, weight)
+
+        self._processors.start(("device", task), seconds * cores, resources, ended, accounts)
+        if weight is not None:
+            self._processors.divide(task, weight)
 
     def forget(self, task: str) -> None:
         """The work of a task whose process is gone."""

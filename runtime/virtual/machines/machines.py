@@ -151,7 +151,7 @@ class ModelledMachines:
 
     def compute_on_device(self, task: str, seconds: float, then: Then, *, emulated: bool = False) -> None:
         others = (f"gate of {task}",) if emulated else self._cores_of(task)
-        self.turns.compute(task, seconds, self._uses[task], others, then)
+        self.turns.compute(task, seconds, self._uses[task], others, then, weight=None if emulated else 1.0)
 
     def send(self, task: str, path: Path, num_bytes: int, latency_s: float, then: Then, carry: Carry = FREE) -> None:
         self.task_work.send(task, path, num_bytes, latency_s, then, *carry)
