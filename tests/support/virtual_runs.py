@@ -112,8 +112,6 @@ def draw_costs(chance: Chance, model_bytes: int) -> Costs:
         launch_s=chance.perhaps(0.0, 3.0),
         checkpoint_base_s=chance.perhaps(0.0, 0.5),
         disk_bytes_per_s=one_of((None, model_bytes * 4.0)),
-        stage_base_s=chance.perhaps(0.0, 0.1),
-        stage_per_byte_s=chance.perhaps(0.0, 0.1) / model_bytes,
     )
 
 
