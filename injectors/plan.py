@@ -21,8 +21,10 @@ DECIMALS = 6
 
 NO_HOSTS = "this cluster has no hosts; choose cluster=hosts, or set cluster.hosts"
 
-Kind = Literal["delay", "slowdown", "cpu", "bandwidth", "cut", "pause", "kill", "join", "leave"]
-Form = Literal["worker", "server", "host", "link", "route"]
+NO_DEVICES = "no device is shared out here; set backend.device=cuda (or fake), or name a worker"
+
+Kind = Literal["delay", "slowdown", "cpu", "gpu", "bandwidth", "cut", "pause", "kill", "join", "leave"]
+Form = Literal["worker", "server", "host", "device", "link", "route"]
 
 
 class Rule(NamedTuple):
@@ -45,6 +47,7 @@ RULES: dict[Kind, Rule] = {
     "delay": Rule(("worker", "server"), "sum", 3600.0),
     "slowdown": Rule(("worker", "server"), "sum", 1000.0),
     "cpu": Rule(("worker", "server", "host"), "least"),
+    "gpu": Rule(("worker", "host", "device"), "least"),
     "bandwidth": Rule(("link", "route"), "least"),
     "cut": Rule(("link",), "union"),
     "pause": Rule(("worker", "server", "host"), "union"),
@@ -57,23 +60,24 @@ RULES: dict[Kind, Rule] = {
 OF_MEMBERS: frozenset[Kind] = frozenset({"join", "leave"})
 """Kinds by which an operator changes the workers of a job; only the start of such a window counts."""
 
-OF_MACHINE: frozenset[Kind] = frozenset({"delay", "slowdown", "cpu", "pause"})
+OF_MACHINE: frozenset[Kind] = frozenset({"delay", "slowdown", "cpu", "gpu", "pause"})
 """Kinds that may be ``of_machine`` if they act on a task."""
 
 FORM_TEXT: dict[Form, str] = {
     "worker": "worker:<id>",
     "server": "server:<id>",
     "host": "host:<id>",
+    "device": "device:<id>",
     "link": "link:<host>",
     "route": "link:<host>><host>",
 }
 
 _ID = "(0|[1-9][0-9]{0,8})"
-_TARGET = re.compile(f"(worker|server|host|link):{_ID}(?:>{_ID})?")
+_TARGET = re.compile(f"(worker|server|host|device|link):{_ID}(?:>{_ID})?")
 
 
 class Target(NamedTuple):
-    """``worker:1``, ``server:0``, ``host:2``, ``link:2`` (of host 2, both directions), ``link:0>2`` (from 0 to 2)."""
+    """``worker:1``, ``server:0``, ``host:2``, ``device:0``, ``link:2`` (of host 2, both directions), ``link:0>2``."""
 
     form: Form
     ids: tuple[int, ...]
@@ -81,7 +85,7 @@ class Target(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Of a task, host or link; the sending host of a route."""
+        """Of a task, host, device or link; the sending host of a route."""
         return self.ids[0]
 
 
@@ -92,7 +96,7 @@ def parse_target(text: str) -> Target | None:
         return None
     if found[3] is not None:
         return Target("route", (int(found[2]), int(found[3])))
-    form: Form = found[1]  # type: ignore[assignment]  # one of the four of the expression
+    form: Form = found[1]  # type: ignore[assignment]  # one of the five of the expression
     return Target(form, (int(found[2]),))
 
 
@@ -123,11 +127,13 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     """Nominal time of an undisturbed iteration in seconds; None if it is not known in advance."""
     num_hosts: int = 0
     """Number of emulated hosts, each with a link; 0 if the cluster has none."""
+    num_devices: int = 0
+    """Number of GPUs, of which workers use one each; 0 if they compute on the CPU, or nothing is known of any."""
 
     def count(self, role: str) -> int:
-        """Number of targets of a role (``worker``, ``server``, ``host``, ``link``)."""
-        counts = {"worker": self.num_workers, "server": self.num_servers, "host": self.num_hosts}
-        return self.num_hosts if role == "link" else counts[role]
+        """Number of targets of a role (``worker``, ``server``, ``host``, ``device``, ``link``)."""
+        counts = {"worker": self.num_workers, "server": self.num_servers, "device": self.num_devices}
+        return self.num_hosts if role in ("host", "link") else counts[role]
 
     def targets(self, role: str) -> list[str]:
         """All targets of a role, by id. Routes (``link:0>2``) are targets, too, but are not listed."""
@@ -135,7 +141,7 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe_targets(self) -> str:
         """For error messages: ``worker:0 to worker:3, server:0``."""
-        roles = ("worker", "server", "host", "link")
+        roles = ("worker", "server", "host", "device", "link")
         ends = ((names[0], names[-1]) for role in roles if (names := self.targets(role)))
         words = [first if first == last else f"{first} to {last}" for first, last in ends]
         return ", ".join([*words, FORM_TEXT["route"]] if self.num_hosts > 1 else words)
@@ -147,6 +153,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
     ``delay``: ``magnitude`` seconds are added to every iteration of a worker, or to every update of a server.
     ``slowdown``: ``magnitude`` times the iteration's (update's) own computing time is added to it.
     ``cpu``: the fraction ``magnitude`` of the target's own processor allotment remains.
+    ``gpu``: the fraction ``magnitude`` of the time of the target's device remains for the tasks that compute there.
     ``bandwidth``: the fraction ``magnitude`` of the rate of a link, or of a route from one host to another, remains.
     ``cut``: nothing passes a host's link.
     ``pause``: the target's processes are stopped.
@@ -299,6 +306,8 @@ def target_problem(text: str, cluster: ClusterShape) -> str | None:
     target = parse_target(text)
     if target is not None and target.form in ("host", "link", "route") and not cluster.num_hosts:
         return NO_HOSTS
+    if target is not None and target.form == "device" and not cluster.num_devices:
+        return NO_DEVICES
     if target is None or max(target.ids) >= cluster.count("host" if target.form == "route" else target.form):
         return f"there is no such target; valid are {cluster.describe_targets()}"
     if len(set(target.ids)) < len(target.ids):

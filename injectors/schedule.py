@@ -148,7 +148,7 @@ class Schedule:
     def level(self, target: str, kind: Kind, t: float) -> float:
         """Strength of ``kind`` on ``target`` at ``t``, with all open windows composed (:data:`injectors.plan.RULES`).
 
-        Seconds (delay), added fraction (slowdown), remaining fraction (cpu, bandwidth), or 1 (cut, pause, kill).
+        Seconds (delay), added fraction (slowdown), remaining fraction (cpu, gpu, bandwidth), or 1 (cut, pause, kill).
         Without a disturbance: 1 for cpu and bandwidth, else 0.
         """
         steps = self._steps.get((target, kind))

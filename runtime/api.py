@@ -72,6 +72,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks that sum gradients on their way to the servers."""
     replicas: int = 0
     """Servers that hold a copy of all parameters and follow the others."""
+    gpus: tuple[int, ...] = ()
+    """Devices that workers use in turn; empty: they compute on the CPU."""
 
     @property
     def kinds(self) -> set[str]:

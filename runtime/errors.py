@@ -31,7 +31,9 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_device_full(error: BaseException) -> bool:
-    """Whether the error is torch's for a GPU whose memory does not suffice, from its allocator or from the driver."""
+    """Whether the error is that of a GPU whose memory does not suffice: of torch, of TensorFlow, or of the driver."""
+    if type(error).__name__ == "ResourceExhaustedError":  # TensorFlow's, which may not be imported here
+        return True
     return isinstance(error, RuntimeError) and _DEVICE_FULL.search(str(error)) is not None
 
 

@@ -4,6 +4,7 @@ python scripts/calibrate_injectors.py                                 # ten minu
 python scripts/calibrate_injectors.py --quick                         # a minute: few levels, one length, one link
 python scripts/calibrate_injectors.py --report docs/injectors.md      # the result also goes into that page
 python scripts/calibrate_injectors.py --from out/injectors            # only report, from existing records
+python scripts/calibrate_injectors.py --device cuda                   # only what takes a part of a GPU (two minutes)
 
 Leave the machine idle meanwhile, since any other computation is measured, too. Every run is a job of one worker and one
 server on two emulated hosts (without hosts where this machine cannot emulate any) whose plan goes through several
@@ -44,7 +45,7 @@ from runtime.run.streams import run_program
 from scripts.compare import read_records
 from scripts.grid import JobFailed, Runner, fill, quoted, run_child
 from scripts.grid import stored as stored_by_name
-from scripts.injector_grid import HOSTS, WARM_S, Cell, grid, plan_text, probe
+from scripts.injector_grid import HOSTS, WARM_S, Cell, device_grid, grid, plan_text, probe, probe_device
 from scripts.marked import put_between
 
 NAME = "calibrate_injectors.py"
@@ -86,7 +87,11 @@ def make_records(
     asked: argparse.Namespace, console: Console, runner: Runner, look: Look, lacking: dict[str, str]
 ) -> list[Run]:
     """Existing records and newly made ones, one run at a time; ``lacking`` collects what is left out."""
-    hosts = all(look(name) is None for name in HOSTS)
+    hosts = all(look(name) is None for name in HOSTS) and asked.device is None
+    if asked.device is not None:
+        first = probe_device(asked.device)
+        (run,) = run_all([first], asked, console, runner)
+        return [run, *run_all(device_grid(asked.device, per_sample_s(run), asked.quick), asked, console, runner)]
     if not hosts:
         console.print("this machine cannot emulate hosts, so tasks have it to themselves (cluster=local)")
     first = probe(hosts)
@@ -211,12 +216,16 @@ def sheets(table: pd.DataFrame, windows: pd.DataFrame) -> Iterator[Sheet]:
 
 def slowdown_cells(row: pd.Series) -> Iterator[str]:
     """The cells of one level of an actuator."""
-    left = row["magnitude"] if row["kind"] == "cpu" else 1.0 / row["slowdown_asked"]
+    left = row["magnitude"] if row["kind"] in ("cpu", "gpu") else 1.0 / row["slowdown_asked"]
     yield from (row["by"], number(1e3 * row["base_s"], ".1f"), f"{left:.2g}")
     yield from (number(row["slowdown_asked"], ".2f"), number(row["slowdown"], ".2f"))
     yield f"{number(row['slowdown_p10'], '.2f')} to {number(row['slowdown_p90'], '.2f')}"
     yield from (percent(row["error"]), judged(row["within"], row["promised"]))
-    yield from (number(100 * row["cpu_share"], ".1f"), yes(row["share_within"]), number(row["cpu_cost"], ".2f"))
+    yield from (
+        number(100 * row["gpu_share" if row["kind"] == "gpu" else "cpu_share"], ".1f"),
+        yes(row["share_within"]),
+        number(row["cpu_cost"], ".2f"),
+    )
     yield from (number(1e3 * row["onset_s"], ".0f"), f"{row['iterations']:.0f}")
 
 
@@ -266,14 +275,17 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer runs: short iterations, one link")
+    parser.add_argument(
+        "--device", choices=("cuda", "fake"), help="measure hogs on the first such device, nothing else"
+    )
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/injectors)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
     parser.add_argument("--report", metavar="FILE", type=Path, help="a page, whose marked part is replaced")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_args(list(words))
     refuse_unwritable_file("--report", asked.report)
-    if asked.source and asked.quick:
-        refuse("--quick: not together with --from, which takes the records as they are")
+    if asked.source and (asked.quick or asked.device):
+        refuse("--quick and --device: not together with --from, which takes the records as they are")
     asked.out = (asked.out or asked.source or Path("out/injectors")).absolute()
     refuse_unwritable_folder("-o", asked.out)
     return asked

@@ -32,7 +32,7 @@ from runtime.run.streams import run_program
 
 WIDTHS_IN = {"column": 3.33, "text": 7.0}
 """Of ACM's two-column style (acmart, sigconf); IEEE's are nearly the same."""
-THROTTLED = ("cpu", "bandwidth")
+THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""
 
 

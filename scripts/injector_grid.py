@@ -18,6 +18,8 @@ AIM = 1.1
 LEVELS = (0.75, 0.5, 0.25, 0.20, 0.10, 0.05)
 ACTUATORS: dict[str, tuple[str, ...]] = {"sleep": (), "cgroup": ("cgroup_cpu",), "duty": (), "cpulimit": ("cpulimit",)}
 """What slows a worker down, and what it needs from the machine (``runtime.live.machines.doctor``)."""
+KINDS = {"tc": "bandwidth", "hog": "gpu"}
+"""What is disturbed, by the mechanism; the others disturb the processor."""
 HOSTS = ("network", "links")
 """What emulated hosts need from the machine."""
 LINKS_MBPS = (10, 100, 1000)
@@ -94,6 +96,21 @@ def grid(sample_s: float, hosts: bool, quick: bool) -> list[Cell]:
     return [cell for cell in cells if not quick or cell.name.endswith(wanted)]
 
 
+def probe_device(device: str) -> Cell:
+    """As :func:`probe`, of a worker that computes on a device (``backend.device``)."""
+    return Cell("probe", (), (*_device_job(device, PROBE_BATCH), *COMMON, "straggler=none"), (), PROBE_S)
+
+
+def device_grid(device: str, sample_s: float, quick: bool) -> list[Cell]:
+    """The runs that measure what hogs take of a device, at all levels; with ``quick`` only short iterations."""
+    cells: list[Cell] = []
+    for length_ms in LENGTHS_MS[:1] if quick else LENGTHS_MS:
+        batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
+        runs = _schedules("hog", "device:0", batch * sample_s, LEVELS)
+        cells += _cells(f"hog_{length_ms}ms", (), tuple(_device_job(device, batch)), runs)
+    return cells
+
+
 def plan_text(windows: Sequence[Window]) -> str:
     """The text of a plan file."""
     return "".join(",".join(map(str, row)) + "\n" for row in (Window._fields, *windows))
@@ -104,6 +121,13 @@ def _cpu_job(hosts: bool, batch: int) -> Iterator[str]:
     yield from ("cluster=hosts", "cluster.hosts.link_mbps=null") if hosts else ("cluster=local",)
     yield from ("cluster.hosts.count=2",) if hosts else ()
     yield from ("cluster.device=null", "workload.task.model=cnn", f"workload.task.hidden_units={HIDDEN_UNITS}")
+    yield f"workload.global_batch_samples={batch}"
+
+
+def _device_job(device: str, batch: int) -> Iterator[str]:
+    """Limited by the worker's device; as large a model as makes a sample take a while on a fast one."""
+    yield from (f"backend.device={device}", "cluster.gpus.devices=[0]", "cluster=local", "cluster.device=null")
+    yield from ("workload.task.model=cnn", f"workload.task.hidden_units={HIDDEN_UNITS}")
     yield f"workload.global_batch_samples={batch}"
 
 
@@ -136,7 +160,7 @@ def _window(t: float, lasts_s: float, by: str, target: str, base_s: float, level
     when = (round(t, 3), round(lasts_s, 3))
     if by == "sleep":
         return Window(*when, target, "delay", round(base_s * (1.0 / level - 1.0), 6))
-    return Window(*when, target, "bandwidth" if by == "tc" else "cpu", level)
+    return Window(*when, target, KINDS.get(by, "cpu"), level)
 
 
 def _cells(

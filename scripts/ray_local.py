@@ -32,11 +32,14 @@ def main(argv: Sequence[str]) -> int:
     parser.error = refuse  # type: ignore[method-assign]
     parser.add_argument("nodes", type=int, help="number of nodes")
     parser.add_argument("--cpus", type=int, default=2, help="CPUs that every node declares (default: 2)")
+    parser.add_argument(
+        "--gpus", type=int, default=0, help="GPUs that every node declares, whether they are there or not"
+    )
     parser.add_argument("--until-eof", action="store_true", help="end with standard input")
     try:
         asked = parser.parse_args(argv)
-        if asked.nodes < 1 or asked.cpus < 1:
-            raise ConfigError("nodes and --cpus must be 1 or more")
+        if asked.nodes < 1 or asked.cpus < 1 or asked.gpus < 0:
+            raise ConfigError("nodes and --cpus must be 1 or more, --gpus 0 or more")
         if find_spec("ray") is None:
             raise ConfigError("Ray is not installed; pip install 'stragglab[ray]'")
     except ConfigError as error:
@@ -45,13 +48,13 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, lambda *_: sys.exit(0))
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets need a short path
     try:
-        serve(asked.nodes, asked.cpus, folder, until_eof=asked.until_eof)
+        serve(asked.nodes, asked.cpus, asked.gpus, folder, until_eof=asked.until_eof)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
-def serve(nodes: int, cpus: int, folder: str, *, until_eof: bool) -> None:
+def serve(nodes: int, cpus: int, gpus: int, folder: str, *, until_eof: bool) -> None:
     """Start ``nodes`` raylets whose files are in ``folder``, and wait."""
     token = Path(folder, "token")
     token.touch(0o600)
@@ -61,7 +64,7 @@ def serve(nodes: int, cpus: int, folder: str, *, until_eof: bool) -> None:
     os.environ["RAY_TMPDIR"] = folder  # else Ray notes this cluster in /tmp/ray, which need not exist or names another
     from ray.cluster_utils import Cluster
 
-    each = {"num_cpus": cpus, "object_store_memory": STORE_BYTES}
+    each = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
     cluster = Cluster(
         initialize_head=True,
         head_node_args={**each, "include_dashboard": False, "temp_dir": folder, "gcs_server_port": 0},

@@ -17,13 +17,14 @@ from analysis.measures.injector_errors import BITS_PER_MBIT, TOLERANCE_FRAC
 from analysis.records.provenance import caption
 
 NOTE = "markers: medians; bars: 10 % to 90 % of the iterations; lines: as asked; shade: 10 % either way"
-KINDS = ("cpu", "delay", "slowdown", "bandwidth")
+KINDS = ("cpu", "gpu", "delay", "slowdown", "bandwidth")
 """What this figure shows."""
 MARKS = {
     "sleep": ("o", "#009E73"),
     "cgroup": ("s", "#0072B2"),
     "duty": ("^", "#E69F00"),
     "cpulimit": ("D", "#D55E00"),
+    "hog": ("v", "#882255"),
     "pushes": (">", "#332288"),
     "pulls": ("<", "#CC79A7"),
 }

@@ -59,7 +59,11 @@ def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration
         names = ", ".join(str(run.path) for run in runs)
         raise RecordError(f"{names}: no undisturbed iteration in it. Add a run with straggler=none")
     fitted, quick = Calibration(), _quick(frame)
+    frame["compute_s"] -= frame["stage_s"].where(frame["paced_s"].isna(), 0.0)  # a device profile contains it
     _fit_computing(frame[frame["free"]], fitted)
+    staged = frame[frame["free"] & (frame["stage_s"] > 0)]
+    lack = "nothing is copied to a device"
+    _fit_line(fitted, ("stage_base_s", "stage_per_byte_s"), staged, "bytes", "stage_s", "model size", lack)
     _fit_line(fitted, ("data_base_s", "data_per_sample_s"), quick, "samples", "data_s", "batch size")
     updates = _quick(pd.concat([_updates(*part) for part in parts], ignore_index=True))
     _fit_line(fitted, ("update_base_s", "update_per_byte_s"), updates, "grad_bytes", "each_s", "size of updates")
@@ -102,12 +106,18 @@ def check(runs: Sequence[Run]) -> None:
                 what = f"{key} is {one.job.get(key)} and {other.job.get(key)}"
                 raise RecordError(f"{one.path}, {other.path}: {what}. Fit a model to each")
     for one, other in pairwise(runs):
+        _check_devices(one, other)
         if _machine(one) != _machine(other):
             raise RecordError(f"{one.path}, {other.path}: of different machines. Fit a model to each")
         if bool(hosts_of(one)) != bool(hosts_of(other)):
             raise RecordError(f"{one.path}, {other.path}: one with hosts and one without. Fit a model to each")
     for run in runs:
         _check_hosts(run)
+
+
+def _check_devices(one: Run, other: Run) -> None:
+    if (here := _device(one)) != (there := _device(other)):
+        raise RecordError(f"{one.path}, {other.path}: computed on {here} and on {there}. Fit a model to each")
 
 
 def _check_hosts(run: Run) -> None:
@@ -117,6 +127,13 @@ def _check_hosts(run: Run) -> None:
         raise RecordError(f"{run.path}: hosts paced by a device. Repeat it with cluster.device=null")
     if hosts and run.tables.nodes["cpu_cores"].isna().all():
         raise RecordError(f"{run.path}: no processor time in it. Repeat it with runtime.telemetry_every_s=0.5")
+
+
+def _device(run: Run) -> str:
+    """Where gradients were computed, and who shares it: devices that several workers use are slower for each."""
+    device = (run.job.get("backend_fields") or {}).get("device", "cpu")
+    in_turn = run.meta.get("machine", {}).get("gpus") or ()
+    return f"{device} {list(in_turn)} with {run.job['num_workers']} workers" if in_turn else str(device)
 
 
 def _machine(run: Run) -> tuple[object, ...]:

@@ -43,7 +43,7 @@ COLUMNS = {
     **{"readback_s": "float64", "onset_s": "float64", "iterations": "int64"},
     **{"base_s": "float64", "felt_s": "float64", "slowdown_asked": "float64"},
     **{"slowdown": "float64", "slowdown_p10": "float64", "slowdown_p90": "float64"},
-    **{"cpu_share": "float64", "cpu_cost": "float64", "payload_asked_bytes_per_s": "float64"},
+    **{"cpu_share": "float64", "cpu_cost": "float64", "gpu_share": "float64", "payload_asked_bytes_per_s": "float64"},
     **{"push_bytes_per_s": "float64", "pull_bytes_per_s": "float64", "outage_s": "float64"},
 }
 PLANNED = ("target", "kind", "start_s", "end_s", "magnitude")
@@ -58,12 +58,12 @@ def injections(run: Run) -> pd.DataFrame:
     """One row per executed window of the plan (for a delay: a window that met an iteration or update).
 
     ``window`` is its index in the plan; ``target``, ``kind``, ``start_s``, ``end_s``, ``magnitude`` as planned; ``by``
-    is the mechanism (``sleep``, ``cgroup``, ``duty``, ``cpulimit``, ``tc``, ``signal``).
+    is the mechanism (``sleep``, ``cgroup``, ``duty``, ``cpulimit``, ``hog``, ``tc``, ``signal``).
 
-    ``asked``, ``achieved`` (read back from the mechanism; for a sleep, measured), ``full`` (undisturbed): cores, bytes
-    per second on the wire, mean seconds per iteration or update, or 0 and 1. ``readback_s`` is the time from the
-    planned start until it was read back; ``onset_s`` until the first slower iteration began (0: it had begun before;
-    so the resolution is one iteration).
+    ``asked``, ``achieved`` (read back from the mechanism; for a sleep, measured), ``full`` (undisturbed): cores, parts
+    of a GPU, bytes per second on the wire, mean seconds per iteration or update, or 0 and 1. ``readback_s`` is the time
+    from the planned start until it was read back; ``onset_s`` until the first slower iteration began (0: it had begun
+    before; so the resolution is one iteration).
 
     ``iterations`` (whole ones within), ``base_s`` (undisturbed) and ``felt_s`` (within): medians of the computing time
     or, for bandwidth, of the transfers (link: parameters and gradient; route: one of them). ``slowdown`` = ``felt_s`` /
@@ -72,6 +72,8 @@ def injections(run: Run) -> pd.DataFrame:
     ``cpu_share``: processor time used / what the undisturbed target may use, while busy (expected: ``magnitude``).
     ``cpu_cost``: processor time of a median iteration within / of an undisturbed one. It is 1 if iterations are
     uniform; if not, the machine itself was slower or faster, and ``slowdown`` is off by as much.
+
+    ``gpu_share``: the part of a GPU that was left during the window, by what its hogs used (expected: ``magnitude``).
 
     ``push_bytes_per_s``, ``pull_bytes_per_s``: payload of the model / median time to send it, to wait for it, with a
     single server; ``payload_asked_bytes_per_s`` is their expected value.
@@ -123,6 +125,8 @@ class _Context(NamedTuple):
     """All workers."""
     on_host: Mapping[int, frozenset[int]]
     """Workers by host number."""
+    on_device: Mapping[int, frozenset[int]]
+    """Workers by the GPU that they use."""
     model_bytes: float
     """Bytes that a worker and the only server exchange; NaN with several servers, whose ranges travel in parallel."""
 
@@ -137,20 +141,30 @@ def _context_of(run: Run) -> _Context:
             host["number"]: frozenset(node.number for node in map(parse_node, host["tasks"]) if node.role == "worker")
             for host in hosts
         },
+        on_device=_on_device(run),
         model_bytes=float(FLOAT_BYTES * size) if single and size is not None else nan,
     )
 
 
+def _on_device(run: Run) -> dict[int, frozenset[int]]:
+    in_turn = (run.meta.get("machine") or {}).get("gpus") or ()
+    workers = numbers_of(run, "worker") if in_turn else ()
+    used = {worker: in_turn[worker % len(in_turn)] for worker in workers}
+    return {device: frozenset(one for one in used if used[one] == device) for device in in_turn}
+
+
 def workers_of(run: Run, target: str) -> frozenset[int]:
-    """The workers that a target of the plan contains: itself, or those on its host or hosts; none for a server."""
+    """The workers that a target of the plan contains: itself, those on its GPU or host or hosts; none for a server."""
     return _own(target, _context_of(run))
 
 
 def _own(target: str, context: _Context) -> frozenset[int]:
-    """The workers that a target contains: itself, or those on its host or hosts."""
+    """The workers that a target contains: itself, those on its GPU, or those on its host or hosts."""
     node = parse_node(target)
     if node.role == "worker":
         return frozenset({node.number})
+    if node.role == "device":
+        return context.on_device.get(node.number, frozenset())
     if node.role == "server":
         return frozenset()
     return frozenset().union(*(context.on_host.get(host, ()) for host in node.numbers))
@@ -293,6 +307,8 @@ def _by_kind(row: Row, window: Any, subject: _Subject, tables: Tables, context: 
     """Columns of a single kind of disturbance."""
     if window.kind == "cpu":
         return _processor(row, window, subject, tables)
+    if window.kind == "gpu":
+        return {"gpu_share": _left_of_gpu(window, tables.injections)}
     if window.kind == "bandwidth":
         whole = subject.rows[_within(window, subject)]
         rates = {"push_bytes_per_s": "send_s", "pull_bytes_per_s": "pull_s"}
@@ -303,6 +319,15 @@ def _by_kind(row: Row, window: Any, subject: _Subject, tables: Tables, context: 
         }
         return {"payload_asked_bytes_per_s": row["asked"] * PAYLOAD_FRAC, **found}
     return {"outage_s": _outage_s(window, subject.rows)} if window.kind in STOPS else {}
+
+
+def _left_of_gpu(window: Any, notes: pd.DataFrame) -> float:
+    """From the note of its end, or of the next change; NaN if the run was over before."""
+    due = notes["t"] - notes["took_s"] - notes["late_s"]
+    later = notes[
+        (notes["target"] == window.target) & (notes["kind"] == window.kind) & (due > window.start_s + MATCH_S)
+    ]
+    return float(later.iloc[0]["measured"]) if len(later) else nan
 
 
 def _processor(row: Row, window: Any, subject: _Subject, tables: Tables) -> Row:

@@ -13,8 +13,9 @@ TOLERANCE_FRAC = 0.1
 SHARE_TOLERANCE = 0.01
 """Tolerance for the processor share, absolute: one per cent of what the undisturbed target may use."""
 ROUNDING = 1e-9
-PROMISED_MS = {"sleep": 50, "cgroup": 50, "duty": 50, "cpulimit": 200}
+PROMISED_MS = {"sleep": 50, "cgroup": 50, "duty": 50, "cpulimit": 200, "hog": 50}
 """By actuator of iterations: the shortest iterations (ms) for which the tolerance is promised."""
+HOG = "hog"
 EXACT = ("cgroup", "duty")
 """Mechanisms under which iterations are uniform enough for their processor time to be informative."""
 UNIT_MS = 50
@@ -22,7 +23,7 @@ ABOUT = 2**0.5
 """Iteration lengths are distinguished by factors of two: 40 ms counts as about 50 ms."""
 BITS_PER_MBIT = 1e6
 MEDIANS = (
-    *("base_s", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "cpu_share", "cpu_cost"),
+    *("base_s", "slowdown_asked", "slowdown", "slowdown_p10", "slowdown_p90", "cpu_share", "cpu_cost", "gpu_share"),
     *("payload_asked_bytes_per_s", "push_bytes_per_s", "pull_bytes_per_s", "readback_s", "onset_s"),
 )
 KEYS = ("by", "kind", "length_ms", "full", "magnitude")
@@ -68,7 +69,7 @@ def _judged(table: pd.DataFrame) -> pd.DataFrame:
     payload = table["payload_asked_bytes_per_s"]
     table = table.assign(
         error=table["slowdown"] / table["slowdown_asked"] - 1.0,
-        share_error=(table["cpu_share"] - table["magnitude"]).where(table["kind"] == "cpu"),
+        share_error=share_of(table) - table["magnitude"],
         push_error=table["push_bytes_per_s"] / payload - 1.0,
         pull_error=table["pull_bytes_per_s"] / payload - 1.0,
         promised=[
@@ -79,6 +80,11 @@ def _judged(table: pd.DataFrame) -> pd.DataFrame:
     for name, tolerance in (("", TOLERANCE_FRAC), ("share", SHARE_TOLERANCE), ("push", TOLERANCE_FRAC)):
         table = _within(table, name, tolerance)
     return _within(table, "pull", TOLERANCE_FRAC)
+
+
+def share_of(table: pd.DataFrame) -> pd.Series:
+    """What the target had of what it may use undisturbed: of a processor, or of a GPU; NaN for other kinds."""
+    return table["cpu_share"].where(table["kind"] == "cpu", table["gpu_share"])
 
 
 def _within(table: pd.DataFrame, name: str, tolerance: float) -> pd.DataFrame:
@@ -107,7 +113,7 @@ def verdict(table: pd.DataFrame) -> list[str]:
             about = f"{by}: of shorter ones, for which nothing is promised:"
             lines.append(_count(about, rows[~rows["promised"].astype("bool")], "within", "error", "levels"))
     for by, rows in slowed[slowed["share_within"].notna()].groupby("by", sort=False):
-        about = f"{by}: share of processor time within 1 %:"
+        about = f"{by}: share of {'a GPU' if by == HOG else 'processor time'} within 1 %:"
         lines.append(_count(about, rows, "share_within", "share_error", "levels"))
     for name, word in (("push", "pushes"), ("pull", "pulls")):
         if len(links):
@@ -132,7 +138,7 @@ def case(row: Any) -> str:
     """A level as text: ``0.25 left at 50 ms``, ``0.1 of 1000 Mbit/s``."""
     if row["kind"] == "bandwidth":
         return f"{row['magnitude']:g} of {row['full'] * 8 / BITS_PER_MBIT:g} Mbit/s"
-    left = row["magnitude"] if row["kind"] == "cpu" else 1.0 / row["slowdown_asked"]
+    left = row["magnitude"] if row["kind"] in ("cpu", "gpu") else 1.0 / row["slowdown_asked"]
     return f"{left:.2g} left" + ("" if isnan(row["length_ms"]) else f" at {row['length_ms']:g} ms")
 
 

@@ -345,7 +345,10 @@ class Allocated(_Tagged, frozen=True, tag=True, gc=False):
 
 
 class Injected(_Tagged, frozen=True, tag=True, gc=False):
-    """A disturbance began, changed or ended: requested and read back, in cores, bytes per second, or 0 and 1."""
+    """A disturbance began, changed or ended: requested and read back, in cores, parts of a GPU, bytes per second, 0, 1.
+
+    ``measured``: the part of a GPU that was left since the note before, by what was used of it.
+    """
 
     target: str
     kind: str
@@ -355,6 +358,7 @@ class Injected(_Tagged, frozen=True, tag=True, gc=False):
     achieved: float | None = None
     late_s: float = 0.0
     took_s: float = 0.0
+    measured: float | None = None
 
 
 class Jumped(_Tagged, frozen=True, tag=True, gc=False):

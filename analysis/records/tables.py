@@ -140,14 +140,16 @@ def _evaluations(lines: list[Line]) -> pd.DataFrame:
 def _injections(lines: list[Line]) -> pd.DataFrame:
     """One row per ``Injected`` note.
 
-    ``t`` when it took effect; ``target``, ``kind``, ``level`` (remaining fraction of processor or link, else 0 or 1);
-    ``by`` the mechanism; ``asked`` and ``achieved`` (read back) in cores, bytes per second on the wire, or 0 and 1,
-    null for no limit; ``late_s`` behind the plan when it was begun, ``took_s`` until it was done.
+    ``t`` when it took effect; ``target``, ``kind``, ``level`` (remaining fraction of processor, GPU or link, else 0 or
+    1); ``by`` the mechanism; ``asked`` and ``achieved`` (read back) in cores, parts of a GPU, bytes per second on the
+    wire, or 0 and 1, null for no limit; ``late_s`` behind the plan when it was begun, ``took_s`` until it was done;
+    ``measured``: what was left of a GPU since the change before.
     """
     found = [line for line in lines if isinstance(line.note, Injected)]
     columns: dict[str, Any] = {"t": _floats(found, "t")}
     columns |= {name: _texts(found, f"note.{name}") for name in ("target", "kind", "by")}
-    columns |= {name: _floats(found, f"note.{name}") for name in ("level", "asked", "achieved", "late_s", "took_s")}
+    numbers = ("level", "asked", "achieved", "late_s", "took_s", "measured")
+    columns |= {name: _floats(found, f"note.{name}") for name in numbers}
     return pd.DataFrame(columns)
 
 

@@ -73,7 +73,7 @@ def expand_targets(targets: Sequence[str], cluster: ClusterShape) -> list[str]:
     found: dict[str, None] = {}
     for target in targets:
         form = every_target(target)
-        if (form is None or form in ("host", "link")) and (
+        if (form is None or form in ("host", "device", "link")) and (
             text := target_problem(target if form is None else f"{form}:0", cluster)
         ):
             raise ValueError(f"targets={target}: {text}")

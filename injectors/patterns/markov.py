@@ -26,7 +26,7 @@ class Markov(Pattern):
         on_mean_s: mean seconds of a disturbance.
         off_mean_s: mean seconds between two disturbances.
         kind: kind of the disturbance.
-        magnitude: as defined for the kind: remaining fraction (cpu, bandwidth), seconds (delay), added fraction
+        magnitude: as defined for the kind: remaining fraction (cpu, gpu, bandwidth), seconds (delay), added fraction
             (slowdown), 1 (cut, pause, kill).
         targets: ``worker:1``, ``host:*``, ``link:0``: what the kind acts on.
         name: see :class:`Pattern`.

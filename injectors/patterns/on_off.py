@@ -23,7 +23,7 @@ class OnOff(Pattern):
         on_s: seconds with the disturbance.
         off_s: seconds without it.
         kind: kind of the disturbance.
-        magnitude: as defined for the kind: remaining fraction (cpu, bandwidth), seconds (delay), added fraction
+        magnitude: as defined for the kind: remaining fraction (cpu, gpu, bandwidth), seconds (delay), added fraction
             (slowdown), 1 (cut, pause, kill).
         targets: ``worker:1``, ``host:*``, ``link:0``: what the kind acts on.
         name: see :class:`Pattern`.

@@ -25,8 +25,8 @@ class Poisson(Pattern):
         mean_s: mean seconds from the end of a disturbance (or the job's start) to the next one.
         duration_s: seconds that a disturbance lasts; for a kill, the scheduling delay of the next incarnation.
         kind: kind of the disturbance.
-        magnitude: as defined for the kind: 1 (kill, pause, cut), remaining fraction (cpu, bandwidth), seconds (delay),
-            added fraction (slowdown).
+        magnitude: as defined for the kind: 1 (kill, pause, cut), remaining fraction (cpu, gpu, bandwidth), seconds
+            (delay), added fraction (slowdown).
         targets: ``worker:1``, ``host:*``, ``link:0``: what the kind acts on.
         name: see :class:`Pattern`.
     """

@@ -1,4 +1,4 @@
-"""Throttling: a constant fraction of the processor or the link remains."""
+"""Throttling: a constant fraction of the processor, the GPU or the link remains."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from injectors.plan import ClusterShape, Disturbance, Plan, build_plan, target_o
 @final
 @dataclass(frozen=True, kw_only=True)
 class Throttle(Pattern):
-    """The chosen targets keep a fraction of their processor time or of their link's rate, from ``start_s`` on.
+    """The chosen targets keep a fraction of their processor time, of their GPU's time, or of their link's rate.
 
     Sources: STAR section III-D throttles one worker to 0.75, 0.20, 0.10 or 0.05 of its processor, or to 0.75, 0.25 or
     0.10 of its bandwidth; DLRover section 6.2 gives a random worker or server a quarter of its cores (``pick``).
 
     Attributes:
         left_frac: remaining fraction, between 0 and 1.
-        kind: ``cpu`` or ``bandwidth``.
-        targets: ``worker:1``, ``server:0``, ``host:2`` for cpu; ``link:2``, ``link:0>2`` for bandwidth; ``host:*``.
+        kind: ``cpu``, ``gpu`` or ``bandwidth``.
+        targets: ``worker:1``, ``server:0``, ``host:2`` for cpu; ``worker:1``, ``host:2``, ``device:0`` for gpu;
+            ``link:2``, ``link:0>2`` for bandwidth; ``host:*``.
         start_s: seconds since the job's start.
         duration_s: seconds; None: to the end.
         of_machine: True: a strategy that restarts a throttled worker or server elsewhere gets rid of the throttling.
@@ -32,7 +33,7 @@ class Throttle(Pattern):
     """
 
     left_frac: float = 0.25
-    kind: Literal["cpu", "bandwidth"] = "cpu"
+    kind: Literal["cpu", "gpu", "bandwidth"] = "cpu"
     targets: tuple[str, ...] = ("worker:0",)
     start_s: float = 0.0
     duration_s: float | None = None
@@ -41,7 +42,7 @@ class Throttle(Pattern):
     name: str = "throttle"
 
     def __post_init__(self) -> None:
-        check_effect(self.kind, self.left_frac, kinds=("cpu", "bandwidth"), name="left_frac")
+        check_effect(self.kind, self.left_frac, kinds=("cpu", "gpu", "bandwidth"), name="left_frac")
         check_targets(self.targets, self.kind)
         check_number("start_s", self.start_s, least=0)
         if self.duration_s is not None:

@@ -1,4 +1,4 @@
-"""Transient throttling: for a while only a fraction of the processor or the link remains."""
+"""Transient throttling: for a while only a fraction of the processor, the GPU or the link remains."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ class TransientThrottle(Pattern):
 
     Attributes:
         left_frac: fraction of the processor time or of the link's rate that remains, between 0 and 1.
-        kind: ``cpu`` or ``bandwidth``.
+        kind: ``cpu``, ``gpu`` or ``bandwidth``.
         period_s: seconds.
         duration_s: seconds of a period in which a straggling target is throttled.
         probability: probability of straggling, drawn per period and target.
         offset: ``start``: the throttled part is at the start of the period for all stragglers; ``uniform``: it lies
             anywhere in the period, drawn per period and target.
-        targets: ``worker:1``, ``server:0``, ``host:2`` for cpu; ``link:2``, ``link:0>2`` for bandwidth; ``host:*``.
+        targets: ``worker:1``, ``server:0``, ``host:2`` for cpu; ``worker:1``, ``device:0`` for gpu; ``link:2``,
+            ``link:0>2`` for bandwidth; ``host:*``.
         draws_of: name of a pattern whose draws are used, so that the same targets straggle in the same windows in both;
             None: draws of its own.
         name: see :class:`Pattern`.
     """
 
     left_frac: float = 0.25
-    kind: Literal["cpu", "bandwidth"] = "cpu"
+    kind: Literal["cpu", "gpu", "bandwidth"] = "cpu"
     period_s: float = 1800.0
     duration_s: float = 900.0
     probability: float = 0.3
@@ -44,7 +45,7 @@ class TransientThrottle(Pattern):
     name: str = "transient_throttle"
 
     def __post_init__(self) -> None:
-        check_effect(self.kind, self.left_frac, kinds=("cpu", "bandwidth"), name="left_frac")
+        check_effect(self.kind, self.left_frac, kinds=("cpu", "gpu", "bandwidth"), name="left_frac")
         self._periods()
         check_targets(self.targets, self.kind)
         if self.draws_of is not None:

@@ -125,9 +125,11 @@ def coupled_samples(what: str) -> ValueError:
 
 
 def check_on_cpu(backend: Any) -> None:
-    """Raise ``ValueError`` for a device other than the CPU, where only PyTorch computes."""
+    """Raise ``ValueError`` for a device other than the CPU."""
     if backend.device != "cpu":
-        raise ValueError(f"device={backend.device}: only PyTorch computes on devices; use backend=torch, or device=cpu")
+        raise ValueError(
+            f"device={backend.device}: only PyTorch and TensorFlow compute on devices; use backend=torch, or device=cpu"
+        )
 
 
 def check_counts(backend: object, *names: str) -> None:

@@ -6,7 +6,9 @@ the same model in both frameworks. Tasks that compute with it start cold: see DE
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -18,11 +20,11 @@ from runtime.backends.base import (
     augmentation_key,
     batch_inputs_of,
     check_counts,
-    check_on_cpu,
     checked_parameters,
     coupled_samples,
     task_parameters,
 )
+from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow_masks import Masks
 from runtime.backends.tensorflow_norms import Norms
@@ -39,9 +41,15 @@ class TensorflowModel:
     """
 
     def __init__(
-        self, task: Any, seed: int, num_threads: int, eval_batch_samples: int = 512, recalibrate_samples: int = 1024
+        self,
+        task: Any,
+        seed: int,
+        num_threads: int,
+        eval_batch_samples: int = 512,
+        recalibrate_samples: int = 1024,
+        device: str = CPU,
     ) -> None:
-        start_tensorflow(num_threads)
+        self.where = start_tensorflow(num_threads, device)
         import keras
 
         # reset Keras' name counters: graph optimisation depends on node names, down to the order of sums
@@ -50,7 +58,8 @@ class TensorflowModel:
         self.task, self.seed = task, seed
         self.data = task.load()
         self.batch_inputs = batch_inputs_of(task)
-        self.module: Any = task.tensorflow_module()
+        with self._there():
+            self.module: Any = task.tensorflow_module()
         self.variables: list[Any] = list(self.module.trainable_variables)
         self.axes = [native_axes(variable.name, len(variable.shape)) for variable in self.variables]
         self.shapes = [
@@ -62,6 +71,11 @@ class TensorflowModel:
         self.eval_batch_samples = eval_batch_samples
         self.in_batches = hasattr(task, "tensorflow_per_sample_stats")
         self.masks = Masks(self.module, seed)
+        if self.where and self.masks.states:
+            raise ValueError(
+                f"backend.device={device}: TensorFlow would draw dropout masks on the device, which need not be those "
+                "of the CPU; set dropout to 0, or backend.device=cpu"
+            )
         self.norms = Norms(self.module, self._cut, eval_batch_samples, recalibrate_samples)
         self.params: Any = None
         self.grad: FloatVector = np.zeros(0, dtype=np.float32)
@@ -70,12 +84,20 @@ class TensorflowModel:
 
     def trace(self) -> TensorflowModel:
         """Trace the graph of a step now, and not within the first iteration."""
-        self._step.get_concrete_function()
+        with self._there():
+            self._step.get_concrete_function()
         return self
+
+    def _there(self) -> AbstractContextManager[Any]:
+        """Within it, operations are those of the model's device."""
+        import tensorflow as tf
+
+        return tf.device(self.where) if self.where else nullcontext()
 
     def expect_weights(self) -> None:
         """Trace the graph of a weighted step, too."""
-        self._weighted.get_concrete_function()
+        with self._there():
+            self._weighted.get_concrete_function()
 
     def initial_parameters(self) -> FloatVector:
         """The task's own if it draws them (``initial_parameters(seed)``), else Keras' initial values."""
@@ -85,9 +107,20 @@ class TensorflowModel:
         return np.concatenate(values, dtype=np.float32)
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
-        """Wrap the memory of ``params`` in a tensor (no copy), once for each vector; it is cached."""
+        """Wrap the memory of ``params`` in a tensor (no copy), once for each vector; it is cached.
+
+        On a device it is another copy each time: TensorFlow would keep a copy of a tensor there, whatever becomes of
+        the memory that it wraps.
+        """
         import tensorflow as tf
 
+        if self.where:
+            begun = time.perf_counter()
+            with self._there():
+                self.params, self.grad = tf.constant(params), grad
+            tf.test.experimental.sync_devices()
+            self.stage_s = time.perf_counter() - begun
+            return
         place = params.ctypes.data
         if place not in self._tensors:
             self._tensors[place] = tf.experimental.dlpack.from_dlpack(params.__dlpack__())
@@ -108,11 +141,12 @@ class TensorflowModel:
         for index, one in enumerate(micro):
             rows, coefficient, pieces = one
             part = inputs[rows]
-            if pieces:
-                loss, flat = self._weighted(self.params, part, targets[rows], one.weights)
-            else:
-                loss, flat = self._step(self.params, part, targets[rows], self.masks.key(part))
-            own = flat.numpy()
+            with self._there():
+                if pieces:
+                    loss, flat = self._weighted(self.params, part, targets[rows], one.weights)
+                else:
+                    loss, flat = self._step(self.params, part, targets[rows], self.masks.key(part))
+            own = self._fetched(flat)
             if index:
                 self.grad += own if coefficient == 1.0 else np.float32(coefficient) * own
             else:
@@ -120,7 +154,24 @@ class TensorflowModel:
             total += float(loss)
         return total
 
+    def _fetched(self, flat: Any) -> FloatVector:
+        """The gradient on the host; copies from a device are measured apart from what they wait for."""
+        import tensorflow as tf
+
+        if self.where:
+            tf.test.experimental.sync_devices()
+        begun = time.perf_counter()
+        own: FloatVector = flat.numpy()
+        if self.where:
+            self.stage_s += time.perf_counter() - begun
+        return own
+
     def evaluate(self) -> dict[str, float]:
+        """The task's metrics, computed on the model's device."""
+        with self._there():
+            return self._evaluate()
+
+    def _evaluate(self) -> dict[str, float]:
         """Evaluate in batches if the task has ``tensorflow_per_sample_stats``, otherwise on all samples at once."""
         self.norms.recalibrate(self.params, self.data.train[0], lambda inputs: self.batch_inputs(inputs, None))
         inputs, targets = self.data.test
@@ -194,7 +245,9 @@ class TensorflowModel:
 @final
 @dataclass(frozen=True, kw_only=True)
 class TensorflowBackend:
-    """TensorFlow on the CPU. ``num_threads`` is the intra-op and the inter-op thread count of every process.
+    """TensorFlow. ``num_threads`` is the intra-op and the inter-op thread count of every process.
+
+    ``device`` is where workers, evaluator and scorer compute: ``cpu`` or ``cuda``.
 
     Parameters are evaluated ``eval_batch_samples`` at a time if the task has per-sample statistics; with batch
     normalisation, after its statistics were measured on ``recalibrate_samples`` training samples.
@@ -205,26 +258,28 @@ class TensorflowBackend:
     topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
     fork_safe: ClassVar[bool] = False
 
-    device: str = "cpu"
+    device: str = CPU
     num_threads: int = 1
     eval_batch_samples: int = 512
     recalibrate_samples: int = 1024
 
     def __post_init__(self) -> None:
-        check_on_cpu(self)
+        if self.device not in (CPU, CUDA):
+            raise ValueError(f"device={self.device}: must be {CPU} or {CUDA}; only PyTorch has a fake one")
         check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
 
     def preload(self) -> list[str]:
-        import_tensorflow()
+        import_tensorflow(self.device)
         return ["tensorflow", "keras"]
 
     def prepare(self, task: Any, seed: int) -> TensorflowModel:
         return self._model(task, seed).trace()
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
-        """The model's initial parameters; does not import TensorFlow if the task draws them itself."""
+        """The model's initial parameters, on the CPU; does not import TensorFlow if the task draws them itself."""
         drawn = task_parameters(task, seed)
-        return self._model(task, seed).initial_parameters() if drawn is None else drawn
+        return TensorflowModel(task, seed, self.num_threads).initial_parameters() if drawn is None else drawn
 
     def _model(self, task: Any, seed: int) -> TensorflowModel:
-        return TensorflowModel(task, seed, self.num_threads, self.eval_batch_samples, self.recalibrate_samples)
+        fields = self.num_threads, self.eval_batch_samples, self.recalibrate_samples
+        return TensorflowModel(task, seed, *fields, self.device)

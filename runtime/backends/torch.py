@@ -21,6 +21,7 @@ from runtime.backends.base import (
     coupled_samples,
     task_parameters,
 )
+from runtime.backends.devices.buckets import Buckets, Write
 from runtime.backends.devices.choice import CPU, DEVICES, make_device, preload
 from runtime.backends.devices.staging import Staging
 from runtime.backends.torch_evaluation import TorchEvaluation
@@ -65,6 +66,7 @@ class TorchModel:
         self.staging = self._on(device)
         self.evaluation = TorchEvaluation(task, self.module, eval_batch_samples, recalibrate_samples, self.place)
         self.grads: list[Tensor] = []
+        self.buckets: Buckets | None = None
         self._views: dict[int, list[Tensor]] = {}
         self._place = 0
 
@@ -97,6 +99,7 @@ class TorchModel:
         if self.staging is not None:
             if not self.grads:
                 self._use(self._cut(self.staging.params), self._cut(self.staging.grad))
+                self.buckets = Buckets(self.staging, self.parameters, self.grads)
             self.staging.bring(params, grad)
             return
         self.grads = self._views_of(grad)
@@ -148,17 +151,26 @@ class TorchModel:
                 loss, weighted = self._weighted(part, targets[rows], one)
             else:
                 loss = weighted = self.task.torch_loss(self.module, part, targets[rows])
-            grads = torch.autograd.grad(weighted, self.parameters)
-            if index:
-                torch._foreach_add_(self.grads, grads, alpha=coefficient)
+            if self.buckets is not None and self.buckets.several and index == len(micro) - 1:
+                with self.buckets.overlapping(_adding(coefficient) if index else _putting(coefficient)):
+                    torch.autograd.grad(weighted, self.parameters)
             else:
-                torch._foreach_copy_(self.grads, grads)
-                if coefficient != 1.0:
-                    torch._foreach_mul_(self.grads, coefficient)
+                self._collect(torch.autograd.grad(weighted, self.parameters), coefficient, first=not index)
             losses.append(loss.detach())
         if self.staging is not None:
             self.stage_s = self.staging.take()
         return sum(map(float, losses), 0.0)  # not before: a device would wait for each
+
+    def _collect(self, grads: tuple[Tensor, ...], coefficient: float, *, first: bool) -> None:
+        """Add the gradients of a micro-batch; the first replaces what was there."""
+        import torch
+
+        if not first:
+            torch._foreach_add_(self.grads, grads, alpha=coefficient)
+            return
+        torch._foreach_copy_(self.grads, grads)
+        if coefficient != 1.0:
+            torch._foreach_mul_(self.grads, coefficient)
 
     def expect_weights(self) -> None:
         """Do nothing: eager PyTorch needs no preparation for weights."""
@@ -178,6 +190,18 @@ class TorchModel:
         if self.staging is not None:
             self.staging.settle()
         return metrics
+
+
+def _adding(coefficient: float) -> Write:
+    """One parameter's part of :meth:`TorchModel._collect`."""
+    return lambda place, gradient: place.add_(gradient, alpha=coefficient)
+
+
+def _putting(coefficient: float) -> Write:
+    """Likewise, of a first micro-batch."""
+    if coefficient == 1.0:
+        return lambda place, gradient: place.copy_(gradient)
+    return lambda place, gradient: place.copy_(gradient).mul_(coefficient)
 
 
 def _coupling(module: torch.nn.Module, masks: Masks) -> str:

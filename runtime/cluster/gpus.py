@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -29,6 +30,14 @@ def parse_gpus(fields: Mapping[str, Any] | None) -> Gpus:
     """The section ``cluster.gpus``; raises ``ConfigError``."""
     found: Gpus = convert(dict(fields or {}), Gpus, SETTING)
     return found
+
+
+def on_nodes(nodes: int, gpus_per_node: float) -> tuple[int, ...]:
+    """The devices that workers use in turn where worker k is on node k modulo ``nodes``, each with so many GPUs.
+
+    Numbers count those of the node. The workers of a node use its GPUs in turn; a part of one counts as one.
+    """
+    return tuple(number for number in range(math.ceil(gpus_per_node)) for _ in range(nodes))
 
 
 def device_of(in_turn: Sequence[int], role: str, number: int) -> int | None:

@@ -17,7 +17,7 @@ from runtime.api import TELEMETRY_S, Launcher, Needs, Outcome, RunContext, RunSp
 from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.devices.found import num_devices
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
-from runtime.cluster.gpus import parse_gpus
+from runtime.cluster.gpus import on_nodes, parse_gpus
 from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
@@ -196,6 +196,7 @@ class LiveRuntime:
             "means": msgspec.to_builtins(self.mechanisms(around)),
             "hosts": None if hosts is None else hosts.describe(),
             "nodes": self.launcher.describe(),
+            **({"gpus": list(around.gpus)} if around.gpus else {}),
         }
 
     def calibration(self, batch_samples: int) -> None:
@@ -225,11 +226,13 @@ class LiveRuntime:
         """The GPUs that workers use in turn; of fake ones there is one."""
         if device == CPU:
             return ()
+        if self.launcher.elsewhere:
+            return on_nodes(getattr(self.launcher, "nodes", 1), getattr(self.launcher, "gpus_per_node", 0))
         return self._gpus.in_turn(num_devices() if device == CUDA else 1)
 
     def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
         """A lab with one job."""
-        with self._sharing():
+        with self._sharing(str(experiment.backend_spec.get("device", CPU))):
             lab, name = self.lab(experiment), ""
             lab.add(name, partial(self.job, experiment, schedule))
             outcome = lab.run()[name]
@@ -237,9 +240,9 @@ class LiveRuntime:
         return outcome
 
     @contextmanager
-    def _sharing(self) -> Iterator[None]:
+    def _sharing(self, device: str) -> Iterator[None]:
         """What tasks need to share GPUs, while they run."""
-        if self._gpus.share == "time":
+        if self._gpus.share == "time" or device != CUDA:
             yield
             return
         with mps_daemon() as pipes:

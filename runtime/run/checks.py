@@ -23,8 +23,9 @@ from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.containment import is_linux
 from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
-from runtime.run.devices import check_devices
+from runtime.run.devices import check_devices, gpus_in_turn
 from runtime.run.following import check_replicas
+from runtime.run.hogs import check_hogs
 from runtime.run.measuring import check_measuring
 from runtime.run.pacing import check_pacing
 from runtime.run.probing import reason
@@ -103,7 +104,9 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         check_fits(config, task, runtime, backend, strategy)
     check_commands(strategy, runtime, config)
     check_scheduler(strategy, scheduler, config)
-    plan = make_plan(pattern, runtime, config, strategy.replicas)
+    gpus = gpus_in_turn(runtime, backend, config)
+    plan = make_plan(pattern, runtime, config, strategy.replicas, gpus)
+    check_hogs(plan, runtime, backend, config, gpus)
     around = RunContext(
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,
@@ -115,6 +118,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         watches_use=strategy.watches_use,
         aggregators=strategy.aggregators,
         replicas=strategy.replicas,
+        gpus=gpus,
     )
     return CheckedJob(
         written=written,
@@ -292,19 +296,20 @@ def check_scheduler(strategy: Strategy, scheduler: Scheduler, config: Config) ->
         )
 
 
-def shape_of(config: Config, runtime: Runtime, replicas: int = 0) -> ClusterShape:
+def shape_of(config: Config, runtime: Runtime, replicas: int = 0, gpus: tuple[int, ...] = ()) -> ClusterShape:
     """The description of the cluster for a pattern; servers that are replicas can be disturbed like others."""
     return ClusterShape(
         num_workers=config.num_workers,
         num_servers=config.topology.num_servers + replicas,
         num_hosts=runtime.num_hosts,
+        num_devices=1 + max(gpus, default=-1),
         base_iter_s=runtime.base_iter_s(ceil(config.workload.global_batch_samples / config.num_workers)),
     )
 
 
-def make_plan(pattern: Any, runtime: Runtime, config: Config, replicas: int = 0) -> Plan:
+def make_plan(pattern: Any, runtime: Runtime, config: Config, replicas: int = 0, gpus: tuple[int, ...] = ()) -> Plan:
     """The plan of the whole run, whose targets all exist."""
-    shape = shape_of(config, runtime, replicas)
+    shape = shape_of(config, runtime, replicas, gpus)
     with explained(config.straggler, "straggler"):
         plan: Plan = pattern.plan(shape, config.max_time_s, config.seed)
         validate_plan(plan, shape)

@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime.api import Runtime
 from runtime.backends.devices import found
-from runtime.backends.devices.choice import CPU, CUDA
+from runtime.backends.devices.choice import CPU, CUDA, FAKE
 from runtime.cluster.gpus import SETTING, Gpus, device_of, parse_gpus
 from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.errors import ConfigError
@@ -35,19 +35,44 @@ def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> 
             f"{setting}: workload={config.workload.name} has dropout within {inside}, whose masks a device would draw "
             f"itself; set its dropout to 0, {ON_CPU}"
         )
-    if config.launcher != ON_THIS_MACHINE:
-        raise ConfigError(
-            f"{setting}: agents elsewhere use the CPU; leave launcher={config.names.launcher} out, {ON_CPU}"
-        )
     if collective == "ddp":
         raise ConfigError(
             f"{setting}: topology.collective=ddp is only built for the CPU; use topology.collective=ring, gloo or nccl"
         )
+    if config.launcher != ON_THIS_MACHINE:
+        _check_elsewhere(device, gpus, config, getattr(backend, "framework", ""))
+        return
     if device == CUDA:
-        _check_cuda(runtime, gpus, config)
+        _check_cuda(runtime, gpus, config, backend.framework)
     elif collective == "nccl":
         raise ConfigError(f"{setting}: topology.collective=nccl needs real GPUs; use topology.collective=ring or gloo")
-    _check_share(runtime, gpus, config)
+    _check_share(runtime, device, gpus, config)
+
+
+def _check_elsewhere(device: str, gpus: Gpus, config: Config, framework: str) -> None:
+    """Of agents on the nodes of a Ray cluster, which reserves GPUs for them; whether they can be used is seen there."""
+    setting = f"backend.device={device}"
+    if not config.launcher.get("gpus_per_node"):
+        raise ConfigError(
+            f"{setting}: agents elsewhere use the CPU; leave launcher={config.names.launcher} out, set "
+            f"launcher.gpus_per_node (launcher=ray), {ON_CPU}"
+        )
+    if gpus != Gpus():
+        raise ConfigError(f"{SETTING}={config.cluster.gpus}: Ray says which GPUs an agent has; leave it out")
+    if config.topology.collective == "nccl":
+        raise ConfigError(f"{setting}: topology.collective=nccl is built for this machine; use ring or gloo")
+    if device == CUDA:
+        _check_build(framework)
+
+
+def gpus_in_turn(runtime: Runtime, backend: Any, config: Config) -> tuple[int, ...]:
+    """The devices that workers use in turn; empty: on the CPU, or elsewhere. On a virtual clock each has its own."""
+    device, gpus = getattr(backend, "device", CPU), parse_gpus(config.cluster.gpus)
+    if device == CPU or (runtime.real_time and config.launcher != ON_THIS_MACHINE):
+        return ()
+    if not runtime.real_time:
+        return gpus.in_turn(config.num_workers)
+    return gpus.in_turn(found.num_devices() if device == CUDA else 1)
 
 
 def _refuse_unused(gpus: Gpus, config: Config) -> None:
@@ -58,10 +83,22 @@ def _refuse_unused(gpus: Gpus, config: Config) -> None:
         )
 
 
-def _check_cuda(runtime: Runtime, gpus: Gpus, config: Config) -> None:
+def _check_build(framework: str) -> None:
+    if (found.torch_cuda() if framework == "torch" else found.tensorflow_cuda()) is None:
+        raise ConfigError(
+            f"backend.device={CUDA}: the installed {framework} was built without CUDA; install a build with it, "
+            f"{ON_CPU}"
+        )
+
+
+def _check_cuda(runtime: Runtime, gpus: Gpus, config: Config, framework: str) -> None:
     setting = f"backend.device={CUDA}"
-    if found.torch_cuda() is None:
-        raise ConfigError(f"{setting}: the installed torch was built without CUDA; install a build with it, {ON_CPU}")
+    _check_build(framework)
+    if framework != "torch" and config.topology.collective == "nccl":
+        raise ConfigError(
+            f"{setting}: topology.collective=nccl sums vectors of PyTorch; use backend=torch, or "
+            "topology.collective=ring or gloo"
+        )
     have = found.num_devices()
     if not have:
         raise ConfigError(f"{setting}: no NVIDIA GPU is visible here (/dev/nvidia*, {found.VISIBLE}); {ON_CPU}")
@@ -91,7 +128,8 @@ def _check_ranks(in_turn: tuple[int, ...], num_workers: int) -> None:
         )
 
 
-def _check_share(runtime: Runtime, gpus: Gpus, config: Config) -> None:
+def _check_share(runtime: Runtime, device: str, gpus: Gpus, config: Config) -> None:
+    """A fake device has shares without a daemon."""
     setting = f"{SETTING}.share={gpus.share}"
     if gpus.share == "time":
         if gpus.mps_percent is not None:
@@ -100,6 +138,8 @@ def _check_share(runtime: Runtime, gpus: Gpus, config: Config) -> None:
     time = f"use {SETTING}.share=time"
     if not runtime.real_time:
         raise ConfigError(f"{setting}: runtime={config.names.runtime} has one process; {time}")
+    if device == FAKE:
+        return
     if shutil.which(MPS_PROGRAM) is None:
         raise ConfigError(f"{setting}: {MPS_PROGRAM} is not installed (it comes with NVIDIA's driver); {time}")
     if config.containment == "none":

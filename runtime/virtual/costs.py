@@ -32,6 +32,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     compute_base_s: Seconds = 0.0
     compute_per_sample_s: Seconds = 0.0
     """Forward and backward pass of the real computation, of a cluster without a device profile."""
+    stage_base_s: Seconds = 0.0
+    stage_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Copies of the parameters to a GPU and of the gradient back, per byte of the model; a part of computing."""
     jitter_sigma: Annotated[float, Meta(ge=0, le=3)] = 0.0
     """Computing times are multiplied by LogNormal(-sigma^2/2, sigma): mean one."""
     jitter_rho: Annotated[float, Meta(ge=0, lt=1)] = 0.0
@@ -76,8 +79,18 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Writing or reading a checkpoint; None: no limit."""
 
     def compute_s(self, samples: int, accum: int = 1) -> float:
-        """Seconds of the real computation of a batch in ``accum`` micro-batches, without jitter."""
-        return self.compute_base_s * accum + self.compute_per_sample_s * samples
+        """Seconds of the real computation of a batch in ``accum`` micro-batches, without jitter.
+
+        Copies to a GPU and back count once; their part that depends on the model is there :meth:`of_model`.
+        """
+        return self.compute_base_s * accum + self.compute_per_sample_s * samples + self.stage_base_s
+
+    def of_model(self, num_bytes: int) -> Costs:
+        """The same costs for a model of this size: what copies it to a GPU and back takes as long for every batch."""
+        if not self.stage_per_byte_s:
+            return self
+        staged_s = self.stage_base_s + self.stage_per_byte_s * num_bytes
+        return msgspec.structs.replace(self, stage_base_s=staged_s, stage_per_byte_s=0.0)
 
     @staticmethod
     def stretch(uses_cores: float, has_cores: float | None) -> float:

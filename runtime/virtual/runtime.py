@@ -170,7 +170,8 @@ class VirtualRuntime:
     def machine(self, around: RunContext) -> dict[str, Any]:
         """Nothing: virtual time depends only on modelled machines."""
         hosts = self._parse_hosts(around.num_servers + around.replicas)
-        return {} if hosts is None else {"hosts": hosts.describe()}
+        devices = {"gpus": list(around.gpus)} if around.gpus and "gpu" in around.kinds else {}
+        return devices if hosts is None else {"hosts": hosts.describe(), **devices}
 
     def gather(self, task: dict[str, Any], framework: str) -> None:
         """Nothing to wait for."""

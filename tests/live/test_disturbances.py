@@ -142,3 +142,20 @@ def test_what_the_machine_gave_stands_in_the_record(start: Start, tmp_path: Path
     assert set(tables.nodes.node) >= {"worker:0", "worker:3", "server:0", "server:1"}
     memory = tables.nodes.memory_bytes.dropna()
     assert (memory > 10 << 20).all()
+
+
+def test_hogs_take_a_part_of_a_device_and_say_how_much(start: Start, tmp_path: Path) -> None:
+    """On a fake device; what it costs is measured (docs/gpus.md), and of the parameters it costs nothing."""
+    from analysis.measures.injections import collect
+
+    words = write_plan(tmp_path / "plan.csv", (0.5, 1.0, "device:0", "gpu", 0.25), (2.0, 0.7, "worker:0", "gpu", 0.5))
+    job = (*DIGITS, "backend.device=fake", "cluster.num_workers=1", "workload.epochs=null", "max_time_s=3.2")
+    run = start("run", *job, *words)
+    run.finish()
+    notes = assert_carried_out(run)
+    assert {note["by"] for note in notes} == {"hog"}
+    assert all(note["achieved"] == note["asked"] == note["level"] for note in notes)
+    table = collect([load_run(run.run_dir)])
+    assert list(table["gpu_share"]) == pytest.approx([0.25, 0.5], abs=0.05), "by the hogs' own account"
+    assert list(table["target"]) == ["device:0", "worker:0"]
+    assert (table["slowdown"] > 1.0).all()

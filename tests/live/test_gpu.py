@@ -1,4 +1,4 @@
-"""Real jobs on a GPU: exact, repeatable, restarted, shared. All of it skips without one (``make gpu``)."""
+"""Real jobs on a GPU: exact, repeatable, restarted, shared, disturbed. All of it skips without one (``make gpu``)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.gpus import needs_gpus, needs_mps
+from analysis.measures.injections import collect
+from analysis.records.load import load_run
+from tests.support.gpus import DEVICE, needs_gpus, needs_mps
 from tests.support.runs import DIGITS, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(600), *needs_gpus()]
 
 CNN = ("workload=digits_cnn", *DIGITS[1:], "strategy=bsp", "workload.epochs=2", "save_parameters=true")
-ON_GPU = ("backend.device=cuda", "cluster.gpus.devices=[0]")
+ON_GPU = (f"backend.device={DEVICE}", "cluster.gpus.devices=[0]")
 LOSS = 1e-5
 """Relative difference of losses from the CPU's."""
 
@@ -73,13 +75,27 @@ def test_replicas_sum_on_the_host(reference: Run, tmp_path: Path) -> None:
     np.testing.assert_allclose(losses(ring), losses(reference), rtol=LOSS)
 
 
+def test_other_work_takes_what_the_plan_says(tmp_path: Path) -> None:
+    """By the account of hogs, three of which are enough for the quarter; what it costs is measured (make gpu)."""
+    rows = ("2,2,device:0,gpu,0.5", "6,3,device:0,gpu,0.25")
+    (tmp_path / "plan.csv").write_text("\n".join(("time,duration,target,kind,magnitude", *rows)) + "\n")
+    plan = ("straggler=trace", f"straggler.path={tmp_path / 'plan.csv'}", "max_time_s=11")
+    made = Run(tmp_path / "hogs", *CNN, *ON_GPU, *plan, "cluster.num_workers=1", "workload.epochs=null")
+    try:
+        made.finish(timeout_s=300)
+    finally:
+        made.kill()
+    table = collect([load_run(made.run_dir)])
+    assert list(table["gpu_share"]) == pytest.approx([0.5, 0.25], abs=0.02)
+
+
 @needs_mps
 def test_shares_of_a_device(reference: Run, tmp_path: Path) -> None:
     shared = run(tmp_path / "mps", *ON_GPU, "cluster.gpus.share=mps", "cluster.gpus.mps_percent=[50,25]")
     np.testing.assert_allclose(losses(shared), losses(reference), rtol=LOSS)
 
 
-@pytest.mark.parametrize("workers", [pytest.param(2, marks=needs_gpus(2))])
+@pytest.mark.parametrize("workers", [pytest.param(2, marks=needs_gpus(2, hardware=True))])
 def test_replicas_sum_on_their_devices(workers: int, tmp_path: Path) -> None:
     both = ("backend.device=cuda", f"cluster.num_workers={workers}", "topology=allreduce")
     ring, nccl = (run(tmp_path / name, *both, f"topology.collective={name}") for name in ("ring", "nccl"))

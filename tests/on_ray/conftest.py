@@ -14,7 +14,8 @@ from tests.support.joined import namespaces
 from tests.support.leaks import leak_oracle, start  # noqa: F401
 from tests.support.runs import ROOT
 
-NODES = 3
+NODES, GPUS = 3, 2
+"""GPUs are declared and not there."""
 
 
 class Raylets(NamedTuple):
@@ -30,7 +31,7 @@ class Raylets(NamedTuple):
 @pytest.fixture(scope="session")
 def raylets() -> Iterator[Raylets]:
     pytest.importorskip("ray")
-    command = [sys.executable, str(ROOT / "scripts" / "ray_local.py"), str(NODES), "--until-eof"]
+    command = [sys.executable, str(ROOT / "scripts" / "ray_local.py"), str(NODES), "--gpus", str(GPUS), "--until-eof"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None

@@ -79,6 +79,15 @@ def test_bsp_on_three_nodes_is_bit_equal_to_that_of_one_machine(raylets: Raylets
     assert_nothing_is_left()
 
 
+def test_workers_use_the_devices_that_ray_reserves_for_their_node(raylets: Raylets, start: Start) -> None:
+    """Fake ones: a worker whose device Ray does not show would not start."""
+    job = (*DIGITS, "workload.epochs=1", "backend.device=fake", "cluster.num_workers=4")
+    here = start("local", *job).finish(PATIENCE_S)
+    there = start("ray", *job, *raylets.at(2), "launcher.gpus_per_node=2").finish(PATIENCE_S)
+    assert there.sha256 == here.sha256
+    assert_nothing_is_left()
+
+
 def test_two_runs_on_one_cluster_do_not_touch_each_other(raylets: Raylets, start: Start) -> None:
     """One is killed while the other trains, which uses every sample as often."""
     endless = start("endless", *ENDLESS, *raylets.at())
@@ -160,8 +169,8 @@ def test_a_cluster_of_its_own_ends_with_the_run(start: Start) -> None:
             "run.py: launcher.cpus_per_node=64: launcher.placement=STRICT_SPREAD needs 3 times",
         ),
         (
-            "launcher.gpus_per_node=1",
-            "run.py: launcher.gpus_per_node=1: launcher.placement=STRICT_SPREAD needs 3 times",
+            "launcher.gpus_per_node=3",
+            "run.py: launcher.gpus_per_node=3: launcher.placement=STRICT_SPREAD needs 3 times",
         ),
         ("launcher.labels={number: 9}", "run.py: launcher.labels={number: 9}: launcher.placement=STRICT_SPREAD needs"),
         ("launcher.address=127.0.0.1:1", "run.py: launcher.address=127.0.0.1:1: connection refused; start Ray there"),

@@ -104,6 +104,9 @@ class Live:
             "injected_s": injected_s,
             "overrun_s": 0.0,
         }
+        if usual_s := self.costs.of_model(self.num_bytes).stage_base_s:
+            stage_s = self.noisy(usual_s)
+            given |= {"stage_s": stage_s, "compute_s": given["compute_s"] + stage_s}
         self.idle_s[worker] = reached_s + sum(given[part] for part in ("data_s", "pull_s", "compute_s", "send_s"))
         given |= {"iteration": self.iteration[worker], "samples": self.batch}
         arrived_s = self.idle_s[worker] + self.noisy(self.costs.control_s)

@@ -11,6 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from runtime.backends.devices.device import WHOLE
 from runtime.backends.devices.exact import make_exact
 from runtime.core.vectors import FloatVector
 
@@ -59,8 +60,8 @@ class CudaDevice:
     def upload(self, host: FloatVector, there: Tensor) -> CudaTransfer:
         return self._copy(torch.from_numpy(host), there)
 
-    def download(self, there: Tensor, host: FloatVector) -> CudaTransfer:
-        return self._copy(there, torch.from_numpy(host))
+    def download(self, there: Tensor, host: FloatVector, part: slice = WHOLE) -> CudaTransfer:
+        return self._copy(there[part], torch.from_numpy(host)[part])
 
     def kernels_wait_for(self, transfer: CudaTransfer) -> None:
         _CUDA.current_stream().wait_event(transfer.ended)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+WHOLE = slice(None)
+
+
 class Transfer(Protocol):
     """A copy that has been started."""
 
@@ -40,8 +43,8 @@ class Device(Protocol):
         """Start to copy a pinned host vector to a :meth:`vector`, after all copies that were started before."""
         ...
 
-    def download(self, there: Tensor, host: FloatVector) -> Transfer:
-        """Start to copy a :meth:`vector` to a pinned host vector, after all copies that were started before."""
+    def download(self, there: Tensor, host: FloatVector, part: slice = WHOLE) -> Transfer:
+        """Start to copy a part of a :meth:`vector` to the same part of a pinned host vector, after earlier copies."""
         ...
 
     def kernels_wait_for(self, transfer: Any) -> None:

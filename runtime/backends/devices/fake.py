@@ -15,7 +15,12 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
+from runtime.backends.devices.device import WHOLE
+from runtime.backends.devices.turns import Turn
 from runtime.core.vectors import FloatVector
+
+LOOK_S = 5e-4
+"""How often somebody looks who waits for turns."""
 
 
 class _Memory:
@@ -45,6 +50,7 @@ class FakeTransfer:
 
     def finish(self) -> float:
         self.device.run_until(self)
+        self.device.begun = None  # the host waits, so nothing is computed from now on
         assert self.seconds is not None
         return self.seconds
 
@@ -55,6 +61,10 @@ class FakeDevice:
 
     capacity_bytes: ClassVar[int | None] = None
     """Memory of each device; None: as much as there is."""
+    turn: ClassVar[Turn | None] = None
+    """What hogs take of the device of this process; None: nobody does."""
+    share_frac: ClassVar[float] = 1.0
+    """The part of its multiprocessors that this process may use, as with MPS: kernels take 1 / share_frac as long."""
 
     def __init__(self) -> None:
         self.torch_name = "cpu"
@@ -62,6 +72,8 @@ class FakeDevice:
         self._memory: dict[int, _Memory] = {}
         self._queue: deque[FakeTransfer] = deque()
         self._used_bytes = 0
+        self.begun: tuple[float, float] | None = None
+        """When kernels were launched that nobody has waited for, and what hogs had taken then."""
 
     def vector(self, num_floats: int) -> Tensor:
         """Raises ``RuntimeError`` in CUDA's words if the capacity does not suffice."""
@@ -79,9 +91,9 @@ class FakeDevice:
         memory, source = self._memory[there.data_ptr()], self._of(host)
         return self._start(FakeTransfer(self, lambda: memory.copies.copy_(source), memory))
 
-    def download(self, there: Tensor, host: FloatVector) -> FakeTransfer:
+    def download(self, there: Tensor, host: FloatVector, part: slice = WHOLE) -> FakeTransfer:
         memory, target = self._memory[there.data_ptr()], self._of(host)
-        return self._start(FakeTransfer(self, lambda: target.copy_(memory.copies)))
+        return self._start(FakeTransfer(self, lambda: target[part].copy_(memory.copies[part])))
 
     def kernels_wait_for(self, transfer: FakeTransfer) -> None:
         transfer.finish()
@@ -89,14 +101,33 @@ class FakeDevice:
             if memory.fresh:
                 memory.kernels.copy_(memory.copies)
                 memory.fresh = False
+        if self.turn is not None or self.share_frac < 1.0:
+            self._begin()
 
     def copies_wait_for_kernels(self) -> None:
         """Copies in the queue still see what was there before."""
+        self._lose_turns()
         for memory in self._memory.values():
             self._start(FakeTransfer(self, _publishing(memory, memory.kernels.clone())))
 
     def place(self, values: Tensor) -> Tensor:
         return values.clone()
+
+    def _lose_turns(self) -> None:
+        """Kernels end late by what hogs have taken of the device meanwhile: while one has a turn, nobody else has."""
+        if self.begun is None:
+            return
+        begun_s, taken_s = self.begun
+        own_s = (time.perf_counter() - begun_s) / self.share_frac
+        while time.perf_counter() - begun_s - (self._taken_s() - taken_s) < own_s:
+            time.sleep(LOOK_S)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.begun = time.perf_counter(), self._taken_s()
+
+    def _taken_s(self) -> float:
+        return 0.0 if self.turn is None else self.turn.taken_s()
 
     def run_until(self, transfer: FakeTransfer) -> None:
         """Carry out what was started up to this transfer."""

@@ -29,6 +29,20 @@ def torch_cuda() -> str | None:
     return version
 
 
+def tensorflow_cuda() -> str | None:
+    """Likewise of TensorFlow, without its import."""
+    package = find_spec("tensorflow")
+    if package is None or package.origin is None:
+        return None
+    spec = spec_from_file_location("tf_build", Path(package.origin).parent / "python" / "platform" / "build_info.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = module_from_spec(spec)
+    spec.loader.exec_module(found)
+    about: Mapping[str, object] = found.build_info
+    return str(about.get("cuda_version", "unknown")) if about.get("is_cuda_build") else None
+
+
 def num_devices(environ: Mapping[str, str] = os.environ) -> int:
     """How many devices processes of this environment may see."""
     nodes = len(list(NODES.glob(NODE)))

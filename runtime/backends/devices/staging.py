@@ -21,6 +21,8 @@ class Staging:
         self._sum: Tensor | None = None
         self._host_grad: FloatVector | None = None
         self._upload: Transfer | None = None
+        self._parts: list[Transfer] = []
+        """Parts of the gradient that are on their way; empty: it goes as a whole."""
 
     def bring(self, params: FloatVector, grad: FloatVector) -> None:
         """Start to copy parameters to the device; kernels from now on see them. Gradients will go to ``grad``."""
@@ -33,10 +35,16 @@ class Staging:
 
     def take(self) -> float:
         """Copy the gradient to the host, complete on return; returns the seconds of copying since :meth:`bring`."""
+        if not self._parts:
+            self.send(slice(None))
+        parts, self._parts = self._parts, []
+        return self.settle() + sum(part.finish() for part in parts)
+
+    def send(self, part: slice) -> None:
+        """Start to copy a part of the gradient to the host: kernels that are launched so far have written it."""
         assert self._host_grad is not None, "no vectors are attached"
         self.device.copies_wait_for_kernels()
-        download = self.device.download(self.grad, self._host_grad)
-        return self.settle() + download.finish()
+        self._parts.append(self.device.download(self.grad, self._host_grad, part))
 
     def settle(self) -> float:
         """Wait until the host may change the parameters; returns the seconds of copying them, once."""

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
 from typing import Literal, Protocol
 
-from injectors.plan import OF_MEMBERS, RULES, Kind, target_of
+from injectors.plan import OF_MEMBERS, RULES, Kind, target_name, target_of
 from injectors.schedule import Change, Schedule
+from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.errors import is_full
 from runtime.live.machines.machines import HostMachines
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.messages import Actuated, Freeze, MalformedMessage, Message, Throttle
+from runtime.live.transport.messages import Actuated, Freeze, MalformedMessage, Message, Occupy, Throttle
 from runtime.live.transport.task_spec import Place
 
-KINDS: frozenset[Kind] = OF_MEMBERS | {"cpu", "bandwidth", "cut", "pause", "kill"}
+KINDS: frozenset[Kind] = OF_MEMBERS | {"cpu", "gpu", "bandwidth", "cut", "pause", "kill"}
 
 
 class InjectorOwner(Protocol):
@@ -42,6 +44,7 @@ class InjectorOwner(Protocol):
         ...
 
 
+NOBODY = DeviceUsers((), 0)
 BEFORE_S = -inf
 """The time at which hosts get their own quota, which is not noted as a disturbance."""
 
@@ -49,7 +52,8 @@ BEFORE_S = -inf
 class Injector:
     """``tell`` sends a message to the agent of a target, which answers each with one ``Actuated``, in order.
 
-    Agents of several machines answer independently, so requests wait by target.
+    Agents of several machines answer independently, so requests wait by target. ``users`` knows who computes on which
+    GPU.
     """
 
     def __init__(
@@ -59,7 +63,9 @@ class Injector:
         loop: Loop,
         owner: InjectorOwner,
         tell: Callable[[str, Message], None],
+        users: DeviceUsers = NOBODY,
     ) -> None:
+        self.users = users
         self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
         self.schedule = schedule
         self._changes = deque(schedule.changes(KINDS))
@@ -107,7 +113,7 @@ class Injector:
     def _leave_behind(self, target: str) -> None:
         now = self.loop.now
         self._changes = deque(change for change in self.schedule.changes(KINDS) if change.t > now)
-        kinds: tuple[Kind, ...] = ("cpu", "pause")
+        kinds: tuple[Kind, ...] = ("cpu", "gpu", "pause")
         for kind in kinds:
             level = self.schedule.level(target, kind, now)
             if level != self._levels.get((target, kind), RULES[kind].neutral):
@@ -137,6 +143,8 @@ class Injector:
         match change.kind:
             case "cpu":
                 self._throttle(change, begun_s)
+            case "gpu":
+                self._occupy(change, begun_s)
             case "bandwidth":
                 self._note(change, begun_s, "tc", *self._set_rate(change))
             case "cut":
@@ -194,6 +202,15 @@ class Injector:
         achieved = self.machines.groups[change.target].set_cores(asked)
         self._note(change, begun_s, by, asked, achieved)
 
+    def _occupy(self, change: Change, begun_s: float) -> None:
+        """Let hogs leave what the plan leaves of every device that the target reaches."""
+        targets = [target for target, kind in self._levels if kind == "gpu"]
+        for device in self.users.devices_of(change.target):
+            name = target_name("device", device)
+            left = self.users.left(device, lambda target, kind: self._levels[target, kind], targets)
+            self.tell(name, Occupy(target=name, taken_frac=1.0 - left))
+            self._await(name, partial(self._done, change, begun_s, left))
+
     def _set_rate(self, change: Change) -> tuple[float | None, float | None]:
         """Bytes per second on the wire: requested and achieved."""
         machines = self.machines
@@ -232,6 +249,9 @@ class Injector:
 
     def answered(self, message: Actuated) -> None:
         """Process an agent's answer to the oldest request for this target."""
+        if message.kind == "gpu" and message.problem:
+            self.owner.failed(f"gpu of {message.target} could not be injected: {message.problem}")
+            return
         if not (waiting := self._waiting.get(message.target)):
             raise MalformedMessage(f"Actuated, of {message.target}, for which nothing was asked")
         waiting.popleft()(message)
@@ -241,9 +261,17 @@ class Injector:
         if message.problem:
             self.owner.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")
         if change.t != BEFORE_S:
-            self._note(change, begun_s, message.by, asked, message.achieved)
+            self._note(change, begun_s, message.by, asked, message.achieved, message.measured)
 
-    def _note(self, change: Change, begun_s: float, by: str, asked: float | None, achieved: float | None) -> None:
+    def _note(
+        self,
+        change: Change,
+        begun_s: float,
+        by: str,
+        asked: float | None,
+        achieved: float | None,
+        measured: float | None = None,
+    ) -> None:
         self.owner.note(
             "Injected",
             target=change.target,
@@ -254,4 +282,5 @@ class Injector:
             achieved=achieved,
             late_s=begun_s - change.t,
             took_s=self.loop.now - begun_s,
+            **({} if measured is None else {"measured": measured}),
         )

@@ -18,6 +18,7 @@ import msgspec
 from injectors.schedule import Schedule
 from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
 from runtime.backends.devices.choice import CUDA
+from runtime.cluster.gpu_hogs import GPU, DeviceUsers, hogs_of, turns_alike
 from runtime.cluster.hosts import Hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
@@ -101,7 +102,8 @@ class LiveJob:
         self.agents.node_here = self._node_here
         self.secret = secret
         self.session.connect(self.hub, self.agents, self._port, self._coordinator)
-        self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell)
+        self.users = DeviceUsers(processes.gpus, experiment.job.num_workers, self.machines.host_of)
+        self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
         self.session.injector = self.injector
         note = self.session.note
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
@@ -117,7 +119,8 @@ class LiveJob:
             readings = Elsewhere()
             self.session.sampled, read = readings.receive, readings.read
             self.session.site = self._site_of
-        gpu_of = GpuMeter(processes.gpus if experiment.backend_spec.get("device") == CUDA else (), os.environ)
+        seen = experiment.backend_spec.get("device") == CUDA and not self.site.elsewhere
+        gpu_of = GpuMeter(processes.gpus if seen else (), os.environ)
         self.sampler = Sampler(counters, self.machines.placement, own_limits, read, gpu_of)
         self.session.served = self.sampler.served
         self.begun: Callable[[], None] = lambda: None
@@ -280,11 +283,17 @@ class LiveJob:
             gpus=self.processes.gpus,
             mps_pipes=self.processes.mps_pipes,
             mps_percent=self.processes.mps_percent,
+            hogs=self._hogs(),
             sample_every_s=self.processes.telemetry_every_s if self.site.elsewhere else None,
             checkpoints=self.site.checkpoints,
             certificate=self.site.certificate,
             holds=Send in experiment.strategy.needs,
         )
+
+    def _hogs(self) -> dict[int, int]:
+        asked = [(change.target, change.level) for change in self.schedule.changes([GPU])]
+        device = str(self.experiment.backend_spec.get("device"))
+        return hogs_of(asked, self.users, alike=turns_alike(device, mps=bool(self.processes.mps_pipes)))
 
     # ---- machines elsewhere ------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from runtime.live.machines.mechanisms import Missing
 PROBE_DEADLINE_S = 20.0
 PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
 """Capabilities that matter where no hosts are emulated, which is what agents elsewhere say of their machine."""
+FAKE = "backend.device=fake, kind gpu included, needs none"
 USER_NAMESPACES = (
     "run as root, or allow user namespaces (sysctl user.max_user_namespaces=10000; on Ubuntu also "
     "kernel.apparmor_restrict_unprivileged_userns=0)"
@@ -92,6 +93,16 @@ def _cpulimit() -> Missing | None:
     return None if find_program() else Missing(reason=reason, cure=cure)
 
 
+def _gpu() -> Missing | None:
+    from runtime.backends.devices.found import VISIBLE, num_devices, torch_cuda
+
+    if torch_cuda() is None:
+        return Missing(reason="the installed torch was built without CUDA", cure=f"install a build with it, or {FAKE}")
+    if not num_devices():
+        return Missing(reason=f"no NVIDIA GPU is visible (/dev/nvidia*, {VISIBLE})", cure=FAKE)
+    return None
+
+
 CAPABILITIES: dict[str, Capability] = {
     one.name: one
     for one in (
@@ -107,6 +118,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("netem", "netem", "hosts.latency_ms (else by a relay)", lambda: _link("netem")),
         Capability("cgroup_cpu", "CPU quotas", "cpu_by=cgroup (else by duty cycles)", lambda: _cgroup("cpu")),
         Capability("cgroup_memory", "memory limits", "hosts.memory_mb", lambda: _cgroup("memory")),
+        Capability("gpu", "an NVIDIA GPU, torch with CUDA", "backend.device=cuda, kind gpu", _gpu),
         Capability("cpulimit", "the program cpulimit", "cpu_by=cpulimit", _cpulimit),
     )
 }

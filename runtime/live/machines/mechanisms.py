@@ -115,6 +115,11 @@ def _refuse_hidden(hosts: Hosts | None, device: bool, around: RunContext) -> Non
             f"cluster.device: paces the iterations of {hidden[0]} by sleeping, which would hide a throttled processor; "
             "set cluster.device=null, or choose a straggler that sleeps"
         )
+    if paced and (taken := around.targets_of("gpu")):
+        raise ConfigError(
+            f"cluster.device: paces the iterations of {taken[0]} by sleeping, which would hide what is taken of a GPU; "
+            "set cluster.device=null, or choose a straggler that sleeps"
+        )
     if hosts is not None:
         unlimited = [host.number for host in hosts.hosts if host.link_bytes_per_s is None]
         for target in around.targets_of("bandwidth"):

@@ -18,9 +18,11 @@ import importlib.metadata
 import os
 import selectors
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -51,6 +53,7 @@ class Agent:
 
     def __init__(self, spec: object) -> None:
         from injectors.actuators.throttles import Throttles
+        from runtime.live.tasks.hogs import Hogs
         from runtime.live.transport import buffers
         from runtime.live.transport.address import connect
         from runtime.live.transport.auth import Identity, call
@@ -59,6 +62,7 @@ class Agent:
 
         assert isinstance(spec, TaskSpec)
         self.spec = spec
+        self.hogs = Hogs(spec.hogs)
         self.buffers_fd = buffers.create() if spec.transport == "shm" else -1
         self.tasks: dict[int, tuple[str, int, int]] = {}
         self.selector = selectors.DefaultSelector()
@@ -106,15 +110,32 @@ class Agent:
         """Serve until the coordinator is gone."""
         from runtime.live.transport.messages import AgentReady
 
+        self._start_hogs()
         self.tell(AgentReady(import_s=self.import_s, versions=self.versions))
         while True:
             wait_s = min(LOOK_AROUND_S, self.throttles.tick(time.monotonic()), self._sample())
             for key, _ in self.selector.select(wait_s):
                 if key.data == "child":
                     os.read(self.wake_read, 4096)
+                elif key.data == "hog":
+                    self._read_hog(key.fileobj)
                 elif not self._serve():
                     self._end()
             self._reap()
+
+    def _start_hogs(self) -> None:
+        if self.hogs.wanted:
+            self.hogs.start(self._become_hog)
+            for sock in self.hogs.sockets:
+                self.selector.register(sock, selectors.EVENT_READ, "hog")
+
+    def _read_hog(self, sock: object) -> None:
+        assert isinstance(sock, socket.socket)
+        result = self.hogs.read(sock)
+        if sock.fileno() < 0:
+            self.selector.unregister(sock)
+        if result is not None:
+            self.tell(result)
 
     def _sample(self) -> float:
         """Say what tasks use when it is time; returns the seconds until the next time."""
@@ -142,7 +163,7 @@ class Agent:
             os.set_blocking(self.channel.sock.fileno(), False)
 
     def _serve(self) -> bool:
-        from runtime.live.transport.messages import Freeze, Goodbye, KillTask, Launch, Throttle
+        from runtime.live.transport.messages import Freeze, Goodbye, KillTask, Launch, Occupy, Throttle
 
         try:
             for message in self.channel.receive():
@@ -155,6 +176,8 @@ class Agent:
                         self._kill((message.role, message.id, message.incarnation))
                     case Throttle() | Freeze():
                         self._actuate(message)
+                    case Occupy():
+                        self._occupy(message.target, message.taken_frac)
                     case Goodbye():
                         return False
         except ConnectionError:
@@ -192,22 +215,15 @@ class Agent:
     def _become(self, agent: int, tells_tied: int, role: str, number: int, incarnation: int) -> None:
         """Run the task in the child; never returns."""
         from runtime.live.tasks.gpu_access import surroundings_of
+        from runtime.live.tasks.hog_process import share_turns
 
         exit_code = 1
         try:
             die_with(agent)
             os.close(tells_tied)
-            default_signals()
-            enter(self.spec.place(role, number))
-            self.channel.sock.close()
-            self.selector.close()
-            for fd in (self.wake_read, self.wake_write):
-                os.close(fd)
-            log = os.open(self._log(role, number, incarnation), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.close(log)
+            self._leave(self.spec.place(role, number), self._log(role, number, incarnation))
             os.environ.update(surroundings_of(self.spec, role, number, os.environ))
+            share_turns(self.spec, self.hogs, role, number)
             if self.computes_cold and role not in ("server", AGGREGATOR):  # these only add vectors
                 become_cold(self.spec, self.buffers_fd, role, number, incarnation)
             run_role(self.spec, self.buffers_fd, role, number, incarnation)
@@ -219,6 +235,38 @@ class Agent:
             exit_code = tell_end(error)
         finally:
             os._exit(exit_code)
+
+    def _become_hog(self, device: int, number: int, sock: socket.socket) -> NoReturn:
+        """Be a hog in the child; never returns."""
+        from runtime.live.tasks.hog_process import hog_main
+        from runtime.live.tasks.hogs import log_name
+        from runtime.live.transport.task_spec import Place
+
+        exit_code = 1
+        try:
+            die_with(os.getppid())
+            self._leave(Place(), Path(self.spec.run_dir) / "logs" / log_name(device, number))
+            hog_main(self.spec, self.hogs, device, sock)
+            exit_code = 0
+        except BaseException as error:  # noqa: BLE001  (as above)
+            exit_code = tell_end(error)
+        finally:
+            os._exit(exit_code)
+
+    def _leave(self, place: object, path: Path) -> None:
+        """Enter a task's place, and part with all that is the agent's: signals, connections, standard output."""
+        default_signals()
+        enter(place)
+        self.channel.sock.close()
+        self.selector.close()
+        for sock in self.hogs.sockets:
+            sock.close()
+        for fd in (self.wake_read, self.wake_write):
+            os.close(fd)
+        log = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
 
     def _log(self, role: str, number: int, incarnation: int) -> Path:
         return Path(self.spec.run_dir) / "logs" / f"{role}-{number}.{incarnation}.log"
@@ -244,14 +292,23 @@ class Agent:
             problem = str(error)
         self.tell(Actuated(target=message.target, kind=kind, by=by, achieved=achieved, problem=problem))
 
+    def _occupy(self, target: str, taken_frac: float) -> None:
+        """Let hogs take a part of a GPU; what is in effect they say when they have read it."""
+        from runtime.live.transport.messages import Actuated
+
+        try:
+            self.hogs.order(target, taken_frac)
+        except OSError as error:
+            self.tell(Actuated(target=target, kind="gpu", by="hog", achieved=None, problem=str(error)))
+
     def _reap(self) -> None:
         from runtime.live.transport.messages import Exited
 
-        while self.tasks:
+        while self.tasks or self.hogs.pids:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            if self.throttles.reaped(pid, status):
+            if self.throttles.reaped(pid, status) or pid not in self.tasks:  # a hog, whose socket says so
                 continue
             role, number, incarnation = self.tasks.pop(pid)
             self.throttles.ended(str(NodeId(role, number)), pid)
@@ -273,9 +330,9 @@ class Agent:
 
     def _end(self) -> None:
         self.throttles.close()
-        for pid in self.tasks:
+        for pid in (*self.tasks, *self.hogs.pids):
             os.kill(pid, signal.SIGKILL)
-        for pid in self.tasks:
+        for pid in (*self.tasks, *self.hogs.pids):
             os.waitpid(pid, 0)
         for log in (Path(self.spec.run_dir) / "logs").glob("*.log"):
             if not log.stat().st_size:

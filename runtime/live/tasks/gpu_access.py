@@ -6,7 +6,7 @@ A process that has initialised the driver must not be forked: its children could
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runtime.backends.devices.found import VISIBLE, name_of
 from runtime.cluster.gpus import device_of
@@ -26,15 +26,25 @@ def surroundings_of(spec: TaskSpec, role: str, number: int, environ: Mapping[str
         return {}
     if (device := device_of(spec.gpus, role, number)) is None:
         return {VISIBLE: ""}
-    order, value = ORDER
-    found = {VISIBLE: name_of(device, environ), order: environ.get(order, value)}
+    found = device_environment(device, environ)
     if spec.mps_pipes:
         found[MPS_PIPES] = spec.mps_pipes
         if spec.mps_percent and role == "worker":
-            found[MPS_PERCENT] = f"{spec.mps_percent[number % len(spec.mps_percent)]:g}"
+            found[MPS_PERCENT] = f"{100 * share_frac(spec.mps_percent, role, number):g}"
     if host := spec.place(role, number).host:
         found |= THROUGH_LINKS | {"NCCL_HOSTID": host}
     return found
+
+
+def share_frac(percent: Sequence[float], role: str, number: int) -> float:
+    """The part of a device's multiprocessors that a task may use: workers in turn, all of it others."""
+    return percent[number % len(percent)] / 100 if percent and role == "worker" else 1.0
+
+
+def device_environment(device: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which a process sees one device and no other."""
+    order, value = ORDER
+    return {VISIBLE: name_of(device, environ), order: environ.get(order, value)}
 
 
 def refuse_touched_driver() -> None:

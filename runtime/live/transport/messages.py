@@ -69,15 +69,20 @@ class Exited(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Actuated(Message, frozen=True, kw_only=True, tag=True):
-    """The result of a ``Throttle`` or ``Freeze``: what is in effect now, and the error, if any."""
+    """The result of a ``Throttle``, ``Freeze`` or ``Occupy``: what is in effect now, and the error, if any.
+
+    An error of a hog that ends comes unasked.
+    """
 
     target: str
     kind: str
-    """``cpu`` or ``pause``."""
+    """``cpu``, ``pause`` or ``gpu``."""
     by: str
     achieved: float | None
-    """Cores in effect; for a pause, 1 (running) or 0."""
+    """Cores in effect; for a pause, 1 (running) or 0; for a device, the part that is left."""
     problem: str = ""
+    measured: float | None = None
+    """The part of a device that was left since the change before, by the use of those that took the rest."""
 
 
 class Sampled(Message, frozen=True, kw_only=True, tag=True):
@@ -181,6 +186,13 @@ class Freeze(Message, frozen=True, kw_only=True, tag=True):
 
     target: str
     on: bool
+
+
+class Occupy(Message, frozen=True, kw_only=True, tag=True):
+    """Agent: take this part of the time of a GPU (``device:0``) from whoever computes there; 0: nothing."""
+
+    target: str
+    taken_frac: float
 
 
 class Update(Message, frozen=True, kw_only=True, tag=True):
@@ -431,6 +443,7 @@ AnyMessage = (
     | KillTask
     | Throttle
     | Freeze
+    | Occupy
     | Actuated
     | Sampled
     | AgentReady

@@ -73,6 +73,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Directory of the MPS daemon's pipes; empty: there is none."""
     mps_percent: tuple[float, ...] = ()
     """Percent of a GPU's multiprocessors that workers may use, in turn; empty: all."""
+    hogs: dict[int, int] = {}
+    """Processes that take turns on a GPU when the plan says so, by device."""
     sample_every_s: float | None = None
     """Seconds between two messages of the agent about what its tasks use; None: it sends none."""
     checkpoints: str = ""

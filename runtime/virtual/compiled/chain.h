@@ -329,7 +329,8 @@ static int begin_computing(Iteration *one) {
     one->since_s = self->clock->now;
     double factor = next_factor(self, one->worker->number);
     double longer = PyErr_Occurred() ? -1.0 : stretch_of(self->prices.worker_cores, self->cores, one->worker->number);
-    double real_s = (self->prices.compute_base_s * one->accum + self->prices.compute_per_sample_s * one->samples) *
+    double real_s = (self->prices.compute_base_s * one->accum + self->prices.compute_per_sample_s * one->samples +
+                     self->prices.stage_base_s) *
                     factor;
     if (longer < 0)
         return -1;

@@ -10,6 +10,7 @@ static int read_prices(PyObject *costs, Prices *prices) {
                    read_float(costs, "server_cores", &prices->server_cores) ||
                    read_float(costs, "compute_base_s", &prices->compute_base_s) ||
                    read_float(costs, "compute_per_sample_s", &prices->compute_per_sample_s) ||
+                   read_float(costs, "stage_base_s", &prices->stage_base_s) ||
                    read_float(costs, "data_base_s", &prices->data_base_s) ||
                    read_float(costs, "data_per_sample_s", &prices->data_per_sample_s) ||
                    read_float(costs, "control_s", &prices->control_s) ||

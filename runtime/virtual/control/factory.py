@@ -95,6 +95,7 @@ def assemble(
         on_hosts,
         default=default,
         uses_cores=THREAD_CORES if hosts is None else costs.worker_cores,
+        on_devices="gpu" in schedule.kinds,
         shares_memory=shares_memory,
         seed=job.seed,
         arrived=arrived,

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from injectors.plan import OF_MEMBERS, Kind, target_of
 from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
+from runtime.cluster.requests import OTHERWISE, SETTING
 from runtime.errors import ConfigError
 from runtime.virtual.costs import Costs
 from strategies.protocol import Strategy
@@ -60,6 +61,11 @@ def refuse_hidden(hosts: Hosts | None, costs: Costs, around: RunContext, *, pace
                 f"cluster.device: paces the iterations of {hidden[0]} by sleeping, which would hide a throttled "
                 "processor; set cluster.device=null, or choose a straggler that sleeps"
             )
+    if "gpu" in around.kinds and around.cores_as == "request":
+        raise ConfigError(
+            f"{SETTING}: shares a host's processor by weights, which computing on a disturbed GPU has none of; use "
+            f"{OTHERWISE}, or choose a straggler without kind gpu"
+        )
     if hosts is not None:
         _refuse_hidden_hosts(hosts, costs, around)
 

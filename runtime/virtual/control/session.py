@@ -12,6 +12,7 @@ from typing import Any
 from injectors.schedule import Schedule
 from runtime.api import Crashed, Outcome, RunSpec, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
@@ -102,7 +103,7 @@ class VirtualSession:
         tenancy: Tenancy | None = None,
         telemetry_every_s: float | None = None,
     ) -> None:
-        job = experiment.job
+        job, costs = experiment.job, costs.of_model(PARAMETER_BYTES * learner.num_parameters)
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self._links = _links_of(costs, hosts, [str(node) for node in job.start_layout.nodes])
@@ -213,7 +214,8 @@ class VirtualSession:
             behind=self.behind,
             followers=self.followers,
         )
-        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell)
+        users = DeviceUsers(experiment.around.gpus or range(job.num_workers), job.num_workers, self.places.host_of)
+        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell, users)
         self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
         self.telemetry_every_s = telemetry_every_s
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
-from injectors.plan import OF_MEMBERS, Kind, target_of
+from injectors.plan import OF_MEMBERS, Kind, target_name, target_of
 from injectors.schedule import Change, Schedule
+from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.core.inputs import Operated
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.control.places import Places
@@ -15,11 +16,16 @@ from runtime.virtual.machines.machines import SHARED
 
 ACTIVE: frozenset[Kind] = SHARED | OF_MEMBERS | {"kill"}
 """Kinds that need an action. Delays and slow-downs are looked up where work begins."""
+MOVED: tuple[Kind, ...] = ("cpu", "gpu", "pause")
+"""Those of a task that may be of its machine."""
 
 
 @final
 class Windows:
-    """Notifies machines and supervisor of every change of the plan, at its time; ``operate`` gets joins and leaves."""
+    """Notifies machines and supervisor of every change of the plan, at its time; ``operate`` gets joins and leaves.
+
+    ``users`` knows who computes on which device.
+    """
 
     def __init__(
         self,
@@ -28,7 +34,11 @@ class Windows:
         places: Places,
         supervisor: VirtualSupervisor,
         operate: Callable[[Operated], None],
+        users: DeviceUsers,
     ) -> None:
+        self.users = users
+        self._device_levels: dict[str, float] = {}
+        """What is left of devices, by the target that the plan names."""
         self.clock, self.places, self.supervisor, self.operate = clock, places, supervisor, operate
         self.machines = places.machines
         self.schedule = schedule
@@ -52,7 +62,7 @@ class Windows:
         """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
         now = self.clock.now
         self.places.move(task, to)
-        before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in ("cpu", "pause")]
+        before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in MOVED]
         if not self.schedule.moved(task, now):
             return
         waited = self._next < len(self._changes)
@@ -93,8 +103,20 @@ class Windows:
 
     def _disturb(self, change: Change) -> None:
         assert self.machines is not None
+        if change.kind == "gpu":
+            self._take_turns(change)
+            return
         for task in self.machines.change(change.target, change.kind, change.level):
             self.supervisor.watch(task)
+
+    def _take_turns(self, change: Change) -> None:
+        """Whoever computes on a device has what is left of it."""
+        assert self.machines is not None
+        self._device_levels[change.target] = change.level
+        for device in self.users.devices_of(change.target):
+            left = self.users.left(device, lambda target, kind: self._device_levels[target], self._device_levels)
+            for worker in self.users.workers_on(device):
+                self.machines.change(target_name("worker", worker), change.kind, left)
 
     def _kill(self, target: str) -> None:
         for task in self._tasks_of(target):

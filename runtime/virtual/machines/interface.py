@@ -60,6 +60,10 @@ class Machines(Protocol):
         """Work that takes so many seconds on as many cores as the task can use; one thing at a time."""
         ...
 
+    def compute_on_device(self, task: str, seconds: float, then: Then, *, emulated: bool = False) -> None:
+        """Likewise, on its device, too, of which a plan may leave it only a part; ``emulated``: without a processor."""
+        ...
+
     def send(
         self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry: Carry = FREE
     ) -> None:

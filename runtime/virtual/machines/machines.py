@@ -14,13 +14,14 @@ from injectors.plan import RULES, Kind, target_of
 from runtime.cluster.requests import UNREQUESTED_FRAC
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import FREE, Carry
+from runtime.virtual.machines.device_turns import DeviceTurns
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.quotas import Quota
 from runtime.virtual.machines.sites import THREAD_CORES, Site
 from runtime.virtual.machines.task_work import Path, Way
 from runtime.virtual.machines.twins import sharing_on, task_work_on
 
-SHARED: frozenset[Kind] = frozenset({"cpu", "bandwidth", "cut", "pause"})
+SHARED: frozenset[Kind] = frozenset({"cpu", "gpu", "bandwidth", "cut", "pause"})
 """Kinds of disturbance that act on work in progress, so that machines must be modelled."""
 
 
@@ -63,6 +64,7 @@ class ModelledMachines:
         self._processors = sharing_on(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
         self._links = sharing_on(clock, links | dict.fromkeys(sorted(self._routes), inf))
+        self.turns = DeviceTurns(self._processors, self.awake)
         self.task_work = task_work_on(clock, self._processors, self._links, self._way_of)
         self.admit(sites, uses_cores)
         for name in self._named:
@@ -113,6 +115,7 @@ class ModelledMachines:
     def dismiss(self, tasks: Collection[str]) -> None:
         """Tasks that will never do anything again: they have left, or their job is over."""
         for task in tasks:
+            self.turns.forget(task)
             self.task_work.dismiss(task)
         for task in tasks:
             del self.sites[task], self._uses[task]
@@ -123,6 +126,7 @@ class ModelledMachines:
         gates = [f"gate of {task}" for task in tasks]
         self._links.remove([*gates, *(f"up of {task}" for task in tasks)])
         self._processors.remove([*(f"quota of {task}" for task in tasks), *gates])
+        self.turns.dismiss(tasks)
 
     def site(self, name: str) -> Site:
         """One of the machines; raises ``KeyError``."""
@@ -145,6 +149,10 @@ class ModelledMachines:
     def compute(self, task: str, seconds: float, then: Then) -> None:
         self.task_work.compute(task, seconds, then)
 
+    def compute_on_device(self, task: str, seconds: float, then: Then, *, emulated: bool = False) -> None:
+        others = (f"gate of {task}",) if emulated else self._cores_of(task)
+        self.turns.compute(task, seconds, self._uses[task], others, then, weight=None if emulated else 1.0)
+
     def send(self, task: str, path: Path, num_bytes: int, latency_s: float, then: Then, carry: Carry = FREE) -> None:
         self.task_work.send(task, path, num_bytes, latency_s, then, *carry)
 
@@ -153,6 +161,7 @@ class ModelledMachines:
 
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""
+        self.turns.forget(task)
         self.task_work.forget(task)
 
     def _cores_of(self, task: str) -> tuple[str, ...]:
@@ -209,6 +218,8 @@ class ModelledMachines:
             return [task for task in tasks if self._pause(task)]
         if kind == "cpu":
             self._set_cores(target)
+        elif kind == "gpu":
+            self.turns.leave(target, level * self._uses[target])
         else:
             self._set_links(target)
         return []
@@ -216,6 +227,7 @@ class ModelledMachines:
     def move(self, task: str, name: str) -> None:
         """Move a task's next process to another site."""
         self.sites[task] = self._named[name]
+        self.turns.forget(task)
         self.task_work.move(task, self._cores_of(task), self._weight(task))
         self._set_cores(task)
         self._pause(task)

@@ -83,6 +83,9 @@ class Tenancy:
     def compute(self, task: str, seconds: float, then: Then) -> None:
         self._there().compute(self._tasks[task], seconds, self._back(then))
 
+    def compute_on_device(self, task: str, seconds: float, then: Then, *, emulated: bool = False) -> None:
+        self._there().compute_on_device(self._tasks[task], seconds, self._back(then), emulated=emulated)
+
     def send(
         self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry: Carry = FREE
     ) -> None:

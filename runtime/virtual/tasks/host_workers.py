@@ -34,7 +34,8 @@ Step = Callable[[Iteration], object]
 class HostWorkers(WorkerModel):
     """``profiles[k]`` paces worker k; ``default`` a worker that comes to a host without a device of its own.
 
-    ``uses_cores``: cores of a host on which a worker computes as fast as the cost model says.
+    ``uses_cores``: cores of a host on which a worker computes as fast as the cost model says. ``on_devices``: whether a
+    plan takes a part of workers' devices.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class HostWorkers(WorkerModel):
         *,
         default: DeviceProfile | None = None,
         uses_cores: float = THREAD_CORES,
+        on_devices: bool = False,
         shares_memory: bool,
         seed: int,
         arrived: Arrived,
@@ -69,7 +71,8 @@ class HostWorkers(WorkerModel):
         self.aggregators: Aggregators | None = None
         self.chain: Any | None = None
         """The compiled twin of the chain that begins with :meth:`begin`; None: there is none."""
-        if isinstance(servers, HostServers) and held is None:
+        self.on_devices = on_devices
+        if isinstance(servers, HostServers) and held is None and not on_devices:
             self.chain = chain_on(self, machines, servers.queues, self._there, self._copy_s, uses_cores, self._end)
 
     def add(self, worker: int, at_s: float) -> None:
@@ -187,7 +190,19 @@ class HostWorkers(WorkerModel):
         assert iteration.cpu_s is not None
         iteration.cpu_s += real_s * self.uses_cores
         seconds = real_s * self.stretch(worker)
-        self.machines.compute(self.names[worker], seconds, partial(self._worked, iteration, factor))
+        if self.on_devices:
+            self._use_device(iteration, seconds, factor)
+        else:
+            self.machines.compute(self.names[worker], seconds, partial(self._worked, iteration, factor))
+
+    def _use_device(self, iteration: Iteration, real_s: float, factor: float) -> None:
+        """A device with a profile is as slow as that says, and its turns are counted; nothing is left to pace."""
+        name, profile = self._name(iteration), self.profiles[iteration.order.worker]
+        paced_s = 0.0 if profile is None else profile.seconds(iteration.samples, iteration.order.accum) * factor
+        iteration.overrun_s = max(0.0, real_s - paced_s) if profile is not None else 0.0
+        emulated = real_s < paced_s
+        seconds = paced_s + self.costs.sleep_overshoot_s if emulated else real_s
+        self.machines.compute_on_device(name, seconds, partial(self._computed, iteration), emulated=emulated)
 
     def _worked(self, iteration: Iteration, factor: float) -> None:
         """The real computation is done; the emulated device may take longer."""

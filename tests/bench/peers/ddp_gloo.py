@@ -31,6 +31,7 @@ def bsp_step(model: str, num_workers: int, iterations: int, device: str = "cpu")
 def _rank(rank: int, store_path: str, world: int, model: str, iterations: int, device: str) -> list[float]:
     ranks.join_gloo(rank, world, store_path)
     warnings.simplefilter("ignore")  # torch 2.13 renames broadcast_buffers; older ones know no other name
+    device = "cpu" if device == "fake" else device
     built = models.build(model).to(device)
     module = DistributedDataParallel(built, gradient_as_bucket_view=True, broadcast_buffers=False)
     optimizer = torch.optim.SGD(module.parameters(), lr=models.LEARNING_RATE)

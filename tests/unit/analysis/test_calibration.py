@@ -116,6 +116,8 @@ PACED_TRUTH = received(
     "update_base_s",
     "update_per_byte_s",
 )
+STAGED = msgspec.structs.replace(COSTS, stage_base_s=3e-4, stage_per_byte_s=8e-9)
+STAGED_TRUTH = received(STAGED, "compute_base_s", "compute_per_sample_s", "stage_base_s", "stage_per_byte_s")
 LOOSE = {
     "jitter_rho": 0.25,
     "decision_s": 0.2,
@@ -152,6 +154,22 @@ def test_costs_with_a_device_are_recovered(tmp_path: Path) -> None:
     check_recovery(fits, PACED_TRUTH)
     for name in ("compute_base_s", "compute_per_sample_s"):
         assert fits[0].missing[name] == "every run is paced by a device"
+
+
+def test_copies_to_a_device_are_told_from_computing_there(tmp_path: Path) -> None:
+    fitted = fit(*unpaced_runs(tmp_path, costs=STAGED))
+    away = errors_away(fitted, STAGED_TRUTH)
+    assert max(away.values()) < 3, away
+    assert fitted.estimates["stage_per_byte_s"].value == pytest.approx(STAGED.stage_per_byte_s, rel=0.1)
+
+
+def test_runs_on_different_devices_are_refused(tmp_path: Path) -> None:
+    runs = [Live(COSTS, rounds=5, seed=seed).write(tmp_path / str(seed)) for seed in (0, 1)]
+    for run in runs:
+        run.meta["job"]["backend_fields"] = {"device": "cuda"}
+    runs[0].meta["machine"]["gpus"], runs[1].meta["machine"]["gpus"] = [0], [0, 1]
+    with pytest.raises(RecordError, match=r"computed on cuda \[0\] with 4 workers and on cuda \[0, 1\]"):
+        fit(*runs)
 
 
 def test_without_noise_the_fit_is_exact(tmp_path: Path) -> None:

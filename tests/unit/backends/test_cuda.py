@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from runtime.backends.devices import cuda
+from runtime.backends.devices import cuda, loads
 from runtime.backends.devices.choice import make_device
 from runtime.backends.devices.staging import Staging
+from runtime.backends.devices.turns import Turn, Turns
 from runtime.core.vectors import aligned_vector
 from tests.support.cli import run_text
 
@@ -120,6 +121,45 @@ def test_a_vector_that_cannot_be_pinned_is_an_error(device: cuda.CudaDevice) -> 
 def test_inputs_are_placed_on_the_device(device: cuda.CudaDevice) -> None:
     device.torch_name = "meta"
     assert device.place(torch.ones(2)).device.type == "meta"
+
+
+def test_a_hog_counts_what_its_kernel_takes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiplications of 0.25 ms: four make a kernel. With others' turns it lasts ten times as long."""
+    now_s, each_s, launched = [0.0], [0.25e-3], []
+
+    class Timed:
+        def __init__(self, *, enable_timing: bool, blocking: bool) -> None:
+            assert enable_timing
+            assert blocking, "or the host would spin"
+            self.at_s = 0.0
+
+        def record(self) -> None:
+            self.at_s = now_s[0]
+
+        def synchronize(self) -> None:
+            launched.append(self.at_s)
+
+        def elapsed_time(self, other: Timed) -> float:
+            return 1e3 * (other.at_s - self.at_s)
+
+    real = torch.mm
+
+    def mm(*operands: Any, out: Any) -> Any:
+        now_s[0] += each_s[0]
+        return real(*operands, out=out)
+
+    monkeypatch.setattr(loads, "WHERE", "cpu")
+    monkeypatch.setattr(loads, "SIDE", 2)
+    monkeypatch.setattr(torch, "mm", mm)
+    monkeypatch.setattr(torch.cuda, "Event", Timed)
+    load = loads.make_load("cuda", Turn(Turns(1), 0))
+    begun_s = now_s[0]
+    assert load.run() == pytest.approx(1e-3)
+    assert now_s[0] - begun_s == pytest.approx(1e-3)
+    each_s[0] *= 10
+    assert load.run() == pytest.approx(1e-3), "it has used no more of the device"
+    each_s[0] *= 0.09
+    assert load.run() == pytest.approx(0.9e-3), "the clock of the device has become faster"
 
 
 EXACT = """

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from runtime.backends.base import MicroBatch, batch_inputs_of, micro_batches
-from runtime.backends.devices.fake import FakeDevice
+from runtime.backends.devices import buckets
+from runtime.backends.devices.fake import FakeDevice, FakeTransfer
 from runtime.backends.devices.host_masks import draw_on_host
 from runtime.backends.devices.staging import Staging
 from runtime.backends.numpy import NumpyBackend
@@ -169,6 +170,65 @@ def test_a_device_computes_what_the_cpu_does(name: str) -> None:
     assert device.stage_s > 0
 
 
+# ---- gradients in parts ---------------------------------------------------------------------------------------------
+
+
+def sent_by(task: Any, micro: list[MicroBatch], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[tuple[int, int]]]:
+    """What a model on the device computes that sends parts of a kilobyte, and the parts of the last gradient."""
+    monkeypatch.setattr(buckets, "BUCKET_BYTES", 1000)
+    model, parts = TorchModel(task, 3, 1, device="fake"), []
+    assert model.staging is not None
+    send = model.staging.send
+    monkeypatch.setattr(model.staging, "send", lambda part: (parts.append((part.start, part.stop)), send(part)))
+    found = trained(model, micro)
+    assert len(parts) % 4 == 0, "four gradients"
+    return found, parts[-len(parts) // 4 :]
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("name", sorted(name for name in MODELS if not getattr(MODELS[name], "masks_of_device", "")))
+def test_a_gradient_that_is_copied_while_it_is_computed_is_the_same(
+    name: str, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, micro = MODELS[name], micro_batches(8, parts)
+    losses, metrics, params = trained(TorchModel(task, 3, 1), micro)
+    found, sent = sent_by(task, micro, monkeypatch)
+    assert found[:2] == (losses, metrics)
+    np.testing.assert_array_equal(found[2], params)
+    starts, stops = zip(*sorted(sent), strict=True)
+    assert (starts[0], stops[-1], starts[1:]) == (0, len(params), stops[:-1]), "each float once"
+
+
+def test_weights_and_coefficients_of_gradients_in_parts(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    micro = [MicroBatch(slice(0, 4), 0.5), MicroBatch(slice(4, 8), -2.0)]
+    for batches in (micro, micro[:1]):
+        _, _, params = trained(TorchModel(digits, 3, 1), batches)
+        found, sent = sent_by(digits, batches, monkeypatch)
+        np.testing.assert_array_equal(found[2], params)
+        assert len(sent) > 1
+        assert sent == sorted(sent, reverse=True), "the last first, as the backward pass comes to them"
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("missing", ["copies_wait_for_kernels", "kernels_wait_for", "finish"])
+def test_a_wait_that_is_missing_between_parts_gives_wrong_numbers(
+    missing: str, digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    micro = micro_batches(8, 1)
+    _, _, params = trained(TorchModel(digits, 3, 1), micro)
+    owner = FakeTransfer if missing == "finish" else FakeDevice
+    monkeypatch.setattr(owner, missing, lambda *_: 0.0)
+    found, _ = sent_by(digits, micro, monkeypatch)
+    assert not np.array_equal(found[2], params)
+
+
+def test_parts_are_large_enough_and_small_models_have_one() -> None:
+    assert buckets.buckets_of([100, 300, 50, 60, 10], 400) == [[2, 3, 4], [1], [0]]
+    assert buckets.buckets_of([100, 300], 1600) == [[0, 1]]
+    assert not TorchModel(TASKS["cnn"], 3, 1, device="fake").buckets
+
+
 def test_weighted_samples_on_a_device(digits: Digits) -> None:
     pieces = (Piece(samples=3, coefficient=0.5), Piece(samples=5, coefficient=-2.0))
     micro = [MicroBatch(slice(0, 8), pieces=pieces)]
@@ -187,7 +247,9 @@ def test_servers_draw_initial_parameters_without_a_device(monkeypatch: pytest.Mo
 def test_only_pytorch_has_devices() -> None:
     with pytest.raises(ValueError, match="device=tpu: must be one of cpu, cuda, fake"):
         TorchBackend(device="tpu")
-    with pytest.raises(ValueError, match="device=cuda: only PyTorch computes on devices; use backend=torch"):
+    with pytest.raises(
+        ValueError, match="device=cuda: only PyTorch and TensorFlow compute on devices; use backend=torch"
+    ):
         NumpyBackend(device="cuda")
 
 

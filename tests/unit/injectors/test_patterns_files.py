@@ -30,6 +30,7 @@ FIXED = (
     "persistent",
     "persistent_server",
     "cpu_throttle",
+    "gpu_hog",
     "link_throttle",
     "trace",
 )

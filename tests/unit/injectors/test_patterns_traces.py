@@ -115,7 +115,10 @@ def test_a_path_counts_from_here_and_from_the_repository(tmp_path: Path, monkeyp
         ('1,1,"worker\n0",delay,1', r"column target, 'worker\n0': there is no such target"),
         ("1,1,link:1>1,bandwidth,0.5", "column target, link:1>1: leads from a host to itself"),
         ("1,1,worker:0,cut,1", "column target, worker:0: cut acts on link:<host> only"),
-        ("1,1,worker:0,stop,1", "column kind, stop: must be one of delay, slowdown, cpu, bandwidth, cut, pause, kill"),
+        (
+            "1,1,worker:0,stop,1",
+            "column kind, stop: must be one of delay, slowdown, cpu, gpu, bandwidth, cut, pause, kill",
+        ),
         ("1,1,worker:0,cpu,0", "column magnitude, 0: must be more than 0 and less than 1"),
         ("1,1,worker:0,cpu,1", "column magnitude, 1: must be more than 0 and less than 1"),
         ("1,1,worker:0,cpu,-0.5", "column magnitude, -0.5: must be more than 0 and less than 1"),

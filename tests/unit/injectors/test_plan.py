@@ -24,7 +24,7 @@ from injectors.plan import (
 )
 
 CLUSTER = ClusterShape(num_workers=4, num_servers=2)
-HOSTS = ClusterShape(num_workers=4, num_servers=2, num_hosts=3)
+HOSTS = ClusterShape(num_workers=4, num_servers=2, num_hosts=3, num_devices=2)
 CURE = "this cluster has no hosts; choose cluster=hosts, or set cluster.hosts"
 
 
@@ -88,7 +88,7 @@ def test_a_horizon_must_be_positive(horizon_s: float) -> None:
         (window(0, 1, "worker:-1"), "no such target"),
         (window(0, 1, "server:2"), "no such target"),
         (window(0, 1, "worker:*"), "no such target"),
-        (window(0, 1, kind="stop"), "kind=stop must be one of delay, slowdown, cpu, bandwidth, cut, pause, kill"),
+        (window(0, 1, kind="stop"), "kind=stop must be one of delay, slowdown, cpu, gpu, bandwidth, cut, pause, kill"),
         (window(-0.1, 1), "start_s=-0.1 must be 0 or more"),
         (window(math.nan, 1), "start_s=nan"),
         (window(2, 2), "end_s=2 must be later than start_s=2"),
@@ -101,6 +101,8 @@ def test_a_horizon_must_be_positive(horizon_s: float) -> None:
         (window(0, 1, magnitude=1e9), "magnitude=1000000000.0"),
         (window(0, 1, kind="slowdown", magnitude=2000), "between 0 and 1000"),
         (window(0, 1, "host:0", kind="cpu", magnitude=0.5), CURE),
+        (window(0, 1, "device:0", kind="gpu", magnitude=0.5), "set backend.device=cuda"),
+        (window(0, 1, "server:0", kind="gpu", magnitude=0.5), "gpu acts on worker:<id>, host:<id>, device:<id> only"),
         (window(0, 1, "link:*", kind="cut", magnitude=1), "no such target"),
         (window(0, 1, "link:0>1", kind="bandwidth", magnitude=0.5), CURE),
     ],
@@ -118,6 +120,7 @@ GOOD_TARGETS = {
     "delay": ["worker:3", "server:1"],
     "slowdown": ["worker:0", "server:0"],
     "cpu": ["worker:3", "server:1", "host:2"],
+    "gpu": ["worker:3", "host:2", "device:1"],
     "bandwidth": ["link:2", "link:0>2", "link:2>0"],
     "cut": ["link:0"],
     "pause": ["worker:0", "server:0", "host:0"],
@@ -125,8 +128,10 @@ GOOD_TARGETS = {
 }
 ALL_TARGETS = sorted({target for targets in GOOD_TARGETS.values() for target in targets})
 GOOD_MAGNITUDES = {"delay": [0, 3600], "slowdown": [0, 1000], "cpu": [0.05, 0.99], "bandwidth": [0.000001, 0.999999]}
+GOOD_MAGNITUDES["gpu"] = [0.05, 0.99]
 BAD_MAGNITUDES = {
     "cpu": [0, -0.1, 1, 1.5, math.nan, math.inf, 1e-9],
+    "gpu": [0, 1],
     "bandwidth": [0, -0.1, 1, 1 - 1e-9],
     "cut": [0, 0.5, 2, math.nan],
     "pause": [0, 0.999],
@@ -164,7 +169,10 @@ def test_each_kind_has_its_own_magnitudes(kind: str) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("host:3", "no such target; valid are worker:0 to worker:3, server:0 to server:1, host:0 to host:2, link:0 to"),
+        (
+            "host:3",
+            "no such target; valid are worker:0 to worker:3, server:0 to server:1, host:0 to host:2, device:0 to",
+        ),
         ("link:3", "no such target"),
         ("link:0>3", "no such target"),
         ("link:1>1", "leads from a host to itself"),
@@ -282,7 +290,9 @@ def test_targets_of_a_cluster() -> None:
     assert CLUSTER.targets("host") == CLUSTER.targets("link") == []
     assert HOSTS.targets("link") == ["link:0", "link:1", "link:2"]
     assert ClusterShape(num_workers=1, num_servers=0).describe_targets() == "worker:0"
-    assert HOSTS.describe_targets().endswith("host:0 to host:2, link:0 to link:2, link:<host>><host>")
+    assert HOSTS.describe_targets().endswith(
+        "host:0 to host:2, device:0 to device:1, link:0 to link:2, link:<host>><host>"
+    )
 
 
 def test_a_disturbance_of_a_machine_says_so_in_the_file_and_others_say_nothing() -> None:
@@ -297,5 +307,7 @@ def test_a_disturbance_of_a_machine_says_so_in_the_file_and_others_say_nothing()
 )
 def test_what_belongs_to_no_machine_of_a_task(kind: Kind, target: str, magnitude: float) -> None:
     one = Disturbance(start_s=0.0, end_s=1.0, target=target, kind=kind, magnitude=magnitude, of_machine=True)
-    with pytest.raises(ValueError, match="of_machine=True is for cpu, delay, pause, slowdown of a worker or server"):
+    with pytest.raises(
+        ValueError, match="of_machine=True is for cpu, delay, gpu, pause, slowdown of a worker or server"
+    ):
         validate_plan(build_plan("test", 0, 10.0, [one]), ClusterShape(num_workers=1, num_servers=1, num_hosts=1))

@@ -97,7 +97,7 @@ def level_by_definition(plan: Plan, target: str, kind: Kind, t: float) -> float:
     match kind:
         case "delay" | "slowdown":
             return float(sum(Fraction(one.magnitude) for one in found))
-        case "cpu" | "bandwidth":
+        case "cpu" | "gpu" | "bandwidth":
             return min((one.magnitude for one in found), default=1.0)
         case "cut" | "pause" | "kill" | "join" | "leave":
             return 1.0 if found else 0.0
@@ -220,7 +220,18 @@ def test_nothing_is_left_behind_when_windows_close() -> None:
 def test_targets_that_nothing_disturbs() -> None:
     actuator = Schedule(build_plan("none", 0, 10.0, ()))
     assert (actuator.kinds, actuator.changes(KINDS)) == (frozenset(), ())
-    assert [actuator.level("worker:0", kind, 1.0) for kind in KINDS] == [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert [actuator.level("worker:0", kind, 1.0) for kind in KINDS] == [
+        0.0,
+        0.0,
+        1.0,
+        1.0,
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    ]
     assert actuator.delay_for("worker:0", 1.0) == (0.0, 0.0)
     assert actuator.active(1.0) == ()
     assert actuator.next_change(0.0) == math.inf

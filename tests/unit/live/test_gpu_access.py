@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runtime.cluster.gpus import device_of, on_nodes
 from runtime.live.tasks.gpu_access import refuse_touched_driver, surroundings_of
 from runtime.live.transport.task_spec import Place
 from tests.support.runs import ROOT
@@ -107,3 +108,11 @@ def test_an_agent_that_has_touched_a_driver_forks_nobody(monkeypatch: pytest.Mon
         refuse_touched_driver()
     monkeypatch.delitem(sys.modules, "torch")
     refuse_touched_driver()
+
+
+def test_workers_of_a_node_use_its_gpus_in_turn() -> None:
+    """Workers are on nodes round about: 0, 3 and 6 on the first of three, with two GPUs each."""
+    in_turn = on_nodes(3, 2.0)
+    assert [device_of(in_turn, "worker", worker) for worker in range(9)] == [0, 0, 0, 1, 1, 1, 0, 0, 0]
+    assert on_nodes(2, 0.5) == (0, 0), "a part of one"
+    assert on_nodes(2, 0) == ()

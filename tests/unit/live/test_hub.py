@@ -194,6 +194,7 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "KillTask",
         "Throttle",
         "Freeze",
+        "Occupy",
         "Attach",
         "Work",
         "Push",

@@ -8,6 +8,7 @@ import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
+from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.containment import Isolation
 from runtime.live.control.injecting import Injector
@@ -232,6 +233,26 @@ def test_a_newcomer_waits_for_the_end_of_the_kill_of_its_host() -> None:
     assert scene.said == [("hold", "worker:3")]
     scene.clock.run_until(5)
     assert ("release", "worker:3") in scene.said
+
+
+def test_hogs_leave_of_a_device_what_all_that_reach_it_are_left() -> None:
+    scene = Scene(window("gpu", "worker:0", 0.5, 1, 4), window("gpu", "device:0", 0.25, 2, 3))
+    scene.injector.users = DeviceUsers((0, 1), 2)
+    scene.injector.start()
+    scene.clock.run_until(5)
+    taken = [(message.target, message.taken_frac) for message in scene.received]
+    assert taken == [("device:0", 0.5), ("device:0", 0.75), ("device:0", 0.5), ("device:0", 0.0)]
+    for left in (0.5, 0.25):
+        scene.injector.answered(Actuated(target="device:0", kind="gpu", by="hog", achieved=left, measured=0.9))
+    noted = [(note["target"], note["asked"], note["achieved"], note["measured"]) for _, note in scene.notes]
+    assert noted == [("worker:0", 0.5, 0.5, 0.9), ("device:0", 0.25, 0.25, 0.9)]
+    assert scene.failures == []
+
+
+def test_a_hog_that_ends_fails_the_run_whoever_has_asked_for_something() -> None:
+    scene = Scene(window("gpu", "device:0", 0.5))
+    scene.injector.answered(Actuated(target="device:0", kind="gpu", by="hog", achieved=None, problem="a hog has ended"))
+    assert scene.failures == ["gpu of device:0 could not be injected: a hog has ended"]
 
 
 def test_at_the_end_nobody_stays_throttled() -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from injectors.plan import Disturbance, build_plan
 from runtime.backends.devices import found
 from runtime.config.parse import ON_THIS_MACHINE
 from runtime.errors import ConfigError
 from runtime.run import devices
 from runtime.run.devices import check_devices
+from runtime.run.hogs import check_hogs
 
 TASK = SimpleNamespace()
 
@@ -37,6 +39,7 @@ def check(
     workers: int = 2,
     real_time: bool = True,
     task: Any = TASK,
+    framework: str = "torch",
     **more: Any,
 ) -> None:
     names = SimpleNamespace(backend="torch", launcher="join", runtime="live" if real_time else "virtual")
@@ -49,7 +52,7 @@ def check(
         **{"launcher": ON_THIS_MACHINE, "containment": "auto", "is_set": False, **more},
     )
     runtime: Any = SimpleNamespace(real_time=real_time)
-    check_devices(runtime, SimpleNamespace(device=device), task, config)
+    check_devices(runtime, SimpleNamespace(device=device, framework=framework), task, config)
 
 
 def refused(*words: Any, **settings: Any) -> str:
@@ -147,3 +150,41 @@ def test_of_the_installed_torch_it_says_what_torch_itself_says(monkeypatch: pyte
 
     monkeypatch.undo()
     assert found.torch_cuda() == torch.version.cuda
+
+
+def test_tensorflow_needs_a_build_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "tensorflow_cuda", lambda: "12.5")
+    check(framework="tensorflow")
+    assert "collective=nccl sums vectors of PyTorch" in refused(framework="tensorflow", collective="nccl")
+    monkeypatch.setattr(found, "tensorflow_cuda", lambda: None)
+    assert "the installed tensorflow was built without CUDA" in refused(framework="tensorflow")
+
+
+def test_hogs_compute_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    window = Disturbance(start_s=0.0, end_s=1.0, target="device:0", kind="gpu", magnitude=0.5)
+    cluster = SimpleNamespace(gpus=None, hosts=None)
+    names = SimpleNamespace(straggler="gpu_hog", launcher="ray")
+    config: Any = SimpleNamespace(num_workers=2, cluster=cluster, names=names, launcher=ON_THIS_MACHINE)
+    runtime: Any = SimpleNamespace(real_time=True)
+    about = build_plan("test", 0, 9.0, [window]), runtime, SimpleNamespace(device="cuda"), config
+    check_hogs(*about, (0,))
+    monkeypatch.setattr(found, "torch_cuda", lambda: None)
+    with pytest.raises(ConfigError, match="straggler=gpu_hog: what takes a part of a GPU computes with torch"):
+        check_hogs(*about, (0,))
+    config.launcher = {"gpus_per_node": 1}
+    with pytest.raises(ConfigError, match="kind gpu is carried out on this machine only; leave launcher=ray out"):
+        check_hogs(*about, ())
+
+
+def test_ray_reserves_devices_for_agents_elsewhere(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nvidia0", "nvidia1"):
+        (machine / name).unlink()  # the driver itself needs none
+    nodes = {"launcher": {"nodes": 3, "gpus_per_node": 2.0}}
+    for device in ("cuda", "fake"):
+        check(device=device, **nodes)
+    assert "Ray says which GPUs an agent has" in refused({"devices": [0]}, **nodes)
+    assert "nccl is built for this machine" in refused(collective="nccl", **nodes)
+    assert "set launcher.gpus_per_node (launcher=ray)" in refused(launcher={"nodes": 3, "gpus_per_node": 0})
+    monkeypatch.setattr(found, "torch_cuda", lambda: None)
+    assert "torch was built without CUDA" in refused(**nodes)
+    check(device="fake", **nodes)

@@ -328,7 +328,7 @@ def test_the_same_records_give_the_same_report(bench: Bench) -> None:
     [
         (["--from", "{here}/nowhere"], "nowhere: no such directory"),
         (["--from", "{here}"], "no run here"),
-        (["--from", "{here}", "--quick"], "--quick: not together with --from"),
+        (["--from", "{here}", "--quick"], "--quick and --device: not together with --from"),
         (["--report", "{here}"], "is a directory; name a file"),
         (["--levels", "0.5"], "--levels"),
         (["seed=1"], "seed=1"),

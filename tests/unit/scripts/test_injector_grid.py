@@ -9,7 +9,19 @@ import pytest
 from injectors.patterns import Trace
 from injectors.plan import ClusterShape
 from scripts.calibrate_injectors import START_S
-from scripts.injector_grid import ACTUATORS, GAP_S, LEVELS, LINK_LEVELS, LINKS_MBPS, MAX_BATCH, RUN_S, grid, plan_text
+from scripts.injector_grid import (
+    ACTUATORS,
+    GAP_S,
+    LEVELS,
+    LINK_LEVELS,
+    LINKS_MBPS,
+    MAX_BATCH,
+    RUN_S,
+    device_grid,
+    grid,
+    plan_text,
+    probe_device,
+)
 
 SAMPLE_S = 5e-4
 QUICK = ["sleep_50ms_1", "cgroup_50ms_1", "duty_50ms_1", "cpulimit_50ms_1", "link_100mbps_1"]
@@ -51,6 +63,17 @@ def test_quick_runs_are_some_of_the_others() -> None:
     cells = grid(SAMPLE_S, hosts=True, quick=True)
     assert [cell.name for cell in cells] == QUICK
     assert all(every[cell.name] == cell for cell in cells)
+
+
+def test_hogs_go_through_all_levels_on_a_device() -> None:
+    cells = device_grid("fake", SAMPLE_S, quick=False)
+    for length in ("50ms", "200ms"):
+        rows = [row for cell in cells if f"_{length}_" in cell.name for row in cell.windows]
+        assert [row.magnitude for row in rows] == list(LEVELS)
+        assert {(row.target, row.kind) for row in rows} == {("device:0", "gpu")}
+    assert all("backend.device=fake" in cell.settings for cell in (*cells, probe_device("fake")))
+    assert [cell.name for cell in device_grid("cuda", SAMPLE_S, quick=True)] == ["hog_50ms_1", "hog_50ms_2"]
+    assert sum(cell.lasts_s + START_S for cell in device_grid("cuda", SAMPLE_S, quick=True)) < 60
 
 
 def test_no_batch_is_larger_than_the_data() -> None:

@@ -111,6 +111,7 @@ class Chains:
             checkpoint_base_s=self._perhaps(0.3),
             worker_cores=self.random.choice((1.0, 2.0)),
             server_cores=self.random.choice((1.0, 3.0)),
+            stage_base_s=self._perhaps(0.1),
         )
 
     def _host(self, name: str) -> Site:

@@ -35,6 +35,14 @@ def test_each_micro_batch_costs_its_base() -> None:
     assert costs.compute_s(64, accum=4) == pytest.approx(0.0144)
 
 
+def test_copies_to_a_device_and_back_cost_once_by_the_model() -> None:
+    """4 MB at 0.5 ns per byte and 0.1 ms: 2.1 ms, however many micro-batches there are."""
+    costs = Costs(compute_base_s=0.002, stage_base_s=0.0001, stage_per_byte_s=5e-10)
+    assert costs.of_model(4 * MB).compute_s(64, accum=4) == pytest.approx(0.0101)
+    assert costs.of_model(4 * MB).of_model(4 * MB) == costs.of_model(4 * MB)
+    assert costs.compute_s(64) == pytest.approx(0.0021)
+
+
 def test_a_step_of_a_ring_carries_its_part_of_the_vector() -> None:
     """4 MB by four: six steps of 1 MB at 8 ns per byte and 0.1 ms."""
     assert Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 4) == pytest.approx(0.0486)

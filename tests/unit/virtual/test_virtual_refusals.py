@@ -153,6 +153,21 @@ BAD_LINES = [
         "cluster.hosts.cpu_cores=null: host:1 has no quota to throttle",
     ),
     (f"{VIRTUAL} straggler=link_throttle", "this cluster has no hosts"),
+    # parts of GPUs
+    ("straggler=gpu_hog", "kind gpu takes a part of a GPU, and backend.device=cpu computes on none; set backend"),
+    (
+        "straggler=gpu_hog backend.device=fake cluster.device=null",
+        "kind gpu of worker:0 would slow down worker:1, too, which computes on the same device; name device:0",
+    ),
+    (
+        "straggler=gpu_hog backend.device=fake straggler.targets=[device:0]",
+        "cluster.device: paces the iterations of device:0 by sleeping, which would hide what is taken of a GPU",
+    ),
+    (
+        "straggler=gpu_hog backend.device=fake straggler.targets=[device:1]",
+        "there is no such target; valid are worker:0 to worker:3, server:0 to server:1, device:0",
+    ),
+    (f"{VIRTUAL} straggler=gpu_hog straggler.targets=[device:0]", "no device is shared out here; set backend.device"),
     # no gradients
     ("backend=none", "backend=none: computes no gradients; runtime=live needs them, choose runtime=virtual"),
     (

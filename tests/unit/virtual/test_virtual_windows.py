@@ -106,6 +106,38 @@ def test_rounds_take_as_long_as_the_throttled_worker(window: tuple[float, float]
     assert throttled.t == pytest.approx(4.0 + later_s)
 
 
+@pytest.mark.parametrize(
+    ("window", "later_s"),
+    [((0.0, 4.0), 3.0), ((0.125, 0.375), 0.1875), ((0.25, 1.25), 0.75), ((4.0, 9.0), 0.0)],
+)
+@pytest.mark.parametrize(("costs", "device"), [(QUARTER_WORK, None), (IDEAL, QUARTER)])
+def test_rounds_take_as_long_as_the_worker_whose_gpu_is_shared(
+    window: tuple[float, float], later_s: float, costs: Costs, device: DeviceProfile | None
+) -> None:
+    """As with a quarter of a core, for a measured time of computing and for an emulated device."""
+    assert Job(("gpu", "worker:1", *window, 0.25), costs=costs, device=device).t == pytest.approx(4.0 + later_s)
+
+
+def test_other_work_on_a_gpu_slows_computing_alone() -> None:
+    """An iteration loads for 1/8 s and computes for 1/8 s, of which a quarter is left: 1/8 + 1/2."""
+    costs = Costs(data_base_s=0.125, compute_base_s=0.125)
+    assert Job(("gpu", "worker:1", 0.0, FOREVER, 0.25), costs=costs, device=None).t == pytest.approx(16 * 0.625)
+    assert Job(("cpu", "worker:1", 0.0, FOREVER, 0.25), costs=costs, device=None).t == pytest.approx(16 * 1.0)
+
+
+def test_a_processor_and_a_gpu_that_are_shared_do_not_add_up() -> None:
+    """An eighth is left of the device, a quarter of the processor: computing uses both at once."""
+    both = (("gpu", "worker:1", 0.0, FOREVER, 0.125), ("cpu", "worker:1", 0.0, FOREVER, 0.25))
+    assert Job(*both, costs=QUARTER_WORK, device=None).t == pytest.approx(16 * 2.0)
+
+
+def test_windows_on_hosts_reach_all_gpus_there() -> None:
+    hosts = hosts_of(cpu_cores=None)
+    job = Job(("gpu", "host:0", 0.0, FOREVER, 0.5), costs=QUARTER_WORK, device=None, hosts=hosts, strategy=ASP())
+    assert [job.times("Arrived")[:6]] == [[0.25, 0.25, 0.5, 0.5, 0.5, 0.5]]
+    assert Job(("gpu", "host:0", 0.0, 2.0, 0.5), costs=QUARTER_WORK, device=None, hosts=hosts).t == pytest.approx(5.0)
+
+
 def test_hosts_divide_their_cores() -> None:
     """Two workers of 1/4 core-second on 0.4 cores: 1.25 s; if one may use a quarter of those, 0.1 cores: 2.5 s."""
     hosts = hosts_of(cpu_cores=4.0, real_cores_per_core=0.1)

@@ -8,11 +8,15 @@ from typing import Any
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
+from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Hosts, Placement, parse_hosts
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
+
+USERS = DeviceUsers((0,), 4)
+"""All workers on one device."""
 
 Told = list[tuple[float, str, str]]
 
@@ -34,7 +38,7 @@ def told(*windows: dict[str, Any], hosts: Hosts | None = None, moves: tuple[tupl
     plan = build_plan("test", 0, 100.0, [Disturbance(**window) for window in windows])
     placement = None if hosts is None else Placement(hosts)
     places = Places(placement, machines, *[SimpleNamespace()] * 2, Costs())  # type: ignore[arg-type]
-    told_by = Windows(clock, Schedule(plan), places, supervisor, print)  # type: ignore[arg-type]
+    told_by = Windows(clock, Schedule(plan), places, supervisor, print, USERS)  # type: ignore[arg-type]
     told_by.begin()
     for at_s, task in moves:
         clock.at(at_s, PLAN, told_by.moved, task)

@@ -1,0 +1,74 @@
+"""What a hog runs on a device: kernels of a bounded size, and how long each has the device to itself."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, Protocol, final
+
+from runtime.backends.devices.choice import CUDA
+from runtime.backends.devices.turns import Turn
+
+KERNEL_S = 1e-3
+"""About so long a hog has the device at a time: as short as a time slice, and long against a launch."""
+WHERE = "cuda:0"
+"""The only device that its process sees."""
+SIDE, TRIALS = 2048, 20
+"""Of the square matrices that are multiplied, and the repetitions of which the fastest counts."""
+
+
+class Load(Protocol):
+    """Kernels of one device."""
+
+    def run(self) -> float:
+        """Run one, and wait for it; returns the seconds of the device that it has used."""
+        ...
+
+
+@final
+class CudaLoad:
+    """Multiplies matrices, on all multiprocessors. Its time alone is measured at the start, when nobody else computes.
+
+    While others have their turns a kernel takes longer, but uses no more of the device.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        self._torch: Any = torch
+        self._one, self._other = (torch.rand(SIDE, SIDE, device=WHERE) for _ in range(2))
+        self._product = torch.empty_like(self._one)
+        self._times, self.alone_s = 1, 0.0
+        self._timed()  # libraries are loaded with the first
+        self._times = max(1, round(KERNEL_S / min(self._timed() for _ in range(TRIALS))))
+        self.alone_s = min(self._timed() for _ in range(TRIALS))
+
+    def run(self) -> float:
+        self.alone_s = min(self.alone_s, self._timed())
+        return self.alone_s
+
+    def _timed(self) -> float:
+        """Seconds by the device's clock; the host sleeps meanwhile."""
+        begun, ended = (self._torch.cuda.Event(enable_timing=True, blocking=True) for _ in range(2))
+        begun.record()
+        for _ in range(self._times):
+            self._torch.mm(self._one, self._other, out=self._product)
+        ended.record()
+        ended.synchronize()
+        return float(begun.elapsed_time(ended)) / 1e3
+
+
+@final
+class FakeLoad:
+    """Of a fake device, which is taken from whoever computes there by saying so."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+
+    def run(self) -> float:
+        return self.turn.turns.take(self.turn.device, partial(time.sleep, KERNEL_S))
+
+
+def make_load(name: str, turn: Turn) -> Load:
+    """The load of the device of this process: ``cuda`` or ``fake``."""
+    return CudaLoad() if name == CUDA else FakeLoad(turn)

@@ -1,0 +1,49 @@
+"""Seconds of fake devices that hogs have taken, in memory that a run's processes share by being forked."""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Callable
+from typing import NamedTuple, final
+
+FLOAT64_BYTES = 8
+
+
+@final
+class Turns:
+    """Two numbers per device, which one hog writes and everybody reads: seconds of past turns, start of a present one.
+
+    ``clock`` is the same in all processes of a machine.
+    """
+
+    def __init__(self, num_devices: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._memory = mmap.mmap(-1, 2 * FLOAT64_BYTES * num_devices)
+        numbers = memoryview(self._memory).cast("d")
+        self._past_s, self._since_s = numbers[:num_devices], numbers[num_devices:]
+
+    def take(self, device: int, use: Callable[[], object]) -> float:
+        """Have a turn while ``use()`` lasts; returns its seconds."""
+        self._since_s[device] = begun_s = self.clock()
+        use()
+        seconds = self.clock() - begun_s
+        self._since_s[device] = 0.0
+        self._past_s[device] += seconds  # not before: who reads in between may count less, and never a turn twice
+        return seconds
+
+    def taken_s(self, device: int) -> float:
+        """What hogs have used of a device so far."""
+        since_s = self._since_s[device]
+        return self._past_s[device] + (self.clock() - since_s if since_s else 0.0)
+
+
+class Turn(NamedTuple):
+    """What hogs take of one device."""
+
+    turns: Turns
+    device: int
+
+    def taken_s(self) -> float:
+        """What hogs have used of it so far, seconds."""
+        return self.turns.taken_s(self.device)

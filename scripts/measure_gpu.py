@@ -1,0 +1,130 @@
+"""Measure on a GPU what papers and goals say of shared GPUs, how well the virtual clock predicts it, and hogs.
+
+python scripts/measure_gpu.py                       # on the first GPU; five minutes; writes to out/gpu/cuda
+python scripts/measure_gpu.py --device fake         # the same jobs, smaller, on the fake device: shows that they run
+
+MPS is needed for unequal shares; without it those rows are left out. Existing records are not made again, so the same
+command continues after an interruption. It prints a table and writes it to OUTDIR/measured.md; what hogs take of the
+device (scripts/calibrate_injectors.py) is below OUTDIR/hogs. Without a GPU it says so and does nothing. The exit code
+is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from numpy.typing import NDArray
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from analysis.files import write_file
+from analysis.markup import markdown_lines
+from analysis.records.load import RecordError, Run
+from analysis.records.provenance import caption
+from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.live.machines.doctor import missing
+from runtime.live.machines.mechanisms import Look
+from runtime.live.machines.mps import PROGRAM
+from runtime.run.probing import refuse_unwritable_folder
+from runtime.run.streams import run_program
+from scripts import calibrate, calibrate_injectors
+from scripts.gpu_measurements import SIZES, Row, cells, live_jobs, rows, virtual_jobs
+from scripts.grid import JobFailed, Runner, fill, run_child, stored
+from workloads import data
+from workloads.data import Split
+from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10
+
+NAME = "measure_gpu.py"
+HEADS = ("what", "wanted", "found", "holds")
+
+
+def main(argv: Sequence[str] | None = None, runner: Runner = run_child, look: Look = missing) -> int:
+    """Run and report; returns the exit code (see the module). ``runner``: instead of ``run.py``, for tests."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    console = Console(highlight=False, markup=False)
+    try:
+        asked = parse(words)
+        if asked.device == "cuda" and (lack := look("gpu")) is not None:
+            console.print(f"skipped: {lack.reason}", soft_wrap=True)
+            return 0
+        runs = measured(asked.device, asked.out, console, runner)
+        report(asked.device, runs, asked.out, shlex.join(["python", f"scripts/{NAME}", *words]), console)
+        return calibrate_injectors.main(
+            ["--device", asked.device, "--quick", "-o", str(asked.out / "hogs")], runner, look
+        )
+    except (RecordError, ConfigError, JobFailed) as error:
+        return print_error(NAME, error, FAILED if isinstance(error, JobFailed) else REFUSED)
+    except OSError as error:
+        return print_error(NAME, error, where=asked.out)
+    except KeyboardInterrupt:
+        return print_error(NAME, "interrupted; run the same command again to continue", INTERRUPTED)
+
+
+def measured(device: str, out: Path, console: Console, runner: Runner) -> dict[str, Run]:
+    """Live runs, the cost model that they say, and virtual runs by it."""
+    images = out / "data"
+    store_images(images, SIZES[device].samples)
+    jobs = live_jobs(device, images)
+    if device == "cuda" and shutil.which(PROGRAM) is None:
+        console.print(f"left out: unequal shares: {PROGRAM} is not installed")
+        jobs = {name: job for name, job in jobs.items() if not name.startswith("shares_")}
+    runs = fill(jobs, {name: stored(name, job, out) for name, job in jobs.items()}, out, console, runner, live=True)
+    costs = out / "costs.yaml"
+    fits = [str(run.path) for name, run in runs.items() if name.startswith("fit_")]
+    if calibrate.main([*fits, "-o", str(costs), "--force"]) != 0:
+        raise RecordError(f"{costs}: these runs say no cost model")
+    jobs = virtual_jobs(device, images, costs)
+    return runs | fill(jobs, {}, out, console, runner, live=False)
+
+
+def store_images(folder: Path, count: int) -> None:
+    """Random images and classes, in the form in which CIFAR-10 is prepared."""
+    place, chance = Cifar10(verify=False).directory(str(folder)), np.random.default_rng(0)
+
+    def drawn(number: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        return chance.integers(256, size=(number, *SHAPE), dtype=np.uint8), chance.integers(CLASSES, size=number)
+
+    if not place.exists():
+        data.store(place, Split(train=drawn(count), test=drawn(count // 10)))
+
+
+def report(device: str, runs: dict[str, Run], out: Path, command: str, console: Console) -> None:
+    """Print the table and write it."""
+    found = list(rows(device, runs))
+    shown = Table(*HEADS, box=box.SIMPLE_HEAD, pad_edge=False)
+    for line in cells(found):
+        shown.add_row(*line)
+    console.print(shown)
+    console.print(str(write_file(out / "measured.md", page(found, command, runs))), soft_wrap=True)
+
+
+def page(found: Sequence[Row], command: str, runs: dict[str, Run]) -> str:
+    """The report as a page."""
+    about = ["# Measured on one device", "", "Made by", "", "```", command, "```", ""]
+    about += [f"from: {caption([run.meta for run in runs.values()])}.", ""]
+    return "\n".join([*about, *markdown_lines(list(HEADS), cells(found)), ""])
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=tuple(SIZES), default="cuda", help="cuda (default) or fake")
+    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/gpu)")
+    parser.error = refuse  # type: ignore[method-assign]
+    asked = parser.parse_args(list(words))
+    asked.out = (asked.out or Path("out/gpu") / asked.device).absolute()
+    refuse_unwritable_folder("-o", asked.out)
+    return asked
+
+
+if __name__ == "__main__":
+    run_program(NAME, main)

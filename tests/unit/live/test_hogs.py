@@ -1,0 +1,145 @@
+"""Hogs: orders and answers over real sockets, with forked processes, on a fake device."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from runtime.backends.devices.fake import FakeDevice
+from runtime.backends.devices.loads import FakeLoad
+from runtime.backends.devices.staging import Staging
+from runtime.backends.devices.turns import Turn, Turns
+from runtime.core.vectors import aligned_vector
+from runtime.live.tasks.hogs import Hogs, obey
+from runtime.live.transport.messages import Actuated
+
+
+@pytest.fixture
+def hogs() -> Iterator[Hogs]:
+    found = Hogs({1: 2})
+
+    def be(device: int, number: int, sock: socket.socket) -> NoReturn:
+        try:
+            turn = found.turn(device)
+            assert turn is not None
+            obey(sock, FakeLoad(turn))
+        finally:
+            os._exit(0)
+
+    found.start(be)
+    pids = found.pids
+    yield found
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    for sock in found.sockets:
+        sock.close()
+
+
+def result(hogs: Hogs) -> Actuated:
+    """The next answer of a device."""
+    while True:
+        for sock in select.select(hogs.sockets, [], [], 10.0)[0]:
+            if (message := hogs.read(sock)) is not None:
+                return message
+
+
+def test_an_order_is_answered_by_all_with_what_the_one_before_has_achieved(hogs: Hogs) -> None:
+    assert hogs.turn(0) is None
+    hogs.order("device:1", 0.5)
+    assert result(hogs).achieved == 0.5
+    turn = hogs.turn(1)
+    assert turn is not None
+    while turn.taken_s() < 0.1:  # hogs take until then
+        pass
+    hogs.order("device:1", 0.0)
+    said = result(hogs)
+    assert (said.achieved, said.target, said.by, said.problem) == (1.0, "device:1", "hog", "")
+    assert said.measured is not None
+    assert 0.0 < said.measured < 0.9, "not exact here: both write to one account, and the machine may be busy"
+
+
+def test_orders_in_a_row_keep_their_answers_apart(hogs: Hogs) -> None:
+    for taken in (0.5, 0.25, 0.0):
+        hogs.order("device:1", taken)
+    assert [result(hogs).achieved for _ in range(3)] == [0.5, 0.75, 1.0]
+
+
+def test_a_hog_that_ends_is_a_problem(hogs: Hogs) -> None:
+    os.kill(hogs.pids[0], signal.SIGKILL)
+    assert "a hog has ended: see logs/hog-1" in result(hogs).problem
+    assert len(hogs.pids) == 1
+    with pytest.raises(OSError, match="its hogs have ended"):
+        hogs.order("device:0", 0.5)
+
+
+def test_one_that_does_not_start_is_named() -> None:
+    def be(device: int, number: int, sock: socket.socket) -> NoReturn:
+        os._exit(1)
+
+    hogs = Hogs({0: 1})
+    with pytest.raises(RuntimeError, match="hog 0 of device:0 did not start"):
+        hogs.start(be)
+    os.waitpid(hogs.pids[0], 0)
+    hogs.sockets[0].close()
+
+
+class Clock:
+    """Of the device's account and of whoever computes there."""
+
+    def __init__(self) -> None:
+        self.now = 1.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("busy_s", "ends"), [(0.0, 2.0), (0.5, 2.5), (2.0, 4.0)])
+def test_a_fake_device_loses_the_turns_of_hogs(busy_s: float, ends: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that the processor computes in two seconds, of which a hog has the device for ``busy_s``."""
+    clock = Clock()
+    turns = Turns(1, clock)
+    monkeypatch.setattr(FakeDevice, "turn", Turn(turns, 0))
+    monkeypatch.setattr("runtime.backends.devices.fake.time.perf_counter", clock)
+    monkeypatch.setattr("runtime.backends.devices.fake.time.sleep", lambda s: setattr(clock, "now", clock.now + 0.25))
+    staging, vector = Staging(FakeDevice(), 4), aligned_vector(4)
+    turns.take(0, lambda: setattr(clock, "now", clock.now + 7.0))  # before anybody computes
+    staging.bring(vector, aligned_vector(4))
+    begun = clock.now
+    turns.take(0, lambda: setattr(clock, "now", clock.now + busy_s))
+    clock.now += 2.0 - busy_s
+    staging.take()
+    assert clock.now - begun == ends
+
+
+def test_a_share_of_a_fake_device_is_as_slow_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(FakeDevice, "share_frac", 0.25)
+    monkeypatch.setattr("runtime.backends.devices.fake.time.perf_counter", clock)
+    monkeypatch.setattr("runtime.backends.devices.fake.time.sleep", lambda s: setattr(clock, "now", clock.now + 0.5))
+    staging, vector = Staging(FakeDevice(), 4), aligned_vector(4)
+    for _ in range(2):
+        staging.bring(vector, aligned_vector(4))
+        begun = clock.now
+        clock.now += 2.0
+        staging.take()
+        assert clock.now - begun == 8.0
+
+
+def test_a_turn_in_progress_counts() -> None:
+    clock = Clock()
+    turns, seen = Turns(2, clock), []
+
+    def use() -> None:
+        clock.now += 0.5
+        seen.append(turns.taken_s(1))
+        clock.now += 0.5
+
+    assert turns.take(1, use) == 1.0
+    assert (seen, turns.taken_s(1), turns.taken_s(0)) == ([0.5], 1.0, 0.0)

@@ -1,0 +1,90 @@
+"""What is measured on a GPU: every job can be started on the fake device, and what they say is judged as written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from runtime.live.machines.mechanisms import Missing
+from scripts import gpu_measurements as measurements
+from scripts import measure_gpu
+from scripts.gpu_measurements import NUM_WORKERS, SIZES, live_jobs, predicted, virtual_jobs
+
+
+def test_a_machine_without_a_gpu_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def runner(words: Any, log: Path) -> int:
+        raise AssertionError("nothing is run")
+
+    look = lambda name: Missing(reason=f"no {name} here", cure="")  # noqa: E731
+    assert measure_gpu.main(["-o", str(tmp_path / "out")], runner, look) == 0
+    assert capsys.readouterr().out == "skipped: no gpu here\n"
+
+
+def test_the_jobs_of_both_devices_are_the_same_but_for_their_size() -> None:
+    jobs = {device: live_jobs(device, Path("/images")) for device in SIZES}
+    for kind in ("shares_", "live_"):
+        names = [[name for name in jobs[device] if name.startswith(kind)] for device in SIZES]
+        assert names[0] == names[1]
+        assert len(names[0]) == 3
+    for device, found in jobs.items():
+        assert all(f"backend.device={device}" in words for words in found.values())
+        assert all(sum(word.startswith("straggler=") for word in words) == 1 for words in found.values())
+    assert list(predicted("fake", live=False)) == ["bsp", "asp", "bsp_hog"]
+    virtual = virtual_jobs("fake", Path("/images"), Path("/costs.yaml"))
+    assert all(not word.startswith("backend.device") for words in virtual.values() for word in words)
+    small, large, between = SIZES["cuda"].each
+    assert small < between < large, "predicted, not repeated"
+
+
+def test_images_are_there_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        measure_gpu.store_images(tmp_path, 40)
+    (place,) = tmp_path.rglob("*.npy") and {path.parent for path in tmp_path.rglob("*.npy")}
+    assert place.name.startswith("cifar10")
+
+
+def alone(*times_s: float) -> Any:
+    rows = pd.DataFrame({"samples": 8, "compute_s": times_s})
+    return SimpleNamespace(tables=SimpleNamespace(iterations=rows))
+
+
+def ended(seconds: float) -> Any:
+    return SimpleNamespace(end_s=seconds)
+
+
+def test_a_batch_that_is_too_small_costs_more_per_sample() -> None:
+    (flat,) = measurements.saturation({8: alone(0.01, 0.01, 0.5), 32: alone(0.011)})
+    (line,) = measurements.saturation({8: alone(0.01), 32: alone(0.04)})
+    assert (flat.holds, line.holds) == (True, False)
+    assert flat.found == "8: 10.00 ms, 32: 11.00 ms"
+
+
+def test_idle_times_must_be_in_the_papers_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurements, "idle_frac", lambda run: run)
+    ordered: Any = {"bsp": 0.3, "lb_bsp_gpu": 0.2, "antdt_dd": 0.1}
+    assert measurements.idle_order(ordered).holds
+    assert not measurements.idle_order(ordered | {"antdt_dd": 0.25}).holds
+
+
+def test_stragglers_are_told_by_computing_alone() -> None:
+    rows = [
+        {"iteration": i, "worker": k, "samples": 8, "assigned_samples": 8, "compute_s": 1.3 if k == i == 0 else 1.0}
+        for i in range(4)
+        for k in range(NUM_WORKERS)
+    ]
+    run: Any = SimpleNamespace(tables=SimpleNamespace(iterations=pd.DataFrame(rows)))
+    row = measurements.gpu_stragglers(run)
+    assert (row.found, row.holds) == ("25.0% of 4 iterations", None)
+
+
+def test_fidelity_is_within_five_per_cent() -> None:
+    rows = list(measurements.fidelity({"a": (ended(10.0), ended(10.4)), "b": (ended(10.0), ended(9.4))}))
+    assert [(row.holds, row.found) for row in rows] == [
+        (True, "live 10.00 s, virtual 10.40 s (+4.0%)"),
+        (False, "live 10.00 s, virtual 9.40 s (-6.0%)"),
+    ]
+    assert [line[-1] for line in measurements.cells(rows)] == ["yes", "NO"]
