@@ -182,8 +182,8 @@ class OrderedGate:
         self._groups: list[Group] = []
         """Of the plan, those that are summed and not sent yet."""
         self._arrived: dict[int, Grad] = {}
-        self._waiting: set[int] = set()
-        """Workers that compute nothing until their gradient is applied or dropped."""
+        self._waiting: dict[int, int] = {}
+        """Workers that compute nothing until this gradient of theirs is applied or dropped."""
         self._late: dict[int, Slot] = {}
         """Sent and overdue: these left the order."""
         self._expected = Expected(LATE_FACTOR if self.late_factor is None else self.late_factor)
@@ -238,7 +238,7 @@ class OrderedGate:
             self._late.pop(grad_id, None)
             self._expected.ended(grad_id)
             del self._grads[grad_id]
-        self._waiting.discard(worker)
+        self._waiting.pop(worker, None)
 
     # ---- transfers ---------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class OrderedGate:
         grad = ready.grad
         self._num_bytes = ready.num_bytes
         self._grads[grad.id] = grad
-        self._waiting.add(grad.worker)
+        self._waiting[grad.worker] = grad.id
         self._held[grad.id] = Update(
             id=grad.id,
             worker=grad.worker,
@@ -341,9 +341,9 @@ class OrderedGate:
         for grad_id in grad.members or (grad.id,):
             worker = self._grads.pop(grad_id, grad).worker
             self._sent.discard(grad_id)
-            if worker in self._waiting:
+            if self._waiting.get(worker) == grad_id:  # else another incarnation has computed it
+                del self._waiting[worker]
                 go.append(worker)
-            self._waiting.discard(worker)
         return tuple(go)
 
     def _applied(self) -> Iterator[Verdict]:
