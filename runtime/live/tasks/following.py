@@ -72,8 +72,7 @@ class Following:
         """Whether it cannot make this update yet."""
         if (apply := update.apply) is None:
             return False
-        follows = self.has_copy and apply.version == store.version + 1
-        return not follows or any(grad_id not in store.grads for grad_id in apply.grads)
+        return not self.has_copy or any(grad_id not in store.grads for grad_id in apply.grads)
 
     # ---- copies ------------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,8 @@ class Board:
         self._about[self.own, WRITES] |= 1
 
     def end(self, version: int, generation: int, role: int) -> None:
-        """They are those of ``version`` now."""
+        """They are those of ``version`` now, whether they have changed or not."""
+        self.begin()
         self._about[self.own, VERSION:] = version, generation, role
         self._about[self.own, WRITES] += 1
 

@@ -65,14 +65,15 @@ def replica() -> Replica:
 
 def test_it_makes_updates_in_their_order_each_when_its_gradients_are_here(replica: Replica) -> None:
     replica.update(1, 10)
-    replica.update(2, 11)
+    replica.update(2, 11, 12)
     assert replica.store.version == 0
     replica.comes(11, 4.0)
     assert replica.store.version == 0
     replica.comes(10, 2.0)
-    assert replica.store.version == 2
-    assert replica.store.params.tolist() == vector(6.0).tolist()
-    assert replica.followed == [(0, 11), (2, 10)]
+    assert replica.store.version == 1
+    replica.comes(12, 1.0)
+    assert replica.store.params.tolist() == vector(7.0).tolist()
+    assert replica.followed == [(0, 11), (1, 10), (2, 12)]
     assert replica.store.grads == {}
 
 
