@@ -259,6 +259,8 @@ class OrderedGate:
         if self.order == "fair":
             return [*self._applied_as_they_come(), *self._sent_at_once()]
         self._pass_over(event.t)
+        if self._replicas is not None:
+            self._replicas.pass_over(event.t)
         own = [*self._applied(), *self._planned(event.t), *self._sends(event.t), *self._watch()]
         return own if self._replicas is None else [*own, *copies, *self._replicate(self._replicas, event.t)]
 
@@ -351,7 +353,12 @@ class OrderedGate:
             grad = self._arrived[self._slots[0].update.id]
             if self._replicas is not None:
                 if not self._replicas.may_apply(grad):
-                    return
+                    if not self._replicas.is_hopeless(grad):
+                        return
+                    del self._arrived[self._slots.pop(0).update.id]
+                    self._unkept(grad)
+                    yield Verdict(drop=(grad,), go=self._used(grad))
+                    continue
                 self._replicas.applied(grad)
             del self._arrived[self._slots.pop(0).update.id]
             self._version += 1
