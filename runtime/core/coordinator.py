@@ -209,6 +209,7 @@ class Coordinator:
             self.members.begin(worker, given.incarnations.get(worker, 0))
         self.executor.begin()
         self.executor.transfers.aggregators = frozenset(given.aggregators)
+        self.executor.replication.incarnations.update(given.replicas)
         self.record.note(0.0, "EpochStarted", epoch=0)
         for every, tag in ((self.job.eval_every_s, "evaluate"), (self.job.checkpoint_every_s, "checkpoint")):
             if every:

@@ -43,6 +43,8 @@ class JobStarted(Input, frozen=True):
     step: Literal["", "sgd", "tally"] = ""
     momentum: float = 0.0
     """Of the optimizer, for replicas, as ``Started`` has them."""
+    replicas: dict[int, int] = {}
+    """Incarnations of replicas of the server, as those of workers."""
 
 
 class GradientReady(Input, frozen=True):

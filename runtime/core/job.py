@@ -125,6 +125,8 @@ class ReplicateOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: int
     grad_id: int | None = None
     worker: int | None = None
+    overtaken: tuple[int, ...] = ()
+    """Gradients on their way to it that the copy contains already."""
 
 
 class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -194,6 +196,10 @@ class Port(Protocol):
 
     def replicate(self, order: ReplicateOrder) -> None:
         """Let a replica receive something; ``Replicated`` follows."""
+        ...
+
+    def release(self, worker: int, grads: tuple[int, ...]) -> None:
+        """Nobody needs these gradients, which a worker has kept for replicas, any more."""
         ...
 
     def forget(self, worker: int, grad_id: int) -> None:

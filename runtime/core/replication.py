@@ -6,12 +6,27 @@ worker cannot be sent any more; a copy of all parameters can, at any time.
 
 from __future__ import annotations
 
-from typing import final
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, final
 
 import msgspec
 
 from runtime.core.job import Port, ReplicateOrder
 from strategies.protocol import Grad, ProtocolError, Replicate
+
+
+class Step(NamedTuple):
+    """The optimizer's rule, for those who bound what an update changes; as ``Started`` has it."""
+
+    step: Literal["", "sgd", "tally"] = ""
+    momentum: float = 0.0
+
+
+def step_of(optimizer: Mapping[str, Any]) -> Step:
+    """The rule of a job with replicas."""
+    return Step("tally" if optimizer["name"] == "tally" else "sgd", float(optimizer.get("momentum") or 0.0))
 
 
 class Kept(msgspec.Struct):
@@ -42,21 +57,33 @@ class Replication:
     def applied(self, ids: tuple[int, ...], version: int) -> None:
         """The servers have used these."""
         for grad_id in ids:
-            if not self.followed:
-                self._kept.pop(grad_id, None)
-            elif grad_id in self._kept:
+            if grad_id in self._kept:
                 self._kept[grad_id].version = version
+        if not self.followed:
+            self._prune()
 
     def dropped(self, ids: tuple[int, ...]) -> None:
         """Nobody will use these."""
+        self._release(ids)
+
+    def _release(self, ids: Iterable[int]) -> None:
+        """Let workers forget what they keep of these."""
+        let_go: defaultdict[int, list[int]] = defaultdict(list)
         for grad_id in ids:
-            self._kept.pop(grad_id, None)
-        self.asked = {key: worker for key, worker in self.asked.items() if key[1] is None or key[1] in self._kept}
+            if (kept := self._kept.pop(grad_id, None)) is not None:
+                let_go[kept.worker].append(grad_id)
+                for server in self.followed:
+                    self.asked.pop((server, grad_id), None)  # if it has not left yet, it does not come
+        for worker, grads in let_go.items():
+            self.port.release(worker, tuple(grads))
 
     def lost_worker(self, worker: int) -> None:
         """What it kept is gone."""
         self._kept = {grad_id: kept for grad_id, kept in self._kept.items() if kept.worker != worker}
         self.asked = {key: sender for key, sender in self.asked.items() if sender != worker}
+
+    def _is_applied(self, grad_id: int) -> bool:
+        return grad_id in self._kept and self._kept[grad_id].version is not None
 
     def void(self) -> None:
         """All roll back: workers keep nothing, and nobody follows before it has a copy."""
@@ -71,19 +98,23 @@ class Replication:
     def lost(self, server: int) -> bool:
         """A replica is gone, or holds the parameters now; whether it was there."""
         self.asked = {key: worker for key, worker in self.asked.items() if key[0] != server}
-        return self.followed.pop(server, None) is not None
+        was_there = self.followed.pop(server, None) is not None
+        self._prune()
+        return was_there
 
     def replicated(self, server: int, version: int, grad_id: int | None) -> bool:
-        """Whether this replica is present; what all have followed is not kept any more."""
+        """A replica has followed up to this version; whether it is present."""
         if server not in self.followed:
             return False
         self.asked.pop((server, grad_id), None)
         self.followed[server] = max(self.followed[server], version)
-        least = min(self.followed.values())
-        self._kept = {
-            grad_id: kept for grad_id, kept in self._kept.items() if kept.version is None or kept.version > least
-        }
+        self._prune()
         return True
+
+    def _prune(self) -> None:
+        """What all replicas that are present have followed is not kept any more."""
+        least = min(self.followed.values(), default=math.inf)
+        self._release([one for one, kept in self._kept.items() if kept.version is not None and kept.version <= least])
 
     def replicate(self, command: Replicate, version: int) -> None:
         """Let a replica receive something."""
@@ -91,8 +122,10 @@ class Replication:
             there = ", ".join(map(str, sorted(self.followed))) or "none"
             raise ProtocolError(f"{command}: no replica has this number (there are {there})")
         if command.grad is None:
+            on_their_way = [one for server, one in self.asked if server == command.server and one is not None]
+            overtaken = tuple([one for one in on_their_way if self._is_applied(one)])
             self.asked[command.server, None] = None
-            self.port.replicate(ReplicateOrder(server=command.server, version=version))
+            self.port.replicate(ReplicateOrder(server=command.server, version=version, overtaken=overtaken))
             return
         kept = self._kept.get(command.grad)
         if kept is None:

@@ -149,16 +149,20 @@ class LiveRuntime:
                 f"strategy.num_aggregators={around.aggregators}: aggregators are processes of this machine, and tasks "
                 "are elsewhere; set it to 0, or launcher=local"
             )
-        if around.replicas:
-            raise ConfigError(f"strategy.num_replicas={around.replicas}: no live server follows another; {VIRTUAL}")
-        if (hosts := self.parse_hosts(around.num_servers)) is not None:
+        if around.replicas and self.launcher.elsewhere:
+            raise ConfigError(
+                f"strategy.num_replicas={around.replicas}: replicas share memory with their server, in which their "
+                "distance is measured, and tasks are elsewhere; set it to 0, or launcher=local"
+            )
+        if (hosts := self.parse_hosts(around.num_servers + around.replicas)) is not None:
             aggregator_hosts(hosts, around.aggregators)
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups, keeper=self.launcher.keeps)
 
     def mechanisms(self, around: RunContext) -> Mechanisms:
         """The mechanisms for hosts and plan on this machine."""
-        hosts, paced = self.parse_hosts(around.num_servers), bool(self.cluster.device or self.cluster.devices)
+        hosts = self.parse_hosts(around.num_servers + around.replicas)
+        paced = bool(self.cluster.device or self.cluster.devices)
         return choose_mechanisms(hosts, self._cpu_by, paced, around, self._look)
 
     def _look(self, name: str) -> Missing | None:
@@ -189,7 +193,7 @@ class LiveRuntime:
 
     def machine(self, around: RunContext) -> dict[str, Any]:
         """Properties of the machine that matter to a live run."""
-        hosts = self.parse_hosts(around.num_servers)
+        hosts = self.parse_hosts(around.num_servers + around.replicas)
         return {
             "congestion_control": congestion_control(),
             "containment": inside().name.lower(),
@@ -252,7 +256,7 @@ class LiveRuntime:
 
     def lab(self, experiment: RunSpec) -> LiveLab:
         """For this job, and for others on the same hosts."""
-        hosts = self.parse_hosts(experiment.job.num_servers)
+        hosts = self._hosts_of(experiment)
         starter = self.launcher
         return LiveLab(hosts, self.mechanisms(experiment.around), starter.make, starter.loop(), starter.release)
 
@@ -260,7 +264,7 @@ class LiveRuntime:
         """A job of a lab; the record is written by ``experiment.record``."""
         for directory in DIRECTORIES:
             (experiment.run_dir / directory).mkdir(parents=True, exist_ok=True)
-        hosts = self.parse_hosts(experiment.job.num_servers)
+        hosts = self._hosts_of(experiment)
         return LiveJob(
             name,
             lab.loop,
@@ -272,6 +276,9 @@ class LiveRuntime:
             hosts,
             self.launcher.site(),
         )
+
+    def _hosts_of(self, experiment: RunSpec) -> Hosts | None:
+        return self.parse_hosts(experiment.job.num_servers + experiment.job.num_replicas)
 
     @staticmethod
     def clear(experiment: RunSpec) -> None:

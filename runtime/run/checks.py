@@ -95,7 +95,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_pacing(strategy, config)
     check_topology(strategy, backend, config)
     check_devices(runtime, backend, task, config)
-    check_transfer(runtime, config)
+    check_transfer(runtime, strategy, config)
     check_record(runtime, config)
     check_rules(config)
     check_shards(strategy, task, config)

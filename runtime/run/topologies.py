@@ -45,7 +45,7 @@ def check_topology(strategy: Strategy, backend: Any, config: Config) -> None:
         )
 
 
-def check_transfer(runtime: Runtime, config: Config) -> None:
+def check_transfer(runtime: Runtime, strategy: Strategy, config: Config) -> None:
     """Check that numbers can be sent with so many bits; raises :class:`ConfigError`."""
     topology = config.topology
     if topology.transfer_bits == EXACT_BITS:
@@ -57,6 +57,11 @@ def check_transfer(runtime: Runtime, config: Config) -> None:
         why = f"topology={topology.name} has no servers; use topology={PS}"
     elif topology.transport != "tcp":
         why = f"topology.transport={topology.transport} sends nothing; use topology.transport=tcp"
+    elif strategy.replicas:
+        why = (
+            f"strategy.num_replicas={strategy.replicas} bounds steps by norms of gradients that are not rounded; use "
+            "strategy.num_replicas=0"
+        )
     if why:
         raise ConfigError(
             f"topology.transfer_bits={topology.transfer_bits}: {why}, or topology.transfer_bits={EXACT_BITS}"

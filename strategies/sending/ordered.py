@@ -182,8 +182,8 @@ class OrderedGate:
         self._groups: list[Group] = []
         """Of the plan, those that are summed and not sent yet."""
         self._arrived: dict[int, Grad] = {}
-        self._waiting: set[int] = set()
-        """Workers that compute nothing until their gradient is applied or dropped."""
+        self._waiting: dict[int, int] = {}
+        """Workers that compute nothing until this gradient of theirs is applied or dropped."""
         self._late: dict[int, Slot] = {}
         """Sent and overdue: these left the order."""
         self._expected = Expected(LATE_FACTOR if self.late_factor is None else self.late_factor)
@@ -238,7 +238,7 @@ class OrderedGate:
             self._late.pop(grad_id, None)
             self._expected.ended(grad_id)
             del self._grads[grad_id]
-        self._waiting.discard(worker)
+        self._waiting.pop(worker, None)
 
     # ---- transfers ---------------------------------------------------------------------------------------------------
 
@@ -259,6 +259,8 @@ class OrderedGate:
         if self.order == "fair":
             return [*self._applied_as_they_come(), *self._sent_at_once()]
         self._pass_over(event.t)
+        if self._replicas is not None:
+            self._replicas.pass_over(event.t)
         own = [*self._applied(), *self._planned(event.t), *self._sends(event.t), *self._watch()]
         return own if self._replicas is None else [*own, *copies, *self._replicate(self._replicas, event.t)]
 
@@ -301,7 +303,7 @@ class OrderedGate:
         grad = ready.grad
         self._num_bytes = ready.num_bytes
         self._grads[grad.id] = grad
-        self._waiting.add(grad.worker)
+        self._waiting[grad.worker] = grad.id
         self._held[grad.id] = Update(
             id=grad.id,
             worker=grad.worker,
@@ -341,9 +343,9 @@ class OrderedGate:
         for grad_id in grad.members or (grad.id,):
             worker = self._grads.pop(grad_id, grad).worker
             self._sent.discard(grad_id)
-            if worker in self._waiting:
+            if self._waiting.get(worker) == grad_id:  # else another incarnation has computed it
+                del self._waiting[worker]
                 go.append(worker)
-            self._waiting.discard(worker)
         return tuple(go)
 
     def _applied(self) -> Iterator[Verdict]:
@@ -351,7 +353,12 @@ class OrderedGate:
             grad = self._arrived[self._slots[0].update.id]
             if self._replicas is not None:
                 if not self._replicas.may_apply(grad):
-                    return
+                    if not self._replicas.is_hopeless(grad):
+                        return
+                    del self._arrived[self._slots.pop(0).update.id]
+                    self._unkept(grad)
+                    yield Verdict(drop=(grad,), go=self._used(grad))
+                    continue
                 self._replicas.applied(grad)
             del self._arrived[self._slots.pop(0).update.id]
             self._version += 1

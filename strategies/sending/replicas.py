@@ -90,6 +90,7 @@ class Replicas:
     def dropped(self, grad: Grad) -> None:
         """Nobody keeps it any more."""
         del self._sqr_norms[grad.id], self._worker_of[grad.id]
+        self._gone.discard(grad.id)
         for follower in self.followers.values():
             self._ended(follower, grad.id)
             follower.waiting.discard(grad.id)
@@ -186,6 +187,19 @@ class Replicas:
                 return False
         return True
 
+    def pass_over(self, t: float) -> None:
+        """What takes too long does not come any more."""
+        for follower in self.followers.values():
+            if not follower.copying:
+                self._gone.update(follower.expected.overdue(t))
+
+    def is_hopeless(self, grad: Grad) -> bool:
+        """Whether it is too long for the bound by itself, and some replica cannot receive it before its update."""
+        norm, rate = self._norm(grad, self.version), self._rate(grad)
+        level = Lag(momentum=self._momentum, carried=self._carried[-1])
+        lacks = any(grad.id not in follower.waiting for follower in self.followers.values())
+        return grad.id in self._gone and lacks and to_replicate(level, norm, self._most, rate) > 0
+
     # ---- transfers ---------------------------------------------------------------------------------------------------
 
     def transfers(
@@ -201,14 +215,16 @@ class Replicas:
                 continue
             since = follower.version - self._first
             lacking = [*self._applied[since:], *(grad.id for grad in ahead)][: self._needed(follower, order)]
-            self._gone.update(follower.expected.overdue(t))
-            if any(grad in self._gone and grad not in follower.waiting for grad in lacking):
+            missing = [grad for grad in lacking if grad in self._gone and grad not in follower.waiting]
+            if any(grad not in self._sqr_norms for grad in missing):  # applied: it is in a copy
                 follower.copying = True
                 self._copies += 1
                 yield Replicate(server=server)
                 continue
             following = next((grad for grad in lacking if grad not in follower.waiting), None)
-            if following is not None and not follower.asked:  # one after the other: they come over one link, in order
+            if (
+                following is not None and following not in missing and not follower.asked
+            ):  # one after the other: they come over one link, in order
                 follower.asked.add(following)
                 follower.expected.sent((following,), t, alone_s(self._worker_of[following]), 0.0)
                 yield Replicate(server=server, grad=following)

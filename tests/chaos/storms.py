@@ -25,13 +25,22 @@ SETTINGS = (
     "max_time_s=240",
     "save_parameters=true",
 )
+DIVERGENCE_MAX = 20.0
+"""Of the replica: five updates of 16 samples, each 4 long."""
 KINDS = [(role, name) for role in ("worker", "server") for name in ("SIGKILL", "SIGSTOP")]
 
 Kind = tuple[str, str]
 
 
 def options(strategy: str, transport: str, epochs: int) -> tuple[str, ...]:
-    """Of a job of the ledger; ``tree``: BSP whose gradients are summed by two aggregators on their way."""
+    """Of a job of the ledger.
+
+    ``tree``: BSP whose gradients are summed by two aggregators on their way; ``followed``: MLfabric with a replica of
+    the server.
+    """
+    if strategy == "followed":
+        replica = ("topology.num_servers=1", "strategy.num_replicas=1", f"strategy.divergence_max={DIVERGENCE_MAX}")
+        return (*options("mlfabric", transport, epochs), *replica)
     if strategy == "tree":
         return (*options("bsp", transport, epochs), "strategy.tree_fanout=2", "strategy.tree_wait_s=0.02")
     exact = ("strategy.lr_rule=batch_linear",) if strategy == "mlfabric" else ()  # every use counts 1, however late
@@ -61,13 +70,17 @@ def rage(run: Run, num_faults: int, seed: int, num_aggregators: int = 0) -> Coun
 
 
 def assert_survived(run: Run, epochs: int, faults: Counter[Kind]) -> None:
-    """Finished; every sample used ``epochs`` times; the record sound; nobody died whom we did not strike."""
+    """Finished; every sample used ``epochs`` times; the record sound; nobody died whom we did not strike.
+
+    A replica was never further from its server than the bound.
+    """
     run.finish(240)
     uses, times = np.unique(run.parameters(), return_counts=True)
     assert uses.tolist() == [float(epochs)], dict(zip(uses.tolist(), times.tolist(), strict=True))
     assert run.finished["samples_applied"] == epochs * 2000
     assert problems(run.lines()) == []
     assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert max((note["distance"] for note in run.notes("Diverged")), default=0.0) <= DIVERGENCE_MAX
     struck = {role: faults[role, "SIGKILL"] + faults[role, "SIGSTOP"] for role in ("worker", "server")}
     lost = {(note["id"], note["incarnation"]) for note in deaths(run, "server")}
     assert len(lost) <= struck["server"], f"servers died by themselves: {deaths(run, 'server')}"

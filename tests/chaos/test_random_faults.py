@@ -19,7 +19,7 @@ SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 EPOCHS, FAULTS = 40, 20
 STRATEGIES = ("bsp", "asp", "asp_dds", "ssp", "backup_workers", "coding_fractional")
 JOBS = [(strategy, transport) for strategy in STRATEGIES for transport in ("tcp", "shm")]
-JOBS += [("mlfabric", "tcp"), ("tree", "tcp")]
+JOBS += [("mlfabric", "tcp"), ("tree", "tcp"), ("followed", "tcp")]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_all_kinds_of_faults_happened(counts: Counter[Kind]) -> None:
 @pytest.mark.parametrize(
     ("strategy", "transport"),
     [
-        *(pytest.param(*job, marks=pytest.mark.long) for job in [("bsp", "shm"), ("mlfabric", "tcp"), ("tree", "tcp")]),
+        *(pytest.param(*job, marks=pytest.mark.long) for job in [("bsp", "shm"), *JOBS[-3:]]),
         ("asp_dds", "tcp"),
     ],
 )

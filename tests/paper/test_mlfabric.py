@@ -25,7 +25,7 @@ from strategies.protocol import (
 )
 from strategies.transfers.fluid import fair_rates
 from tests.support.faults import random_seconds, restarts
-from tests.support.harness import HeapRun, make_job
+from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import played, unaveraged, unconserved, unlawful
 from tests.support.turns import by_turns
 
@@ -319,6 +319,23 @@ def test_negative_control_without_an_order_they_are_later() -> None:
         assert played(run) == unlawful(run) == unconserved(run) == []
         late += run.staleness
     assert max(late) > 4
+
+
+def test_a_worker_that_is_back_before_its_gradient_is_applied_computes_once() -> None:
+    """Beyond the paper: its gradient has arrived and waits for an earlier one; the next process holds one more."""
+    at = Desk(MLfabric(parallel_sends=2, late_factor=1e9), make_job(num_workers=3, global_batch_samples=3)).start()
+    for worker in range(3):
+        at.ready(worker)
+    at.arrive(0)
+    assert [order.worker for _, order in at.sent] == [0, 1, 2]
+    at.arrive(2)
+    assert at.core.version == 1
+    at.lose(2)
+    at.join(2)
+    at.ready(2)
+    held = at.core.ledger.busy[2].grad_id
+    at.arrive(1)
+    assert (at.core.version, at.core.ledger.busy[2].grad_id) == (3, held)
 
 
 def test_fair_is_asp() -> None:

@@ -119,6 +119,7 @@ class Desk(Scores, Answers):
         self.sums: list[SumOrder] = []
         self.replications: list[ReplicateOrder] = []
         self.forgotten: list[tuple[int, int]] = []
+        self.released: list[tuple[int, int]] = []
         self.references, self.weighings = [], []
         self.timers: list[tuple[float, str]] = []
         self.evaluations: list[int] = []
@@ -176,6 +177,9 @@ class Desk(Scores, Answers):
 
     def replicate(self, order: ReplicateOrder) -> None:
         self.replications.append(order)
+
+    def release(self, worker: int, grads: tuple[int, ...]) -> None:
+        self.released += [(worker, grad_id) for grad_id in grads]
 
     def forget(self, worker: int, grad_id: int) -> None:
         self.forgotten.append((worker, grad_id))

@@ -279,7 +279,8 @@ class World:
             handler(effect)
         generation, layout = self.recovery.state.generation, self.recovery.state.layout
         assert generation >= self.generation, "generations only grow"
-        if any(isinstance(effect, effects.ServerLost) and not effect.holding for effect in received):
+        halts = any(isinstance(effect, effects.Suspended) for effect in received)  # all end then, whatever they held
+        if not halts and any(isinstance(effect, effects.ServerLost) and not effect.holding for effect in received):
             assert generation == self.generation, "nobody notices the loss of a server that held nothing"
         self.generation = generation
         assert self.failed or set(layout.nodes) == self.nodes.all, "the members that the coordinator knows"

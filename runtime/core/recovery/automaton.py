@@ -132,6 +132,8 @@ class Recovery:
                 task.step(TaskStep.BUILT)
                 task.useful = task.role != "worker"
                 self.policy.ready(task, given.version)
+                if self.state.is_replica(task):
+                    self._check()
             case Attached():
                 self._attached(task, given)
             case Worked():
@@ -166,9 +168,14 @@ class Recovery:
             state.step(PhaseStep.COMPLETE)
             if state.started:
                 state.emit(self.policy.complete())
-        if state.phase == Phase.RUNNING and not state.started and not state.unattached(state.clients):
+        if state.phase == Phase.RUNNING and not state.started and self._all_there():
             state.started = True
             state.emit(Started())
+
+    def _all_there(self) -> bool:
+        """Whether the job can start: replicas of the server have to be there, too."""
+        state = self.state
+        return not state.unattached(state.clients) and all(task.state in REACHABLE for task in state.replicas())
 
     # ---- death -------------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ class Servers:
             if not state.holds(task):
                 if state.started or not state.is_replica(task):
                     state.emit(ServerJoined(task.id, task.incarnation))
+                else:
+                    self._following.add(task.key)
             elif state.phase == Phase.GATHERING and self._all_servers_ready():
                 self._gathered()
         elif state.phase in (Phase.RUNNING, Phase.ATTACHING):
@@ -107,15 +109,21 @@ class Servers:
         self.state.lose()
         self._reading = False
         self._heir = None if self._all_servers_ready() else self._find_heir()
-        self._following.clear()
+        if self.state.started:
+            self._following.clear()
         if self._heir is not None:
             self.state.layout = self.state.layout.repartitioned([self._heir], [1.0])
         if self._all_servers_ready() and not (self._reads_on_return and self._anyone_away()):
             self._gathered()
 
     def _find_heir(self) -> Key | None:
-        """The first replica that follows, in place of the one server that there is with replicas."""
+        """The first replica that follows, in place of the one server that there is with replicas.
+
+        Before the job begins there is nothing to lose: the server starts again.
+        """
         tasks = self.state.tasks
+        if not self.state.started:
+            return None
         return min((key for key in self._following if tasks[key].state in REACHABLE), default=None)
 
     def follows(self, server: TaskLife) -> None:

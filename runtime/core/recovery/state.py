@@ -77,6 +77,10 @@ class RecoveryState:
         """Whether this is a server that holds no part of the parameters, and is to hold a copy of all."""
         return self.rules.num_replicas > 0 and task.role == "server" and not self.holds(task)
 
+    def replicas(self) -> list[TaskLife]:
+        """The servers that are replicas of the holder, whatever their state."""
+        return [server for server in self.servers if self.is_replica(server)]
+
     def holders(self) -> list[TaskLife]:
         """The servers that hold parameters, in the order of the vector."""
         return [self.tasks[server] for server in self.layout.holders]

@@ -22,10 +22,12 @@ from runtime.cluster.gpu_hogs import GPU, DeviceUsers, hogs_of, turns_alike
 from runtime.cluster.hosts import Hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
+from runtime.core.replication import step_of
 from runtime.errors import no_space
 from runtime.live.control.agents import Agents
 from runtime.live.control.allotting import Allotter
 from runtime.live.control.factory import INSEPARABLE, port_for
+from runtime.live.control.following import LiveFollowers
 from runtime.live.control.gpu_use import GpuMeter
 from runtime.live.control.injecting import Injector
 from runtime.live.control.port import LivePort
@@ -82,6 +84,7 @@ class LiveJob:
         self.machines.places = self.site.placed(self.machines.places)
         self.session = LiveSession(self.loop, self._supervisor, experiment.record)
         self.session.links = {} if hosts is None else hosts.links
+        self.session.step = step_of(experiment.optimizer)
         self.session.place_of = self.machines.host_of
         self.hub = Hub(
             self.loop,
@@ -144,6 +147,7 @@ class LiveJob:
             replaces_workers=Launch in self.experiment.strategy.needs,
             scores=job.validation_samples > 0,
             num_aggregators=self.experiment.strategy.aggregators,
+            num_replicas=job.num_replicas,
         )
         shares = job.shares_of(job.num_servers)
         places = self.machines.places
@@ -152,6 +156,8 @@ class LiveJob:
     def _port(self) -> LivePort:
         make_port = port_for(self.experiment.collective)
         port = make_port(self.hub, self.loop, self.session, self.schedule.delay_for)
+        if self.experiment.job.num_replicas:
+            port.followers = LiveFollowers(self.hub, self.session)
         saved_to = self.experiment.save_parameters_to
         port.last_save = "" if saved_to is None else SAVED if self.site.elsewhere else str(saved_to)
         return port
@@ -288,6 +294,7 @@ class LiveJob:
             checkpoints=self.site.checkpoints,
             certificate=self.site.certificate,
             holds=Send in experiment.strategy.needs,
+            num_replicas=experiment.job.num_replicas,
         )
 
     def _hogs(self) -> dict[int, int]:

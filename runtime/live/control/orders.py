@@ -26,6 +26,12 @@ class Orders:
         self.hub, self.agents, self.tasks, self.note, self.ranges = hub, agents, tasks, note, ranges
         self.processes: set[tuple[Key, int]] = set()
         """Incarnations that were launched; whoever hears that one has exited takes it out."""
+        self.followed = False
+        """Whether workers keep gradients for replicas of the server."""
+
+    @property
+    def _workers(self) -> list[Key]:
+        return [key for key in self.tasks if key.role == "worker"]
 
     @property
     def _servers(self) -> list[Key]:
@@ -48,9 +54,9 @@ class Orders:
             case Fence():
                 self.tasks[effect.key].forget_process()
                 self.hub.hang_up(effect.key)
-                if role != "server":
-                    for server in self._servers:
-                        self.hub.send(server, messages.Fence(role=role, id=number, incarnation=incarnation))
+                others = self._servers if role != "server" else self._workers if self.followed else []
+                for other in others:
+                    self.hub.send(other, messages.Fence(role=role, id=number, incarnation=incarnation))
             case _:
                 assert_never(effect)
 

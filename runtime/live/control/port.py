@@ -11,6 +11,7 @@ import msgspec
 from runtime.core import inputs
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.live.control.following import LiveFollowers
 from runtime.live.transport.address import Address
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
@@ -111,6 +112,8 @@ class LivePort:
         self._sums: dict[int, SumOrder] = {}
         """By member: servers know only the sum, until it is used or dropped."""
         self._work: list[ComputeOrder] = []
+        self.followers: LiveFollowers | None = None
+        """Of a job with replicas of the server."""
         self._nodes: list[Callable[[], None]] = []
         """Orders that concern nodes: after all others, whatever those are."""
 
@@ -123,6 +126,8 @@ class LivePort:
         """Order an update, after all earlier and before all later orders."""
         if self._apply or self._deliver:
             self._flush_servers()
+        if self.followers is not None:  # samples are booked afterwards
+            self.followers.remember(order.version - 1)
         self._apply = self._of_sums(order) if self._sums else order
 
     def _of_sums(self, order: ApplyOrder) -> ApplyOrder:
@@ -155,8 +160,18 @@ class LivePort:
             self._about_held.append((member.worker, Push(grad_id=member.grad_id, via=address)))
 
     def replicate(self, order: ReplicateOrder) -> None:
-        """There is no such task: a strategy with ``replicas`` is refused before the run."""
-        raise NotImplementedError(f"{order}: there are no replicas of servers live")
+        """Order what a replica of the server receives; a copy is of what all earlier orders to the server make."""
+        self._flush_servers()
+        self._following.replicate(order)
+
+    def release(self, worker: int, grads: tuple[int, ...]) -> None:
+        """Order a worker to keep gradients for replicas no longer."""
+        self._following.release(worker, grads)
+
+    @property
+    def _following(self) -> LiveFollowers:
+        assert self.followers is not None, "only a job with replicas of the server has such orders"
+        return self.followers
 
     def forget(self, worker: int, grad_id: int) -> None:
         """Order a worker to discard what it holds, before its next Compute."""
@@ -264,9 +279,17 @@ class LivePort:
         self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)
         for key in self.owner.holders():
-            delay_s, slowdown_frac = self.disturb(str(key), self.loop.now) if update.apply else (0.0, 0.0)
-            if delay_s or slowdown_frac:
-                slow = msgspec.structs.replace(update, delay_s=delay_s, slowdown_frac=slowdown_frac)
-                self.hub.send(key, slow)
+            slowed = self._slowed(update, key)
+            if slowed is not update:
+                self.hub.send(key, slowed)
             else:
                 self.hub.send_encoded(key, data)
+        if self.followers is not None:
+            self.followers.update(update, self._slowed)
+
+    def _slowed(self, update: Update, server: NodeId) -> Update:
+        """As the plan disturbs this server."""
+        delay_s, slowdown_frac = self.disturb(str(server), self.loop.now) if update.apply else (0.0, 0.0)
+        if not (delay_s or slowdown_frac):
+            return update
+        return msgspec.structs.replace(update, delay_s=delay_s, slowdown_frac=slowdown_frac)

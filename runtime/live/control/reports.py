@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.core import inputs
 from runtime.live.transport.auxiliaries import SCORER
-from runtime.live.transport.messages import Busy, Held, Message, NormPart, ReferenceReady, Report, ScoreParts
+from runtime.live.transport.messages import Busy, Followed, Held, Message, NormPart, ReferenceReady, Report, ScoreParts
 
 
 def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
@@ -18,6 +18,8 @@ def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
             return inputs.GradientReady(message.grad_id, sender, message.timings, *held)
         case Busy():
             return inputs.ServerBusy(sender, message.version, message.updates, message.busy_s, message.injected_s)
+        case Followed():
+            return inputs.Replicated(sender, message.version, message.grad_id)
         case ScoreParts():
             return inputs.ScorePart(sender, message.grad_id, SCORER.number(message.ticket), message.part)
         case NormPart():

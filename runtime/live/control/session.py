@@ -12,6 +12,7 @@ from runtime.api import RunStatus
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import LaunchOrder, RecordSink
+from runtime.core.replication import Step
 from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full
@@ -32,7 +33,9 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
     Actuated,
     AgentReady,
+    Apart,
     Busy,
+    Followed,
     Goodbye,
     Held,
     Message,
@@ -41,6 +44,7 @@ from runtime.live.transport.messages import (
     Sampled,
     Summed,
     TaskReady,
+    Ungiven,
     VersionEvaluated,
 )
 from runtime.live.transport.task_spec import Place
@@ -79,6 +83,8 @@ class LiveSession:
         self.sha256 = ""
         self.injector: Injector
         self.allotter: Allotter
+        self.step = Step()
+        """Of the optimizer, in a job with replicas of the server."""
         self.links: dict[str, float] = {}
         """Limits of the hosts' links."""
         self.place_of: Callable[[str], str | None] = lambda task: None
@@ -133,6 +139,8 @@ class LiveSession:
                 self.allotter.ready(identity.key)
             return
         self._heard(identity, message)
+        if isinstance(message, Followed) and not self._has_followed(identity.key, message):
+            return
         if (given := input_of(identity.id, message)) is not None:
             self.receive(given)
 
@@ -153,6 +161,22 @@ class LiveSession:
                 self.served(identity.id, message.worked_s)
             case Paced():
                 self.allotter.paced(identity.key, message)
+            case Ungiven() | Apart():
+                self._of_replica(message)
+
+    def _of_replica(self, message: Ungiven | Apart) -> None:
+        if isinstance(message, Ungiven):
+            self.supervisor.suspect(NodeId.server(message.server), message.incarnation, message.reason)
+        elif message.server in self.coordinator.executor.replication.followed:  # else it is lost by now
+            self.note("Diverged", **msgspec.structs.asdict(message))
+
+    def _has_followed(self, replica: NodeId, message: Followed) -> bool:
+        """Whether a replica follows the server that there is now."""
+        if message.generation != self.supervisor.generation:
+            return False
+        if message.grad_id is None:
+            self.supervisor.follows(replica)
+        return True
 
     def _on_the_way(self, sender: int, message: Passed | Summed) -> None:
         """Nobody has a worker's gradient, or all servers have a sum, with the durations of its first member."""
@@ -227,7 +251,12 @@ class LiveSession:
         incarnations = {task.key.number: task.incarnation for task in workers}
         model_bytes = PARAMETER_BYTES * self.supervisor.num_parameters
         aggregators = {str(key): self.place_of(str(key)) for key in self.supervisor.aggregators}
-        self.receive(inputs.JobStarted(incarnations, model_bytes, self.links, aggregators))
+        following: dict[str, Any] = {}
+        if self.port.followers is not None:
+            self.port.followers.start()
+            numbers = {key.number: incarnation for key, incarnation in self.supervisor.followers().items()}
+            following = {**self.step._asdict(), "replicas": numbers}
+        self.receive(inputs.JobStarted(incarnations, model_bytes, self.links, aggregators, **following))
         self.on_start()
         if self._preempted_s is not None:
             self.receive(inputs.PreemptionOrdered(self._preempted_s))
@@ -246,6 +275,8 @@ class LiveSession:
             case inputs.AuxiliaryLost(role=EVALUATOR.name):
                 self._forget_evaluations()
             case inputs.ServerLost(holding=True):
+                if self.port.followers is not None:
+                    self.port.followers.remember(self.coordinator.version)
                 self._void()
                 self.receive(news)
                 self.port.discard()
@@ -256,9 +287,11 @@ class LiveSession:
                 self._aggregators_away()
             case inputs.Restored():
                 self._forget_evaluations()  # servers that read other parts have closed the evaluator's connections
-                state = self._state_of(news.version) if news.state is None else news.state
+                state = self.state_of(news.version) if news.state is None else news.state
                 if self.coordinator.preemption.away:
                     self.on_resumed()
+                if self.port.followers is not None:
+                    self.port.followers.restored()
                 self.receive(inputs.Restored(news.version, state or self.initial_state, news.shares))
             case _:
                 self.receive(news)
@@ -333,12 +366,28 @@ class LiveSession:
         """The data service's state."""
         return self.coordinator.shards.state()
 
-    def _state_of(self, version: int) -> bytes:
+    def state_of(self, version: int) -> bytes:
         """The data service's state when ``version`` was the newest."""
-        assert isinstance(self.port, ReplicaPort)
         if version == self.coordinator.version:
             return self.coordinator.snapshot()
+        if self.port.followers is not None:
+            return msgspec.json.encode(self.port.followers.states[version])
+        assert isinstance(self.port, ReplicaPort)
         return msgspec.json.encode(self.port.states[version])
+
+    # ---- where servers have replicas ---------------------------------------------------------------------------------
+
+    def followers(self) -> dict[NodeId, int]:
+        """The present replicas of the server, and their incarnations."""
+        return self.supervisor.followers()
+
+    def generation(self) -> int:
+        """How often all had to connect again."""
+        return self.supervisor.generation
+
+    def followed(self) -> int | None:
+        """The version up to which all replicas have followed; None: there are none."""
+        return min(self.coordinator.executor.replication.followed.values(), default=None)
 
     # ---- from the port -----------------------------------------------------------------------------------------------
 

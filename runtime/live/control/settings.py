@@ -60,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether gradients are scored, so that there are tasks that only scores need."""
     num_aggregators: int = 0
     """Tasks that sum gradients on their way to the servers."""
+    num_replicas: int = 0
+    """Servers that follow the others."""
 
 
 def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) -> float:

@@ -6,9 +6,11 @@ from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.messages import (
     Actuated,
     AgentReady,
+    Apart,
     Attached,
     Busy,
     Exited,
+    Followed,
     Forked,
     Halted,
     Heartbeat,
@@ -26,6 +28,7 @@ from runtime.live.transport.messages import (
     ScoreParts,
     Summed,
     TaskReady,
+    Ungiven,
 )
 from strategies.protocol import AGGREGATOR
 
@@ -33,8 +36,10 @@ CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, Li
 """Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Forked, Exited, Actuated, Sampled}),
-    "worker": CLIENT | {Report, Held, Passed, Halted, Saved, Paced, NormPart},
-    "server": frozenset({TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced}),
+    "worker": CLIENT | {Report, Held, Passed, Ungiven, Halted, Saved, Paced, NormPart},
+    "server": frozenset(
+        {TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced, LinkLost, Followed, Apart}
+    ),
     AGGREGATOR: CLIENT | {Summed},
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},
 }

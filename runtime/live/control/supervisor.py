@@ -14,7 +14,7 @@ from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import ImpossibleTransitionError, Phase, TaskState
-from runtime.core.recovery.task import Key
+from runtime.core.recovery.task import REACHABLE, Key
 from runtime.live.control.agents import Agents
 from runtime.live.control.leases import Leases
 from runtime.live.control.orders import Orders
@@ -73,6 +73,7 @@ class LiveSupervisor:
             max_crowded=MAX_CROWDED,
             crowded_s=CROWDED_S,
             replaces_workers=settings.replaces_workers,
+            num_replicas=settings.num_replicas,
         )
         roles = auxiliaries_of(scores=settings.scores)
         self.recovery = Recovery(rules, num_workers, num_servers, roles, shares, settings.num_aggregators)
@@ -118,6 +119,19 @@ class LiveSupervisor:
         """The servers that hold parameters now, in the order of the vector."""
         return self.recovery.state.layout.holders
 
+    @property
+    def generation(self) -> int:
+        """How often all had to connect again."""
+        return self.recovery.state.generation
+
+    def followers(self) -> dict[Key, int]:
+        """The present replicas of the server, and their incarnations."""
+        return {task.key: task.incarnation for task in self.recovery.state.replicas() if task.state in REACHABLE}
+
+    def follows(self, key: Key) -> None:
+        """A replica of the server has a copy."""
+        self._tell(inputs.Follows(key, self.tasks[key].incarnation))
+
     def serving(self, role: str) -> int | None:
         """The connected incarnation of an auxiliary role; None: there is none."""
         task = self.tasks[NodeId(role, 0)]
@@ -140,6 +154,7 @@ class LiveSupervisor:
         """Accept connections of agents and tasks from now on."""
         self.hub, self.agents = hub, agents
         self.orders = Orders(hub, agents, self.tasks, self.listener.note, self._ranges)
+        self.orders.followed = self.settings.num_replicas > 0
         self.leases.begin(self.loop.now)
         self.loop.after(self.settings.start_deadline_s, self._check_started)
         self.loop.after(self.leases.period_s, self._tick)
@@ -207,10 +222,23 @@ class LiveSupervisor:
             case Saved():
                 return inputs.Saved(task.key, message.id)
             case Loaded():
-                return inputs.Loaded(task.key, message.generation, message.version, message.state)
+                return self._loaded(task.key, message)
             case Halted():
                 return inputs.Halted(task.key, incarnation, message.generation, message.version)
         return None
+
+    def _loaded(self, key: Key, message: Loaded) -> inputs.AnyInput | None:
+        """A replica that takes over knows nothing of the data, and reads the last checkpoint if that is newer."""
+        if message.id != effects.FOLLOWED:
+            return inputs.Loaded(key, message.generation, message.version, message.state)
+        checkpoints = self.recovery.state.checkpoints
+        stored, _ = checkpoints.contents.get(checkpoints.complete, (-1, b""))
+        if stored > message.version:
+            effect = effects.Load(checkpoints.complete, message.generation, (key,))
+            self.orders.of_checkpoint(effect)
+            return None
+        state = self.listener.state_of(message.version)
+        return inputs.Loaded(key, message.generation, message.version, state)
 
     def _link_lost(self, identity: Identity, message: LinkLost) -> None:
         """A task lost a server. If no server proves dead, its connection was at fault: restart the task."""
@@ -222,7 +250,10 @@ class LiveSupervisor:
         if identity.role == "agent":
             self.listener.agent_lost(identity.id)
             return
-        key, incarnation = identity.key, identity.incarnation
+        self.suspect(identity.key, identity.incarnation, reason)
+
+    def suspect(self, key: Key, incarnation: int, reason: str) -> None:
+        """A task that others cannot reach is given up, unless it is reported dead before."""
         self.loop.after(SEVERED_GRACE_S, lambda: self.give_up(key, incarnation, reason))
 
     def _from_agent(self, number: int, message: Message) -> bool:

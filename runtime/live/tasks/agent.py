@@ -63,7 +63,7 @@ class Agent:
         assert isinstance(spec, TaskSpec)
         self.spec = spec
         self.hogs = Hogs(spec.hogs)
-        self.buffers_fd = buffers.create() if spec.transport == "shm" else -1
+        self.buffers_fd = buffers.create() if spec.transport == "shm" or spec.num_replicas else -1
         self.tasks: dict[int, tuple[str, int, int]] = {}
         self.selector = selectors.DefaultSelector()
         wake_read, self.wake_write = os.pipe()

@@ -15,6 +15,8 @@ from runtime.live.transport.auxiliaries import SCORER
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, as_bytes, pack, unpack
 from runtime.live.transport.halves import HalfVector, decode, half_vector
 
+KINDS: dict[str, tuple[int, ...]] = {SCORER.name: (PUSH,), "server": ()}
+"""Frames by which a peer may bring vectors, by its role; a replica of the server brings none."""
 DRAIN_MS = 100
 """Milliseconds without any data after which a gradient from a lost worker is not waited for any more."""
 
@@ -121,7 +123,7 @@ class DataLink:
     def _begin_push(self, store: Sink, generation: int) -> None:
         header = unpack(self._header)
         expected = store.num_bytes if self._half is None else self._half.nbytes
-        kinds = (PUSH,) if self._brings_reference else (PUSH, POST)
+        kinds = KINDS.get(self.identity.role, (PUSH, POST))
         fits = header.kind in kinds and header.length == expected and header.generation == generation
         if not fits or (store.shares_memory and not self._brings_reference):
             raise ConnectionError(f"refused {header}: a push of {expected} bytes in generation {generation} would fit")
@@ -182,6 +184,12 @@ class DataLink:
             header, payload = header[sent:], payload[max(0, sent - HEADER_BYTES) :]
         self._send(header)
         self._send(payload, is_params=True)
+
+    def hand_over(self, version: int, steps: int, generation: int, state: FloatVector) -> None:
+        """Send what a replica continues with, which is not modified meanwhile."""
+        payload = as_bytes(state)
+        self._send(memoryview(pack(PARAMS, generation, steps, version, len(payload))))
+        self._send(payload)
 
     def detach_params(self) -> None:
         """Copy what has not been sent yet, because the parameters are about to change."""

@@ -63,6 +63,9 @@ class Receiver(ABC):
     def take(self, message: Message) -> None:
         """Obey a message of the coordinator, now or when what it needs is here."""
 
+    def greeted(self, link: DataLink) -> None:  # noqa: B027
+        """Called for a new data link."""
+
     def look(self) -> None:  # noqa: B027  (nothing to do unless a task has something)
         """Called after data has come."""
 
@@ -159,6 +162,7 @@ class Receiver(ABC):
             old.drain(self.sink, self.generation)
             self.hang_up(old)
         self.links[who] = link
+        self.greeted(link)
         link.promises = not self.spec.holds
         if link.identity.role in ("worker", AGGREGATOR) and self.spec.transfer_bits == HALF_BITS:
             link.use_halves(self.sink)

@@ -3,27 +3,42 @@
 The coordinator's commands come in order on the control channel, so a delivery that follows an update always carries
 exactly the version after it, on every server. Gradients and parameters travel on one data link per worker. A gradient
 without a receipt may still be in its socket when an order names it: then this order and all later ones wait for it.
+
+A replica of the server is such a process, too, as long as it follows (``following.py``), and becomes the server by the
+order to continue from what it holds.
 """
 
 from __future__ import annotations
 
 import os
+import selectors
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from runtime.core.recovery.effects import FOLLOWED
 from runtime.live.tasks.datalink import DataLink
+from runtime.live.tasks.following import Copy, Following, HandingOver
 from runtime.live.tasks.receiver import Receiver
 from runtime.live.tasks.store import Store, save_part
 from runtime.live.transport.address import pace
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import AUXILIARIES
+from runtime.live.transport.board import FOLLOWS, HOLDS, NEITHER, Board
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.messages import (
     Busy,
     Fence,
+    Follow,
+    Followed,
     Goodbye,
+    HandOver,
+    LinkLost,
     LoadCheckpoint,
     Loaded,
     Message,
@@ -46,15 +61,25 @@ class LostGradientError(Exception):
 class Server(Receiver):
     """Receives gradients into a :class:`Store`, and carries out the coordinator's orders to it."""
 
-    callers = ("worker", *AUXILIARIES, AGGREGATOR)
+    callers = ("worker", "server", *AUXILIARIES, AGGREGATOR)
+    board: Board | None = None
+    following: Following | None = None
+    """As long as it is a replica."""
+    handing_over: HandingOver | None = None
 
-    def __init__(self, spec: TaskSpec, identity: Identity, store: Store, num_parameters: int) -> None:
+    def __init__(
+        self, spec: TaskSpec, identity: Identity, store: Store, num_parameters: int, board: Board | None = None
+    ) -> None:
         self.store = store
         self.directory = spec.checkpoint_dir
         self.waiting: deque[Message] = deque()
         """Orders that wait for gradients still in the sockets, the first of them for some, in order."""
         self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
+        self.board = board
         super().__init__(spec, identity, num_parameters)
+        if spec.num_replicas:
+            self.handing_over = HandingOver()
+            self._begin_following()
 
     @property
     def sink(self) -> Store:
@@ -74,23 +99,30 @@ class Server(Receiver):
                 self._obey(message)
             case Pace():
                 self._obey(message)
+            case Follow():
+                self._follow(message)
             case _:
                 self.waiting.append(message)
                 self.look()
 
     def look(self) -> None:
         """Obey what waits, as far as the gradients that it needs are here."""
+        came = () if self.following is None else self.following.came(self.store)
         while self.waiting:
             first = self.waiting[0]
             if isinstance(first, Update) and self._must_wait(first):
-                return
+                break
             self._obey(self.waiting.popleft())
+        for grad_id in came:
+            self.send(Followed(generation=self.generation, version=self.store.version, grad_id=grad_id))
 
     def _must_wait(self, update: Update) -> bool:
         """Whether a gradient that it uses, or the last one of who gets parameters by it, is still on its way here.
 
         Raises :class:`LostGradientError` for one that never comes.
         """
+        if self.following is not None:
+            return self.following.must_wait(update, self.store)
         for role, number, incarnation, _ in update.deliver:
             link = self.links.get((role, number))
             if link is not None and link.identity.incarnation == incarnation and link.due is not None:
@@ -117,6 +149,8 @@ class Server(Receiver):
                 self._load(message)
             case Pace():
                 self._pace(message.bytes_per_s)
+            case HandOver():
+                self._hand_over(message)
             case Goodbye():
                 self.running = False
             case _:
@@ -129,8 +163,9 @@ class Server(Receiver):
             begun = time.perf_counter()
             for reader in self.links.values():
                 reader.detach_params()
-            sqr_norm = self.store.apply(message.apply)
-            if message.apply.measure is not None:
+            with self._changing():
+                sqr_norm = self.store.apply(message.apply)
+            if message.apply.measure is not None and self.following is None:
                 self.send(NormPart(ticket=message.apply.measure, sqr_norm=sqr_norm))
             self._sleep(message, time.perf_counter() - begun)
             self.busy_s += time.perf_counter() - begun
@@ -149,6 +184,8 @@ class Server(Receiver):
                 self.send(ScoreParts(grad_id=grad_id, ticket=ticket, part=part))
 
     def _drop(self, grads: tuple[int, ...]) -> None:
+        if self.following is not None:
+            self.following.unneeded(grads, self.store)
         self.store.drop(grads)
         for link in self.links.values():
             link.unwanted = link.unwanted or link.due in grads
@@ -193,10 +230,21 @@ class Server(Receiver):
         values: dict[str, Any]
         if message.id >= 0:
             version, state, values = self._part(message)
-            self.store.load(version, values)
+            with self._changing():
+                self.store.load(version, values)
+        elif message.id == FOLLOWED:
+            self.store.drop(tuple(self.store.grads))
+            version = self.store.version
         else:
-            self.store.reset()
+            with self._changing():
+                self.store.reset()
         self.generation = message.generation
+        if self.following is not None:
+            self.selector.unregister(self.following.wakes)
+            self.following = None
+        if self.handing_over is not None:
+            self.handing_over.begin()
+        self._show()
         self.send(Loaded(id=message.id, generation=message.generation, version=version, state=state))
 
     def _part(self, message: LoadCheckpoint) -> tuple[int, bytes, dict[str, Any]]:
@@ -208,8 +256,8 @@ class Server(Receiver):
         return version, state, values
 
     def report(self) -> None:
-        """The work since the last report, if any."""
-        if self.updates:
+        """The work since the last report, if any; that of a replica is in no record."""
+        if self.updates and self.following is None:
             self.send(
                 Busy(
                     version=self.store.version,
@@ -219,7 +267,74 @@ class Server(Receiver):
                     injected_s=self.injected_s,
                 )
             )
-            self.updates, self.busy_s, self.injected_s, self.worked_s = 0, 0.0, 0.0, 0.0
+        self.updates, self.busy_s, self.injected_s, self.worked_s = 0, 0.0, 0.0, 0.0
+
+    # ---- replicas ----------------------------------------------------------------------------------------------------
+
+    def _begin_following(self) -> None:
+        """Whoever does not hold the parameters at the start is a replica, or will be when it has a copy."""
+        if self.identity.incarnation or self.identity.key not in self.spec.layout.holders:
+            self.following = Following(self.spec.secret, self.identity)
+            self.selector.register(self.following.wakes, selectors.EVENT_READ, self._copied)
+        self._show()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Our parameters change; then they are compared with those of others."""
+        if self.board is None:
+            yield
+            return
+        self.board.begin()
+        yield
+        self._show()
+
+    def _show(self) -> None:
+        if self.board is None:
+            return
+        role = HOLDS if self.following is None else FOLLOWS if self.following.has_copy else NEITHER
+        self.board.end(self.store.version, self.generation, role)
+        for apart in self.board.apart():
+            self.send(apart)
+
+    def _follow(self, order: Follow) -> None:
+        """Begin to follow, with what all begin with or with a copy."""
+        assert self.following is not None, "the server follows nobody"
+        if order.generation != self.generation:
+            for link in list(self.links.values()):
+                self.hang_up(link)
+            self.waiting.clear()
+            self.store.drop(tuple(self.store.grads))
+            self.generation = order.generation
+            self.following.begin()
+        self.following.follow(order)
+        if order.source is not None:
+            self.following.fetch(sum(len(vector) for vector in self.store.vectors()))
+        self._show()
+
+    def _copied(self) -> None:
+        """A copy is there, or the connection over which it was to come is lost."""
+        assert self.following is not None
+        for copied in self.following.copied():
+            if isinstance(copied, LinkLost):
+                self.send(copied)
+                continue
+            with self._changing():
+                self.following.take(copied, self.store, self.waiting)
+            self.send(Followed(generation=self.generation, version=copied.version))
+            self.look()
+
+    def _hand_over(self, order: HandOver) -> None:
+        assert self.handing_over is not None, "only a job with replicas has such orders"
+        vectors = np.concatenate(self.store.vectors())
+        copy = Copy(self.store.version, self.store.optimizer.steps, self.generation, vectors)
+        link = self.handing_over.order(order, copy)
+        if link is not None:
+            self.watch(link)
+
+    def greeted(self, link: DataLink) -> None:
+        """A replica may have come for its copy."""
+        if self.handing_over is not None and link.identity.role == "server":
+            self.handing_over.greeted(link)
 
 
 def update_threads(spec: TaskSpec, identity: Identity) -> int:
@@ -237,13 +352,17 @@ def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
 
     parameters = instantiate(spec.backend).initial_parameters(instantiate(spec.task), spec.seed)
     num_parameters = len(parameters)
-    lo, hi = spec.layout.ranges(num_parameters).get(identity.key, (0, 0))
+    lo, hi = spec.layout.ranges(num_parameters).get(identity.key, (0, num_parameters if spec.num_replicas else 0))
     initial = parameters[lo:hi].copy()
     del parameters
     buffers = SharedBuffers(buffers_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
-    store = Store(initial, spec.optimizer, buffers, lo, update_threads(spec, identity))
+    board, place = None, None
+    if spec.num_replicas:
+        board = Board(buffers_fd, num_parameters, len(spec.layout.servers), identity.id)
+        place = board.params
+    store = Store(initial, spec.optimizer, buffers, lo, update_threads(spec, identity), place)
     try:
-        Server(spec, identity, store, num_parameters).run()
+        Server(spec, identity, store, num_parameters, board).run()
     except ConnectionError:
         os._exit(0)
     except LostGradientError as error:  # no error of ours: who ends with exit code 0 starts again

@@ -27,7 +27,7 @@ class Store:
 
     Without shared ``buffers`` all memory is the store's own. With them, gradients lie in their workers' rows
     (``_row_of``), and every version of the parameters is written to a slot without readers. ``threads`` may share an
-    update.
+    update. ``place``: where the parameters lie, if not in memory of its own.
     """
 
     def __init__(
@@ -37,13 +37,15 @@ class Store:
         buffers: SharedBuffers | None = None,
         lo: int = 0,
         threads: int = 1,
+        place: FloatVector | None = None,
     ) -> None:
         self.initial = initial.copy()
         self._threads = threads
         hi = lo + len(initial)
         self.lo, self.hi = lo, hi
         self.shares_memory = buffers is not None
-        self._slots = [slot[lo:hi] for slot in buffers.slots] if buffers else [aligned_vector(len(initial))]
+        own = aligned_vector(len(initial)) if place is None else place
+        self._slots = [slot[lo:hi] for slot in buffers.slots] if buffers else [own]
         self._rows = [row[lo:hi] for row in buffers.grads] if buffers else []
         self._optimizer_fields = {name: value for name, value in optimizer.items() if name != "lr"}
         self.table = SlotTable(len(self._slots))
@@ -166,11 +168,22 @@ class Store:
         """Parameters and the optimizer's state, by name."""
         return {"params": self.params, **{PREFIX + name: value for name, value in self.optimizer.state().items()}}
 
+    def vectors(self) -> list[FloatVector]:
+        """Parameters and the vectors of the optimizer's state, in the order of :meth:`dump`."""
+        return [value for value in self.dump().values() if not isinstance(value, int | float)]
+
     def load(self, version: int, state: dict[str, Any]) -> None:
         """Restore a :meth:`dump` of ``version``; all gradients become void."""
         self._begin(version, state["params"])
         prefixed = ((name, value) for name, value in state.items() if name.startswith(PREFIX))
         self.optimizer.load_state({name[len(PREFIX) :]: value for name, value in prefixed})
+
+    def copy(self, version: int, steps: int, vectors: FloatVector) -> None:
+        """Take over the :meth:`vectors` of ``version``, one after the other, and keep the gradients."""
+        params, *slots = vectors.reshape(-1, len(self.initial))
+        self.version, self._has_halves = version, False
+        self.params[:] = params
+        self.optimizer.load_state({"step": steps, **dict(zip(self.optimizer.rule.slots, slots, strict=True))})
 
     def reset(self) -> None:
         """Restore the initial parameters, version 0."""

@@ -20,6 +20,7 @@ from runtime.core.sampling import sample_epochs, sample_indices
 from runtime.core.shards import Cut
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.client import serve
+from runtime.live.tasks.keeping import Keeper, SplitChannel
 from runtime.live.tasks.pacing import Pacer
 from runtime.live.transport.address import LOOPBACK
 from runtime.live.transport.auth import Identity
@@ -70,6 +71,7 @@ class Worker:
         self.holdout = Holdout(spec.num_samples + spec.validation_samples, spec.validation_samples, spec.seed)
         self.pacer = Pacer(parse_device(spec.device_of(links.identity.id)))
         self.idle_since = time.perf_counter()
+        self.keeper = links.keeper if isinstance(links, ServerLinks) else None
         self.held: Report | None = None
         """What to report of the gradient in ``links.grad`` that is not pushed yet; a next Compute overwrites both."""
 
@@ -170,6 +172,8 @@ class Worker:
         if not order.holds:
             return self._pushed(report, computed)
         self.held = report if finite else None  # nobody has a use for one that is not finite
+        if finite and self.keeper is not None:
+            self.keeper.keep(order.grad_id, self.links.grad)
         return report
 
 
@@ -204,7 +208,11 @@ def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> 
             place = spec.place(identity.role, identity.id)
             links.same_machine = not place.host and place.address == LOOPBACK and not spec.holds
             links.bits = spec.transfer_bits
-        task = make(spec, channel, model, links)
+        if identity.role == "worker" and spec.num_replicas:
+            links.keeper = keeper = Keeper(spec.secret, identity, channel)
+            task = make(spec, SplitChannel(channel, keeper), model, links)
+        else:
+            task = make(spec, channel, model, links)
         channel.tell(TaskReady(num_parameters=model.num_parameters))
         task.run()
     except ConnectionError:

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.transport.address import Address, connect, pace
@@ -15,6 +16,18 @@ from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH,
 from runtime.live.transport.halves import HalfVector, decode, encode, half_vector
 
 HALF_BITS = 16
+
+
+class Keeper(Protocol):
+    """Keeps gradients for replicas of the server (:class:`runtime.live.tasks.keeping.Keeper`)."""
+
+    def keep(self, grad_id: int, grad: FloatVector) -> None:
+        """Copy a gradient, and keep that until it is released."""
+        ...
+
+    def begin(self, generation: int) -> None:
+        """Keep nothing of an earlier generation."""
+        ...
 
 
 class ServerLinks:
@@ -48,6 +61,8 @@ class ServerLinks:
         self.rate: int | None = None
         """Bytes per second at which each connection may send; None: no limit."""
         self.generation = 0
+        self.keeper: Keeper | None = None
+        """Keeps gradients for replicas of the server."""
         self.socks: list[socket.socket] = []
         self._views: list[tuple[memoryview, memoryview]] = []
         self._halves: list[tuple[HalfVector, FloatVector, HalfVector, FloatVector]] = []
@@ -60,6 +75,8 @@ class ServerLinks:
         """Connect to all servers again, which hold these ranges; raises ``OSError`` if one cannot be reached."""
         self.close()
         self.generation = generation
+        if self.keeper is not None:
+            self.keeper.begin(generation)
         self._views = [(as_bytes(self.params[lo:hi]), as_bytes(self.grad[lo:hi])) for lo, hi in ranges]
         if self.bits == HALF_BITS:
             parts = [(self.params[lo:hi], self.grad[lo:hi]) for lo, hi in ranges]
@@ -101,13 +118,13 @@ class ServerLinks:
         """
         version, self.received_s = 0, 0.0
         for sock, (params, _) in zip(self.socks, self._views, strict=True):
-            header = self._expect(sock, PARAMS, ticket)
+            header = _expect(sock, PARAMS, ticket, self._header)
             version = header.version
             if header.length != (0 if self.buffers is not None else len(params)):
                 raise ConnectionError(f"refused {header}: {len(params)} bytes of parameters would fit")
             if self.buffers is None:
                 begun = time.perf_counter()
-                _receive_into(sock, params)
+                receive_into(sock, params)
                 self.received_s += time.perf_counter() - begun
             elif header.slot < len(self.buffers.slots):
                 self.params = self.buffers.slots[header.slot]
@@ -132,7 +149,7 @@ class ServerLinks:
             _send(sock, pack(kind, self.generation, ticket, 0, len(grad)), grad)
         if kind == PUSH:
             for sock in self.socks:
-                self._expect(sock, ACK, ticket)
+                _expect(sock, ACK, ticket, self._header)
 
     def push_to(self, aggregator: Address, ticket: int) -> None:
         """Push the whole gradient to an aggregator, which is called first if need be; return when it has all of it.
@@ -149,21 +166,38 @@ class ServerLinks:
             if self.rate is not None:
                 pace(sock, self.rate)
         try:
-            _send(sock, pack(PUSH, self.generation, ticket, 0, len(whole)), whole)
-            self._expect(sock, ACK, ticket)
+            push_frame(sock, self.generation, ticket, whole)
         except OSError:
             self._aggregators.pop(aggregator).close()
             raise
 
-    def _expect(self, sock: socket.socket, kind: int, ticket: int) -> Header:
-        _receive_into(sock, memoryview(self._header))
-        header = unpack(self._header)
-        if header.kind != kind or header.ticket != ticket:
-            raise ConnectionError(f"expected frame {kind} of {ticket}, got {header}")
-        return header
+
+def push_frame(sock: socket.socket, generation: int, ticket: int, payload: memoryview) -> None:
+    """Push a gradient on one connection; return when the other end has all of it."""
+    _send(sock, pack(PUSH, generation, ticket, 0, len(payload)), payload)
+    _expect(sock, ACK, ticket, bytearray(HEADER_BYTES))
 
 
-def _receive_into(sock: socket.socket, view: memoryview) -> None:
+def receive_copy(sock: socket.socket, floats: FloatVector) -> Header:
+    """Fill ``floats`` with what a server hands over; returns the frame's header."""
+    header = bytearray(HEADER_BYTES)
+    receive_into(sock, memoryview(header))
+    found = unpack(header)
+    if found.kind != PARAMS or found.length != floats.nbytes:
+        raise ConnectionError(f"refused {found}: a copy of {floats.nbytes} bytes would fit")
+    receive_into(sock, as_bytes(floats))
+    return found
+
+
+def _expect(sock: socket.socket, kind: int, ticket: int, buffer: bytearray) -> Header:
+    receive_into(sock, memoryview(buffer))
+    header = unpack(buffer)
+    if header.kind != kind or header.ticket != ticket:
+        raise ConnectionError(f"expected frame {kind} of {ticket}, got {header}")
+    return header
+
+
+def receive_into(sock: socket.socket, view: memoryview) -> None:
     """Fill ``view``; when a socket's deadline passes, only check whether the run still lives."""
     parent = os.getppid()
     while view:

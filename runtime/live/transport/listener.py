@@ -39,6 +39,10 @@ class Listener(Protocol):
         """A task will be started on another machine; returns its place if machines are emulated."""
         ...
 
+    def state_of(self, version: int) -> bytes:
+        """The data service's state when this version was the newest."""
+        ...
+
     def left(self) -> None:
         """All tasks of a preempted job have ended."""
         ...

@@ -129,6 +129,25 @@ class Forget(Message, frozen=True, kw_only=True, tag=True):
     grad_id: int
 
 
+class Give(Message, frozen=True, kw_only=True, tag=True):
+    """Worker: push a gradient that it keeps to a replica of the server, and keep it.
+
+    Answered by ``Ungiven`` if that is impossible, else by the replica.
+    """
+
+    grad_id: int
+    generation: int
+    server: int
+    incarnation: int
+    to: Address
+
+
+class Release(Message, frozen=True, kw_only=True, tag=True):
+    """Worker: keep these gradients for replicas no longer."""
+
+    grads: tuple[int, ...]
+
+
 class AuxiliaryOrder(Message, frozen=True, kw_only=True):
     """Base of the orders to auxiliary tasks: work with the parameters that are delivered under ``ticket``."""
 
@@ -218,6 +237,26 @@ class Fence(Message, frozen=True, kw_only=True, tag=True):
     incarnation: int
 
 
+class Follow(Message, frozen=True, kw_only=True, tag=True):
+    """Replica of the server: make its updates from ``version`` on, which it has at the start.
+
+    ``source``: the server, from which it takes a copy of that version first. Answered by ``Followed`` then.
+    ``overtaken``: gradients on their way to it that the copy contains.
+    """
+
+    generation: int
+    version: int
+    source: Address | None = None
+    overtaken: tuple[int, ...] = ()
+
+
+class HandOver(Message, frozen=True, kw_only=True, tag=True):
+    """Server: send a copy of parameters and optimizer to this replica, which connects for it."""
+
+    server: int
+    incarnation: int
+
+
 class SaveCheckpoint(Message, frozen=True, kw_only=True, tag=True):
     """Store the server's part of ``version`` with ``state`` (the applied work) in one file.
 
@@ -231,7 +270,10 @@ class SaveCheckpoint(Message, frozen=True, kw_only=True, tag=True):
 
 
 class LoadCheckpoint(Message, frozen=True, kw_only=True, tag=True):
-    """Restore a checkpoint; all gradients held are void. The server holds [lo, hi) of the vector from now on."""
+    """Restore a checkpoint; all gradients held are void. The server holds [lo, hi) of the vector from now on.
+
+    ``id`` -1: the initial parameters; -2: it was a replica, and continues from the version that it has followed to.
+    """
 
     id: int
     generation: int
@@ -343,6 +385,14 @@ class Held(Message, frozen=True, kw_only=True, tag=True):
     sqr_norm: float | None
 
 
+class Ungiven(Message, frozen=True, kw_only=True, tag=True):
+    """A worker could not push a gradient to this replica."""
+
+    server: int
+    incarnation: int
+    reason: str
+
+
 class Passed(Message, frozen=True, kw_only=True, tag=True):
     """An aggregator has a worker's gradient, unless there was a ``problem``: then nobody has it."""
 
@@ -417,6 +467,23 @@ class Loaded(Message, frozen=True, kw_only=True, tag=True):
     state: bytes
 
 
+class Followed(Message, frozen=True, kw_only=True, tag=True):
+    """A replica has received a gradient, or a copy of all (None), and has made all updates up to ``version``."""
+
+    generation: int
+    version: int
+    grad_id: int | None = None
+
+
+class Apart(Message, frozen=True, kw_only=True, tag=True):
+    """A replica has made all updates up to ``version`` and lacks ``behind``; ``distance`` of its parameters."""
+
+    server: int
+    version: int
+    behind: int
+    distance: float
+
+
 class Busy(Message, frozen=True, kw_only=True, tag=True):
     """A server's work since its last report."""
 
@@ -453,6 +520,8 @@ AnyMessage = (
     | Work
     | Push
     | Forget
+    | Give
+    | Release
     | EvaluateVersion
     | ComputeReference
     | Pace
@@ -468,12 +537,15 @@ AnyMessage = (
     | DropGradients
     | JoinCollective
     | Deliver
+    | Follow
+    | HandOver
     | SaveCheckpoint
     | LoadCheckpoint
     | TaskReady
     | Attached
     | Report
     | Held
+    | Ungiven
     | Passed
     | Summed
     | Halted
@@ -484,6 +556,8 @@ AnyMessage = (
     | NormPart
     | Saved
     | Loaded
+    | Followed
+    | Apart
     | Busy
     | Paced
     | Heartbeat

@@ -84,6 +84,9 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool = False
     """Whether workers hold their gradients: then none is certain to come to a server."""
 
+    num_replicas: int = 0
+    """Servers that follow the others, for which workers keep what they have computed."""
+
     @property
     def checkpoint_dir(self) -> Path:
         """Where checkpoints are stored and read."""

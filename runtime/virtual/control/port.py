@@ -113,6 +113,9 @@ class VirtualPort:
         assert self._followers is not None, "only a job with replicas has such orders"
         self._orders.append((partial(self._replicate, self._followers, order), ()))
 
+    def release(self, worker: int, grads: tuple[int, ...]) -> None:
+        """What workers keep takes no room here: updates bring their gradients to replicas."""
+
     def forget(self, worker: int, grad_id: int) -> None:
         self._orders.append((self._forget, (worker, grad_id)))
 

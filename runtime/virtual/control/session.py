@@ -16,6 +16,7 @@ from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
+from runtime.core.replication import step_of
 from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
@@ -261,20 +262,15 @@ class VirtualSession:
         model_bytes = PARAMETER_BYTES * self.learner.num_parameters or None
         self.tell(
             inputs.JobStarted(
-                model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}, **self._rule()
+                model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}, **self._step()
             ),
         )
         self.work.at(REPORT_EVERY_S, TIMER, self._report)
         if self.telemetry_every_s is not None:
             self._observe(self.telemetry_every_s)
 
-    def _rule(self) -> dict[str, Any]:
-        """The optimizer's rule, for those who bound what an update changes."""
-        optimizer = self.experiment.optimizer
-        if self.followers is None:
-            return {}
-        step = "tally" if optimizer["name"] == "tally" else "sgd"
-        return {"step": step, "momentum": float(optimizer.get("momentum", 0.0))}
+    def _step(self) -> dict[str, Any]:
+        return {} if self.followers is None else step_of(self.experiment.optimizer)._asdict()
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""

@@ -69,6 +69,12 @@ def test_whatever_happens_all_are_there_again_in_the_end(
     play(World(rules(kind, failover, limit), *SIZES[size]), choices)
 
 
+def test_a_suspended_job_ends_a_server_that_holds_nothing_with_all_others() -> None:
+    """Found by chance: the new generation that follows is that of all."""
+    world = play(World(rules("live", "shards", None), *SIZES["servers"]), [0] * 15 + [1402, 0, 0, 0, 170])
+    assert world.generation
+
+
 def play(world: World, choices: Sequence[int]) -> World:
     for choice in choices:
         answers = world.possible(faults=False)

@@ -128,6 +128,54 @@ def test_a_copy_from_before_a_loss_does_not_count() -> None:
     assert job.back() == [(3, (FIRST,))]
 
 
+def starting(*there: Key) -> tuple[Recovery, list[effects.AnyEffect]]:
+    """One worker, a server and a replica, of which these are there; all orders are obeyed."""
+    recovery, news = Recovery(Rules(num_replicas=1), 1, 1), list[effects.AnyEffect]()
+    start(recovery, news, inputs.Begin())
+    for key in there:
+        start(recovery, news, inputs.Ready(key, 0))
+    return recovery, news
+
+
+def start(recovery: Recovery, news: list[effects.AnyEffect], given: inputs.AnyInput) -> None:
+    for effect in recovery.receive(given):
+        news.append(effect)
+        if isinstance(effect, effects.Attach):
+            start(recovery, news, inputs.Attached(effect.key, 0, effect.generation))
+        elif isinstance(effect, effects.Load):
+            assert effect.number != effects.FOLLOWED
+            start(recovery, news, inputs.Loaded(effect.keepers[0], effect.generation, 0, b""))
+
+
+def test_a_job_begins_when_its_replicas_are_there() -> None:
+    recovery, news = starting(NodeId.worker(0), FIRST)
+    assert effects.Started() not in news
+    start(recovery, news, inputs.Ready(SECOND, 0))
+    assert news[-1] == effects.Started()
+
+
+def test_nobody_takes_over_before_the_job_has_begun() -> None:
+    """Its next process begins with what the replica has, too, which can take over then."""
+    recovery, news = starting(FIRST, SECOND)
+    start(recovery, news, inputs.Gone(FIRST, 0, "killed"))
+    start(recovery, news, inputs.Ready(FIRST, 1))
+    start(recovery, news, inputs.Ready(NodeId.worker(0), 0))
+    assert news[-1] == effects.Started()
+    assert recovery.state.layout.holders == (FIRST,)
+    found = recovery.receive(inputs.Gone(FIRST, 1, "killed"))
+    assert effects.Load(effects.FOLLOWED, 2, (SECOND,)) in found
+
+
+def test_who_dies_before_the_job_has_begun_is_a_replica_all_the_same() -> None:
+    recovery, news = starting(FIRST, SECOND)
+    start(recovery, news, inputs.Gone(SECOND, 0, "killed"))
+    start(recovery, news, inputs.Ready(NodeId.worker(0), 0))
+    assert effects.Started() not in news
+    start(recovery, news, inputs.Ready(SECOND, 1))
+    assert news[-1] == effects.Started()
+    assert effects.Load(effects.FOLLOWED, 1, (SECOND,)) in recovery.receive(inputs.Gone(FIRST, 0, "killed"))
+
+
 def test_without_replicas_a_server_that_holds_nothing_leaves() -> None:
     """Negative control of what is different with replicas."""
     recovery = Recovery(Rules(), 1, 1)

@@ -61,9 +61,13 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[ReplicateOrder] = []
+        self.released: list[tuple[int, tuple[int, ...]]] = []
 
     def replicate(self, order: ReplicateOrder) -> None:
         self.sent.append(order)
+
+    def release(self, worker: int, grads: tuple[int, ...]) -> None:
+        self.released.append((worker, grads))
 
 
 def test_a_gradient_is_kept_until_the_last_replica_has_followed_its_update() -> None:
@@ -84,6 +88,55 @@ def test_after_a_rollback_nobody_follows() -> None:
     replication.replicated(1, 7, None)
     replication.void()
     assert replication.followed == {1: 0, 2: 0}
+
+
+def grad(number: int, worker: int = 3) -> Grad:
+    return Grad(id=number, worker=worker, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1)
+
+
+def test_workers_let_go_of_what_no_replica_needs() -> None:
+    wire = Wire()
+    replication = Replication(wire, (1, 2))  # type: ignore[arg-type]
+    for number in range(4):
+        replication.ready(grad(number, worker=number % 2))
+    replication.applied((0,), 1)
+    replication.applied((1,), 2)
+    replication.replicated(1, 2, 1)
+    assert wire.released == []
+    replication.replicated(2, 1, 0)
+    assert wire.released == [(0, (0,))]
+    replication.dropped((3,))
+    assert wire.released[1:] == [(1, (3,))]
+    replication.lost(2)
+    assert wire.released[2:] == [(1, (1,))]
+    replication.lost(1)
+    replication.applied((2,), 3)
+    assert wire.released[3:] == [(0, (2,))], "nobody is there who could need it"
+
+
+def test_what_a_lost_worker_kept_is_not_let_go_of() -> None:
+    wire = Wire()
+    replication = Replication(wire, (1,))  # type: ignore[arg-type]
+    replication.ready(grad(0))
+    replication.lost_worker(3)
+    replication.dropped((0,))
+    assert wire.released == []
+
+
+def test_a_copy_says_which_gradients_come_too_late() -> None:
+    """Of those on their way: what is applied by now is in the copy, what is not is needed."""
+    wire = Wire()
+    replication = Replication(wire, (1,))  # type: ignore[arg-type]
+    for number in range(3):
+        replication.ready(grad(number))
+    replication.applied((0,), 1)
+    replication.applied((1,), 2)
+    for number in (1, 2):
+        replication.replicate(Replicate(server=1, grad=number), 2)
+    replication.replicate(Replicate(server=1), 2)
+    assert wire.sent[-1].overtaken == (1,)
+    replication.replicated(1, 2, None)
+    assert list(replication.asked) == [(1, 2)], "its worker does not send it any more if it has not begun"
 
 
 def unkept(at: Desk, what: str) -> None:

@@ -161,16 +161,22 @@ def test_a_worker_receives_and_pushes_16_bits() -> None:
         ({"transport": "shm"}, "topology.transport=shm sends nothing; use topology.transport=tcp"),
         ({"name": "allreduce"}, "topology=allreduce has no servers; use topology=ps"),
         ({"real_time": False}, "runtime=mine models transfers of 32 bits; use runtime=live"),
+        (
+            {"replicas": 2},
+            "strategy.num_replicas=2 bounds steps by norms of gradients that are not rounded; use "
+            "strategy.num_replicas=0",
+        ),
         ({"real_time": False, "transfer_bits": 32}, ""),
     ],
 )
 def test_where_16_bits_mean_nothing_they_are_refused(changes: dict[str, Any], message: str) -> None:
     given = {"name": "ps", "transport": "tcp", "transfer_bits": 16, "real_time": True} | changes
     runtime: Any = SimpleNamespace(real_time=given.pop("real_time"))
+    strategy: Any = SimpleNamespace(replicas=given.pop("replicas", 0))
     config: Any = SimpleNamespace(topology=SimpleNamespace(**given), names=SimpleNamespace(runtime="mine"))
     if not message:
-        check_transfer(runtime, config)
+        check_transfer(runtime, strategy, config)
         return
     with pytest.raises(ConfigError) as refused:
-        check_transfer(runtime, config)
+        check_transfer(runtime, strategy, config)
     assert str(refused.value) == f"topology.transfer_bits=16: {message}, or topology.transfer_bits=32"

@@ -199,6 +199,8 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "Work",
         "Push",
         "Forget",
+        "Give",
+        "Release",
         "EvaluateVersion",
         "ComputeReference",
         "Pace",
@@ -216,6 +218,8 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "DropGradients",
         "JoinCollective",
         "Deliver",
+        "Follow",
+        "HandOver",
         "SaveCheckpoint",
         "LoadCheckpoint",
     }

@@ -154,9 +154,9 @@ class World:
                     self.tell(key, Heartbeat())
 
 
-def started(**settings: Any) -> World:
+def started(kind: type[World] = World, **settings: Any) -> World:
     """A job in training, after its first checkpoint."""
-    world = World(**settings)
+    world = kind(**settings)
     world.tell(("agent", 0), AgentReady(import_s=1.0, versions={}))
     for key in world.keys:
         world.connect(key)

@@ -130,8 +130,13 @@ BAD_LINES: list[tuple[str, str]] = [
         "num_aggregators=1: lr_rule=adadelay weights each gradient by its",
     ),
     (
-        "strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 topology.num_servers=1",
-        "strategy.num_replicas=1: no live server follows another; choose runtime=virtual",
+        "launcher=join strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 topology.num_servers=1",
+        "strategy.num_replicas=1: replicas share memory with their server",
+    ),
+    (
+        "strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 topology.num_servers=1 "
+        "topology.transfer_bits=16",
+        "topology.transfer_bits=16: strategy.num_replicas=1 bounds steps by norms of gradients that are not rounded",
     ),
     (
         "runtime=virtual strategy=mlfabric strategy.num_replicas=1 topology.num_servers=1",

@@ -1,0 +1,97 @@
+"""The coordinator's orders about replicas of the server: who gives them what, and which updates they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from runtime.core.job import ReplicateOrder
+from runtime.live.transport.address import Address
+from runtime.live.transport.hub import Hub
+from runtime.live.transport.messages import Follow, Give, HandOver, Release, Update
+from strategies.protocol import NodeId
+
+
+class FollowersOwner(Protocol):
+    """What is asked about tasks and data."""
+
+    def address_for(self, caller: NodeId, called: NodeId) -> Address:
+        """Where a task that is connected is called by another."""
+        ...
+
+    def holders(self) -> tuple[NodeId, ...]:
+        """The servers that hold parameters now, in the order of the vector."""
+        ...
+
+    def followers(self) -> dict[NodeId, int]:
+        """The present replicas of the server, and their incarnations."""
+        ...
+
+    def generation(self) -> int:
+        """How often all had to connect again."""
+        ...
+
+    def data_state(self) -> dict[str, Any]:
+        """The data service's state."""
+        ...
+
+    def followed(self) -> int | None:
+        """The version up to which all replicas have followed; None: there are none."""
+        ...
+
+
+class LiveFollowers:
+    """Speaks to replicas of the server, and remembers what belongs to the versions that they may have."""
+
+    def __init__(self, hub: Hub, owner: FollowersOwner) -> None:
+        self.hub, self.owner = hub, owner
+        self.states: dict[int, dict[str, Any]] = {}
+        """The data service's state at versions that a replica may have."""
+
+    def start(self) -> None:
+        """All have the same parameters: replicas follow from now on."""
+        for replica in self.owner.followers():
+            self.hub.send(replica, Follow(generation=self.owner.generation(), version=0))
+
+    def remember(self, version: int) -> None:
+        """The data service's present state belongs to this version."""
+        least = self.owner.followed()
+        self.states[version] = self.owner.data_state()
+        for old in [one for one in self.states if least is None or one < least]:
+            del self.states[old]
+
+    def restored(self) -> None:
+        """Nobody returns to an earlier version any more."""
+        self.states.clear()
+
+    def replicate(self, order: ReplicateOrder) -> None:
+        """Let a worker give a gradient that it keeps, or the server a copy of what it has after its last order."""
+        replica, generation = NodeId.server(order.server), self.owner.generation()
+        incarnation = self.owner.followers()[replica]
+        if order.grad_id is not None:
+            worker = NodeId.worker(order.worker or 0)
+            to = self.owner.address_for(worker, replica)
+            give = Give(
+                grad_id=order.grad_id, generation=generation, server=order.server, incarnation=incarnation, to=to
+            )
+            self.hub.send(worker, give)
+            return
+        (holder,) = self.owner.holders()
+        source = self.owner.address_for(replica, holder)
+        self.hub.send(holder, HandOver(server=order.server, incarnation=incarnation))
+        follow = Follow(generation=generation, version=order.version, source=source, overtaken=order.overtaken)
+        self.hub.send(replica, follow)
+
+    def release(self, worker: int, grads: tuple[int, ...]) -> None:
+        """Let a worker forget what it kept."""
+        self.hub.send(NodeId.worker(worker), Release(grads=grads))
+
+    def update(self, update: Update, slowed: Callable[[Update, NodeId], Update]) -> None:
+        """The server's update, to be made when its gradients are there."""
+        if update.apply is None and not update.drop:
+            return
+        same = msgspec.structs.replace(update, deliver=(), inner_products=())
+        for replica in self.owner.followers():
+            self.hub.send(replica, slowed(same, replica))

@@ -1,0 +1,145 @@
+"""Real replicas of the server: one takes over, whoever is killed, and none is ever further away than the bound."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scripts.replay import build_strategy
+from tests.live.test_faults import PACED, assert_uses_are_exact
+from tests.support.invariants import problems, replay
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
+
+pytestmark = pytest.mark.live
+
+FOLLOWED = ("strategy=mlfabric", "strategy.num_replicas=1", "strategy.lr_rule=batch_linear", "topology.num_servers=1")
+JOB = (*LEDGER, *FOLLOWED, "save_parameters=true")
+UPDATES = 10
+MOST = 4.0 * UPDATES
+"""Of an update of the ledger with 16 samples the length is 4."""
+LR, MOMENTUM = 0.05, 0.9
+TRAINED = (
+    *DIGITS,
+    *FOLLOWED,
+    "save_parameters=true",
+    f"workload.optimizer={{name: sgd, lr: {LR}, momentum: {MOMENTUM}}}",
+)
+
+
+def distances(run: Run) -> list[tuple[dict[str, Any], float]]:
+    """Every measured distance, and what norms of gradients alone say that it is at most (slide 17).
+
+    With |v_k| <= mu |v_(k-1)| + |g_k| the server is at most the sum of rate_k |v_k| of the missing updates away.
+    """
+    found, norms = [], {}
+    moved, carried = {0: 0.0}, {0: 0.0}
+    version = 0
+    for line in run.lines():
+        if line["kind"] == "note":
+            note = line["note"]
+            if note["type"] == "Diverged" and note["version"] + note["behind"] <= version:
+                missing_ones = range(note["version"] + 1, note["version"] + note["behind"] + 1)
+                found.append((note, sum(moved[one] for one in missing_ones)))
+            continue
+        event = line["event"]
+        if event["type"] == "Ready":
+            norms[event["grad"]["id"]] = math.sqrt(event["sqr_norm"])
+        if event["type"] == "Restored":
+            version = event["version"]
+        for command in line["commands"]:
+            if command["type"] == "Apply":
+                version += 1
+                (grad,), (weight,) = command["grads"], command["weights"]
+                carried[version] = MOMENTUM * carried[version - 1] + weight * norms[grad]
+                moved[version] = LR * command["lr_scale"] * carried[version]
+    return found
+
+
+def assert_sound(run: Run) -> None:
+    assert problems(run.lines()) == []
+    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+
+
+def has_copy(run: Run, server: int, incarnation: int) -> bool:
+    """Whether this process follows."""
+    there = False
+    for event in [line["event"] for line in run.lines() if line["kind"] == "event"]:
+        if event["type"] == "ServerJoined" and event["server"] == server:
+            there = event["incarnation"] == incarnation
+        if there and event["type"] == "Replicated" and (event["server"], event["grad"]) == (server, None):
+            return True
+    return False
+
+
+def await_copy(run: Run, server: int, incarnation: int) -> None:
+    run.await_that(lambda: has_copy(run, server, incarnation), f"a copy at server {server}")
+
+
+def lost_versions(run: Run) -> list[int]:
+    """Of every return, by how many versions."""
+    found, version = [], 0
+    for line in run.lines():
+        if line["kind"] == "event" and line["event"]["type"] == "Restored":
+            found.append(version - line["event"]["version"])
+        version = line["version"] if line["kind"] == "event" else version
+    return found
+
+
+def test_whoever_is_killed_a_replica_takes_over_and_every_sample_counts_once(start: Start) -> None:
+    """The server, who follows then, a worker, and the next server; nobody waits for a process to start."""
+    run = start(
+        "run", *JOB, *PACED, "checkpoint_every_s=600", "workload.epochs=null", f"strategy.divergence_max={MOST}"
+    )
+    run.await_training(30)
+    run.unregister(("server", 0))
+    await_copy(run, 0, 1)
+    run.unregister(("server", 0))
+    await_copy(run, 0, 2)
+    run.unregister(("worker", 1))
+    run.await_events("Joined")
+    run.await_progress(30)
+    run.unregister(("server", 1))
+    await_copy(run, 1, 1)
+    run.await_progress(10)
+    run.interrupt()
+    assert_uses_are_exact(run)
+    assert_sound(run)
+    kinds = ("ServerLost", "Restored", "ServerJoined")
+    events = [line["event"] for line in run.lines() if line["kind"] == "event" and line["event"]["type"] in kinds]
+    taken_over = ["ServerLost", "Restored", "ServerJoined"]
+    assert [event["type"] for event in events] == [*taken_over, "ServerLost", "ServerJoined", *taken_over]
+    assert [event["servers"] for event in events if event["type"] == "Restored"] == [[1], [0]]
+    assert [event["holding"] for event in events if event["type"] == "ServerLost"] == [True, False, True]
+    assert 0 < max(lost_versions(run)) <= UPDATES
+    assert 0 < max(note["distance"] for note in run.notes("Diverged")) <= MOST
+
+
+@pytest.mark.long(like="test_whoever_is_killed_a_replica_takes_over_and_every_sample_counts_once")
+def test_it_is_never_further_away_than_norms_say(start: Start) -> None:
+    """Every distance is measured: after an update of the server, and after one of the replica."""
+    run = start("run", *TRAINED, "workload.epochs=1", "strategy.divergence_max=0.5").finish()
+    found = distances(run)
+    assert all(note["distance"] <= most * (1 + 1e-5) for note, most in found)
+    assert len({note["behind"] for note, _ in found}) > 3
+    assert 0.01 < max(note["distance"] for note, _ in found) < max(most for _, most in found) <= 0.5
+    assert_sound(run)
+
+
+@pytest.mark.long(like="test_whoever_is_killed_a_replica_takes_over_and_every_sample_counts_once")
+def test_it_ends_with_the_bits_of_the_virtual_clock(start: Start) -> None:
+    """One worker, so that the order of updates is the same; and so is every distance between the same versions."""
+    job = (*TRAINED, "workload.epochs=1", "cluster.num_workers=1", "strategy.divergence_max=0.5")
+    modelled = start("modelled", *job, "runtime=virtual", "cluster.device={base_s: 0.01}").finish()
+    run = start("run", *job).finish()
+    assert run.finished["parameters_sha256"] == modelled.finished["parameters_sha256"]
+    ours, theirs = (
+        {(note["version"], note["behind"]): note["distance"] for note in one.notes("Diverged")}
+        for one in (run, modelled)
+    )
+    common = ours.keys() & theirs.keys()
+    assert len({behind for _, behind in common}) > 2
+    np.testing.assert_allclose([ours[key] for key in common], [theirs[key] for key in common], rtol=1e-6, atol=1e-9)

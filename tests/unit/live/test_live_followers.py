@@ -1,0 +1,184 @@
+"""Orders about replicas of the server, and the supervisor when one of them takes over. No process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.core.job import ApplyOrder, ReplicateOrder
+from runtime.live.control.following import LiveFollowers
+from runtime.live.transport.address import Address
+from runtime.live.transport.messages import (
+    Attach,
+    Fence,
+    Follow,
+    Give,
+    HandOver,
+    LoadCheckpoint,
+    Loaded,
+    Message,
+    Release,
+    Saved,
+    Update,
+)
+from strategies.protocol import NodeId
+from tests.unit.live.test_supervisor import World, started
+
+SERVER, FIRST, SECOND = (NodeId.server(number) for number in range(3))
+WORKER = NodeId.worker(3)
+
+
+class Job:
+    """Server 0 and two replicas; sent is what was said to whom."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[NodeId, Message]] = []
+        self.present, self.least, self.state = {FIRST: 4, SECOND: 0}, 0, 0
+        self.orders = LiveFollowers(self, self)  # type: ignore[arg-type]
+
+    def send(self, key: NodeId, message: Message) -> None:
+        self.sent.append((key, message))
+
+    def address_for(self, caller: NodeId, called: NodeId) -> Address:
+        return Address(transport="tcp", host=f"{called} for {caller}", port=1)
+
+    def holders(self) -> tuple[NodeId, ...]:
+        return (SERVER,)
+
+    def followers(self) -> dict[NodeId, int]:
+        return self.present
+
+    def generation(self) -> int:
+        return 5
+
+    def data_state(self) -> dict[str, Any]:
+        self.state += 1
+        return {"state": self.state}
+
+    def followed(self) -> int | None:
+        return self.least
+
+
+@pytest.fixture
+def job() -> Job:
+    return Job()
+
+
+def test_a_worker_gives_a_gradient_to_the_process_that_follows(job: Job) -> None:
+    job.orders.replicate(ReplicateOrder(server=1, version=8, grad_id=7, worker=3))
+    to = job.address_for(WORKER, FIRST)
+    assert job.sent == [(WORKER, Give(grad_id=7, generation=5, server=1, incarnation=4, to=to))]
+
+
+def test_a_copy_is_ordered_from_the_server_and_from_who_takes_it(job: Job) -> None:
+    job.orders.replicate(ReplicateOrder(server=2, version=8, overtaken=(6,)))
+    source = job.address_for(SECOND, SERVER)
+    assert job.sent == [
+        (SERVER, HandOver(server=2, incarnation=0)),
+        (SECOND, Follow(generation=5, version=8, source=source, overtaken=(6,))),
+    ]
+
+
+def test_replicas_make_the_servers_updates_and_deliver_nothing(job: Job) -> None:
+    apply = ApplyOrder(version=9, grads=(7,), weights=(1.0,), lr=0.1, samples=1)
+    update = Update(drop=(6,), apply=apply, deliver=(("worker", 3, 0, 8),), inner_products=((1, 2),))
+    job.orders.update(update, lambda same, replica: same)
+    job.orders.update(Update(deliver=(("worker", 3, 0, 9),)), lambda same, replica: same)
+    assert job.sent == [(key, Update(drop=(6,), apply=apply)) for key in (FIRST, SECOND)]
+
+
+def test_at_the_start_all_follow_and_workers_let_go_when_that_is_ordered(job: Job) -> None:
+    job.orders.start()
+    job.orders.release(3, (1, 2))
+    assert job.sent == [
+        (FIRST, Follow(generation=5, version=0)),
+        (SECOND, Follow(generation=5, version=0)),
+        (WORKER, Release(grads=(1, 2))),
+    ]
+
+
+def test_states_of_the_data_are_remembered_as_long_as_a_replica_may_have_their_version(job: Job) -> None:
+    for version in range(4):
+        job.least = max(0, version - 2)
+        job.orders.remember(version)
+    assert job.orders.states == {1: {"state": 2}, 2: {"state": 3}, 3: {"state": 4}}
+    job.orders.restored()
+    assert job.orders.states == {}
+
+
+def test_without_replicas_nothing_is_remembered(job: Job) -> None:
+    job.least = None  # type: ignore[assignment]
+    job.orders.remember(3)
+    assert job.orders.states == {}
+
+
+# ---- who takes over -------------------------------------------------------------------------------------------------
+
+
+class Replicated(World):
+    """The session knows the data's state at any version."""
+
+    def state_of(self, version: int) -> bytes:
+        return f"at {version}".encode()
+
+
+def lost_server(stored: int = 0) -> World:
+    """The server of a job with a replica has died, whose last checkpoint is of this version."""
+    world = started(servers=1, num_replicas=1, kind=Replicated)
+    if stored:
+        world.supervisor.save(stored, b"stored")
+        world.tell(("server", 0), Saved(id=1, seconds=0.1))
+    world.forget()
+    world.die(("server", 0))
+    return world
+
+
+def loads(world: World, key: tuple[str, int], version: int, state: bytes = b"") -> LoadCheckpoint:
+    """It has done what it was ordered last, with this version."""
+    ordered = world.said(LoadCheckpoint, key)[-1]
+    world.tell(key, Loaded(id=ordered.id, generation=ordered.generation, version=version, state=state))
+    return ordered
+
+
+def test_a_replica_takes_over_at_once_with_the_data_of_its_version() -> None:
+    world = lost_server()
+    assert [key for key, message in world.sent if isinstance(message, LoadCheckpoint)] == [("server", 1)]
+    assert loads(world, ("server", 1), 7).id == -2
+    assert {key[0] for key, message in world.sent if isinstance(message, Attach)} == {"worker", "evaluator"}
+    world.attach(*world.clients)
+    (restored,) = [words for words in world.heard if words[0] == "Restored"]
+    assert restored[1:] == (7, b"at 7", ((NodeId.server(1), 1.0),))
+
+
+def test_a_newer_checkpoint_is_read_instead() -> None:
+    world = lost_server(stored=9)
+    loads(world, ("server", 1), 8)
+    assert not world.said(Attach)
+    assert loads(world, ("server", 1), 9, b"stored").id == 1
+    world.attach(*world.clients)
+    (restored,) = [words for words in world.heard if words[0] == "Restored"]
+    assert restored[1:3] == (9, b"stored")
+
+
+def test_an_older_one_is_not() -> None:
+    world = lost_server(stored=9)
+    loads(world, ("server", 1), 9)
+    world.attach(*world.clients)
+    (restored,) = [words for words in world.heard if words[0] == "Restored"]
+    assert restored[1:3] == (9, b"at 9")
+
+
+def test_workers_hear_that_a_replica_is_lost_and_give_it_nothing_any_more() -> None:
+    world = started(servers=1, num_replicas=1)
+    assert world.supervisor.followers() == {NodeId.server(1): 0}
+    world.die(("server", 1))
+    fenced = [key for key, message in world.sent if isinstance(message, Fence)]
+    assert fenced == [("worker", 0), ("worker", 1)]
+    assert world.supervisor.followers() == {}
+
+
+def test_without_replicas_workers_hear_of_no_server() -> None:
+    world = started()
+    world.die(("server", 1))
+    assert not world.said(Fence)
