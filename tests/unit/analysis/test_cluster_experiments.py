@@ -139,7 +139,10 @@ def test_the_description_says_that_runs_are_sets(tmp_path: Path) -> None:
         ({"settings": ["runtime=virtual"]}, "paired: is of sets of jobs; give every run jobs=NAME"),
         ({"settings": ["runtime=virtual"], "paired": {}}, "measures: jct_mean_s: is of sets of jobs"),
         ({"axes": {"system": {"bsp": [], "one": ["jobs=none"]}}}, "jobs: one_seed0 is one job and others are sets"),
-        ({"target": {"system": "asp"}}, "target: is of single jobs; leave it out"),
+        (
+            {"gain": {"axis": "system", "for_s": 1.0}, "axes": {"system": {"1": ["strategy=bsp"]}}, "paired": {}},
+            "gain: is of single jobs; leave it out",
+        ),
         ({"excess": {"more_s": {"system": "bsp"}}}, "excess: is of single jobs; leave it out"),
         (
             {"axes": {**SETS["axes"], "try": {"1": [], "2": []}}, "repeats": "try"},
