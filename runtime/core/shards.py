@@ -17,6 +17,7 @@ Source: AntDT's stateful dynamic data sharding (TODO/DOING/DONE).
 from __future__ import annotations
 
 import base64
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -150,6 +151,8 @@ class Shards:
         self.requeued: deque[Returned] = deque()
         self.local: dict[int, deque[Range]] = {}
         self.out: dict[int, tuple[int, tuple[Range, ...]]] = {}
+        self._donors: list[tuple[int, int]] | None = None
+        """Heap of (-samples, worker): no queue is longer than its entry says. None: queues may have grown."""
         self._open_next()
 
     @property
@@ -208,6 +211,7 @@ class Shards:
         """Return unapplied work: to the tail, or to the front of its restarting holder's own queue."""
         worker, ranges = self.out.pop(work_id)
         if to_holder:
+            self._donors = None
             self.local.setdefault(worker, deque()).extendleft(reversed(ranges))
         else:
             self.requeued.extend(Returned(work, worker) for work in ranges)
@@ -230,6 +234,11 @@ class Shards:
         """A worker has returned: from the next epoch on it has its part."""
         self.departed.discard(worker)
 
+    def holds(self, worker: int, ranges: Iterable[Range]) -> None:
+        """Make these the samples of a worker's own queue, as somebody else has kept its account."""
+        self._donors = None
+        self.local[worker] = deque(ranges)
+
     def _draw(self, local: deque[Range], worker: int) -> bool:
         """Move the head of the queue into a worker's local queue.
 
@@ -237,13 +246,15 @@ class Shards:
         hold their epoch open. Samples that this very worker returned come last, for the same reason.
         """
         if (found := self._queued(worker)) is not None:
+            self._donors = None
             local.append(found)
-        elif self.policy == "shared" and (half := self._share()) is not None:
+        elif self.policy == "shared" and (half := self._share(worker)) is not None:
             local.append(half)
         elif self._may_open_next():
             self._open_next()
             return bool(local) or ((self.policy != "even" or bool(self.requeued)) and self._draw(local, worker))
         elif self.requeued:
+            self._donors = None
             local.append(self.requeued.popleft().work)
         else:
             return False
@@ -268,16 +279,29 @@ class Shards:
         del self.requeued[place]
         return found
 
-    def _share(self) -> Range | None:
-        """Take half of the samples of the worker with the longest own queue, from its end."""
-        sizes = {worker: sum(part.samples for part in local) for worker, local in sorted(self.local.items())}
-        donor = max(sizes, key=lambda worker: sizes[worker], default=None)
-        if donor is None or sizes[donor] < 2:
+    def _share(self, taker: int) -> Range | None:
+        """Take half of the samples of the worker with the longest own queue (the first of several), from its end.
+
+        At the end of an epoch every worker asks, so who has most is kept in a heap, as far as taking makes it wrong.
+        """
+        if self._donors is None:
+            self._donors = [(-samples_of(queue), worker) for worker, queue in self.local.items()]
+            heapq.heapify(self._donors)
+        donors = self._donors
+        while donors:
+            known, donor = donors[0]
+            has = samples_of(self.local.get(donor, ()))
+            if has == -known:
+                break
+            heapq.heapreplace(donors, (-has, donor))
+        if not donors or has < 2:
             return None
         last = self.local[donor].pop()
-        given = min(last.samples, sizes[donor] // 2)
+        given = min(last.samples, has // 2)
         if given < last.samples:
             self.local[donor].append(Range(last.epoch, last.shard, last.start, last.stop - given))
+        heapq.heapreplace(donors, (given - has, donor))
+        heapq.heappush(donors, (-given, taker))
         return Range(last.epoch, last.shard, last.stop - given, last.stop)
 
     def _may_open_next(self) -> bool:
@@ -323,6 +347,7 @@ class Shards:
             setattr(self, name, getattr(marked, name))
         self.departed, self.requeued, self.out = set(marked.departed), deque(marked.requeued), dict(marked.out)
         self.local = {worker: deque(queue) for worker, queue in marked.local.items()}
+        self._donors = None
         self.open = {number: epoch.copy() for number, epoch in marked.open.items()}
 
     def state(self) -> dict[str, Any]:
@@ -351,6 +376,7 @@ class Shards:
         self.shards_done = state["shards_done"]
         self.requeued = deque(map(Returned, _ranges(state["requeued"])))
         self.local = {int(worker): deque(_ranges(queue)) for worker, queue in state["local"].items()}
+        self._donors = None
         self.open = {int(number): _load_epoch(self.cut, epoch) for number, epoch in state["open"].items()}
         self.out = {}
 

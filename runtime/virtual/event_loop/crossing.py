@@ -290,7 +290,7 @@ class Crossing:
         shards.samples_applied, shards.shards_done = loop.samples_applied, loop.shards_done
         for worker, ranges in enumerate(local):
             if ranges or worker in shards.local:
-                shards.local[worker] = deque(Range(*work[:4]) for work in ranges)
+                shards.holds(worker, (Range(*work[:4]) for work in ranges))
         shards.requeued = deque(Returned(Range(*work[:4]), work[4]) for work in requeued)
         shards.open = {}
         for number, next_shard, num_done, epoch in epochs:

@@ -16,9 +16,8 @@ def computed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             asked[BACKEND] = None
         elif item.path.name == "test_tensorflow_models.py":
             asked[MODELS] = None
-            if hasattr(item, "callspec"):
-                name = item.callspec.params["name"]
-                asked |= dict.fromkeys([name, with_dropout(name)] if "function_of" in item.name else [name])
+            for parameter, name in item.callspec.params.items() if hasattr(item, "callspec") else ():
+                asked |= dict.fromkeys([name, with_dropout(name)] if parameter == "dropping" else [name])
         elif item.path.name == "test_tensorflow_images.py" and isinstance(item, pytest.Function):
             asked |= dict.fromkeys(item.callspec.params.values() if hasattr(item, "callspec") else ())
     return collect(tmp_path_factory.mktemp("tensorflow"), asked)

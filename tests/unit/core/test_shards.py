@@ -367,6 +367,55 @@ def test_who_finds_the_queue_empty_gets_half_of_what_another_has_drawn() -> None
     assert [(part.start, part.stop) for part in shards.take(3, 0, 5)] == [(1, 2)]
 
 
+class LooksAtAll(Shards):
+    """Finds who has most by counting every queue."""
+
+    def _share(self, taker: int) -> Range | None:
+        sizes = {worker: sum(part.samples for part in queue) for worker, queue in sorted(self.local.items())}
+        self._donors = [(-sizes[donor], donor) for donor in sorted(sizes, key=lambda one: -sizes[one])[:1]]
+        return super()._share(taker)
+
+
+def one_step(shards: Shards, work_id: int, step: str, worker: int, number: int) -> None:
+    """Take, apply, return, leave, or (``h``) exchange the queues of two workers."""
+    out = sorted(shards.out)
+    if step == "t":
+        shards.take(work_id, worker, number)
+    elif step == "a" and out:
+        shards.applied(out[number % len(out)])
+    elif step == "r" and out:
+        shards.returned(out[number % len(out)], to_holder=bool(worker % 2))
+    elif step == "d":
+        shards.leave(worker)
+    elif step == "h":
+        mine, other = shards.local.get(worker, ()), shards.local.get(number % 5, ())
+        shards.holds(worker, other)
+        shards.holds(number % 5, mine)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("tttttttardbmh"), st.integers(0, 4), st.integers(1, 9)), min_size=20, max_size=60
+    )
+)
+def test_the_giver_is_who_has_most(steps: list[tuple[str, int, int]]) -> None:
+    """Whatever was taken, applied, returned, lost, marked (``m``) or brought back (``b``) before."""
+    cut = cut_epoch("shared", 60, 20, 5)
+    both = [kind(cut, policy="shared", epochs=2, seed=0) for kind in (Shards, LooksAtAll)]
+    marks = [(one.mark(), one.state()) for one in both]
+    for work_id, (step, worker, number) in enumerate(steps):
+        for one, (mark, state) in zip(both, marks, strict=True):
+            if step == "b":
+                one.load_state(state) if number % 2 else one.rewind(mark)
+            else:
+                one_step(one, work_id, step, worker, number)
+        if step == "m":
+            marks = [(one.mark(), one.state()) for one in both]
+        assert both[0].out == both[1].out
+        assert both[0].state() == both[1].state()
+
+
 def test_without_sharing_it_waits() -> None:
     shards = make_shards(num_samples=8, shard_samples=8, epochs=1)
     shards.take(0, 0, 1)
