@@ -69,7 +69,8 @@ def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration
     else:
         calm = frame[~frame["server_disturbed"]]
         _fit_line(fitted, ("latency_s", "transfer_per_byte_s"), calm, "bytes", "send_s", "model size")
-        fitted.missing["carry_per_byte_s"] = "contained in transfer_per_byte_s"
+        carrying = ("carry_per_byte_s", "carry_within_per_byte_s")
+        fitted.missing |= dict.fromkeys(carrying, "contained in transfer_per_byte_s")
     _fit_messages(frame, quick, fitted)
     _fit_rare(runs, fitted)
     for name, column in (("batch_samples", "assigned_samples"), ("num_workers", "num_workers")):
@@ -273,17 +274,38 @@ def _fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
     part_bytes = servers["bytes"] / servers["num_servers"]
     updates_s = servers["updates"] * _value(fitted, "update_base_s")
     updates_s += servers["grads"] * part_bytes * _value(fitted, "update_per_byte_s")
-    carry = ((servers["cpu_s"] - updates_s) / (servers["messages"] * part_bytes)).rename("carry")
-    _fit_median(fitted, "carry_per_byte_s", servers.assign(carry=carry), "carry", "no server was observed")
+    _fit_carrying(servers.assign(carry=(servers["cpu_s"] - updates_s) / (servers["messages"] * part_bytes)), fitted)
     samples = workers["samples"] / workers["iterations"]
     others_s = _value(fitted, "data_base_s") + _value(fitted, "data_per_sample_s") * samples
-    others_s += 2 * workers["bytes"] * _value(fitted, "carry_per_byte_s")
+    carried = 2 * workers["bytes"] * workers["crossing_frac"]
+    others_s += carried * _value(fitted, "carry_per_byte_s")
+    others_s += (2 * workers["bytes"] - carried) * _within(fitted)
     real_s = workers["cpu_s"] / workers["iterations"] - others_s
     names = ("compute_base_s", "compute_per_sample_s")
     for name in names:
         fitted.estimates.pop(name, None)
         fitted.missing.pop(name, None)
     _fit_line(fitted, names, workers.assign(samples=samples, real_s=real_s), "samples", "real_s", "batch size")
+
+
+def _fit_carrying(servers: pd.DataFrame, fitted: Calibration) -> None:
+    """Of messages that stay on their host, by servers with no others; then of those that leave it, by all others.
+
+    ``carry``: processor time per byte of a server's messages of both kinds.
+    """
+    apart = servers["crossing_frac"] > 0
+    lack = "no run whose tasks are all on one host (cluster.hosts.count=1); at carry_per_byte_s"
+    _fit_median(fitted, "carry_within_per_byte_s", servers[~apart], "carry", lack)
+    rows = servers[apart]
+    if "carry_within_per_byte_s" in fitted.estimates:
+        stays = (1 - rows["crossing_frac"]) * _value(fitted, "carry_within_per_byte_s")
+        rows = rows.assign(carry=(rows["carry"] - stays) / rows["crossing_frac"])
+    _fit_median(fitted, "carry_per_byte_s", rows, "carry", "no server was observed that has messages of other hosts")
+
+
+def _within(fitted: Calibration) -> float:
+    known = "carry_within_per_byte_s" in fitted.estimates
+    return _value(fitted, "carry_within_per_byte_s" if known else "carry_per_byte_s")
 
 
 def _value(fitted: Calibration, name: str) -> float:

@@ -16,7 +16,17 @@ from analysis.measures.injections import PAYLOAD_FRAC
 from analysis.records.load import Run
 from analysis.records.nodes import TASKS, parse_node, role_of
 
-WORK_COLUMNS = ("role", "cpu_s", "iterations", "samples", "updates", "grads", "messages", "num_workers")
+WORK_COLUMNS = (
+    "role",
+    "cpu_s",
+    "crossing_frac",
+    "iterations",
+    "samples",
+    "updates",
+    "grads",
+    "messages",
+    "num_workers",
+)
 
 
 def hosts_of(run: Run) -> list[dict[str, Any]]:
@@ -49,14 +59,24 @@ def wire_s(run: Run, num_bytes: int) -> float:
 def work(run: Run) -> pd.DataFrame:
     """A row per task and undisturbed telemetry sample: processor time, and the work done in it.
 
-    ``role``, ``cpu_s``; for a worker ``iterations`` and their ``samples``; for a server ``updates`` and their
-    ``grads``, ``messages`` (parts of the model that it received or sent); ``num_workers`` of the run. Work that
-    overlaps an edge of the sample is counted where it ends: off by one at most, and by nothing on average.
+    ``role``, ``cpu_s``, ``crossing_frac`` (the part of its messages that leaves its host); for a worker ``iterations``
+    and their ``samples``; for a server ``updates`` and their ``grads``, ``messages`` (parts of the model that it
+    received or sent); ``num_workers`` of the run. Work that overlaps an edge of the sample is counted where it ends:
+    off by one at most, and by nothing on average.
     """
     nodes = run.tables.nodes
     tasks = nodes[nodes["cpu_cores"].notna() & role_of(nodes["node"]).isin(TASKS)]
     found = [row for t, rows in tasks.groupby("t") if _calm(run, rows) for row in _rows(run, float(t), rows)]
     return pd.DataFrame(found, columns=list(WORK_COLUMNS)).assign(num_workers=run.job["num_workers"])
+
+
+def _crossing_frac(run: Run, task: str) -> float:
+    """Of the tasks that a worker or a server exchanges messages with, as many as are on other hosts than it is."""
+    peer = "server" if parse_node(task).role == "worker" else "worker"
+    hosts = [[one for one in host["tasks"] if parse_node(one).role == peer] for host in hosts_of(run)]
+    mine = next((peers for host, peers in zip(hosts_of(run), hosts, strict=True) if task in host["tasks"]), [])
+    total = sum(map(len, hosts))
+    return (total - len(mine)) / total if total else 0.0
 
 
 def _calm(run: Run, rows: pd.DataFrame) -> bool:
@@ -76,8 +96,9 @@ def _rows(run: Run, t: float, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for _, row in rows.iterrows():
         node = parse_node(row["node"])
         cpu_s = row["cpu_cores"] * row["period_s"]
+        crossing_frac = _crossing_frac(run, row["node"])
         mine = arrived[arrived["worker"] == node.number]
-        yield {"role": node.role, "cpu_s": cpu_s} | (
+        yield {"role": node.role, "cpu_s": cpu_s, "crossing_frac": crossing_frac} | (
             {"iterations": len(mine), "samples": int(mine["samples"].sum())}
             if node.role == "worker"
             else {"updates": len(updates), "grads": int(updates["num_grads"].sum()), "messages": len(arrived) + sent}

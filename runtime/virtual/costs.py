@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -57,6 +57,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Time to copy a message by the worker's processor, not shared with other workers."""
     carry_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Work of the network stack at either end during a message; modelled only on hosts, whose cores it uses."""
+    carry_within_per_byte_s: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """The same for a message between tasks of one host, which passes no link; None: ``carry_per_byte_s``."""
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""
@@ -90,6 +92,15 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """A message's own time on an idle network without a link rate."""
         return self.latency_s + self.transfer_per_byte_s * num_bytes
 
+    @property
+    def within_per_byte_s(self) -> float:
+        """Work at either end of a message that stays on its host."""
+        return self.carry_per_byte_s if self.carry_within_per_byte_s is None else self.carry_within_per_byte_s
+
+    def carry_s(self, num_bytes: int) -> Carry:
+        """Core-seconds at either end of a message."""
+        return Carry(self.carry_per_byte_s * num_bytes, self.within_per_byte_s * num_bytes)
+
     def update_s(self, num_bytes: int, num_grads: int) -> float:
         """Seconds of one update on one server."""
         return self.update_base_s + self.update_per_byte_s * num_bytes * num_grads
@@ -115,6 +126,18 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def restart_s(self) -> float:
         """Seconds from the loss of a process until it can work again."""
         return self.pending_s + self.launch_s
+
+
+class Carry(NamedTuple):
+    """Core-seconds of work of the network stack at either end of a message."""
+
+    between_s: float
+    """From one host to another."""
+    within_s: float
+    """From a task of a host to another of the same."""
+
+
+FREE = Carry(0.0, 0.0)
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

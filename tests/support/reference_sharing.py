@@ -27,6 +27,7 @@ class Sharing:
         self._quotas: dict[str, Quota] = {}
         self._then: dict[Hashable, Then] = {}
         self._open: dict[Hashable, tuple[float, tuple[str, ...]]] = {}
+        self._uses: dict[Hashable, tuple[tuple[str, ...], float]] = {}
         self._done: dict[str, float] = {}
         self._settling = False
         self._due_s = math.inf
@@ -58,6 +59,7 @@ class Sharing:
         What is done of it is booked on ``accounts``.
         """
         self._then[key] = then
+        self._uses[key] = resources, limit
         if accounts:
             self._open[key] = (amount, accounts)
         self._fluid.start(self.clock.now, key, amount, resources, limit)
@@ -67,6 +69,14 @@ class Sharing:
         """End an activity early, if it is in progress."""
         if self._then.pop(key, None) is not None:
             self._book(key, self._fluid.stop(self.clock.now, key))
+            self._settle_soon()
+
+    def divide(self, account: str, weight: float) -> None:
+        """All activities of an account begin again, with what is left of them and equal parts of a weight."""
+        own = [key for key, (_, accounts) in self._open.items() if account in accounts]
+        for key in own:
+            left = self._fluid.stop(self.clock.now, key)
+            self._fluid.start(self.clock.now, key, left, *self._uses[key], weight / len(own))
             self._settle_soon()
 
     def done(self, account: str) -> float:

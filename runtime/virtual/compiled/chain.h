@@ -110,6 +110,25 @@ static Way *way_between(Chain *self, Worker *worker, Py_ssize_t place, int to_se
     return way;
 }
 
+/* Work at either end of a message, per byte. */
+static double price_of(const Chain *self, const Way *way) {
+    return is_apart(way) ? self->prices.carry_per_byte_s : self->prices.within_per_byte_s;
+}
+
+/* Core-seconds of sending a gradient; negative with an exception. */
+static double send_s(Chain *self, Worker *worker) {
+    double carry_s = 0.0;
+    if (self->prices.within_per_byte_s == self->prices.carry_per_byte_s || self->shares_memory)
+        return self->send_s;
+    for (Py_ssize_t place = 0; place < PyList_GET_SIZE(self->queues); place++) {
+        Way *way = way_between(self, worker, place, 1);
+        if (!way)
+            return -1.0;
+        carry_s += price_of(self, way) * queue_at(self, place)->num_bytes;
+    }
+    return self->copy_s + carry_s;
+}
+
 /* A message between its worker and the server at a place, either way; takes the reference to what follows. */
 static int send_between(Iteration *one, Py_ssize_t place, int to_server, Step *next) {
     Chain *self = one->chain;
@@ -118,7 +137,7 @@ static int send_between(Iteration *one, Py_ssize_t place, int to_server, Step *n
     if (!failed) {
         double num_bytes = queue_at(self, place)->num_bytes;
         failed = send_on(self->work, one->worker->task, way, num_bytes, self->prices.latency_s, (PyObject *)next,
-                         self->prices.carry_per_byte_s * num_bytes);
+                         price_of(self, way) * num_bytes);
     }
     Py_XDECREF(next);
     return failed ? -1 : 0;
@@ -396,7 +415,10 @@ static int run_reached(Step *step) {
 static int begin_iteration(Iteration *one, double sent_s) {
     Chain *self = one->chain;
     double reached_s = sent_s + self->prices.control_s;
-    one->cpu_s = batch_s(one) * self->uses_cores + self->send_s;
+    double sending_s = send_s(self, one->worker);
+    if (sending_s < 0)
+        return -1;
+    one->cpu_s = batch_s(one) * self->uses_cores + sending_s;
     one->loaded_s = INFINITY;
     one->missing = PyList_GET_SIZE(self->queues) + 1; /* and the batch */
     int failed = PyDict_SetItem(self->under_way, one->worker->number, (PyObject *)one);

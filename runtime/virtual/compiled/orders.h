@@ -1,7 +1,7 @@
 /* The orders of one server, one after another: the twin of Queue in tasks/server_queue.py. */
 
 typedef struct {
-    double latency_s, carry_per_byte_s, update_base_s, update_per_byte_s, overshoot_s, server_cores;
+    double latency_s, carry_per_byte_s, within_per_byte_s, update_base_s, update_per_byte_s, overshoot_s, server_cores;
     double compute_base_s, compute_per_sample_s, data_base_s, data_per_sample_s, control_s, worker_cores;
 } Prices; /* of runtime/virtual/costs.py */
 

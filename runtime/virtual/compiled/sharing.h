@@ -4,6 +4,8 @@
 typedef struct Account {
     double done;
     struct Account *older;
+    Py_ssize_t count;  /* of its activities in progress */
+    char is_divided;   /* whether one of them may have another weight than 1 */
 } Account;
 
 typedef struct {
@@ -92,6 +94,7 @@ static void book(Activity *one, double left) {
     for (Py_ssize_t i = 0; i < num_accounts(one); i++) {
         Account *account = account_of(one, i);
         account->done = account->done + one->amount - left;
+        account->count--;
     }
 }
 
@@ -103,6 +106,8 @@ static int follow(Sharing *self, Activity *one, PyObject *then, PyObject *accoun
         return -1;
     one->then = Py_NewRef(then);
     one->accounts = Py_NewRef(accounts);
+    for (Py_ssize_t i = 0; i < num_accounts(one); i++)
+        account_of(one, i)->count++;
     return settle_soon(self);
 }
 
@@ -125,16 +130,18 @@ static int stop_activity(Sharing *self, Activity *one) {
 static int stop_slot(Sharing *self, Activity **slot) { return *slot ? stop_activity(self, *slot) : 0; }
 
 /* All activities of an account in progress have this weight together, each an equal part of it. */
-static int divide(Sharing *self, const Account *account, double weight) {
-    Py_ssize_t count = 0;
-    for (Activity *one = self->fluid->first; one; one = one->after)
-        count += is_booked_on(one, account);
+static int divide(Sharing *self, Account *account, double weight) {
+    Py_ssize_t count = account->count;
+    double each = count ? weight / count : 1.0;
+    if (each == 1.0 && !account->is_divided)
+        return 0;
     for (Activity *one = self->fluid->first; count && one; one = one->after) {
-        if (!is_booked_on(one, account) || weight / count == one->weight)
+        if (!is_booked_on(one, account) || each == one->weight)
             continue;
-        if (reweigh(self->fluid, self->clock->now, one, weight / count) || settle_soon(self))
+        if (reweigh(self->fluid, self->clock->now, one, each) || settle_soon(self))
             return -1;
     }
+    account->is_divided = each != 1.0;
     return 0;
 }
 

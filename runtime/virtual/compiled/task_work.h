@@ -12,7 +12,7 @@ typedef struct {
     int64_t set_generation;
     Activity *work;        /* that it does now, apart from messages */
     PyObject *waiting;                 /* a list, or NULL: what it does when it continues */
-    double uses_cores, weight;         /* the weight of all that it does together; less than 0: there is none */
+    double uses_cores, weight;         /* the latter of all that it does together */
     int64_t life;
     char paused, is_here;
     Message *first, *last; /* that are dropped with it, in the order of their starts */
@@ -31,7 +31,7 @@ typedef struct {
 /* What a message uses on a path, and what is in progress there. */
 typedef struct {
     PyObject_HEAD
-    PyObject *path, *links, *accounts; /* the last are bytes */
+    PyObject *path, *links, *accounts; /* the last are bytes, none between tasks of one machine */
     PyObject *set;                     /* bytes: the links' resources, as of a generation of their names */
     int64_t set_generation, generation;
     double latency_s;
@@ -89,7 +89,7 @@ static int admit_task(TaskWork *self, PyObject *name, double uses_cores, PyObjec
     one->name = Py_NewRef(name);
     one->cores = Py_NewRef(cores);
     one->uses_cores = uses_cores;
-    one->weight = -1.0;
+    one->weight = 1.0;
     one->is_here = 1;
     PyObject_GC_Track(one);
     PyObject *names = PyTuple_Pack(1, name);
@@ -141,9 +141,9 @@ static int forget_task(TaskWork *self, Task *task) {
 
 static Account *account_of_task(const Task *task) { return *(Account **)PyBytes_AS_STRING(task->accounts); }
 
-/* Everything that a task does has its weight together; 1 each if it has none. */
+/* Everything that a task does has its weight together. */
 static int divide_work(TaskWork *self, Task *task) {
-    return divide(self->processors, account_of_task(task), task->weight < 0 ? 1.0 : task->weight);
+    return divide(self->processors, account_of_task(task), task->weight);
 }
 
 static int weigh_task(TaskWork *self, Task *task, double weight) {
@@ -202,14 +202,12 @@ static int run_ended(Step *step) {
     return task->is_here ? divide_work(self, task) : 0;
 }
 
-/* Use the processor; all that a task with a weight does has it together. */
+/* Use the processor; all that a task does has its weight together. */
 static int use_cores(TaskWork *self, Task *task, PyObject *owner, Activity **slot, double core_seconds, PyObject *then,
                      double limit) {
     PyObject *set = set_of(self->processors, task->cores, &task->set, &task->set_generation);
     if (!set)
         return -1;
-    if (task->weight < 0)
-        return begin_on(self->processors, owner, slot, core_seconds, set, then, task->accounts, limit);
     PyObject *ended = (PyObject *)make_step(run_ended, self, then, task, 0.0, 0);
     int failed =
         !ended || begin_on(self->processors, owner, slot, core_seconds, set, ended, task->accounts, limit);
@@ -338,9 +336,11 @@ static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, doubl
     return failed;
 }
 
+static int is_apart(const Way *way) { return PyBytes_GET_SIZE(way->accounts) > 0; }
+
 /* Send a message along a path. */
 static int send_message(TaskWork *self, Task *task, PyObject *path, double num_bytes, double latency_s, PyObject *then,
-                        double carry_s) {
+                        double carry_s, double within_s) {
     Way *way = find_way(self, path);
-    return way ? send_on(self, task, way, num_bytes, latency_s, then, carry_s) : -1;
+    return way ? send_on(self, task, way, num_bytes, latency_s, then, is_apart(way) ? carry_s : within_s) : -1;
 }

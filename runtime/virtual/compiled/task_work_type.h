@@ -151,38 +151,33 @@ static PyObject *task_work_admit(TaskWork *self, PyObject *args) {
     return none_unless(admit_task(self, name, uses_cores, cores));
 }
 
-/* A weight, or -1 for None; -2 with an exception. */
-static double weight_of(PyObject *weight) {
-    if (weight == Py_None)
-        return -1.0;
-    double found = PyFloat_AsDouble(weight);
-    if (!PyErr_Occurred() && !(found > 0 && found < INFINITY))
-        refuse("weight=%S: must be finite and more than 0", found, 0.0);
-    return PyErr_Occurred() ? -2.0 : found;
+/* Whether a weight makes sense; else 0, with an exception. */
+static int is_weight(double weight) {
+    return (weight > 0 && weight < INFINITY) || !refuse("weight=%S: must be finite and more than 0", weight, 0.0);
 }
 
 static PyObject *task_work_move(TaskWork *self, PyObject *args) {
-    PyObject *name, *cores, *weight;
-    if (!PyArg_ParseTuple(args, "OO!O", &name, &PyTuple_Type, &cores, &weight))
+    PyObject *name, *cores;
+    double weight;
+    if (!PyArg_ParseTuple(args, "OO!d", &name, &PyTuple_Type, &cores, &weight) || !is_weight(weight))
         return NULL;
     Task *task = find_task(self, name);
-    double found = weight_of(weight);
-    if (!task || PyErr_Occurred() || forget_task(self, task))
+    if (!task || forget_task(self, task))
         return NULL;
     Py_SETREF(task->cores, Py_NewRef(cores));
     Py_CLEAR(task->set);
-    task->weight = found;
+    task->weight = weight;
     forget_ways(self);
     Py_RETURN_NONE;
 }
 
 static PyObject *task_work_weigh(TaskWork *self, PyObject *args) {
-    PyObject *name, *weight;
-    if (!PyArg_ParseTuple(args, "OO", &name, &weight))
+    PyObject *name;
+    double weight;
+    if (!PyArg_ParseTuple(args, "Od", &name, &weight) || !is_weight(weight))
         return NULL;
     Task *task = find_task(self, name);
-    double found = weight_of(weight);
-    return !task || PyErr_Occurred() ? NULL : none_unless(weigh_task(self, task, found));
+    return task ? none_unless(weigh_task(self, task, weight)) : NULL;
 }
 
 static PyObject *task_work_dismiss(TaskWork *self, PyObject *name) {
@@ -238,11 +233,12 @@ static PyObject *task_work_compute(TaskWork *self, PyObject *args) { return act(
 
 static PyObject *task_work_send(TaskWork *self, PyObject *args) {
     PyObject *name, *path, *then;
-    double num_bytes, latency_s, carry_s = 0.0;
-    if (!PyArg_ParseTuple(args, "OO!ddO|d", &name, &PyTuple_Type, &path, &num_bytes, &latency_s, &then, &carry_s))
+    double num_bytes, latency_s, carry_s = 0.0, within_s = 0.0;
+    if (!PyArg_ParseTuple(args, "OO!ddO|dd", &name, &PyTuple_Type, &path, &num_bytes, &latency_s, &then, &carry_s,
+                          &within_s))
         return NULL;
     Task *task = find_task(self, name);
-    return task ? none_unless(send_message(self, task, path, num_bytes, latency_s, then, carry_s)) : NULL;
+    return task ? none_unless(send_message(self, task, path, num_bytes, latency_s, then, carry_s, within_s)) : NULL;
 }
 
 static PyMethodDef task_work_methods[] = {

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from injectors.plan import Kind
 from runtime.virtual.clock import Clock
+from runtime.virtual.costs import FREE, Carry
 from runtime.virtual.machines.sites import THREAD_CORES
 
 Then = Callable[[], object]
@@ -60,12 +61,16 @@ class Machines(Protocol):
         ...
 
     def send(
-        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
+        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry: Carry = FREE
     ) -> None:
         """A message along ``path`` (from, to), of which ``task`` is the end that it is forgotten with.
 
-        While it travels it is ``carry_s`` core-seconds of work at either end; it is there when all of that is done.
+        While it travels it is ``carry`` core-seconds of work at either end; it is there when all of that is done.
         """
+        ...
+
+    def apart(self, path: tuple[str, str]) -> bool:
+        """Whether the two tasks live on different machines."""
         ...
 
     def forget(self, task: str) -> None:

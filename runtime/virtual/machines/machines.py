@@ -13,6 +13,7 @@ from typing import final
 from injectors.plan import RULES, Kind, target_of
 from runtime.cluster.requests import UNREQUESTED_FRAC
 from runtime.virtual.clock import Clock
+from runtime.virtual.costs import FREE, Carry
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.quotas import Quota
 from runtime.virtual.machines.sites import THREAD_CORES, Site
@@ -104,10 +105,10 @@ class ModelledMachines:
             self._requested[task] = cores
         self.task_work.weigh(task, self._weight(task))
 
-    def _weight(self, task: str) -> float | None:
-        """Of a task that requests a part of its site, in hundredths of that."""
+    def _weight(self, task: str) -> float:
+        """Of a task that requests a part of its site, in hundredths of that; others have 1."""
         cores = self._requested.get(task)
-        return None if cores is None else cores / self.sites[task].cores / UNREQUESTED_FRAC
+        return 1.0 if cores is None else cores / self.sites[task].cores / UNREQUESTED_FRAC
 
     def dismiss(self, tasks: Collection[str]) -> None:
         """Tasks that will never do anything again: they have left, or their job is over."""
@@ -144,8 +145,11 @@ class ModelledMachines:
     def compute(self, task: str, seconds: float, then: Then) -> None:
         self.task_work.compute(task, seconds, then)
 
-    def send(self, task: str, path: Path, num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0) -> None:
-        self.task_work.send(task, path, num_bytes, latency_s, then, carry_s)
+    def send(self, task: str, path: Path, num_bytes: int, latency_s: float, then: Then, carry: Carry = FREE) -> None:
+        self.task_work.send(task, path, num_bytes, latency_s, then, *carry)
+
+    def apart(self, path: Path) -> bool:
+        return self.sites[path[0]].name != self.sites[path[1]].name
 
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""

@@ -24,6 +24,8 @@ class Sharing:
         """What happens at the end of each activity, its amount, its accounts, its resources and its limit."""
         self._weights: dict[Hashable, float] = {}
         """Of the activities for which it is not 1."""
+        self._own: dict[str, dict[Hashable, None]] = {}
+        """The activities in progress of an account, in the order in which they began."""
         self._done: dict[str, float] = {}
         self._settling = False
         self._due_s = math.inf
@@ -51,6 +53,8 @@ class Sharing:
         What is done of it is booked on ``accounts``.
         """
         self._open[key] = then, amount, accounts, resources, limit
+        for account in accounts:
+            self._own.setdefault(account, {})[key] = None
         self._fluid.start(self.clock.now, key, amount, resources, limit)
         self._settle_soon()
 
@@ -62,7 +66,7 @@ class Sharing:
 
     def divide(self, account: str, weight: float) -> None:
         """All activities of an account in progress have this weight together, each an equal part of it."""
-        own = [key for key, (_, _, accounts, _, _) in self._open.items() if account in accounts]
+        own = self._own.get(account, {})
         for key in own:
             if (each := weight / len(own)) != self._weights.get(key, 1.0):
                 self._weights[key] = each
@@ -74,8 +78,8 @@ class Sharing:
     def done(self, account: str) -> float:
         """The sum of all that was booked, with what is done by now of activities in progress."""
         now = self.clock.now
-        under_way = [(key, amount) for key, (_, amount, accounts, _, _) in self._open.items() if account in accounts]
-        return self._done.get(account, 0.0) + sum(amount - self._fluid.left(now, key) for key, amount in under_way)
+        own = self._own.get(account, {})
+        return self._done.get(account, 0.0) + sum(self._open[key][1] - self._fluid.left(now, key) for key in own)
 
     def _close(self, key: Hashable, left: float) -> Then:
         """Book what was done of an activity; returns what happens at its end."""
@@ -83,6 +87,7 @@ class Sharing:
         if self._weights:
             self._weights.pop(key, None)
         for account in accounts:
+            del self._own[account][key]
             self._done[account] = self._done.get(account, 0.0) + amount - left
         return then
 

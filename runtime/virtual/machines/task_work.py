@@ -27,7 +27,7 @@ class Way(NamedTuple):
 
     links: tuple[str, ...]
     accounts: tuple[str, ...]
-    """On which its bytes are booked."""
+    """On which its bytes are booked; none between tasks of one machine."""
     latency_s: float
 
 
@@ -39,7 +39,7 @@ class Task(msgspec.Struct, eq=False):
     """The processor resources that its work uses."""
     life: int = 0
     paused: bool = False
-    weight: float | None = None
+    weight: float = 1.0
     """Of all that it does together; None: 1 for each thing."""
     waiting: list[Then] = []
     """What it does when it continues."""
@@ -71,16 +71,16 @@ class TaskWork:
         self._tasks[task] = Task(uses_cores, cores)
         self._ways.clear()
 
-    def move(self, task: str, cores: tuple[str, ...], weight: float | None) -> None:
+    def move(self, task: str, cores: tuple[str, ...], weight: float) -> None:
         """A task's next process uses other processor resources, and has another weight there."""
         self.forget(task)
         self._tasks[task].cores, self._tasks[task].weight = cores, weight
         self._ways.clear()
 
-    def weigh(self, task: str, weight: float | None) -> None:
-        """Give all that a task does a weight together, from now on; None: every part of it has one of its own."""
+    def weigh(self, task: str, weight: float) -> None:
+        """Give all that a task does a weight together, from now on."""
         self._tasks[task].weight = weight
-        self._processors.divide(task, 1.0 if weight is None else weight)
+        self._processors.divide(task, weight)
 
     def dismiss(self, task: str) -> None:
         """A task that will never do anything again."""
@@ -141,15 +141,27 @@ class TaskWork:
         else:
             self.awake(task, then)
 
-    def send(self, task: str, path: Path, num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0) -> None:
+    def send(
+        self,
+        task: str,
+        path: Path,
+        num_bytes: int,
+        latency_s: float,
+        then: Then,
+        carry_s: float = 0.0,
+        within_s: float = 0.0,
+    ) -> None:
         """Send a message along ``path`` (from, to); it is dropped when ``task``, one of its ends, is forgotten.
 
-        It takes ``carry_s`` core-seconds of work at either end, and has arrived when all of that is done.
+        It takes ``carry_s`` core-seconds of work at either end (``within_s`` if both are on one machine), and has
+        arrived when all of that is done.
         """
         way = self._ways.get(path)
         if way is None:
             way = self._ways[path] = self._way_of(path)
         latency_s += way.latency_s
+        if not way.accounts:
+            carry_s = within_s
         parts: dict[Hashable, None] = {path: None}
         if carry_s:
             parts |= {(path, path[0]): None, (path, path[1]): None}
@@ -168,16 +180,13 @@ class TaskWork:
             self._use_cores(end, (path, end), carry_s, partial(done, (path, end)), limit)
 
     def _use_cores(self, task: str, key: Hashable, core_seconds: float, then: Then, limit: float) -> None:
-        """Use the processor; all that a task with a weight does has it together."""
+        """Use the processor; all that a task does has its weight together: it is one thread among others."""
         one = self._tasks[task]
-        if one.weight is None:
-            self._processors.start(key, core_seconds, one.cores, then, (task,), limit=limit)
-            return
 
         def ended() -> None:
             then()
             if task in self._tasks:
-                self._processors.divide(task, 1.0 if one.weight is None else one.weight)
+                self._processors.divide(task, one.weight)
 
         self._processors.start(key, core_seconds, one.cores, ended, (task,), limit=limit)
         self._processors.divide(task, one.weight)

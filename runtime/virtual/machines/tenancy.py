@@ -9,6 +9,7 @@ from injectors.plan import Kind
 from runtime.core.reservations import Reservations
 from runtime.errors import ConfigError
 from runtime.virtual.clock import Clock
+from runtime.virtual.costs import FREE, Carry
 from runtime.virtual.machines.interface import Then, UsesCores, one_thread
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import THREAD_CORES
@@ -83,10 +84,14 @@ class Tenancy:
         self._there().compute(self._tasks[task], seconds, self._back(then))
 
     def send(
-        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry_s: float = 0.0
+        self, task: str, path: tuple[str, str], num_bytes: int, latency_s: float, then: Then, carry: Carry = FREE
     ) -> None:
         source, target = (self._tasks[end] for end in path)
-        self._there().send(self._tasks[task], (source, target), num_bytes, latency_s, self._back(then), carry_s)
+        self._there().send(self._tasks[task], (source, target), num_bytes, latency_s, self._back(then), carry)
+
+    def apart(self, path: tuple[str, str]) -> bool:
+        source, target = path
+        return self._there().apart((self._tasks[source], self._tasks[target]))
 
     def enter(self, task: str, name: str, uses_cores: float = THREAD_CORES) -> None:
         there = self._there()

@@ -107,10 +107,10 @@ class Aggregators:
         made.missing = len(self.servers.names)
         for place, server in enumerate(self.servers.names):
             num_bytes = self.servers.num_bytes[place]
-            carry_s = self.costs.carry_per_byte_s * num_bytes
+            carry = self.costs.carry_s(num_bytes)
             handed_over = partial(self.servers.take, place, partial(self._taken, made))
             path = (made.order.via, server)
-            self.machines.send(made.order.via, path, num_bytes, self.costs.latency_s, handed_over, carry_s)
+            self.machines.send(made.order.via, path, num_bytes, self.costs.latency_s, handed_over, carry)
 
     def _taken(self, made: Sum) -> None:
         made.missing -= 1

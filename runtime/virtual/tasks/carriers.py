@@ -46,8 +46,8 @@ class Carriers:
     def _start(self, way: Way, queue: deque[Load]) -> None:
         costs, num_bytes, there = self.costs, queue[0].num_bytes, partial(self._there, way, queue)
         if self.machines is not None:
-            carry_s = costs.carry_per_byte_s * num_bytes
-            send = partial(self.machines.send, way[0], way, num_bytes, costs.latency_s, there, carry_s)
+            carry = costs.carry_s(num_bytes)
+            send = partial(self.machines.send, way[0], way, num_bytes, costs.latency_s, there, carry)
             self.machines.awake(way[0], send)
         elif self.network is not None:
             self.network.carry(way[0], way[1], num_bytes, partial(self._copy, num_bytes, there))

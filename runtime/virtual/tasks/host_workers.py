@@ -94,12 +94,23 @@ class HostWorkers(WorkerModel):
             self.chain.begin(order, result, worker, samples, order.accum, order.delay_s, order.slowdown_frac, sent_s)
             return
         iteration = Iteration(order, result)
-        send_s = 0.0 if self.shares_memory else self._copy_s + self.costs.carry_per_byte_s * self.model_bytes
-        iteration.cpu_s = self.costs.data_s(iteration.samples) * self.uses_cores + send_s
+        iteration.cpu_s = self.costs.data_s(iteration.samples) * self.uses_cores + self._send_s(order.worker)
         self.under_way[order.worker] = iteration
         iteration.missing = len(self.servers.names) + 1  # and the batch
         self.servers.deliver(sent_s, partial(self._deliver, iteration))
         self.clock.at(sent_s + self.costs.control_s, MACHINE, self._reached, iteration)
+
+    def _send_s(self, worker: int) -> float:
+        """Core-seconds of sending a gradient."""
+        if self.shares_memory:
+            return 0.0
+        costs, carry_s = self.costs, 0.0
+        if costs.within_per_byte_s == costs.carry_per_byte_s:
+            return self._copy_s + costs.carry_per_byte_s * self.model_bytes
+        for name, num_bytes in zip(self.servers.names, self.servers.num_bytes, strict=True):
+            apart = self.machines.apart((self.names[worker], name))
+            carry_s += (costs.carry_per_byte_s if apart else costs.within_per_byte_s) * num_bytes
+        return self._copy_s + carry_s
 
     def _reached(self, iteration: Iteration) -> None:
         if not iteration.void:
@@ -245,7 +256,7 @@ class HostWorkers(WorkerModel):
     def _push_to(self, made: Sum, iteration: Iteration) -> None:
         name, num_bytes, costs = self._name(iteration), self.model_bytes, self.costs
         then, path = partial(self._gathered, made, iteration), (name, made.order.via)
-        self.machines.send(name, path, num_bytes, costs.latency_s, then, costs.carry_per_byte_s * num_bytes)
+        self.machines.send(name, path, num_bytes, costs.latency_s, then, costs.carry_s(num_bytes))
 
     def _gathered(self, made: Sum, iteration: Iteration) -> None:
         assert self.aggregators is not None
@@ -279,8 +290,8 @@ class HostWorkers(WorkerModel):
 
     def _send(self, iteration: Iteration, server: int, path: tuple[str, str], then: Step) -> None:
         num_bytes, costs = self.servers.num_bytes[server], self.costs
-        carry_s = costs.carry_per_byte_s * num_bytes
-        self.machines.send(self._name(iteration), path, num_bytes, costs.latency_s, partial(then, iteration), carry_s)
+        carry = costs.carry_s(num_bytes)
+        self.machines.send(self._name(iteration), path, num_bytes, costs.latency_s, partial(then, iteration), carry)
 
     def _name(self, iteration: Iteration) -> str:
         return self.names[iteration.order.worker]

@@ -105,6 +105,7 @@ class Chains:
             latency_s=self._perhaps(0.05),
             transfer_per_byte_s=self._perhaps(0.1) / 256,
             carry_per_byte_s=self._perhaps(0.3) / 256,
+            carry_within_per_byte_s=self.random.choice((None, self._some(0.0, 0.3) / 256)),
             update_base_s=self._perhaps(0.1),
             update_per_byte_s=self._perhaps(0.1) / 256,
             checkpoint_base_s=self._perhaps(0.3),

@@ -14,7 +14,7 @@ from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.quota import Quota
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import Costs
+from runtime.virtual.costs import Carry, Costs
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of_hosts
@@ -132,7 +132,7 @@ def test_what_one_thread_does_takes_no_less_for_more_cores() -> None:
     lab.machines.enter("worker:1", "host:0", 4.0)
     lab.work(0.0, "worker:1", 1.0)
     assert lab.run() == pytest.approx({"worker:1": 1.0})
-    lab.machines.send("worker:1", ("worker:1", "worker:0"), 0, 0.0, lab.then("carried"), 1.0)
+    lab.machines.send("worker:1", ("worker:1", "worker:0"), 0, 0.0, lab.then("carried"), Carry(1.0, 1.0))
     assert lab.run()["carried"] == pytest.approx(2.0)
 
 

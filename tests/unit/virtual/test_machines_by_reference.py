@@ -11,6 +11,7 @@ import pytest
 
 from injectors.plan import Kind
 from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.costs import Carry
 from runtime.virtual.machines import machines as module
 from runtime.virtual.machines.fluid import Fluid
 from runtime.virtual.machines.machines import ModelledMachines
@@ -120,8 +121,8 @@ class Busy:
             others = [other for other in self.tasks if other != task]
             for path in {(task, other) for other in random.sample(others, min(2, len(others)))}:
                 sizes = [random.choice((0, 50_000, random.randint(1, 10**6))) for _ in range(random.randint(0, 10))]
-                carry_s = random.choice((0.0, 0.002, random.uniform(0, 0.05)))
-                self.clock.at(random.random(), PLAN, self.send, path, sizes, carry_s)
+                carry = Carry(*(random.choice((0.0, 0.002, random.uniform(0, 0.05))) for _ in range(2)))
+                self.clock.at(random.random(), PLAN, self.send, path, sizes, carry)
         for _ in range(random.randint(0, 25)):
             self.clock.at(random.uniform(0, 5), PLAN, *random.choice((self.window, self.window, self.other))())
         self.clock.at(END_S, PLAN, self.note_all)
@@ -135,10 +136,10 @@ class Busy:
             act = self.machines.work if len(pieces) % 3 else self.machines.compute
             act(task, pieces[-1], partial(self.work, task, pieces[:-1]))
 
-    def send(self, path: tuple[str, str], sizes: list[int], carry_s: float) -> None:
+    def send(self, path: tuple[str, str], sizes: list[int], carry: Carry) -> None:
         self.found[path, "sent", len(sizes)] = self.clock.now
         if sizes:
-            self.machines.send(path[0], path, sizes[-1], 0.001, partial(self.send, path, sizes[:-1], carry_s), carry_s)
+            self.machines.send(path[0], path, sizes[-1], 0.001, partial(self.send, path, sizes[:-1], carry), carry)
 
     def window(self) -> tuple[Any, ...]:
         """Something is slower or stopped for a while, which may overlap with others."""

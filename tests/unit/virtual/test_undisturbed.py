@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from runtime.virtual.cluster.undisturbed import Busy, both
+from runtime.cluster.hosts import Host
+from runtime.virtual.cluster.undisturbed import Busy, both, undisturbed
+from runtime.virtual.costs import Costs
 from tests.support.job_sets import checked_set, row, run_rows
 from tests.support.turns import by_turns
 
@@ -90,3 +93,22 @@ def test_what_tasks_use_on_average_is_what_an_iteration_needs() -> None:
     assert request.worker.gpu_s == pytest.approx(0.122, rel=1e-3)
     assert request.worker.link_bytes_per_s == pytest.approx(56.5 * 2**20 / round_s, rel=1e-3)
     assert request.server.link_bytes_per_s == pytest.approx(8 * 56.5 * 2**20 / 2 / round_s, rel=1e-3)
+
+
+def test_messages_that_stay_on_a_machine_have_a_price_of_their_own() -> None:
+    """Two machines of a core, a worker on each, the server on the first: 4000 bytes at 1 us, or 0.25 within a machine.
+
+    The first machine carries 0.25 for its worker and 1.25 for the server, 6 ms each way; of four messages of a round
+    half stay there, so a worker carries 8000 bytes at 0.625 us on average, and the server twice that.
+    """
+    costs = Costs(carry_per_byte_s=1e-6, carry_within_per_byte_s=0.25e-6)
+    host = Host(
+        number=0, cores=1.0, link_bytes_per_s=None, latency_s=0.0, memory_bytes=None, device=None, tasks=(), gpus=1
+    )
+    found = undisturbed(costs, None, host, num_workers=2, num_servers=1, num_parameters=1000, batch_samples=1)
+    assert found.iteration_s == pytest.approx(0.012)
+    assert found.worker.cpu_s == pytest.approx(0.005)
+    assert found.server.cpu_s == pytest.approx(0.010)
+    same = msgspec.structs.replace(costs, carry_within_per_byte_s=None)
+    again = undisturbed(same, None, host, num_workers=2, num_servers=1, num_parameters=1000, batch_samples=1)
+    assert again.iteration_s == pytest.approx(2 * 0.004 * 3), "two ends of a worker's messages and one of the other's"

@@ -14,7 +14,7 @@ from runtime.api import RunContext
 from runtime.cluster.hosts import parse_hosts
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import PLAN, Clock
-from runtime.virtual.costs import Costs
+from runtime.virtual.costs import FREE, Carry, Costs
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of
 from tests.support.clusters import cluster_of
@@ -63,11 +63,11 @@ class Lab:
         target: str,
         num_bytes: int = 4 * MB,
         latency_s: float = 0.0,
-        carry_s: float = 0.0,
+        carry: Carry = FREE,
     ) -> None:
         worker = source if source.startswith("worker") else target
         path = (source, target)
-        about = (worker, path, num_bytes, latency_s, self.then(path), carry_s)
+        about = (worker, path, num_bytes, latency_s, self.then(path), carry)
         self.clock.at(t, PLAN, lambda: self.machines.send(*about))
 
     def run(self) -> dict[Any, float]:

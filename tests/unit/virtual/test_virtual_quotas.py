@@ -7,6 +7,7 @@ import math
 import pytest
 
 from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.costs import Carry
 from runtime.virtual.machines import quotas
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.quotas import Quota, depth_s
@@ -103,7 +104,7 @@ def test_a_message_is_there_when_it_has_travelled_and_both_ends_have_carried_it(
     for slow in (0, 4):
         sites = on_hosts(FOUR, *(cores if number == slow else 1.0 for number in range(6)), link=GIGABIT)
         lab = Lab(sites)
-        lab.send(0.0, *push(0), latency_s=0.001, carry_s=0.01)
+        lab.send(0.0, *push(0), latency_s=0.001, carry=Carry(0.01, 0.01))
         assert lab.run() == approx({push(0): seconds + 0.001})
 
 
@@ -112,15 +113,25 @@ def test_carrying_takes_cores_from_who_computes_there() -> None:
     """One core for a worker and a server: 20 ms of both, and what is left of the worker's 30 ms alone."""
     lab = Lab(on_hosts({"worker:0": 0, "worker:1": 1, "server:0": 0}, 1.0))
     lab.work(0.0, "worker:0", 0.03)
-    lab.send(0.0, *push(1), carry_s=0.01)
+    lab.send(0.0, *push(1), carry=Carry(0.01, 0.01))
     assert lab.run() == approx({push(1): 0.02, "worker:0": 0.04})
+
+
+@pytest.mark.usefixtures("at_every_moment")
+def test_a_message_that_stays_on_its_host_is_other_work() -> None:
+    """Both ends share a core: 2 x 4 core-ms; the other message has a core at either end and 10 core-ms each."""
+    lab = Lab(on_hosts({"worker:0": 0, "server:0": 0, "worker:1": 1, "server:1": 2}, 1.0))
+    for number in (0, 1):
+        lab.send(0.0, f"worker:{number}", f"server:{number}", num_bytes=1, carry=Carry(0.01, 0.004))
+    assert [lab.machines.apart((f"worker:{n}", f"server:{n}")) for n in (0, 1)] == [False, True]
+    assert lab.run() == approx({("worker:0", "server:0"): 0.008, ("worker:1", "server:1"): 0.01})
 
 
 @pytest.mark.usefixtures("at_every_moment")
 def test_who_is_lost_carries_nothing_any_more() -> None:
     lab = Lab(on_hosts({"worker:0": 0, "worker:1": 1, "server:0": 0}, 1.0))
     lab.work(0.0, "worker:0", 0.03)
-    lab.send(0.0, *push(1), carry_s=0.01)
+    lab.send(0.0, *push(1), carry=Carry(0.01, 0.01))
     lab.at(0.01, lab.machines.forget, "worker:1")
     assert lab.run() == approx({"worker:0": 0.035})
 

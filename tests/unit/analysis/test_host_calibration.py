@@ -1,0 +1,41 @@
+"""Costs of hosts are found again in records that were made with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from analysis.fitting.calibration import calibrate
+from analysis.records.load import Run, load_run
+from tests.support.cli import run_cli
+
+PARAMETERS = 160_000
+COSTS = {"compute_per_sample_s": 1e-4, "carry_per_byte_s": 2e-9, "carry_within_per_byte_s": 3e-10, "control_s": 1e-4}
+
+
+def as_live(directory: Path, *words: str) -> Run:
+    """A virtual run with samples of what tasks use, as if it had been a live one."""
+    (directory.parent / "costs.yaml").write_text(yaml.safe_dump({"schema": 1, "values": COSTS}))
+    job = ("runtime=virtual", "cluster=hosts", "straggler=none", "strategy=bsp", "workload.epochs=40", "draw=false")
+    timed = ("backend=none", f"backend.num_parameters={PARAMETERS}", "workload.target=null", "eval_every_s=null")
+    kept = (f"cluster.costs={directory.parent}/costs.yaml", "runtime.telemetry_every_s=0.5", "checkpoint_every_s=null")
+    done = run_cli(*job, *timed, *kept, *words, f"hydra.run.dir={directory}", cwd=directory.parent)
+    assert done.exit_code == 0, done.err
+    meta = json.loads((directory / "meta.json").read_text())
+    (directory / "meta.json").write_text(json.dumps(meta | {"runtime": "live"}))
+    return load_run(directory)
+
+
+def test_messages_within_a_host_and_between_hosts_have_their_own_prices(tmp_path: Path) -> None:
+    apart, together = as_live(tmp_path / "a"), as_live(tmp_path / "b", "cluster.hosts.count=1")
+    both = calibrate([apart, together], [PARAMETERS] * 2).estimates
+    assert both["carry_per_byte_s"].value == pytest.approx(2e-9, rel=0.03)
+    assert both["carry_within_per_byte_s"].value == pytest.approx(3e-10, rel=0.03)
+    alone = calibrate([apart], [PARAMETERS])
+    assert "cluster.hosts.count=1" in alone.missing["carry_within_per_byte_s"]
+    assert alone.estimates["carry_per_byte_s"].value == pytest.approx(0.75 * 2e-9 + 0.25 * 3e-10, rel=0.03), (
+        "of eight ways between four workers and two servers, six leave a host"
+    )
