@@ -186,7 +186,16 @@ def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner
         for name, cell in there.items():
             if cell.seed == spec.seeds[0]:  # validity does not depend on the seed
                 preflight([*wanted[name], f"hydra.run.dir={quoted(out / 'check')}"])
-    fill(wanted, found, out, console, runner or (run_here if forks else run_child), live=spec.timed, forks=forks)
+    fill(
+        wanted,
+        found,
+        out,
+        console,
+        runner or (run_here if forks else run_child),
+        live=spec.timed,
+        forks=forks,
+        failing=spec.failing,
+    )
 
 
 def commit_of(asked: argparse.Namespace, console: Console) -> str | None:

@@ -17,10 +17,11 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from analysis.records.cluster import Cluster
 from analysis.records.either import load_record
 from analysis.records.load import Run
 from runtime.containment.process import die_with
-from runtime.errors import NO_SPACE, REFUSED, ConfigError
+from runtime.errors import FAILED, NO_SPACE, REFUSED, ConfigError
 from runtime.house import NAME, run_py
 from scripts.forks import in_forks
 
@@ -51,13 +52,14 @@ def fill(
     *,
     live: bool,
     forks: int = 0,
+    failing: bool = False,
 ) -> dict[str, Any]:
     """The ``found`` records and the missing ones, which are made in the order of ``wanted``: ``Run`` or ``Cluster``.
 
     ``wanted`` holds the settings of every run by name; ``live``: some are timed on this machine. With ``forks`` the
     runner is called in forks of this process, this many at a time; otherwise here, one run after another. A failure
     does not stop the others and is raised at the end, as :class:`JobFailed`; a refusal ends everything at once
-    (:class:`ConfigError`).
+    (:class:`ConfigError`). ``failing``: jobs of a set may fail, and the record of one that is over is kept.
     """
     missing = [name for name in wanted if found.get(name) is None]
     there = {name: run for name in wanted if (run := found.get(name)) is not None}
@@ -79,7 +81,7 @@ def fill(
         with contextlib.closing(ended):
             for number, (name, code) in enumerate(ended, start=1):
                 try:
-                    there[name] = run = settle(name, out, code)
+                    there[name] = run = settle(name, out, code, failing=failing)
                     outcome = f"{'JCT' if isinstance(run, Run) else 'all jobs'} {run.end_s:.1f} s"
                 except JobFailed as error:
                     failed.append(name)
@@ -140,10 +142,10 @@ def clear(out: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def settle(name: str, out: Path, code: int) -> Any:
+def settle(name: str, out: Path, code: int, *, failing: bool = False) -> Any:
     """Move the record of a run that ended with ``code`` to its final place; raises as described at :func:`fill`."""
     new, place, log = unfinished(out, name), record_of(out, name), log_of(out, name)
-    if code != 0:
+    if code != 0 and not (failing and code == FAILED and is_over(new)):
         lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
         why = (lines[-1] if lines else f"exit code {code}").removeprefix(f"{NAME}: ")
         if code == NO_SPACE:
@@ -153,6 +155,14 @@ def settle(name: str, out: Path, code: int) -> Any:
     new.rename(place)
     log.unlink(missing_ok=True)
     return load_record(place)
+
+
+def is_over(path: Path) -> bool:
+    """Whether this is the record of a set of jobs that ran to its end."""
+    if not (path / "meta.json").exists():
+        return False
+    record = load_record(path)
+    return isinstance(record, Cluster) and record.status == "done"
 
 
 def run_child(words: Sequence[str], log: Path) -> int:

@@ -34,3 +34,17 @@ def tuned(runs: pd.DataFrame) -> dict[str, tuple[int, ...]] | None:
     if any(plans.empty for plans in found.values()):
         return None
     return {model: tuple(map(int, plans.value_counts().index[0])) for model, plans in found.items()}
+
+
+def leads(runs: pd.DataFrame, claim: Claim) -> pd.DataFrame | None:
+    """By how much the subject's mean is above the other's: a row per ``lifetime``, a column per number of ``pods``.
+
+    None: one of the two was not run.
+    """
+    systems = [claim.subject["system"], claim.against[0]["system"]]
+    if not {"pods", "lifetime", "system", claim.of} <= set(runs) or not set(systems) <= set(runs["system"]):
+        return None
+    sized = runs.assign(pods=runs["pods"].astype("int64"), lifetime=runs["lifetime"].astype("float64"))
+    table = sized.groupby(["lifetime", "pods", "system"])[claim.of].mean().unstack("system")
+    found: pd.DataFrame = (table[systems[0]] - table[systems[1]]).unstack("pods").sort_index(axis="columns")
+    return found

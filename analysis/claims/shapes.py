@@ -166,6 +166,15 @@ def plan_of_table_2(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
     return ShapeResult(plans == elastic_shapes.TABLE_2, text)
 
 
+def gain_grows(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
+    """In every row the subject's lead grows from each number of pods to the next, and it never trails."""
+    leads = elastic_shapes.leads(runs, claim)
+    if leads is None:
+        return None
+    grows = bool((leads.iloc[:, 0] >= 0).all() and (leads.diff(axis="columns").iloc[:, 1:] > 0).all(axis=None))
+    return ShapeResult(grows, "; ".join(", ".join(f"{lead:+.1%}" for lead in row) for row in leads.to_numpy()))
+
+
 SHAPES: dict[str, Callable[[pd.DataFrame, Claim], ShapeResult | None]] = {
     "grows_less": grows_less,
     "steadier": steadier,
@@ -180,6 +189,7 @@ SHAPES: dict[str, Callable[[pd.DataFrame, Claim], ShapeResult | None]] = {
     "grows_less_when_throttled": grows_less_when_throttled,
     "knee_of_cores": knee_of_cores,
     "plan_of_table_2": plan_of_table_2,
+    "gain_grows": gain_grows,
 }
 
 

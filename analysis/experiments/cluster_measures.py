@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, nan
 from typing import Any
 
@@ -17,6 +18,7 @@ import pandas as pd
 from analysis.measures.cluster.comparing import SAME_JOB
 from analysis.measures.cluster.hosts import busy_shares
 from analysis.measures.cluster.jobs import job_times
+from analysis.measures.cluster.learning import Learning
 from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
 from analysis.measures.stats import median
@@ -39,6 +41,11 @@ class Digest:
     times: pd.DataFrame
     found: Straggling | None
     summary: dict[str, Any]
+
+    @cached_property
+    def learning(self) -> Learning:
+        """What its jobs have learnt; read when it is first asked for."""
+        return Learning(self.cluster)
 
     @property
     def completed(self) -> bool:
@@ -136,6 +143,11 @@ def jobs_some_longer_frac(run: Digest) -> float:
     return float(shares.between(*SOME).sum() / len(run.found.jobs))
 
 
+def completed_frac(run: Digest) -> float:
+    """Share of all jobs that were submitted which completed (DLRover, figure 11)."""
+    return float(run.times["completed"].mean()) if len(run.times) else nan
+
+
 def _rise(resource: str, limit_frac: float) -> Measure:
     """By how much more often a host with ``MANY`` servers or more is that busy than one with ``ONE`` (figure 9)."""
 
@@ -192,6 +204,9 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     "communication_half_frac": _of_jobs("communication_half_frac"),
     "rise_frac": _of_jobs("rise_frac"),
     "fall_frac": _of_jobs("fall_frac"),
+    "completed_frac": completed_frac,
+    "converged_metric_mean": lambda run: run.learning.converged(),
+    "perplexity_mean": lambda run: run.learning.perplexity(),
     "stragglers_per_job": stragglers_per_job,
     "episodes_per_job": episodes_per_job,
     "episode_median_iterations": _straggling("episode_iterations", "median"),

@@ -17,6 +17,7 @@ from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, pair
 from analysis.experiments.measures import MEASURES, gain_after, scores
 from analysis.experiments.spec import PAIRED, PREDICTOR, Cell, Spec
 from analysis.measures import targets
+from analysis.measures.cluster.learning import Learning, tta_of
 from analysis.measures.metrics import completed
 from analysis.measures.small_samples import interval
 from analysis.measures.stats import median
@@ -77,16 +78,22 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | No
 def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.DataFrame:
     """The frame of :class:`Results` for runs that are sets of jobs; ``completed``: whether all jobs did.
 
-    ``paired`` compares jobs of a run with the same jobs of the reference with the same seed.
+    ``paired`` and ``target`` compare jobs of a run with the same jobs of the reference with the same seed.
     """
-    rows, times = [], dict[str, pd.DataFrame]()
+    rows, times, learnt = [], dict[str, pd.DataFrame](), dict[str, Learning]()
     for cell, cluster in runs:
         run = digest(cluster)
         times[cell.name] = run.times
+        if spec.target:
+            learnt[cell.name] = run.learning
         about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.completed}
         found = {name: CLUSTER_MEASURES[name](run) for name in spec.measures}
         rows.append({**cell.levels, "seed": cell.seed, **about, **found})
     frame = pd.DataFrame(rows)
+    if spec.target:
+        goals = [learnt.get(Cell({**cell.levels, **spec.target}, cell.seed).name) for cell, _ in runs]
+        found_s = [tta_of(learnt[cell.name], goal) for (cell, _), goal in zip(runs, goals, strict=True)]
+        frame = pd.concat([frame, pd.DataFrame(found_s)], axis="columns")
     if spec.paired:
         bases = [times.get(Cell({**cell.levels, **spec.paired}, cell.seed).name) for cell, _ in runs]
         frame[PAIRED] = [

@@ -14,6 +14,7 @@ import yaml
 
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.files import natural
+from analysis.measures.cluster.learning import TTAS
 from analysis.measures.prediction import RATES
 
 LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(_[A-Za-z0-9.+-]+)*")
@@ -107,10 +108,13 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Additional measures: JCT minus that of the named cell, for the same seed."""
     target: dict[str, str] = {}
     """Adds the measure ``tta_s``: seconds until the metric reaches what this cell's converges to, with the other levels
-    and the seed as in the run (STAR, section III: ASGD)."""
+    and the seed as in the run (STAR, section III: ASGD). Of a set of jobs: what the same job in that cell converges to,
+    by job, and the measures are ``TTAS`` of :mod:`analysis.measures.cluster.learning`."""
     paired: dict[str, str] = {}
     """Adds the measure ``jct_ratio`` of a set of jobs: the median over its jobs of the completion time over that of the
     same job in this cell, with the other levels and the seed as in the run."""
+    failing: bool = False
+    """Whether jobs of a set may fail, which is what is measured: a set that is over counts, however its jobs ended."""
     gain: Gain | None = None
     """Adds the measure ``gain``."""
     predictors: dict[str, Prediction] = {}
@@ -141,7 +145,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def measured(self) -> list[str]:
         """The columns that results have."""
-        more = {"tta_s": self.target, "gain": self.gain, PAIRED: self.paired}
+        reached = TTAS if self.clusters else ("tta_s",)
+        more = {**dict.fromkeys(reached, self.target), "gain": self.gain, PAIRED: self.paired}
         rates = RATES if self.predictors else ()
         return [*self.measures, *self.excess, *(name for name, wanted in more.items() if wanted), *rates]
 
@@ -326,12 +331,13 @@ def _clusters_problem(spec: Spec) -> str | None:
     """Problems of runs that are sets of jobs; of others, what only such runs have."""
     if not spec.clusters:
         one = [name for name in spec.measures if name in CLUSTER_MEASURES]
-        if spec.paired or one:
-            return f"{'paired' if spec.paired else f'measures: {one[0]}'}: is of sets of jobs; give every run jobs=NAME"
+        if spec.paired or spec.failing or one:
+            named = "paired" if spec.paired else "failing" if spec.failing else f"measures: {one[0]}"
+            return f"{named}: is of sets of jobs; give every run jobs=NAME"
         return None
     if single := next((cell.name for cell in cells(spec) if not _has_jobs(spec, cell)), None):
         return f"jobs: {single} is one job and others are sets of jobs; make two experiments of them"
-    for name in ("repeats", "excess", "target", "gain", "predictors"):
+    for name in ("repeats", "excess", "gain", "predictors"):
         if getattr(spec, name):
             return f"{name}: is of single jobs; leave it out, as runs are sets of jobs"
     for name in spec.measures:

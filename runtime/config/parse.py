@@ -126,6 +126,7 @@ class Replay(_Strict, frozen=True):
     restart_s: Annotated[float, Meta(ge=0)]
     grace_s: Annotated[float, Meta(ge=0)]
     models: str | None
+    stand_in: bool
 
 
 class Config(_Strict, frozen=True):
@@ -148,6 +149,7 @@ class Config(_Strict, frozen=True):
     stuck_after_s: Positive | None
     scheduler: Spec
     failover: Literal["shards", "checkpoint"]
+    max_losses: Annotated[int, Meta(ge=0)] | None
     stop_at_target: bool
     stop_at_convergence: bool
     save_parameters: bool

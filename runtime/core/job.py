@@ -42,6 +42,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_target: bool
     failover: Literal["shards", "checkpoint"] = "shards"
     """The cost of a lost worker: its own samples are computed again, or all roll back to the last checkpoint."""
+    max_losses: int | None = None
+    """Losses of workers and servers that it survives; with the next it fails. None: any number."""
     convergence: Convergence | None = None
     """When the metric has converged, and whether the job ends then."""
     stop_at_convergence: bool = False

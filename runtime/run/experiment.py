@@ -138,6 +138,7 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
         stop_at_convergence=config.stop_at_convergence,
         supports_sample_weights=supports_sample_weights(checked.task, backend.framework),
         failover=config.failover,
+        max_losses=config.max_losses,
         lr=workload.optimizer["lr"],
         lr_at=schedule.lr_at,
     )

@@ -26,6 +26,7 @@ from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.lab import VirtualLab, interruptible
 from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.stand_in import SETTING, parse_stand_in
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from strategies.protocol import NodeId, Strategy
 
@@ -48,6 +49,7 @@ class VirtualRuntime:
     decisions: Literal["fixed", "measured"] = "fixed"
     lease_s: float | None = None
     telemetry_every_s: float | Literal["auto"] | None = "auto"
+    stand_in: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.decisions not in ("fixed", "measured"):
@@ -56,6 +58,7 @@ class VirtualRuntime:
             raise ValueError(f"lease_s={self.lease_s:g}: must be more than 0")
         if isinstance(self.telemetry_every_s, float) and not self.telemetry_every_s > 0:
             raise ValueError(f"telemetry_every_s={self.telemetry_every_s}: must be more than 0 (null for none)")
+        self._stand_in = parse_stand_in(self.stand_in)
         try:
             self._look_at(self.cluster)
         except ConfigError:
@@ -75,6 +78,11 @@ class VirtualRuntime:
         self._profile = parse_device(cluster.device)
         self._profiles = profiles_of(cluster.device, cluster.devices, cluster.num_workers, on_hosts=hosts is not None)
         self._model = load_costs(cluster.costs)
+        self._values = self._model.values
+        if self._stand_in is not None:
+            self._values = self._stand_in.costs(self._values)
+            self._profile = self._stand_in.device(self._profile)
+            self._profiles = self._stand_in.devices(self._profiles)
         self._spec: HostsSpec | None = None if hosts is None else convert(dict(hosts), HostsSpec, HOSTS)
         if cluster.devices is not None:
             _refuse_timeless_types(self._profiles)
@@ -83,7 +91,7 @@ class VirtualRuntime:
 
     def _refuse_timeless(self, profile: DeviceProfile | None, setting: str) -> None:
         """Refuse a ``profile``, given by ``setting``, with which an iteration takes no time."""
-        if profile is None and not self._model.values.compute_s(1):
+        if profile is None and not self._values.compute_s(1):
             raise ValueError(
                 f"{setting}=null: the cost model {self.cluster.costs} does not say how long computing takes; give "
                 "a device profile, or a model that was calibrated on runs without one"
@@ -103,7 +111,7 @@ class VirtualRuntime:
         """
         if self.cluster.devices is not None:
             return slowest_s(self._profiles, batch_samples)
-        profile, costs, cores = self._profile, self._model.values, self.cluster.worker_cores
+        profile, costs, cores = self._profile, self._values, self.cluster.worker_cores
         if self._spec is not None:
             profile = parse_device(self._spec.device) or profile
             if self._spec.cpu_cores is not None:
@@ -134,6 +142,7 @@ class VirtualRuntime:
         if self.cluster.hosts is not None and not around.num_servers:
             raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
         hosts = self._parse_hosts(around.num_servers + around.replicas)
+        self._check_stand_in(hosts, around)
         if around.aggregators and hosts is None:
             raise ConfigError(
                 f"strategy.num_aggregators={around.aggregators}: aggregators are tasks of hosts; choose cluster=hosts"
@@ -146,8 +155,17 @@ class VirtualRuntime:
             self._refuse_timeless_hosts(hosts)
         devices = [*self._profiles, *(host.device for host in hosts.hosts)] if hosts is not None else self._profiles
         paced_s = max((device.seconds(1) for device in devices if device is not None), default=0.0)
-        refuse_hidden(hosts, self._model.values, around, paced_s=paced_s)
+        refuse_hidden(hosts, self._values, around, paced_s=paced_s)
         return Needs()
+
+    def _check_stand_in(self, hosts: Hosts | None, around: RunContext) -> None:
+        """Refuse what would not be timed as the other model."""
+        if self._stand_in is None:
+            return
+        if hosts is not None and any(host.device is not None for host in hosts.hosts):
+            raise ConfigError(f"{SETTING}: times of hosts with devices of their own are not known; use cluster.device")
+        if around.replicas:
+            raise ConfigError(f"{SETTING}: replicas hold the task's own parameters; set strategy.num_replicas=0")
 
     def _parse_hosts(self, num_servers: int) -> Hosts | None:
         if self.cluster.hosts is None:
@@ -200,7 +218,7 @@ class VirtualRuntime:
             experiment,
             schedule,
             learner,
-            self._model.values,
+            self._values,
             self._profiles,
             measures_decisions=self.decisions == "measured",
             hosts=self._parse_hosts(experiment.job.num_servers + experiment.job.num_replicas),
@@ -208,6 +226,7 @@ class VirtualRuntime:
             clock=clock,
             tenancy=tenancy,
             telemetry_every_s=self.telemetry_s(experiment.strategy),
+            sent_parameters=None if self._stand_in is None else self._stand_in.parameters,
         )
         for node in session.coordinator.executor.layout.nodes:
             if (cores := self._cores[node.role]) is not None:
@@ -222,8 +241,13 @@ class VirtualRuntime:
 
     def _regular(self, experiment: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
         """The fast path, where there is one."""
-        costs, rows = self._model.values, experiment.columns
-        if rows is None or not isinstance(learner, NoLearner) or self.decisions != "fixed":
+        costs, rows = self._values, experiment.columns
+        if (
+            self._stand_in is not None
+            or rows is None
+            or not isinstance(learner, NoLearner)
+            or self.decisions != "fixed"
+        ):
             return None
         if self.cluster.hosts is not None or self.cluster.devices is not None or any(self._cores.values()):
             return None

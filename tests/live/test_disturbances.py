@@ -74,6 +74,27 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
     assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
+@pytest.mark.long(like="test_planned_kills_and_pauses_lose_nothing")
+@pytest.mark.parametrize("runtime", ["live", "virtual"])
+def test_the_kill_that_a_job_does_not_survive_ends_it_on_both_clocks(
+    start: Start, tmp_path: Path, runtime: str
+) -> None:
+    """Two losses are survived, of a worker and of a server; a window while the first is away is none."""
+    words = write_plan(
+        tmp_path / "plan.csv",
+        (0.3, 0.4, "worker:1", "kill", 1),
+        (0.5, 0.2, "worker:1", "kill", 1),
+        (1.0, 0.3, "server:0", "kill", 1),
+        (2.4, 0.3, "worker:2", "kill", 1),
+    )
+    run = start("run", *LEDGER, *PACED, f"runtime={runtime}", "workload.epochs=null", "max_losses=2", *words)
+    assert "worker 2 is lost (killed by the plan), and max_losses=2 is used up" in run.fail()
+    assert [event["worker"] for event in run.events("Lost")] == [1]
+    assert len(run.events("ServerLost")) == 1
+    assert run.finished["status"] == "failed"
+    assert 2.4 <= run.lines()[-1]["t"] < 10.0
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("by", by_turns(["cgroup", "duty", "cpulimit"], always=1))
 def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: Path, by: str) -> None:

@@ -29,7 +29,9 @@ class Recovering:
     def everybody_is_there(self) -> None:
         """Before the job begins."""
         job = self.core.job
-        self.recovery = Recovery(Rules(failover=job.failover), job.num_workers, job.num_servers)
+        self.recovery = Recovery(
+            Rules(failover=job.failover, max_losses=job.max_losses), job.num_workers, job.num_servers
+        )
         self._starts_at: dict[Key, float] = {}
         self.happen(self.t, inputs.Begin())
         self.happen(self.t, inputs.Save(*self.stable))

@@ -97,6 +97,7 @@ class Recovery:
         self.state = RecoveryState(rules, layout, keys)
         self.policy: Policy = Servers(self.state) if num_servers else Replicas(self.state)
         self._restarts = 0
+        self._losses = 0
 
     @property
     def tasks(self) -> dict[Key, TaskLife]:
@@ -193,6 +194,8 @@ class Recovery:
         if not given.retryable:
             self.state.emit(Failed(f"{task.name} crashed: {reason}", given.full))
             return
+        if self._is_one_too_many(task, reason):
+            return
         if task.role == "server" and not self.state.holds(task) and not self.state.is_replica(task):
             self._end(task, given.cause, reason, TaskStep.DEPARTED)
             return
@@ -233,6 +236,17 @@ class Recovery:
         """Whether it dies for the last time before it has done any useful work."""
         limit = self.rules.max_futile
         return limit is not None and task.futile + (not task.useful) >= limit
+
+    def _is_one_too_many(self, task: TaskLife, reason: str) -> bool:
+        """Count the loss of a worker or server; whether the run cannot survive it."""
+        if task.role not in ("worker", "server"):
+            return False
+        self._losses += 1
+        most = self.rules.max_losses
+        if most is None or self._losses <= most:
+            return False
+        self.state.emit(Failed(f"{task.name} is lost ({reason}), and max_losses={most} is used up"))
+        return True
 
     def _ends_the_run(self, task: TaskLife, reason: str) -> bool:
         """Whether the run cannot continue without the task."""
@@ -327,10 +341,12 @@ class Recovery:
         self._end(task, "retired", reason, TaskStep.DEPARTED)
 
     def _hold(self, task: TaskLife, reason: str) -> None:
-        """Keep a task from starting, by the plan: such a death counts towards no limit."""
+        """Keep a task from starting, by the plan: such a death counts towards no limit but ``max_losses``."""
         if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
             return
         waits = bool(task.holders)
+        if not waits and self._is_one_too_many(task, reason):
+            return
         if task.role == "server" and not self.state.holds(task) and not self.state.is_replica(task):
             self._drop(task, reason)
             return

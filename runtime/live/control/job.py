@@ -143,6 +143,7 @@ class LiveJob:
             iteration_deadline_s=asked.iteration_deadline_s,
             max_restarts=asked.max_restarts,
             failover=job.failover,
+            max_losses=job.max_losses,
             inseparable=self.experiment.collective == INSEPARABLE,
             replaces_workers=Launch in self.experiment.strategy.needs,
             scores=job.validation_samples > 0,

@@ -52,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     iteration_deadline_s: float
     max_restarts: int | None
     failover: Literal["shards", "checkpoint"] = "shards"
+    max_losses: int | None = None
     inseparable: bool = False
     """Whether the loss of a worker ends the run (``topology.collective=ddp``)."""
     replaces_workers: bool = False

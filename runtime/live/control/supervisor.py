@@ -67,6 +67,7 @@ class LiveSupervisor:
         self.loop, self.settings, self.listener = loop, settings, listener
         rules = Rules(
             failover=settings.failover,
+            max_losses=settings.max_losses,
             inseparable=settings.inseparable,
             max_restarts=settings.max_restarts,
             max_futile=MAX_FUTILE,

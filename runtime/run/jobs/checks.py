@@ -179,6 +179,11 @@ def _refuse_counted(config: Config) -> None:
             f"replay.detail={config.replay.detail}: counts seconds on the virtual clock, and runtime={runtime} trains "
             "every job; use replay.detail=iterations, or runtime=virtual"
         )
+    if config.replay.stand_in:
+        raise ConfigError(
+            f"replay.stand_in=true: gives a job the times of another model, and runtime={runtime} takes its own; set "
+            "it to false, or choose runtime=virtual"
+        )
     if not locate(config.backend[TARGET]).computes:  # type: ignore[attr-defined]
         raise ConfigError(
             f"backend={config.names.backend}: computes no gradients, and runtime={runtime} needs them (jobs="
@@ -226,22 +231,28 @@ class _Shaper:
     def shape(self, number: int, submission: Submission) -> SetJob:
         """Check one job; raises :class:`ConfigError`."""
         replay, model = self._config.replay, self._models.find(submission.model)
-        raw = sized(self._compose(submission), submission, model, seed=seed_of(self._config.seed, number))
+        seed = seed_of(self._config.seed, number)
+        raw = sized(self._compose(submission), submission, model, seed=seed, stand_in=replay.stand_in)
         config = anchored(parse(raw), self._start)
         backend, task = instantiate(config.backend, "backend"), instantiate(config.workload.task, "workload.task")
-        if model is not None and backend.computes:
+        stands_in = model is not None and replay.stand_in
+        if model is not None and backend.computes and not stands_in:
             raise ConfigError(
                 f"backend={config.names.backend}: trains workload={self._config.workload.name}, and of "
-                f"model={submission.model} only times are known; choose backend=none, or replay.models=null"
+                f"model={submission.model} only times are known; choose backend=none, replay.models=null, or "
+                "replay.stand_in=true, which takes the times of the one and the gradients of the other"
             )
+        if replay.stand_in and (model is None or not backend.computes):
+            why = "the job names no model" if model is None else f"backend={config.names.backend} computes no gradients"
+            raise ConfigError(f"replay.stand_in=true: {why}, so nothing represents another; set it to false")
         samples = getattr(task, "num_samples", None)
         batch, epochs = config.workload.global_batch_samples, self._config.workload.epochs
         default = None if samples is None or epochs is None else max(1, round(epochs * samples / batch))
-        if backend.computes:
+        if backend.computes and model is None:
             num_parameters = int(getattr(task, "num_weights", 0) or getattr(task, "num_parameters", 0) or 0)
         else:
             num_parameters = model.num_parameters if model is not None else backend.parameters_of(task)
-        alone = self._alone(config, num_parameters)
+        alone = self._alone(config, num_parameters, model.batch_samples if model is not None else None)
         iterations = iterations_of(submission, alone, replay, default)
         if not backend.computes:
             raw = with_length(raw, iterations, num_parameters, alone, replay)
@@ -278,8 +289,8 @@ class _Shaper:
             self._raws[submission.settings] = self._again(submission.settings)
         return self._raws[submission.settings]
 
-    def _alone(self, config: Config, num_parameters: int) -> Undisturbed:
-        """An iteration of the job on the first machine with GPUs."""
+    def _alone(self, config: Config, num_parameters: int, batch_samples: int | None) -> Undisturbed:
+        """An iteration of the job on the first machine with GPUs; ``batch_samples``: of its model, by worker."""
         cluster = config.cluster
         if cluster.costs not in self._costs:
             self._costs[cluster.costs] = load_costs(cluster.costs)
@@ -292,7 +303,7 @@ class _Shaper:
             num_workers=workers,
             num_servers=config.topology.num_servers,
             num_parameters=num_parameters,
-            batch_samples=-(-batch // workers),
+            batch_samples=batch_samples or -(-batch // workers),
         )
         if not alone.iteration_s > 0:
             raise ConfigError(

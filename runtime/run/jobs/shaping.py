@@ -52,20 +52,31 @@ def refuse_shared(submission: Submission) -> None:
             raise ConfigError(f"settings={line}: is the same for all jobs; set it on the command line")
 
 
-def sized(raw: Mapping[str, Any], submission: Submission, model: Model | None, *, seed: int) -> Raw:
-    """The configuration of a job with its number of tasks, its model and its batch; its length is not yet known."""
+def sized(
+    raw: Mapping[str, Any], submission: Submission, model: Model | None, *, seed: int, stand_in: bool = False
+) -> Raw:
+    """The configuration of a job with its number of tasks, its model and its batch; its length is not yet known.
+
+    ``stand_in``: the job trains the run's own workload, in the times of its model.
+    """
     cluster, workload, topology = dict(raw["cluster"]), dict(raw["workload"]), dict(raw["topology"])
     each = ceil(workload["global_batch_samples"] / cluster["num_workers"])
+    runtime = raw["runtime"]
     if model is not None:
-        each = model.batch_samples
+        if stand_in:
+            runtime = {
+                **runtime,
+                "stand_in": {"samples": model.batch_samples / each, "parameters": model.num_parameters},
+            }
+        else:
+            each, workload["name"] = model.batch_samples, submission.model
         cluster |= {"costs": model.costs, "device": model.device, "devices": None, "nominal_iter_s": None}
-        workload["name"] = submission.model
     cluster["num_workers"] = submission.gpus
     if submission.servers is not None:
         topology["num_servers"] = submission.servers
     workload["global_batch_samples"] = each * submission.gpus
     alone = {"jobs": NO_JOBS, "view": "none", "draw": False, "seed": seed}
-    return {**raw, **alone, "cluster": cluster, "workload": workload, "topology": topology}
+    return {**raw, **alone, "cluster": cluster, "runtime": runtime, "workload": workload, "topology": topology}
 
 
 def iterations_of(submission: Submission, alone: Undisturbed, replay: Replay, default: int | None) -> int:

@@ -87,6 +87,7 @@ class VirtualSession:
         clock: the job's, on the timeline of its lab; None: a clock of its own.
         tenancy: its place on machines shared with other jobs; None: it has its own.
         telemetry_every_s: seconds between two samples of what tasks and hosts use; None: no samples.
+        sent_parameters: of the model that messages and updates are as large as; None: the learner's own.
     """
 
     def __init__(
@@ -103,8 +104,11 @@ class VirtualSession:
         clock: Clock | None = None,
         tenancy: Tenancy | None = None,
         telemetry_every_s: float | None = None,
+        sent_parameters: int | None = None,
     ) -> None:
-        job, costs = experiment.job, costs.of_model(PARAMETER_BYTES * learner.num_parameters)
+        job = experiment.job
+        self.sent_parameters = learner.num_parameters if sent_parameters is None else sent_parameters
+        costs = costs.of_model(PARAMETER_BYTES * self.sent_parameters)
         self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
         self.record = experiment.record
         self._links = _links_of(costs, hosts, [str(node) for node in job.start_layout.nodes])
@@ -120,7 +124,7 @@ class VirtualSession:
             experiment,
             schedule,
             costs,
-            learner.num_parameters,
+            self.sent_parameters,
             profiles,
             hosts,
             self._arrived,
@@ -259,7 +263,7 @@ class VirtualSession:
         self._announce()
         self.windows.begin()
         self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
-        model_bytes = PARAMETER_BYTES * self.learner.num_parameters or None
+        model_bytes = PARAMETER_BYTES * self.sent_parameters or None
         self.tell(
             inputs.JobStarted(
                 model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}, **self._step()

@@ -90,6 +90,7 @@ class VirtualSupervisor:
         """The time of the input that is being carried out."""
         rules = Rules(
             failover=job.failover,
+            max_losses=job.max_losses,
             num_replicas=job.num_replicas,
             reads_on_return=True,
             plan_ends_wait=True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +22,7 @@ from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.core.sampling import sample_epochs, sample_indices
 from runtime.core.scoring import Products, products
 from runtime.core.shards import Cut
-from runtime.core.vectors import FloatVector, aligned_vector, server_range
+from runtime.core.vectors import FloatVector, aligned_vector, cut_by_shares, server_range
 from runtime.record.checkpoint import publish_array
 from runtime.training.norms import sum_sqr_norm
 from runtime.training.optimizers import Optimizer, make_optimizer
@@ -51,7 +51,7 @@ class ModelState(Protocol):
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
         """The squared norm of the weighted sum, before it is applied, in consecutive parts of so many elements.
 
-        Empty without gradients.
+        If they are those of a larger model, in parts of these shares. Empty without gradients.
         """
         ...
 
@@ -131,7 +131,9 @@ class RealLearner:
 
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
         grads = [self._grads[grad_id] for grad_id in order.grads]
-        cuts = pairwise(accumulate(sizes, initial=0))
+        cuts: Iterable[tuple[int, int]] = pairwise(accumulate(sizes, initial=0))
+        if sum(sizes) != self.num_parameters:
+            cuts = cut_by_shares(self.num_parameters, sizes)
         return [sum_sqr_norm([grad[lo:hi] for grad in grads], order.weights) for lo, hi in cuts]
 
     def drop(self, grads: tuple[int, ...]) -> None:

@@ -137,9 +137,13 @@ def test_the_description_says_that_runs_are_sets(tmp_path: Path) -> None:
     [
         ({"measures": ["wait_frac"]}, "measures: wait_frac is not of a set of jobs; there are jct_mean_s, "),
         ({"settings": ["runtime=virtual"]}, "paired: is of sets of jobs; give every run jobs=NAME"),
+        ({"settings": ["runtime=virtual"], "paired": {}, "failing": True}, "failing: is of sets of jobs"),
         ({"settings": ["runtime=virtual"], "paired": {}}, "measures: jct_mean_s: is of sets of jobs"),
         ({"axes": {"system": {"bsp": [], "one": ["jobs=none"]}}}, "jobs: one_seed0 is one job and others are sets"),
-        ({"target": {"system": "asp"}}, "target: is of single jobs; leave it out"),
+        (
+            {"gain": {"axis": "system", "for_s": 1.0}, "axes": {"system": {"1": ["strategy=bsp"]}}, "paired": {}},
+            "gain: is of single jobs; leave it out",
+        ),
         ({"excess": {"more_s": {"system": "bsp"}}}, "excess: is of single jobs; leave it out"),
         (
             {"axes": {**SETS["axes"], "try": {"1": [], "2": []}}, "repeats": "try"},

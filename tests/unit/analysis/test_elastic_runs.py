@@ -242,6 +242,21 @@ def test_the_knee_is_where_more_cores_stop_to_help() -> None:
     assert SHAPES["knee_of_cores"](runs[runs["model"] == "xdfm"], asked) is None
 
 
+def test_a_gain_must_grow_with_every_step_of_the_size_at_every_rate() -> None:
+    shares = {("200", "4"): (0.9, 1.0), ("200", "16"): (0.8, 1.0), ("50", "4"): (1.0, 1.0), ("50", "16"): (0.5, 0.9)}
+    rows = [
+        {"lifetime": lifetime, "pods": pods, "system": system, "share": share, "seed": 0}
+        for (lifetime, pods), both in shares.items()
+        for system, share in zip(("plain", "kept"), both, strict=True)
+    ]
+    runs = pd.DataFrame(rows)
+    asked = claim("gain_grows", of="share", subject={"system": "kept"}, against=[{"system": "plain"}])
+    assert SHAPES["gain_grows"](runs, asked) == (True, "+0.0%, +40.0%; +10.0%, +20.0%")
+    level = runs.assign(share=runs["share"].where(runs["pods"] == "4", 0.9))
+    assert SHAPES["gain_grows"](level, asked) == (False, "+0.0%, +0.0%; +10.0%, +0.0%")
+    assert SHAPES["gain_grows"](runs[runs["system"] == "kept"], asked) is None
+
+
 def test_the_plan_must_be_that_of_table_2_for_both_models() -> None:
     rows = [("wd", 24.0, 3.0, 8.0), ("xdfm", 8.0, 20.0, 2.0)]
     runs = pd.DataFrame(rows, columns=["model", "workers_last", "worker_cores_last", "servers_last"])

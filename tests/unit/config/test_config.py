@@ -63,6 +63,7 @@ RAW: dict[str, Any] = {
     "stuck_after_s": 30.0,
     "scheduler": {"_target_": "runtime.core.scheduling.ConstantPending", "pending_s": 0.0},
     "failover": "shards",
+    "max_losses": None,
     "stop_at_target": False,
     "stop_at_convergence": False,
     "save_parameters": False,
@@ -86,6 +87,7 @@ RAW: dict[str, Any] = {
         "restart_s": 30.0,
         "grace_s": 30.0,
         "models": "star",
+        "stand_in": False,
     },
 }
 

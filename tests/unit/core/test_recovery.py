@@ -398,6 +398,30 @@ def test_a_task_that_was_built_has_no_second_try_for_its_device() -> None:
     assert failed == effects.Failed("worker 0 crashed: CUDA out of memory")
 
 
+@pytest.mark.parametrize("kind", BOTH)
+def test_every_loss_that_nobody_ordered_counts_towards_max_losses(kind: str) -> None:
+    """Kills by plan and deaths of workers and servers do; restarts by the strategy and auxiliary tasks do not."""
+    world = begun(msgspec.structs.replace(BOTH[kind], max_losses=2), 3, 1, ("evaluator",))
+    world.do(("hold", ("worker", 0)))
+    world.settle()
+    world.do(("restart", ("worker", 1)))
+    unregister(world, ("evaluator", 0))
+    world.settle()
+    unregister(world, ("server", 0))
+    world.settle()
+    assert not world.failed
+    held = world.recovery.receive(inputs.Hold(("worker", 2), "killed by the plan"))
+    assert held == [effects.Failed("worker 2 is lost (killed by the plan), and max_losses=2 is used up")]
+
+
+def test_who_is_killed_while_it_is_not_there_is_not_lost_again() -> None:
+    world = begun(msgspec.structs.replace(LIVE, max_losses=1), 2, 1)
+    world.do(("hold", ("worker", 0)))
+    assert world.recovery.receive(inputs.Hold(("worker", 0), "killed by the plan")) == []
+    gone = inputs.Gone(("worker", 1), 0, "killed by signal 9")
+    assert wanted(world.recovery, gone) == [effects.Failed]
+
+
 def test_who_has_left_is_not_heard_any_more() -> None:
     world = begun(rules("live", "shards", 0), 2, 1)
     unregister(world, ("worker", 0))

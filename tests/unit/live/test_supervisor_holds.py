@@ -45,6 +45,15 @@ def test_planned_kills_are_no_failures() -> None:
     assert not [said for said in world.heard if said[0] == "failed"]
 
 
+def test_planned_kills_count_towards_the_losses_that_a_job_survives() -> None:
+    world = started(max_losses=1)
+    world.supervisor.hold(("worker", 0), "killed by the plan")
+    world.supervisor.release(("worker", 0))
+    assert not [said for said in world.heard if said[0] == "failed"]
+    world.supervisor.hold(("worker", 1), "killed by the plan")
+    assert world.heard[-1][:2] == ("failed", "worker 1 is lost (killed by the plan), and max_losses=1 is used up")
+
+
 def test_a_held_server_stops_everything_until_it_is_back() -> None:
     world = started()
     world.supervisor.hold(("server", 1), "killed by the plan")

@@ -76,6 +76,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("runtime.lease_s=0.6", "runtime.lease_s=0.6: must be at least twice heartbeat_s=0.5"),
     ("cluster.device.base_s=fast", "cluster.device.base_s=fast: must be a number"),
     ("cluster.device.base_s=-1", "-1"),
+    ("max_losses=-1", "max_losses=-1: must be 0 or more"),
     ("runtime.max_restarts=-1", "runtime.max_restarts=-1: must be 0 or more (null for no limit)"),
     ("runtime.port=70000", "runtime.port=70000: must be between 0"),
     ("topology.num_servers=0", "topology.num_servers=0: topology=ps needs at least 1; topology=allreduce has none"),

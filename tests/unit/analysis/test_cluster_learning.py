@@ -1,0 +1,93 @@
+"""What jobs of a cluster have learnt and when: records written by hand."""
+
+from __future__ import annotations
+
+from math import inf, isnan
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+import pytest
+
+from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
+from analysis.experiments.results import measure_clusters
+from analysis.experiments.spec import SpecError, cells
+from analysis.measures.cluster.learning import TTAS
+from analysis.records.cluster import load_cluster
+from analysis.records.job_evaluations import read_evaluations
+from analysis.records.load import RecordError
+from tests.unit.analysis.test_cluster_experiments import SETS, told
+from tests.unit.analysis.test_experiments import spec_of
+
+LEARNS = {**SETS, "target": {"system": "asp"}, "paired": {}, "measures": ["converged_metric_mean"]}
+LEARNS["figure"] = {"kind": "bars", "value": "tta_median_s"}
+
+
+def evaluated(asked_s: float, accuracy: float | None) -> bytes:
+    event = {"type": "Evaluated", "t": asked_s + 0.5, "version": 1, "asked_s": asked_s}
+    event["metrics"] = {"accuracy": accuracy, "loss": 1.0}
+    return msgspec.json.encode({"seq": 0, "t": asked_s + 0.5, "kind": "event", "event": event}) + b"\n"
+
+
+def written(root: Path, **curves: list[float]) -> Path:
+    """The story of two jobs, in which each has an evaluation per second."""
+    told().write(root)
+    for job, values in curves.items():
+        folder = root / "jobs" / job
+        folder.mkdir(parents=True, exist_ok=True)
+        about = {"metric": "accuracy", "higher_is_better": True}
+        (folder / "meta.json").write_bytes(msgspec.json.encode({"schema": 1, "job": about}))
+        lines = [evaluated(float(second), value) for second, value in enumerate(values)]
+        with (folder / "events.jsonl").open("ab") as log:
+            log.write(b"".join(lines))
+    return root
+
+
+RISING, LOW, LATE = [0.0, 0.5, 0.8, 0.8, 0.8, 0.8], [0.0, 0.2, 0.4, 0.4, 0.4, 0.4], [0.0, 0.1, 0.1, 0.1, 0.5, 0.9]
+
+
+def test_jobs_are_measured_by_what_the_same_job_of_the_reference_converges_to(tmp_path: Path) -> None:
+    """Goals 0.4 (a) and 0.8 (b): bsp's a is there after 1 s and its b never, asp's own after 2 s each."""
+    spec = spec_of(tmp_path, **LEARNS, seeds=[0])
+    curves = {"bsp_seed0": {"a": RISING, "b": LOW}, "asp_seed0": {"a": LOW, "b": RISING}}
+    runs = [(cell, load_cluster(written(tmp_path / cell.name, **curves[cell.name]))) for cell in cells(spec)]
+    frame = measure_clusters(spec, runs).set_index("system")
+    assert spec.measured == ["converged_metric_mean", *TTAS]
+    assert frame.loc["asp", list(TTAS)].tolist() == [2.0, 2.0, 1.0]
+    assert frame.loc["bsp", list(TTAS)].tolist() == [inf, inf, 0.5]
+    assert frame["converged_metric_mean"].tolist() == pytest.approx([0.6, 0.6])
+    alone = measure_clusters(spec, [run for run in runs if run[0].levels["system"] == "bsp"])
+    assert alone[list(TTAS)].isna().all(axis=None)
+
+
+def test_what_is_converged_to_is_the_mean_of_the_last_fifth(tmp_path: Path) -> None:
+    run = digest(load_cluster(written(tmp_path / "run", a=LATE, b=RISING)))
+    assert run.learning.settled() == pytest.approx({"a": 0.7, "b": 0.8})
+    assert CLUSTER_MEASURES["converged_metric_mean"](run) == pytest.approx(0.75)
+    assert CLUSTER_MEASURES["perplexity_mean"](run) == pytest.approx(2.718281828)
+    assert run.learning.reached_s({"a": 0.5}) == pytest.approx({"a": 4.0, "b": float("nan")}, nan_ok=True)
+
+
+def test_a_job_that_was_never_evaluated_leaves_the_mean_unknown(tmp_path: Path) -> None:
+    run = digest(load_cluster(written(tmp_path / "run", a=RISING)))
+    assert isnan(CLUSTER_MEASURES["converged_metric_mean"](run))
+    assert isnan(CLUSTER_MEASURES["perplexity_mean"](run))
+
+
+def test_evaluations_are_all_that_is_read_and_a_torn_end_is_left_out(tmp_path: Path) -> None:
+    note = b'{"seq":0,"t":0.0,"kind":"note","note":{"type":"Finished","reason":"\\"Evaluated\\""}}\n'
+    (tmp_path / "events.jsonl").write_bytes(
+        evaluated(2.0, 0.5) + note + evaluated(1.0, None) + evaluated(3.0, 0.9)[:-9]
+    )
+    frame = read_evaluations(tmp_path)
+    expected = pd.DataFrame({"asked_s": [1.0, 2.0], "accuracy": [float("nan"), 0.5], "loss": [1.0, 1.0]})
+    pd.testing.assert_frame_equal(frame, expected)
+    assert read_evaluations(tmp_path / "nowhere").empty
+    (tmp_path / "events.jsonl").write_bytes(evaluated(3.0, 0.9)[:-9] + b"\n" + evaluated(4.0, 0.9))
+    with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
+        read_evaluations(tmp_path)
+
+
+def test_a_target_of_no_level_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="target: system=ssp is no level"):
+        spec_of(tmp_path, **{**LEARNS, "target": {"system": "ssp"}})
