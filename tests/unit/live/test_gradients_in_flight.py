@@ -193,6 +193,7 @@ def test_a_server_that_ends_so_starts_again(
         layout=Layout.initial(1, 1),
         transport="tcp",
         optimizer=TALLY,
+        num_replicas=0,
         place=lambda *_: SimpleNamespace(host=""),
     )
     server_main(spec, Identity("server", 0), -1)  # type: ignore[arg-type]

@@ -51,13 +51,13 @@ def test_a_batch_that_loads_meanwhile_hides_the_way() -> None:
 
 def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A header that takes 10 s to come and a payload that takes 1: of two servers 2 s are the way's."""
-    now_s, original = [0.0], links_module._receive_into
+    now_s, original = [0.0], links_module.receive_into
 
     def slowly(sock: object, view: memoryview) -> None:
         now_s[0] += 10.0 if isinstance(view.obj, bytearray) else 1.0
         original(sock, view)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(links_module, "_receive_into", slowly)
+    monkeypatch.setattr(links_module, "receive_into", slowly)
     monkeypatch.setattr(links_module.time, "perf_counter", lambda: now_s[0])
     servers = Servers(32)
     try:
