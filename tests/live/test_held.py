@@ -66,7 +66,8 @@ def test_whoever_is_killed_while_gradients_are_held(start: Start) -> None:
 def test_a_paused_worker_whose_turn_it_is_holds_nobody_up(start: Start) -> None:
     """It is paused again and again, until that was in its turn; nobody counts it as lost meanwhile."""
     patient = ("runtime.lease_s=60", "runtime.iteration_deadline_s=60", "cluster.device={base_s: 0.01}")
-    run = start("run", *JOB, *patient, "workload.epochs=null")
+    # an epoch is longer than the test: who waits at its end for the last samples may have to wait for a paused worker
+    run = start("run", *JOB, *patient, "workload.epochs=null", "workload.task.num_samples=40000")
     run.await_training(5)
     pid = run.pid_of("worker", 1)
     for _ in range(40):

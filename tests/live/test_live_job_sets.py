@@ -23,7 +23,7 @@ from tests.support.runs import LEDGER, RecordSink, Run
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 HOSTS = ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.gpus=2", "cluster.hosts.real_cores_per_core=0.2")
-WORDS = ("runtime=live", "jobs=list", *LEDGER, *HOSTS, "replay.use_every_s=0.5", "replay.max_iterations=null")
+WORDS = ("runtime=live", "jobs=list", *LEDGER, *HOSTS, "replay.use_every_s=0.1", "replay.max_iterations=null")
 GPUS = [2, 2]
 
 
@@ -56,7 +56,7 @@ def uses(run: Run, job: str) -> set[float]:
 
 def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
     """The third needs all GPUs and waits; the last would fit next to the first, and waits behind it."""
-    run = begin(start, entry("a", 0, 2, 2), entry("b", 0, 1, 2), entry("all", 0.1, 4, 2, 2), entry("late", 0.2, 1, 2))
+    run = begin(start, entry("a", 0, 2, 2), entry("b", 0, 1, 2), entry("all", 0.1, 4, 12, 2), entry("late", 0.2, 1, 2))
     run.finish()
     notes, table = notes_of(run.run_dir), table_of(run.run_dir)
     assert set(table.status) == {"done"}
@@ -66,7 +66,7 @@ def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
     assert gpu_violations(notes, GPUS) == []
     assert gpu_violations(notes, [1, 2])  # what is used twice would be seen
     for job in table.index:
-        assert uses(run, job) == {2.0}
+        assert uses(run, job) == {12.0 if job == "all" else 2.0}
         assert problems(record_of(run, job).lines()) == []
         assert not (record_of(run, job).run_dir / "checkpoints").exists()
     cluster = load_cluster(run.run_dir)
