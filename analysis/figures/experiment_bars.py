@@ -13,6 +13,7 @@ from analysis.claims.answers import by_seed
 from analysis.claims.cells import cell_of
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.bars import HEIGHT, draw_bars
+from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import PAPER_COLOUR, level_looks
 from analysis.records.provenance import caption
@@ -37,6 +38,7 @@ def draw(path: Path, results: Results) -> Path:
             marks = paper if level is None else paper[paper[drawn.panels] == level]
             bars = mine.rename(columns={drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"})
             draw_bars(axes, bars, dots_of(results, level), look, drawn.label, "cut off")
+            axes.set_yticks(range(len(bars)), [shown_name(one, drawn.names) for one in bars["strategy"]])
             draw_paper(axes, marks.rename(columns={drawn.by: "strategy"}), list(bars["strategy"]))
             axes.set_title(level or results.spec.title)
         if len(paper):

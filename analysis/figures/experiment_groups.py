@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import with_paper
+from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
@@ -35,7 +36,7 @@ def draw(path: Path, results: Results) -> Path:
             axes.set_title("" if level is None else f"{drawn.panels} = {level}")
             axes.set_xlabel(drawn.along_label or str(drawn.along))
         page.axes[0].set_ylabel(drawn.label)
-        keys = [Patch(color=each.colour, label=name) for name, each in look.items()]
+        keys = [Patch(color=each.colour, label=shown_name(name, drawn.names)) for name, each in look.items()]
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
     return save(page, path, with_paper(table, paper_values(results), results.spec.compared))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 NAMES = {
     "bsp": "BSP",
     "asp": "ASP",
@@ -38,10 +40,13 @@ NAMES = {
     "coding_group_based": "Group-based coding",
 }
 """By the name of the choice in ``conf/strategy``."""
+NO_NAMES: Mapping[str, str] = {}
 
 
-def shown_name(label: str) -> str:
-    """``ssp bound=3`` is shown as ``SSP (bound=3)``; an unknown strategy keeps its own name."""
+def shown_name(label: str, names: Mapping[str, str] = NO_NAMES) -> str:
+    """``ssp bound=3`` is shown as ``SSP (bound=3)``; ``names`` come first, others stay as they are."""
+    if label in names:
+        return names[label]
     name, _, settings = label.partition(" ")
     text = NAMES.get(name, name)
     return f"{text} ({settings})" if settings else text

@@ -77,10 +77,11 @@ def test_the_figure_draws_what_is_compared(tmp_path: Path, monkeypatch: pytest.M
     assert len(pd.read_csv(path.with_suffix(".csv"))) == 6
 
 
-def test_a_reference_that_is_no_level_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["fixed: [asp]", "names: {asp: ASGD}"])
+def test_a_reference_or_a_name_of_no_level_is_refused(field: str, tmp_path: Path) -> None:
     path = tmp_path / "star_toy.yaml"
     path.write_text(
-        "title: t\nwhere: w\naxes: {system: {bsp: [strategy=bsp]}}\nfigure: {kind: against, fixed: [asp]}\n"
+        f"title: t\nwhere: w\naxes: {{system: {{bsp: [strategy=bsp]}}}}\nfigure: {{kind: against, {field}}}\n"
     )
-    with pytest.raises(SpecError, match="figure: fixed: asp is no level of system"):
+    with pytest.raises(SpecError, match=f"figure: {field.partition(':')[0]}: asp is no level of system"):
         load_spec(path)
