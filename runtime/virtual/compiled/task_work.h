@@ -130,20 +130,33 @@ static int drop_message(TaskWork *self, Message *one) {
     return failed;
 }
 
-static int forget_task(TaskWork *self, Task *task) {
-    task->life++;
-    Py_CLEAR(task->waiting);
-    int failed = stop_slot(self->processors, &task->work);
-    while (!failed && task->first)
-        failed = drop_message(self, task->first);
-    return failed;
-}
-
 static Account *account_of_task(const Task *task) { return *(Account **)PyBytes_AS_STRING(task->accounts); }
 
 /* Everything that a task does has its weight together. */
 static int divide_work(TaskWork *self, Task *task) {
     return divide(self->processors, account_of_task(task), task->weight);
+}
+
+/* Drop a message; who carried it at its other end has its weight for what is left. */
+static int forget_message(TaskWork *self, Task *task, Message *message) {
+    Way *way = (Way *)Py_NewRef(message->way);
+    int failed = drop_message(self, message);
+    for (int end = 0; !failed && end < 2; end++) {
+        Task *other = way->ends[end];
+        if (other && other != task && other->is_here)
+            failed = divide_work(self, other);
+    }
+    Py_DECREF(way);
+    return failed;
+}
+
+static int forget_task(TaskWork *self, Task *task) {
+    task->life++;
+    Py_CLEAR(task->waiting);
+    int failed = stop_slot(self->processors, &task->work);
+    while (!failed && task->first)
+        failed = forget_message(self, task, task->first);
+    return failed;
 }
 
 static int weigh_task(TaskWork *self, Task *task, double weight) {

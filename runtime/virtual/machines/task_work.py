@@ -40,7 +40,7 @@ class Task(msgspec.Struct, eq=False):
     life: int = 0
     paused: bool = False
     weight: float = 1.0
-    """Of all that it does together; None: 1 for each thing."""
+    """Of all that it does together."""
     waiting: list[Then] = []
     """What it does when it continues."""
     messages: dict[Path, dict[Hashable, None]] = {}
@@ -88,7 +88,7 @@ class TaskWork:
         del self._tasks[task]
 
     def forget(self, task: str) -> None:
-        """Drop the work of a task whose process is gone."""
+        """Drop the work of a task whose process is gone; who carried its messages has its weight for what is left."""
         one = self._tasks[task]
         one.life += 1
         one.waiting = []
@@ -97,6 +97,9 @@ class TaskWork:
             self._links.stop(path)
             for part in parts:
                 self._processors.stop(part)
+            for other in path:
+                if other != task and other in self._tasks:
+                    self._processors.divide(other, self._tasks[other].weight)
         one.messages.clear()
 
     def pause(self, task: str) -> None:

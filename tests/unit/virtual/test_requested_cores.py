@@ -83,6 +83,21 @@ def test_three_things_that_one_task_does_have_its_share_together() -> None:
         assert lab.run() == pytest.approx({"worker:1": 6.0, "sent": 6.0})
 
 
+def test_who_carries_for_a_lost_task_has_its_share_for_what_is_left() -> None:
+    """Two messages of a core-second and a worker's 2 share a core until 1, when a sender is lost.
+
+    Then the other message has 0.75 to go at half a core, until 2.5, and the worker 1.5: 0.75 of them by then.
+    """
+    lab = lab_of(1.0, worker_1=None, worker_2=None)
+    for number in (3, 4):
+        lab.machines.enter(f"worker:{number}", "host:1")
+        path = (f"worker:{number}", "worker:2")
+        lab.machines.send(f"worker:{number}", path, 0, 0.0, lab.then(number), Carry(1.0, 1.0))
+    lab.work(0.0, "worker:1", 2.0)
+    lab.at(1.0, lab.machines.forget, "worker:3")
+    assert lab.run() == pytest.approx({4: 2.5, "worker:1": 3.25})
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_nobody_with_work_gets_less_than_its_request(seed: int) -> None:
     """Any work at any time on a full host: it is never later than with its request alone."""
