@@ -119,9 +119,11 @@ def _epochs(count: int) -> list[str]:
 
 
 def rows(device: str, runs: Mapping[str, Run]) -> Iterator[Row]:
-    """All results, in the order of the papers and of issue 23."""
+    """All results that these runs say: of the papers, then of the virtual clock; without MPS there are no shares."""
     yield from saturation({batch: runs[f"alone_{batch}"] for batch in SIZES[device].batches})
-    yield idle_order({name: runs[f"shares_{name}"] for name in SYSTEMS})
+    shared = {name: runs[f"shares_{name}"] for name in SYSTEMS if f"shares_{name}" in runs}
+    if shared:
+        yield idle_order(shared)
     yield gpu_stragglers(runs[f"fit_{SIZES[device].each[1]}"])
     yield from fidelity(
         {name: (runs[f"live_{name}"], runs[f"virtual_{name}"]) for name in predicted(device, live=True)}

@@ -40,6 +40,15 @@ def test_the_jobs_of_both_devices_are_the_same_but_for_their_size() -> None:
     assert small < between < large, "predicted, not repeated"
 
 
+def test_without_mps_there_are_no_shares_and_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("saturation", "gpu_stragglers", "fidelity"):
+        row = measurements.Row(name, "", "", None)
+        monkeypatch.setattr(measurements, name, lambda found, row=row: row if row.what == "gpu_stragglers" else [row])
+    names = {name for name in live_jobs("fake", Path("/images")) if not name.startswith("shares_")}
+    runs: Any = dict.fromkeys(names | {f"virtual_{name}" for name in predicted("fake", live=False)})
+    assert [row.what for row in measurements.rows("fake", runs)] == ["saturation", "gpu_stragglers", "fidelity"]
+
+
 def test_images_are_there_once(tmp_path: Path) -> None:
     for _ in range(2):
         measure_gpu.store_images(tmp_path, 40)
