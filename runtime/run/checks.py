@@ -106,7 +106,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_scheduler(strategy, scheduler, config)
     gpus = gpus_in_turn(runtime, backend, config)
     plan = make_plan(pattern, runtime, config, strategy.replicas, gpus)
-    check_hogs(plan, runtime, backend, config, gpus)
+    check_hogs(plan, runtime, backend, config, gpus, strategy.replicas)
     around = RunContext(
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,

@@ -15,7 +15,9 @@ from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.errors import ConfigError
 
 
-def check_hogs(plan: Plan, runtime: Runtime, backend: Any, config: Config, gpus: tuple[int, ...]) -> None:
+def check_hogs(
+    plan: Plan, runtime: Runtime, backend: Any, config: Config, gpus: tuple[int, ...], replicas: int = 0
+) -> None:
     """Check that a part of devices can be taken as planned; raises :class:`ConfigError`.
 
     On a virtual clock a worker without a device has one of its own: its times are those of the cost model, whatever
@@ -40,7 +42,7 @@ def check_hogs(plan: Plan, runtime: Runtime, backend: Any, config: Config, gpus:
             "one was built without CUDA; install a build with it, or choose another straggler"
         )
     hosts = config.cluster.hosts
-    parsed = None if hosts is None else parse_hosts(hosts, config.num_workers, config.topology.num_servers)
+    parsed = None if hosts is None else parse_hosts(hosts, config.num_workers, config.topology.num_servers + replicas)
     where = {} if parsed is None else {task: f"host:{number}" for task, number in parsed.host_of.items()}
     users = DeviceUsers(gpus or tuple(range(config.num_workers)), config.num_workers, where.get)
     device, mps = str(getattr(backend, "device", CPU)), parse_gpus(config.cluster.gpus).share == "mps"

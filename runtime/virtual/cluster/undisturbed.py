@@ -51,10 +51,11 @@ class Gang(NamedTuple):
         held = [min(most, workers - most * number) for number in range(machines)]
         return cls(tuple(held), tuple(len(range(number, servers, machines)) for number in range(machines)))
 
-    def mean_work(self, costs: Costs) -> float:
-        """Work of carrying a byte between a worker and a server of the job, as a part of that between machines."""
+    def carry_per_byte_s(self, costs: Costs) -> float:
+        """Work of carrying a byte between a worker and a server of the job, at either end, on average."""
+        pairs = sum(self.workers) * sum(self.servers)
         within = sum(w * s for w, s in zip(self.workers, self.servers, strict=True))
-        return 1.0 - (1.0 - _part_within(costs)) * within / (sum(self.workers) * sum(self.servers))
+        return (costs.carry_per_byte_s * (pairs - within) + costs.within_per_byte_s * within) / pairs
 
 
 def undisturbed(
@@ -87,7 +88,7 @@ def undisturbed(
     push_s = copy_s + transfer_s
     iteration_s = costs.control_s + pull_s + max(real_s, gpu_s) + push_s + costs.control_s
     worker_s = (costs.data_s(batch_samples) + costs.compute_s(batch_samples)) * costs.worker_cores + 2 * copy_s
-    carry_s = costs.carry_per_byte_s * 2 * model_bytes * gang.mean_work(costs)
+    carry_s = gang.carry_per_byte_s(costs) * 2 * model_bytes
     each = num_workers / servers
     return Undisturbed(
         iteration_s=iteration_s,
@@ -127,19 +128,14 @@ def _transfer_s(costs: Costs, host: Host, gang: Gang, part_bytes: float) -> floa
     workers, servers = sum(gang.workers), sum(gang.servers)
     there = list(zip(gang.workers, gang.servers, strict=True))
     crossing = max(max(w * (servers - s), s * (workers - w)) for w, s in there)
-    stays = _part_within(costs)
+    leaves, stays = costs.carry_per_byte_s, costs.within_per_byte_s
     link = costs.link_bytes_per_s or inf if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC
-    of_workers = [servers - s + stays * s for _, s in there]
-    of_servers = [workers - w + stays * w for w, _ in there]
-    ends = [w * one + s * other for (w, s), one, other in zip(there, of_workers, of_servers, strict=True)]
-    carry_s = costs.carry_per_byte_s * part_bytes * max(max(ends) / (host.cores or inf), *of_workers, *of_servers)
+    of_worker = [leaves * (servers - s) + stays * s for _, s in there]
+    of_server = [leaves * (workers - w) + stays * w for w, _ in there]
+    of_machine = [w * one + s * other for (w, s), one, other in zip(there, of_worker, of_server, strict=True)]
+    carry_s = part_bytes * max(max(of_machine) / (host.cores or inf), *of_worker, *of_server)
     latency_s = 2 * host.latency_s if crossing else 0.0
     return latency_s + max(crossing * part_bytes / link, carry_s)
-
-
-def _part_within(costs: Costs) -> float:
-    """Work of carrying a byte within a machine, as a part of that between machines."""
-    return costs.within_per_byte_s / costs.carry_per_byte_s if costs.carry_per_byte_s else 1.0
 
 
 def _demand(cpu_s: float, num_bytes: float, iteration_s: float, gpu_s: float = 0.0) -> TaskDemand:

@@ -112,3 +112,6 @@ def test_messages_that_stay_on_a_machine_have_a_price_of_their_own() -> None:
     same = msgspec.structs.replace(costs, carry_within_per_byte_s=None)
     again = undisturbed(same, None, host, num_workers=2, num_servers=1, num_parameters=1000, batch_samples=1)
     assert again.iteration_s == pytest.approx(2 * 0.004 * 3), "two ends of a worker's messages and one of the other's"
+    free = msgspec.structs.replace(costs, carry_per_byte_s=0.0)
+    only = undisturbed(free, None, host, num_workers=2, num_servers=1, num_parameters=1000, batch_samples=1)
+    assert only.iteration_s == pytest.approx(2 * 0.004 * 0.5), "both ends of the message that stays"
