@@ -17,9 +17,9 @@ from analysis.records.load import Run
 from analysis.records.nodes import TASKS, parse_node, role_of
 
 WORK_COLUMNS = (
+    "node",
     "role",
     "cpu_s",
-    "crossing_frac",
     "iterations",
     "samples",
     "updates",
@@ -59,15 +59,17 @@ def wire_s(run: Run, num_bytes: int) -> float:
 def work(run: Run) -> pd.DataFrame:
     """A row per task and undisturbed telemetry sample: processor time, and the work done in it.
 
-    ``role``, ``cpu_s``, ``crossing_frac`` (the part of its messages that leaves its host); for a worker ``iterations``
-    and their ``samples``; for a server ``updates`` and their ``grads``, ``messages`` (parts of the model that it
-    received or sent); ``num_workers`` of the run. Work that overlaps an edge of the sample is counted where it ends:
-    off by one at most, and by nothing on average.
+    ``node``, ``role``, ``cpu_s``, ``crossing_frac`` (the part of its messages that leaves its host); for a worker
+    ``iterations`` and their ``samples``; for a server ``updates`` and their ``grads``, ``messages`` (parts of the model
+    that it received or sent); ``num_workers`` of the run. Work that overlaps an edge of the sample is counted where it
+    ends: off by one at most, and by nothing on average.
     """
     nodes = run.tables.nodes
     tasks = nodes[nodes["cpu_cores"].notna() & role_of(nodes["node"]).isin(TASKS)]
     found = [row for t, rows in tasks.groupby("t") if _calm(run, rows) for row in _rows(run, float(t), rows)]
-    return pd.DataFrame(found, columns=list(WORK_COLUMNS)).assign(num_workers=run.job["num_workers"])
+    crossing = {task: _crossing_frac(run, task) for task in tasks["node"].unique()}
+    rows = pd.DataFrame(found, columns=list(WORK_COLUMNS)).assign(num_workers=run.job["num_workers"])
+    return rows.assign(crossing_frac=rows["node"].map(crossing))
 
 
 def _crossing_frac(run: Run, task: str) -> float:
@@ -96,9 +98,8 @@ def _rows(run: Run, t: float, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for _, row in rows.iterrows():
         node = parse_node(row["node"])
         cpu_s = row["cpu_cores"] * row["period_s"]
-        crossing_frac = _crossing_frac(run, row["node"])
         mine = arrived[arrived["worker"] == node.number]
-        yield {"role": node.role, "cpu_s": cpu_s, "crossing_frac": crossing_frac} | (
+        yield {"node": row["node"], "role": node.role, "cpu_s": cpu_s} | (
             {"iterations": len(mine), "samples": int(mine["samples"].sum())}
             if node.role == "worker"
             else {"updates": len(updates), "grads": int(updates["num_grads"].sum()), "messages": len(arrived) + sent}
