@@ -17,7 +17,7 @@ def make_exact() -> None:
     os.environ.setdefault(*CUBLAS)
     import torch
 
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # what use_deterministic_algorithms does, which imports a compiler: 2 s
     safeguards: Any = torch.utils.deterministic
     safeguards.fill_uninitialized_memory = False  # a pass over every new tensor
     torch.set_float32_matmul_precision("highest")

@@ -144,6 +144,7 @@ class LiveJob:
             max_restarts=asked.max_restarts,
             failover=job.failover,
             max_losses=job.max_losses,
+            starts_silently=self.experiment.backend_spec.get("device") == CUDA,
             inseparable=self.experiment.collective == INSEPARABLE,
             replaces_workers=Launch in self.experiment.strategy.needs,
             scores=job.validation_samples > 0,

@@ -45,9 +45,13 @@ class Leases:
         self._looked_s = now_s
         for task in list(self.tasks.values()):  # giving one up may launch another
             silence = now_s - task.heard_s
-            limit = self.settings.lease_s if task.connected else self.limit_s
+            limit = self.settings.lease_s if self._owes_heartbeats(task) else self.limit_s
             if task.life.state in ALIVE and silence > limit:
                 yield task, f"no heartbeat for {silence:.1f} s"
+
+    def _owes_heartbeats(self, task: Task) -> bool:
+        starts = task.life.state == TaskState.LAUNCHING
+        return task.connected and not (starts and self.settings.starts_silently)
 
     def not_ready(self) -> str:
         """A message that the start has taken too long, with the missing tasks."""

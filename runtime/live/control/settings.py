@@ -53,6 +53,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int | None
     failover: Literal["shards", "checkpoint"] = "shards"
     max_losses: int | None = None
+    starts_silently: bool = False
+    """Whether a task owes no heartbeat before it is built: the driver of a GPU holds the interpreter while it starts,
+    for seconds where many processes start at once."""
     inseparable: bool = False
     """Whether the loss of a worker ends the run (``topology.collective=ddp``)."""
     replaces_workers: bool = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from runtime.core.recovery.states import TaskState
 from runtime.core.recovery.task import TaskLife
 from runtime.live.control.leases import Leases
@@ -24,8 +26,8 @@ def worker(number: int = 0, state: TaskState = TaskState.LAUNCHING, **fields: An
     return Task(life=TaskLife(role="worker", id=number, state=state), **fields)
 
 
-def watched(*tasks: Task) -> Leases:
-    leases = Leases({task.key: task for task in tasks}, SETTINGS)
+def watched(*tasks: Task, settings: Settings = SETTINGS) -> Leases:
+    leases = Leases({task.key: task for task in tasks}, settings)
     leases.begin(0.0)
     return leases
 
@@ -50,6 +52,13 @@ def test_who_starts_while_the_job_runs_has_less() -> None:
     leases.started(0.0)
     assert given_up(leases, until_s=6.0) == []
     assert given_up(leases, until_s=6.5) == ["worker 0"]
+
+
+def test_who_starts_on_a_gpu_owes_heartbeats_from_the_end_of_its_start_on() -> None:
+    settings = msgspec.structs.replace(SETTINGS, starts_silently=True)
+    tasks = [worker(0, connected=True), worker(1, TaskState.READY, connected=True), worker(2)]
+    assert given_up(watched(*tasks, settings=settings), until_s=10.0) == ["worker 1"]
+    assert given_up(watched(*tasks, settings=settings), until_s=10.5) == ["worker 1", "worker 0", "worker 2"]
 
 
 def test_who_has_left_or_is_not_to_start_yet_owes_nothing() -> None:
