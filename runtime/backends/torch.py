@@ -48,6 +48,7 @@ class TorchModel:
         eval_batch_samples: int = 512,
         recalibrate_samples: int = 1024,
         device: str = CPU,
+        exact: bool = True,
     ) -> None:
         import torch
 
@@ -63,16 +64,16 @@ class TorchModel:
         self.masks = Masks(self.module, seed)
         self.coupling = _coupling(self.module, self.masks)
         self.stage_s = 0.0
-        self.staging = self._on(device)
+        self.staging = self._on(device, exact)
         self.evaluation = TorchEvaluation(task, self.module, eval_batch_samples, recalibrate_samples, self.place)
         self.grads: list[Tensor] = []
         self.buckets: Buckets | None = None
         self._views: dict[int, list[Tensor]] = {}
         self._place = 0
 
-    def _on(self, name: str) -> Staging | None:
+    def _on(self, name: str, exact: bool) -> Staging | None:
         """Move the module to a device; None: it stays in the host's memory."""
-        if (device := make_device(name)) is None:
+        if (device := make_device(name, exact=exact)) is None:
             return None
         from runtime.backends.devices.host_masks import draw_on_host
 
@@ -157,9 +158,10 @@ class TorchModel:
             else:
                 self._collect(torch.autograd.grad(weighted, self.parameters), coefficient, first=not index)
             losses.append(loss.detach())
-        if self.staging is not None:
-            self.stage_s = self.staging.take()
-        return sum(map(float, losses), 0.0)  # not before: a device would wait for each
+        if self.staging is None:
+            return sum(map(float, losses), 0.0)
+        self.stage_s, found = self.staging.take(losses)
+        return sum(found, 0.0)
 
     def _collect(self, grads: tuple[Tensor, ...], coefficient: float, *, first: bool) -> None:
         """Add the gradients of a micro-batch; the first replaces what was there."""
@@ -219,7 +221,8 @@ class TorchBackend:
     """PyTorch. ``num_threads`` is the intra-op thread count of every process.
 
     ``device`` is where workers, evaluator and scorer compute: ``cpu``, ``cuda``, or ``fake``, which behaves like a
-    device with memory of its own and needs none (docs/gpus.md).
+    device with memory of its own and needs none (docs/gpus.md). ``exact`` (``cuda``): deterministic kernels in full
+    float32; else torch chooses (TF32 in convolutions, sums in any order), and runs are not equal to the bit.
 
     Parameters are evaluated ``eval_batch_samples`` at a time; with batch normalisation, after its statistics were
     measured on ``recalibrate_samples`` training samples (docs/workloads.md).
@@ -231,6 +234,7 @@ class TorchBackend:
     fork_safe: ClassVar[bool] = True
 
     device: str = CPU
+    exact: bool = True
     num_threads: int = 1
     eval_batch_samples: int = 512
     recalibrate_samples: int = 1024
@@ -249,7 +253,7 @@ class TorchBackend:
 
     def prepare(self, task: Any, seed: int) -> TorchModel:
         fields = self.num_threads, self.eval_batch_samples, self.recalibrate_samples
-        return TorchModel(task, seed, *fields, self.device)
+        return TorchModel(task, seed, *fields, self.device, self.exact)
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
         """The model's initial parameters; builds no model if the task draws them itself, and none on a device."""

@@ -187,6 +187,7 @@ def _run(
     transfer_bits: int = 32,
     framework: str = "torch",
     device: str = "cpu",
+    exact: bool = True,
     strategy: Strategy | None = None,
     watch: Watch | None = None,
     tick: Callable[[float], None] = lambda t: None,
@@ -203,6 +204,7 @@ def _run(
             (run_dir / name).mkdir()
         recorder = recorder_of(run_dir)
         backend = {"_target_": BACKENDS[framework], "num_threads": 1, "device": device}
+        backend |= {} if exact else {"exact": False}
         task = {"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers}
         experiment = RunSpec(
             job=_job(num_workers, num_servers, iterations, max_time_s),
@@ -261,6 +263,7 @@ def bsp_step(
     collective: str = "",
     transfer_bits: int = 32,
     device: str = "cpu",
+    exact: bool = True,
 ) -> float:
     """Seconds per BSP iteration in steady state: ``stats.block_median`` of ``iterations`` + 1 stamps, warm-up left out.
 
@@ -268,7 +271,7 @@ def bsp_step(
     (``models.LEARNING_RATE``), no pacing, no injection, no periodic evaluation or checkpoint; the recorder as in a
     normal run. An iteration ends when its update is ordered. All workers share one ``device``.
     """
-    several = {"collective": collective, "transfer_bits": transfer_bits, "device": device}
+    several = {"collective": collective, "transfer_bits": transfer_bits, "device": device, "exact": exact}
     watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, **several)
     return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])
 

@@ -1,4 +1,7 @@
-"""One GPU that four workers share: parameter servers over shared memory, and plain DDP over gloo on the same device."""
+"""One GPU that four workers share: parameter servers over shared memory, and DDP over gloo on the same device.
+
+Like with like: plain DDP and ours with the kernels that torch chooses ("free"), DDP and ours with exact ones.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,10 @@ pytestmark = [
 NUM_WORKERS, ITERATIONS = 4, 200 if ON_HARDWARE else 10
 PEERS = {
     "ddp gloo": partial(call, "peers.ddp_gloo", "bsp_step"),
+    "ddp gloo, exact": partial(call, "peers.ddp_gloo", "bsp_step", exact=True),
     "ours shm": partial(call, "ours", "bsp_step", transport="shm", num_servers=1),
     "ours tcp": partial(call, "ours", "bsp_step", transport="tcp", num_servers=1),
+    "ours shm, free": partial(call, "ours", "bsp_step", transport="shm", num_servers=1, exact=False),
 }
 
 

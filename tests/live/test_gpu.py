@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 from analysis.measures.injections import collect
 from analysis.records.load import load_run
 from tests.support.gpus import DEVICE, needs_gpus, needs_mps
-from tests.support.runs import DIGITS, Run
+from tests.support.runs import DIGITS, ROOT, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(600), *needs_gpus()]
 
@@ -67,6 +70,28 @@ def test_a_killed_worker_changes_nothing(reference: Run, tmp_path: Path) -> None
         made.await_events("Joined")
         assert made.finish(timeout_s=300).sha256 == reference.sha256
     finally:
+        made.kill()
+
+
+@pytest.mark.parametrize("program", [pytest.param("tests.support.device_filler", marks=needs_gpus(hardware=True))])
+def test_memory_that_is_freed_late_is_waited_for(program: str, reference: Run, tmp_path: Path) -> None:
+    """Another process takes what the killed worker had, and keeps it until two successors have found no room."""
+    made = Run(tmp_path / "late", *CNN, *ON_GPU, "cluster.device={base_s: 0.05}")
+    filler = subprocess.Popen([sys.executable, "-m", program], cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True)
+    assert filler.stdin is not None
+    assert filler.stdout is not None
+    try:
+        assert filler.stdout.readline() == "ready\n"
+        made.await_training(5)
+        print(file=filler.stdin, flush=True)
+        assert filler.stdout.readline() == "full\n"
+        assert made.unregister(("worker", 1))
+        made.await_that(lambda: [event["cause"] for event in made.events("Lost")].count("oom") >= 2, "no room twice")
+        filler.kill()
+        assert made.finish(timeout_s=300).sha256 == reference.sha256
+    finally:
+        filler.kill()
+        filler.communicate()
         made.kill()
 
 

@@ -10,12 +10,15 @@ CPU, CUDA, FAKE = "cpu", "cuda", "fake"
 DEVICES = (CPU, CUDA, FAKE)
 
 
-def make_device(name: str) -> Device | None:
-    """The device of this process; None for ``cpu``, which shares the host's memory."""
+def make_device(name: str, *, exact: bool = True) -> Device | None:
+    """The device of this process; None for ``cpu``, which shares the host's memory.
+
+    ``exact``: kernels that repeat themselves to the bit; those of the CPU always do.
+    """
     if name == CUDA:
         from runtime.backends.devices.cuda import CudaDevice
 
-        return CudaDevice()
+        return CudaDevice(exact=exact)
     if name == FAKE:
         from runtime.backends.devices.fake import FakeDevice
 

@@ -36,8 +36,9 @@ class CudaTransfer:
 class CudaDevice:
     """Kernels run on torch's current stream, copies on another; pinned vectors stay so until the process ends."""
 
-    def __init__(self) -> None:
-        make_exact()
+    def __init__(self, *, exact: bool = True) -> None:
+        if exact:
+            make_exact()
         self.torch_name = "cuda:0"
         self._copies = _CUDA.Stream()
         self._pinned: dict[int, FloatVector] = {}
@@ -70,7 +71,7 @@ class CudaDevice:
         self._copies.wait_stream(_CUDA.current_stream())
 
     def place(self, values: Tensor) -> Tensor:
-        return values.to(self.torch_name)
+        return values.pin_memory().to(self.torch_name, non_blocking=True)
 
     def _copy(self, source: Tensor, target: Tensor) -> CudaTransfer:
         begun, ended = (_CUDA.Event(enable_timing=True) for _ in range(2))

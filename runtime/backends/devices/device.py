@@ -56,5 +56,5 @@ class Device(Protocol):
         ...
 
     def place(self, values: Tensor) -> Tensor:
-        """A copy of a host tensor in its memory, complete on return."""
+        """A copy of a host tensor in its memory for kernels from now on; the tensor may be changed on return."""
         ...

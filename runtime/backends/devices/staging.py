@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
-from runtime.backends.devices.device import Device, Transfer
-from runtime.core.vectors import FloatVector
+from runtime.backends.devices.device import WHOLE, Device, Transfer
+from runtime.core.vectors import FloatVector, aligned_vector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,6 +20,7 @@ class Staging:
         self.device = device
         self.params, self.grad = device.vector(num_floats), device.vector(num_floats)
         self._sum: Tensor | None = None
+        self._losses: tuple[Tensor, FloatVector] | None = None
         self._host_grad: FloatVector | None = None
         self._upload: Transfer | None = None
         self._parts: list[Transfer] = []
@@ -33,12 +35,34 @@ class Staging:
         self._upload = self.device.upload(params, self.params)
         self.device.kernels_wait_for(self._upload)
 
-    def take(self) -> float:
-        """Copy the gradient to the host, complete on return; returns the seconds of copying since :meth:`bring`."""
+    def take(self, losses: Sequence[Tensor] = ()) -> tuple[float, list[float]]:
+        """Copy the gradient to the host, and losses (float32 scalars of the device) with it, complete on return.
+
+        Returns the seconds of copying parameters and gradient since :meth:`bring`, and the losses. They travel
+        together, since the host waits for its turn on a shared device each time that it waits.
+        """
         if not self._parts:
-            self.send(slice(None))
+            self.send(WHOLE)
+        sent = self._send_losses(losses) if losses else None
         parts, self._parts = self._parts, []
-        return self.settle() + sum(part.finish() for part in parts)
+        staged_s = self.settle() + sum(part.finish() for part in parts)
+        if sent is None:
+            return staged_s, []
+        transfer, values = sent
+        transfer.finish()
+        return staged_s, values.tolist()
+
+    def _send_losses(self, losses: Sequence[Tensor]) -> tuple[Transfer, FloatVector]:
+        """Start to copy them to the host; returns where they will be."""
+        import torch
+
+        if self._losses is None or len(self._losses[1]) < len(losses):
+            self._losses = self.device.vector(len(losses)), aligned_vector(len(losses))
+            self.device.pin(self._losses[1])
+        (there, here), part = self._losses, slice(0, len(losses))
+        torch.stack(tuple(losses), out=there[part])  # by one kernel
+        self.device.copies_wait_for_kernels()
+        return self.device.download(there, here, part), here[part]
 
     def send(self, part: slice) -> None:
         """Start to copy a part of the gradient to the host: kernels that are launched so far have written it."""

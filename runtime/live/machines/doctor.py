@@ -152,5 +152,5 @@ def main(argv: Sequence[str]) -> int:
     console.print(table)
     for name, lack in lacks.items():
         if lack is not None:
-            console.print(f"{name}: {lack.reason}. {lack.cure[:1].upper()}{lack.cure[1:]}.", highlight=False)
+            console.print(f"{name}: {lack.reason}; {lack.cure}", highlight=False)
     return 0

@@ -6,6 +6,7 @@ the fastest documented ones: gradients are views of the buckets, and batch-norm 
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 
@@ -21,15 +22,22 @@ from . import ranks
 WARM_UP = 3
 
 
-def bsp_step(model: str, num_workers: int, iterations: int, device: str = "cpu") -> float:
-    """Seconds per iteration (median of blocks) at rank 0. On the ``device`` of all, NCCL refuses more than one rank."""
+def bsp_step(model: str, num_workers: int, iterations: int, device: str = "cpu", exact: bool = False) -> float:
+    """Seconds per iteration (median of blocks) at rank 0. On the ``device`` of all, NCCL refuses more than one rank.
+
+    ``exact``: deterministic kernels in full float32, as ours are; else torch's own choice (TF32 in convolutions).
+    """
     with ranks.store_path() as folder:
-        stamps = ranks.run(_rank, num_workers, f"{folder}/store", num_workers, model, iterations, device)[0]
+        stamps = ranks.run(_rank, num_workers, f"{folder}/store", num_workers, model, iterations, device, exact)[0]
     return block_median(stamps)
 
 
-def _rank(rank: int, store_path: str, world: int, model: str, iterations: int, device: str) -> list[float]:
+def _rank(rank: int, store_path: str, world: int, model: str, iterations: int, device: str, exact: bool) -> list[float]:
     ranks.join_gloo(rank, world, store_path)
+    if exact:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.set_deterministic_debug_mode("error")
+        torch.backends.cudnn.allow_tf32 = False
     warnings.simplefilter("ignore")  # torch 2.13 renames broadcast_buffers; older ones know no other name
     device = "cpu" if device == "fake" else device
     built = models.build(model).to(device)

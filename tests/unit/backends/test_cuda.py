@@ -102,12 +102,21 @@ def test_every_copy_is_ordered_timed_and_waited_for(device: cuda.CudaDevice) -> 
     assert Driver.log == [*pins, ("copies", "waits", "kernels"), ("kernels", "waits", ("copies", 1))]
     Driver.log.clear()
     staging.grad[:] = staging.params * 2
-    assert staging.take() == 0.5, "a quarter of a second each, by the events"
+    assert staging.take() == (0.5, []), "a quarter of a second each, by the events"
     assert Driver.log == [("copies", "waits", "kernels"), ("host waits", ("copies", 1)), ("host waits", ("copies", 2))]
     assert (grad == 6).all()
     Driver.log.clear()
     staging.bring(params, grad)
     assert not [line for line in Driver.log if line[0] == "pin"], "once per vector"
+
+
+def test_losses_travel_behind_the_gradient(device: cuda.CudaDevice) -> None:
+    staging, params, grad = Staging(device, SIZE), aligned_vector(SIZE), aligned_vector(SIZE)
+    staging.bring(params, grad)
+    Driver.log.clear()
+    assert staging.take([torch.tensor(0.1), torch.tensor(3.0)]) == (0.5, [pytest.approx(0.1), 3.0])
+    waits = [("host waits", ("copies", number)) for number in (1, 2, 3)]
+    assert [line for line in Driver.log if line[0] != "pin"] == [("copies", "waits", "kernels")] * 2 + waits
 
 
 def test_a_vector_that_cannot_be_pinned_is_an_error(device: cuda.CudaDevice) -> None:
@@ -118,9 +127,12 @@ def test_a_vector_that_cannot_be_pinned_is_an_error(device: cuda.CudaDevice) -> 
         device.pin(aligned_vector(SIZE))
 
 
-def test_inputs_are_placed_on_the_device(device: cuda.CudaDevice) -> None:
-    device.torch_name = "meta"
-    assert device.place(torch.ones(2)).device.type == "meta"
+def test_inputs_are_placed_on_the_device(device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked: list[Any] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda values: locked.append(values) or values)
+    device.torch_name, values = "meta", torch.ones(2)
+    assert device.place(values).device.type == "meta"
+    assert locked[0] is values, "or the copy would wait for the device"
 
 
 def test_a_hog_counts_what_its_kernel_takes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,11 +167,24 @@ def test_a_hog_counts_what_its_kernel_takes_alone(monkeypatch: pytest.MonkeyPatc
     load = loads.make_load("cuda", Turn(Turns(1), 0))
     begun_s = now_s[0]
     assert load.run() == pytest.approx(1e-3)
-    assert now_s[0] - begun_s == pytest.approx(1e-3)
+    assert now_s[0] - begun_s == pytest.approx(2e-3), "the next one is in the queue"
+    waited = len(launched)
     each_s[0] *= 10
-    assert load.run() == pytest.approx(1e-3), "it has used no more of the device"
+    for _ in range(2):
+        assert load.run() == pytest.approx(1e-3), "it has used no more of the device"
+    assert len(launched) == waited + 2, "each is waited for once"
     each_s[0] *= 0.09
+    assert load.run() == pytest.approx(1e-3), "it was launched before"
     assert load.run() == pytest.approx(0.9e-3), "the clock of the device has become faster"
+
+
+def test_kernels_are_exact_unless_asked_otherwise(device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(cuda, "make_exact", lambda: made.append("exact"))
+    make_device("cuda", exact=False)
+    assert not made
+    make_device("cuda")
+    assert made == ["exact"]
 
 
 EXACT = """
