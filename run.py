@@ -38,7 +38,8 @@ from runtime.house import NAME, module_name  # noqa: E402
 from runtime.native import slower  # noqa: E402
 from runtime.run.checking import Checked, check, run_checked  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
-from runtime.run.launch import KILLED, SWEEP, FailedElsewhere, Result, hand_back, launch_one, launch_sweep  # noqa: E402
+from runtime.run.elsewhere import FailedElsewhere, ask, hand_back, note, noted, tell  # noqa: E402
+from runtime.run.launch import KILLED, Result, launch_one, launch_sweep  # noqa: E402
 from runtime.run.preflight import Jobs, Ready, preflight  # noqa: E402
 from runtime.run.prepare import prepare  # noqa: E402
 from runtime.run.resuming import claim_sweep, words  # noqa: E402
@@ -79,6 +80,7 @@ def main(composed: DictConfig) -> float:
     if not metric:
         hand_back(exit_code)
         return exit_code
+    note(exit_code, Path(places.output_dir), Path(places.cwd, HydraConfig.get().sweep.dir))
     return math.nan if exit_code else objective(Path(places.output_dir), metric)
 
 
@@ -141,7 +143,7 @@ def forget(run_dir: Path) -> None:
 def by_hydra(ready: Ready) -> int:
     """Let Hydra show what it is asked for, or start the jobs by another launcher or sweeper; returns the exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
-    os.environ[SWEEP] = str(os.getpid())
+    ask(ready.jobs.directory if ready.jobs else None)
     sys.argv[1:] = ready.argv
     if ready.jobs:  # a date in its name is that of the directory which is claimed
         folder = QuotedString(str(ready.jobs.directory), Quote.single).with_quotes()
@@ -154,6 +156,10 @@ def by_hydra(ready: Ready) -> int:
         return print_error(NAME, explain(error))
     if ready.jobs:
         report_end_of_sweep(ready.jobs.directory)
+        failures = noted(ready.jobs.directory)
+        exit_codes.extend(one.exit_code for one in failures)
+        if line := tell(failures):
+            print_error(NAME, line)
     return max(exit_codes)
 
 

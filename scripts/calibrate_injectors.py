@@ -37,13 +37,14 @@ from analysis.measures.injector_errors import BITS_PER_MBIT, costs, errors, late
 from analysis.records.load import RecordError, Run
 from analysis.records.provenance import caption
 from analysis.reports.fidelity_page import Sheet, number, yes
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.errors import ConfigError, refuse
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
+from scripts.answering import answer
 from scripts.compare import read_records
-from scripts.grid import JobFailed, Runner, fill, quoted, run_child
+from scripts.grid import Runner, fill, quoted, run_child
 from scripts.grid import stored as stored_by_name
 from scripts.injector_grid import HOSTS, WARM_S, Cell, device_grid, grid, plan_text, probe, probe_device
 from scripts.marked import put_between
@@ -62,8 +63,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: 
     """Run and report; returns the exit code (see the module)."""
     words = sys.argv[1:] if argv is None else list(argv)
     console = Console(highlight=False, markup=False)
-    try:
-        asked = parse(words)
+
+    def work(asked: argparse.Namespace) -> None:
         lacking: dict[str, str] = {}
         runs = (
             read_records(asked.source)
@@ -71,13 +72,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: 
             else make_records(asked, console, runner or run_child, look or missing, lacking)
         )
         report(runs, lacking, asked, shlex.join(["python", f"scripts/{NAME}", *words]), console)
-    except (RecordError, ConfigError, JobFailed) as error:
-        return print_error(NAME, error, FAILED if isinstance(error, JobFailed) else REFUSED)
-    except OSError as error:
-        return print_error(NAME, error, where=asked.out)
-    except KeyboardInterrupt:
-        return print_error(NAME, "interrupted; run the same command again to continue", INTERRUPTED)
-    return 0
+
+    return answer(NAME, lambda: parse(words), work)
 
 
 # ---- the runs -------------------------------------------------------------------------------------------------------

@@ -39,14 +39,15 @@ from analysis.records.provenance import caption
 from analysis.reports.fidelity import fidelity
 from analysis.reports.fidelity_page import addition, has_case, markdown, overran, sheets
 from analysis.reports.fidelity_summary import verdict
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.errors import refuse
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
+from scripts.answering import answer
 from scripts.fidelity_grids import GRIDS
 from scripts.forks import processors, run_here
-from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, run_child, stored
+from scripts.grid import QUIET, Runner, fill, quoted, run_child, stored
 from scripts.lists import choices, names_of, number_of, numbers_of
 
 CHOICES = ("seeds", "strategies", "stragglers", "costs")
@@ -74,11 +75,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     """Run and report; returns the exit code (see the module)."""
     words = sys.argv[1:] if argv is None else list(argv)
     console = Console(highlight=False, markup=False)
-    try:
-        asked = parse(words)
+
+    def work(asked: argparse.Namespace) -> None:
         if asked.add and not asked.cases:
             console.print(f"{asked.add}: has all cases of this grid", soft_wrap=True)
-            return 0
+            return
         runs = read_records(asked.source) if asked.source else make_records(asked, console, runner)
         if asked.only == "virtual":
             console.print(
@@ -86,13 +87,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
             )
         else:
             report(runs, asked, shlex.join(["python", "scripts/compare.py", *words]), console)
-    except (RecordError, ConfigError, JobFailed) as error:
-        return print_error("compare.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
-    except OSError as error:
-        return print_error("compare.py", error, where=asked.out)
-    except KeyboardInterrupt:
-        return print_error("compare.py", "interrupted; run the same command again to continue", INTERRUPTED)
-    return 0
+
+    return answer("compare.py", lambda: parse(words), work)
 
 
 # ---- the runs -------------------------------------------------------------------------------------------------------

@@ -29,11 +29,12 @@ from analysis.records.cluster import Cluster
 from analysis.records.load import RecordError
 from analysis.records.provenance import caption
 from analysis.reports.cluster_fidelity import page
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.errors import refuse
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
-from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, run_child, stored
+from scripts.answering import answer
+from scripts.grid import QUIET, Runner, fill, quoted, run_child, stored
 from scripts.lists import choices, names_of
 
 GPUS = {"a": 2, "b": 2, "c": 3, "d": 1}
@@ -51,8 +52,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
     """Run and report; returns the exit code (see the module). ``runner``: instead of ``run.py``, for tests."""
     words = sys.argv[1:] if argv is None else list(argv)
     console = Console(highlight=False, markup=False)
-    try:
-        asked = parse(words)
+
+    def work(asked: argparse.Namespace) -> None:
         load_costs(asked.costs)
         live = make(asked, "live", dict.fromkeys(asked.placements, ITERATIONS), console, runner)
         done = {placement: iterations_of(cluster) for placement, cluster in live.items()}
@@ -60,13 +61,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
         met = {placement: fidelity_of(job_times(live[placement]), job_times(virtual[placement])) for placement in live}
         metas = [cluster.meta for cluster in (*live.values(), *virtual.values())]
         report(met, caption(metas), str(metas[0].get("started_at"))[:10], asked, words, console)
-    except (RecordError, ConfigError, JobFailed) as error:
-        return print_error("compare_jobs.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
-    except OSError as error:
-        return print_error("compare_jobs.py", error)
-    except KeyboardInterrupt:
-        return print_error("compare_jobs.py", "interrupted; run the same command again to continue", INTERRUPTED)
-    return 0
+
+    return answer("compare_jobs.py", lambda: parse(words), work)
 
 
 def make(

@@ -52,13 +52,14 @@ from runtime.config import project
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.hydra_errors import own_part
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.errors import ConfigError, refuse
 from runtime.house import INSTALLED, ROOT, module_name
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
+from scripts.answering import answer
 from scripts.coding_tables import coding
 from scripts.compare_runs import TEXTS
 from scripts.delayed_sgd import delayed_sgd
@@ -86,22 +87,19 @@ APART = ("hydra", "names")
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
     """Run and report; returns the exit code (see the module)."""
+    words = sys.argv[1:] if argv is None else list(argv)
     console = Console(highlight=False, markup=False)
-    try:
-        asked = parse(sys.argv[1:] if argv is None else list(argv))
+
+    def work(asked: argparse.Namespace) -> None:
         if asked.list:
-            return show_list(console)
+            show_list(console)
+            return
         specs = asked_for(asked)
         asked.commit = None if asked.redraw else commit_of(asked, console)
         if failed := run_all(specs, asked, console, runner):
             raise JobFailed("; ".join(f"{name}: {error}" for name, error in failed.items()))
-    except (RecordError, ConfigError, SpecError, LedgerError, JobFailed) as error:
-        return print_error("experiment.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
-    except OSError as error:
-        return print_error("experiment.py", error, where=asked.out)
-    except KeyboardInterrupt:
-        return print_error("experiment.py", "interrupted; run the same command again to continue", INTERRUPTED)
-    return 0
+
+    return answer("experiment.py", lambda: parse(words), work, SpecError, LedgerError)
 
 
 def run_all(
@@ -346,13 +344,12 @@ def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
     return pd.concat([frame for frame in found if len(frame)] or [pd.DataFrame(columns=["id", "verdict"])])
 
 
-def show_list(console: Console) -> int:
-    """Print all experiments; returns the exit code."""
+def show_list(console: Console) -> None:
+    """Print a line about every experiment: name, number of runs, their kind, what of the paper it answers."""
     for name, path in known_specs().items():
         spec = load_spec(path)
         count, kind = len(list(cells(spec))), "computed" if spec.table else "live" if spec.live else "virtual"
         console.print(f"{name:24} {count:4} runs, {kind:8} {spec.where}: {spec.title}", soft_wrap=True)
-    return 0
 
 
 # ---- the command line -----------------------------------------------------------------------------------------------

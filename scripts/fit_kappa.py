@@ -30,11 +30,12 @@ from analysis.fitting.staleness import MOST_PHI, StalenessFit, fit_staleness, pr
 from analysis.measures import targets
 from analysis.measures.stats import median
 from analysis.records.load import RecordError, Run
-from runtime.errors import FAILED, ConfigError, print_error, refuse
+from runtime.errors import ConfigError, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from scripts.answering import answer
 from scripts.forks import processors, run_here
-from scripts.grid import QUIET, JobFailed, Runner, fill, stored
+from scripts.grid import QUIET, Runner, fill, stored
 from scripts.lists import choices, names_of, number_of, numbers_of
 
 OUT = Path("out/kappa")
@@ -65,16 +66,12 @@ class Case(NamedTuple):
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
     """Run what is missing, fit and print; returns the exit code (see the module). ``runner``: for tests."""
     console = Console(highlight=False, markup=False)
-    try:
-        arguments = _parse(argv)
-        for case in arguments.cases:
-            jobs = measured(case, arguments, console, runner)
-            report(case, jobs, arguments, console)
-    except (ConfigError, RecordError, OSError) as error:
-        return print_error("fit_kappa.py", error)
-    except JobFailed as error:
-        return print_error("fit_kappa.py", error, FAILED)
-    return 0
+
+    def work(asked: argparse.Namespace) -> None:
+        for case in asked.cases:
+            report(case, measured(case, asked, console, runner), asked, console)
+
+    return answer("fit_kappa.py", lambda: _parse(argv), work)
 
 
 def measured(case: Case, arguments: argparse.Namespace, console: Console, runner: Runner | None) -> pd.DataFrame:

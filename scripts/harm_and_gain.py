@@ -25,12 +25,12 @@ from rich.console import Console
 
 from analysis.files import write_file
 from analysis.reports import harm
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.errors import FAILED, refuse
 from runtime.house import ROOT
 from runtime.run.preflight import refuse_targets
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
+from scripts.answering import answer
 from scripts.forks import processors
-from scripts.grid import JobFailed
 from scripts.harm_jobs import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
 from scripts.lists import choices, names_of, number_of, numbers_of, steady_strategies
 
@@ -42,20 +42,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run and report; returns the exit code (see the module)."""
     words = sys.argv[1:] if argv is None else list(argv)
     console = Console(highlight=False, markup=False)
-    try:
-        asked = parse(words)
+
+    def work(asked: argparse.Namespace) -> int:
         reasons = harm.read_reasons(asked.reasons.read_bytes(), str(asked.reasons))
         tasks = list(tasks_of(asked))
         jobs = table(tasks, run(tasks, asked, console))
         if asked.report:
             jobs = merged(jobs, asked.report.with_suffix(".csv"))
         return report(jobs, reasons, asked, console)
-    except (ConfigError, harm.ReasonsError, JobFailed) as error:
-        return print_error("harm_and_gain.py", error, FAILED if isinstance(error, JobFailed) else REFUSED)
-    except OSError as error:
-        return print_error("harm_and_gain.py", error, where=asked.out)
-    except KeyboardInterrupt:
-        return print_error("harm_and_gain.py", "interrupted; run the same command again to continue", INTERRUPTED)
+
+    return answer("harm_and_gain.py", lambda: parse(words), work, harm.ReasonsError)
 
 
 # ---- the numbers ----------------------------------------------------------------------------------------------------

@@ -30,15 +30,16 @@ from analysis.files import write_file
 from analysis.markup import markdown_lines
 from analysis.records.load import RecordError, Run
 from analysis.records.provenance import caption
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error, refuse
+from runtime.errors import refuse
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import Look
 from runtime.live.machines.mps import PROGRAM
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts import calibrate, calibrate_injectors
+from scripts.answering import answer
 from scripts.gpu_measurements import SIZES, Row, cells, live_jobs, rows, virtual_jobs
-from scripts.grid import JobFailed, Runner, fill, run_child, stored
+from scripts.grid import Runner, fill, run_child, stored
 from workloads import data
 from workloads.data import Split
 from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10
@@ -51,8 +52,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child, look: Lo
     """Run and report; returns the exit code (see the module). ``runner``: instead of ``run.py``, for tests."""
     words = sys.argv[1:] if argv is None else list(argv)
     console = Console(highlight=False, markup=False)
-    try:
-        asked = parse(words)
+
+    def work(asked: argparse.Namespace) -> int:
         if asked.device == "cuda" and (lack := look("gpu")) is not None:
             console.print(f"skipped: {lack.reason}", soft_wrap=True)
             return 0
@@ -61,12 +62,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child, look: Lo
         return calibrate_injectors.main(
             ["--device", asked.device, "--quick", "-o", str(asked.out / "hogs")], runner, look
         )
-    except (RecordError, ConfigError, JobFailed) as error:
-        return print_error(NAME, error, FAILED if isinstance(error, JobFailed) else REFUSED)
-    except OSError as error:
-        return print_error(NAME, error, where=asked.out)
-    except KeyboardInterrupt:
-        return print_error(NAME, "interrupted; run the same command again to continue", INTERRUPTED)
+
+    return answer(NAME, lambda: parse(words), work)
 
 
 def measured(device: str, out: Path, console: Console, runner: Runner) -> dict[str, Run]:

@@ -27,15 +27,16 @@ from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError, without_first
 from analysis.markup import markdown_lines, to_csv
 from analysis.measures.ranking import LOGGED
-from analysis.records.load import RecordError, Run
+from analysis.records.load import Run
 from analysis.records.provenance import caption
-from runtime.errors import FAILED, INTERRUPTED, ConfigError, print_error, refuse
+from runtime.errors import ConfigError, refuse
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts import advise
 from scripts.advice_jobs import run_one
-from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, run_child, stored
+from scripts.answering import answer
+from scripts.grid import QUIET, Runner, fill, quoted, run_child, stored
 from scripts.lists import choices, names_of, numbers_of
 from scripts.marked import put_between
 
@@ -83,8 +84,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
     """Return the exit code (see the module). ``runner``: instead of ``run.py``, for tests."""
     console = Console(highlight=False)
     words = list(sys.argv[1:] if argv is None else argv)
-    try:
-        asked = _parse(words)
+
+    def work(asked: argparse.Namespace) -> None:
         cells = [Cell(*cell) for cell in product(asked.stragglers, asked.seeds, [PRESENT, *asked.strategies])]
         wanted = {cell.name: cell.words(asked) for cell in cells}
         for settings in wanted.values():
@@ -93,13 +94,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
         runs: dict[str, Run] = fill(wanted, found, asked.out, console, runner, live=True)
         compared = [one for cell in cells if cell.strategy == PRESENT for one in _predicted(cell, cells, runs, asked)]
         _report(compared, [run.meta for run in runs.values()], shlex.join(words), asked, console)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except JobFailed as error:
-        return print_error("validate_advice.py", error, FAILED)
-    except (ConfigError, LogError, RecordError) as error:
-        return print_error("validate_advice.py", error)
-    return 0
+
+    return answer("validate_advice.py", lambda: _parse(words), work, LogError)
 
 
 def _predicted(log_of: Cell, cells: Sequence[Cell], runs: dict[str, Run], asked: argparse.Namespace) -> list[Compared]:

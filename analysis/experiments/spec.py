@@ -53,7 +53,7 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fixed: tuple[str, ...] = ()
     """Levels of ``by`` among which the best is the reference (``against``)."""
     names: dict[str, str] = {}
-    """What the figure calls levels of ``by`` (bars and groups); strategies have names already."""
+    """What the figure calls levels of any axis; strategies have names already."""
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -265,10 +265,12 @@ def _figure_problem(spec: Spec) -> str | None:
     for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
         if drawn is not None and drawn not in spec.compared:
             return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
-    for field, levels in (("fixed", spec.figure.fixed), ("names", spec.figure.names)):
-        for level in levels:
-            if level not in spec.axes[spec.figure.by]:
-                return f"figure: {field}: {level} is no level of {spec.figure.by}"
+    for level in spec.figure.fixed:
+        if level not in spec.axes[spec.figure.by]:
+            return f"figure: fixed: {level} is no level of {spec.figure.by}"
+    for level in spec.figure.names:
+        if not any(level in levels for levels in spec.axes.values()):
+            return f"figure: names: {level} is no level of any axis ({', '.join(spec.axes)})"
     if spec.figure.kind == "against" and not spec.figure.fixed:
         return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
     return None

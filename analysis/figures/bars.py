@@ -69,10 +69,15 @@ def _name_rows(axes: Axes, names: list[str]) -> None:
     axes.grid(visible=True, axis="x")
 
 
+def number_text(value: float) -> str:
+    """A number next to a bar: ``8240``, ``24.1``, ``0.013``."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
 def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:
     """The median next to the bar, and below it how many runs did not finish."""
     count = f"{bar.missed} of {bar.runs} {miss}" if bar.runs > 1 else miss
-    number = f"{bar.value_s:.1f}" if abs(bar.value_s) >= 0.1 else f"{bar.value_s:.2g}"
+    number = number_text(bar.value_s)
     text = "not measured" if np.isnan(bar.value_s) else number if np.isfinite(bar.value_s) else count
     two = np.isfinite(bar.value_s) and bar.missed > 0
     common: dict[str, Any] = {"textcoords": "offset points", "va": "center"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from matplotlib.lines import Line2D
 
 from analysis.experiments.best_fixed import against_best, counts
 from analysis.experiments.results import Results
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.names import NO_NAMES, shown_name
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, INK, Look, level_looks
 from analysis.records.provenance import caption
 
@@ -42,14 +44,16 @@ def draw(path: Path, results: Results) -> Path:
             1.0 + ROW_IN * table["cell"].nunique(),
             f"{NOTE} \N{MIDDLE DOT} {sums} \N{MIDDLE DOT} {caption(results.metas)}",
         )
-        draw_ratios(page.subplots(), table, drawn.by, look)
+        draw_ratios(page.subplots(), table, drawn.by, look, drawn.names)
         page.axes[0].set_xlabel(drawn.label)
-        keys = [_key(name, each, name in drawn.fixed) for name, each in look.items()]
-        page.legend(handles=keys, loc="outside upper left", ncols=4, columnspacing=1.3)
+        keys = [_key(shown_name(name, drawn.names), each, name in drawn.fixed) for name, each in look.items()]
+        legend_above(page, keys)
     return save(page, path, table.drop(columns="cell"))
 
 
-def draw_ratios(axes: Axes, table: pd.DataFrame, by: str, looks: dict[str, Look]) -> None:
+def draw_ratios(
+    axes: Axes, table: pd.DataFrame, by: str, looks: dict[str, Look], names: Mapping[str, str] = NO_NAMES
+) -> None:
     """One row per ``cell``, the first on top; hollow marks: fixed systems, full ones with a line: those that choose."""
     lanes = list(dict.fromkeys(table["cell"]))
     axes.axvspan(1.0, TOLERANCE, color="#eeeeee", linewidth=0)
@@ -70,7 +74,7 @@ def draw_ratios(axes: Axes, table: pd.DataFrame, by: str, looks: dict[str, Look]
         axes.plot(place, y, "D", color=looks[name].colour, markersize=4.5, zorder=5)
     for y, lane in enumerate(lanes):
         best = table.loc[table["cell"] == lane].iloc[0]
-        axes.text(1.01, y, f"{best['best']} {best['best_value']:.3g} s", **_beside(axes))
+        axes.text(1.01, y, f"{shown_name(str(best['best']), names)} {best['best_value']:.3g} s", **_beside(axes))
     axes.set_xscale("log")
     axes.set_xlim(min(0.7, 0.95 * float(table["ratio"].min())), MOST * 1.04)
     ticks = [tick for tick in (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, MOST) if tick >= axes.get_xlim()[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -15,10 +16,11 @@ from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.bars import HEIGHT, draw_bars
 from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
-from analysis.figures.style import PAPER_COLOUR, level_looks
+from analysis.figures.style import PAPER_COLOUR, STRATEGY_COLOURS, Look, looks
 from analysis.records.provenance import caption
 
 NOTE = "bars: median over the seeds, line: 95 % interval (Student's t), dots: runs"
+OTHERS = Look("#8d99a6")
 
 
 def draw(path: Path, results: Results) -> Path:
@@ -30,7 +32,7 @@ def draw(path: Path, results: Results) -> Path:
     alike = all(each == levels[0] for each in levels)
     several = results.runs["seed"].nunique() > 1
     about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
-    look = level_looks(results.spec.shown)
+    look = bar_looks(results.spec.shown)
     with styled():
         page = new_page(0.85 + 0.32 * rows, about)
         for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=alike)[0], strict=True):
@@ -40,10 +42,15 @@ def draw(path: Path, results: Results) -> Path:
             draw_bars(axes, bars, dots_of(results, level), look, drawn.label, "cut off")
             axes.set_yticks(range(len(bars)), [shown_name(one, drawn.names) for one in bars["strategy"]])
             draw_paper(axes, marks.rename(columns={drawn.by: "strategy"}), list(bars["strategy"]))
-            axes.set_title(level or results.spec.title)
+            axes.set_title(results.spec.title if level is None else shown_name(level, drawn.names))
         if len(paper):
             page.legend(handles=[paper_key()], loc="outside upper right")
     return save(page, path, with_paper(table, paper, results.spec.compared))
+
+
+def bar_looks(levels: Iterable[str]) -> dict[str, Look]:
+    """Strategies look as everywhere; other levels, which have their names next to their bars, alike."""
+    return {name: looks([name])[name] if name in STRATEGY_COLOURS else OTHERS for name in levels}
 
 
 def dots_of(results: Results, panel: str | None) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from analysis.experiments.measures import consumption, shards_pearson
 from analysis.experiments.results import Results
+from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import Look, level_looks
 from analysis.records.provenance import caption
@@ -26,7 +27,7 @@ def draw(path: Path, results: Results) -> Path:
             ordered = frame.sort_values("samples_per_s", ascending=False).reset_index()
             draw_consumption(line[0], ordered, "shards", look[level])
             draw_consumption(line[1], ordered, "samples_per_s", look[level])
-            line[0].set_title(f"{level}: correlation {shards_pearson(run):.3f}")
+            line[0].set_title(f"{shown_name(level, results.spec.figure.names)}: correlation {shards_pearson(run):.3f}")
             line[0].set_xlabel("shards taken")
             line[1].set_xlabel("own throughput (samples per second)")
             shown.append(ordered.assign(**{by: level}))

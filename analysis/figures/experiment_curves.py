@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from analysis.claims.answers import by_seed
 from analysis.experiments.results import Results
 from analysis.experiments.spec import Cell
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.names import shown_name
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import INK, LINES, Look, level_looks
 from analysis.measures import targets
 from analysis.measures.stats import curves, interval, median
@@ -44,15 +45,17 @@ def draw(path: Path, results: Results) -> Path:
             for level, axes in zip(panels, row, strict=False):
                 frame = curves_of(results, level, name)
                 draw_curves(axes, frame, looks, name)
-                axes.set_title(f"{level} {drawn.panels}" if level else "")
+                axes.set_title(title_of(results, level))
                 shown.append(frame.assign(metric=name, panel=level or ""))
             row[0].set_ylabel(name)
             if ends:
                 draw_ends(row[-1], results, looks)
         for axes in grid[-1][: len(panels)]:
             axes.set_xlabel("time since the start of the job (s)")
-        handles, names = grid[0][0].get_legend_handles_labels()
-        page.legend(handles, names, loc="outside upper left", ncols=len(names), columnspacing=1.3)
+        keys = grid[0][0].get_legend_handles_labels()[0]
+        for key in keys:
+            key.set_label(shown_label(results, str(key.get_label())))
+        legend_above(page, keys)
     return save(page, path, pd.concat(shown, ignore_index=True))
 
 
@@ -62,6 +65,18 @@ def label_of(results: Results, cell: Cell) -> str:
     along = f" {drawn.along} {cell.levels[drawn.along]}" if drawn.along else ""
     name = cell.levels[drawn.by]
     return f"{drawn.by} = {name}{along}" if name.isdecimal() else f"{name}{along}"
+
+
+def title_of(results: Results, panel: str | None) -> str:
+    """The title of a panel: ``8 workers``, or the level's name."""
+    drawn = results.spec.figure
+    return "" if panel is None else drawn.names.get(panel) or f"{panel} {drawn.panels}"
+
+
+def shown_label(results: Results, label: str) -> str:
+    """The label of a curve with the names that people know."""
+    drawn = results.spec.figure
+    return label if label.startswith(f"{drawn.by} = ") else shown_name(label, drawn.names)
 
 
 def looks_of(results: Results) -> dict[str, Look]:
@@ -106,8 +121,9 @@ def draw_ends(axes: Axes, results: Results, looks: dict[str, Look]) -> None:
         axes.plot([x + 0.2] * len(values), values, "o", color=INK, markersize=2, markeredgewidth=0, alpha=0.6)
         axes.plot([x, x], interval(values), color=look.colour, linewidth=1.4)
         axes.plot(x, median(values), "o", color=look.colour, markersize=5)
-    axes.set_xticks(range(len(looks)), results.spec.shown)
-    if sum(map(len, results.spec.shown)) > FITTING:
+    names = [shown_name(level, drawn.names) for level in results.spec.shown]
+    axes.set_xticks(range(len(looks)), names)
+    if sum(map(len, names)) > FITTING:
         axes.tick_params(axis="x", labelrotation=25)
     axes.set_xlim(-0.5, len(looks) - 0.3)
     axes.set_xlabel(drawn.by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from matplotlib.lines import Line2D
 
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import with_paper
-from analysis.figures.experiment_lines import draw_lines
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.experiment_lines import MARKER, draw_lines
+from analysis.figures.names import shown_name
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import Look, level_looks
 from analysis.records.provenance import caption
 
@@ -37,17 +39,24 @@ def draw(path: Path, results: Results) -> Path:
         axes.set_xlabel(drawn.along_label or str(drawn.along))
         axes.set_ylabel(drawn.label)
         keys = [
-            Line2D([], [], color=each.colour, ls=each.line, marker="o", markersize=3.5, label=name)
+            Line2D(
+                *([], []),
+                color=each.colour,
+                ls=each.line,
+                marker=each.marker,
+                markersize=MARKER,
+                label=shown_name(name, drawn.names),
+            )
             for name, each in look.items()
         ]
-        page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
+        legend_above(page, keys)
     return save(page, path, with_paper(table, paper_values(results), results.spec.compared))
 
 
 def distinguish(looks: dict[str, Look]) -> dict[str, Look]:
     """Make the last look dashed, since flat lines may coincide."""
     *_, last = looks
-    return {name: Look(look.colour, "--" if name == last else look.line) for name, look in looks.items()}
+    return {name: replace(look, line="--" if name == last else look.line) for name, look in looks.items()}
 
 
 def places(levels: pd.Series) -> pd.Series:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.experiments.measures import idle_frac
 from analysis.experiments.results import Results
+from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.timeline import draw_segments, draw_updates, frame_lanes, lane_keys
 from analysis.measures.metrics import jct_s
@@ -39,7 +40,8 @@ def draw(path: Path, results: Results) -> Path:
             draw_updates(axes, updates[updates["t"].between(0.0, width)], lane=-1.0)
             lanes = {float(worker): f"worker {worker}" for worker in numbers_of(run, "worker")}
             frame_lanes(axes, {-1.0: "updates", **lanes}, 0.0, width)
-            axes.set_title(f"{cell.levels[by]}: {idle_frac(run):.0%} idle, an update every {period(run):.3g} s")
+            name = shown_name(cell.levels[by], results.spec.figure.names)
+            axes.set_title(f"{name}: {idle_frac(run):.0%} idle, an update every {period(run):.3g} s")
             shown.append(inside.assign(**{by: cell.levels[by]}))
         for axes in grid[:-1]:
             axes.set_xlabel("")

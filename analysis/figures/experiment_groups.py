@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +13,8 @@ from matplotlib.patches import Patch
 
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import with_paper
-from analysis.figures.names import shown_name
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.names import NO_NAMES, shown_name, shown_title
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
 
@@ -32,16 +34,21 @@ def draw(path: Path, results: Results) -> Path:
         page = new_page(2.4, about)
         for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
             mine = table if level is None else table[table[drawn.panels] == level]
-            draw_groups(axes, mine, str(drawn.along), drawn.by, look)
-            axes.set_title("" if level is None else f"{drawn.panels} = {level}")
+            draw_groups(axes, mine, str(drawn.along), drawn.by, look, drawn.names)
+            axes.set_title("" if level is None else shown_title(str(drawn.panels), level, drawn.names))
             axes.set_xlabel(drawn.along_label or str(drawn.along))
         page.axes[0].set_ylabel(drawn.label)
-        keys = [Patch(color=each.colour, label=shown_name(name, drawn.names)) for name, each in look.items()]
-        page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
+        keys = [
+            Patch(facecolor=each.colour, edgecolor="white", hatch=each.hatch, lw=0, label=shown_name(name, drawn.names))
+            for name, each in look.items()
+        ]
+        legend_above(page, keys)
     return save(page, path, with_paper(table, paper_values(results), results.spec.compared))
 
 
-def draw_groups(axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dict[str, Look]) -> None:
+def draw_groups(
+    axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dict[str, Look], names: Mapping[str, str] = NO_NAMES
+) -> None:
     """Draw one panel.
 
     ``table`` has the columns ``along`` and ``by``, ``value`` (infinite: written in the bar's place), ``low``, ``high``,
@@ -55,7 +62,8 @@ def draw_groups(axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dic
         value = mine["value"].to_numpy(dtype="float64")
         ends = np.array([value - mine["low"], mine["high"] - value], dtype="float64")
         finite, known = np.isfinite(value), np.isfinite(ends).all(axis=0)
-        axes.bar(x[finite], value[finite], 0.92 * width, color=look.colour, linewidth=0)
+        drawn: dict[str, Any] = {"color": look.colour, "edgecolor": "white", "hatch": look.hatch, "linewidth": 0}
+        axes.bar(x[finite], value[finite], 0.92 * width, **drawn)
         axes.errorbar(
             x[known], value[known], ends[:, known].clip(min=0.0), color="black", linestyle="none", elinewidth=0.8
         )
@@ -66,6 +74,6 @@ def draw_groups(axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dic
                 axes.text(
                     place, 0.0, f" {missed:g} of {runs:g} never", rotation=90, ha="center", va="bottom", fontsize=6.5
                 )
-    axes.set_xticks(range(len(levels)), levels)
+    axes.set_xticks(range(len(levels)), [shown_name(level, names) for level in levels])
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=True, axis="y")

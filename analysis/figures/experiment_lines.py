@@ -11,11 +11,15 @@ from matplotlib.lines import Line2D
 
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import with_paper
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.names import shown_name
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
 
 NOTE = "lines: median over the seeds, bars: 95 % interval (Student's t)"
+
+MARKER = 4.0
+"""Size of a marker, in points."""
 
 
 def draw(path: Path, results: Results) -> Path:
@@ -31,18 +35,21 @@ def draw(path: Path, results: Results) -> Path:
             mine = table if level is None else table[table[drawn.panels] == level]
             marks = paper if level is None else paper[paper[drawn.panels] == level]
             draw_lines(axes, numbered(mine, results), numbered(marks, results), look)
-            axes.set_title(level or "")
+            axes.set_title("" if level is None else shown_name(level, drawn.names))
             axes.set_xlabel(drawn.along_label or str(drawn.along))
             if drawn.log:
                 axes.set_xscale("log", base=2)
         page.axes[0].set_ylabel(drawn.label)
         page.axes[0].set_ylim(bottom=0.0)  # after all panels are drawn, as it stops their shared autoscaling
         keys = [
-            Line2D([], [], color=each.colour, marker="o", markersize=3.5, label=name) for name, each in look.items()
+            Line2D(
+                [], [], color=each.colour, marker=each.marker, markersize=MARKER, label=shown_name(name, drawn.names)
+            )
+            for name, each in look.items()
         ]
         if len(paper):
             keys.append(Line2D([], [], color=FAINT, marker="D", markerfacecolor="white", linestyle=":", label="paper"))
-        page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3)
+        legend_above(page, keys)
     return save(page, path, with_paper(table, paper, results.spec.compared))
 
 
@@ -76,7 +83,14 @@ def draw_lines(axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict
                 zorder=2,
             )
         if len(ours):
-            axes.plot(ours["x"], ours["value"], color=look.colour, linestyle=look.line, marker="o", markersize=3.5)
+            axes.plot(
+                ours["x"],
+                ours["value"],
+                color=look.colour,
+                linestyle=look.line,
+                marker=look.marker or "o",
+                markersize=MARKER,
+            )
             ends = np.array([ours["value"] - ours["low"], ours["high"] - ours["value"]])
             there = np.isfinite(ends).all(axis=0)
             if there.any():

@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.experiments.results import Results
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.names import shown_name, shown_title
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import LINES, Look, level_looks
 from analysis.measures import targets
 from analysis.records.provenance import caption
@@ -31,15 +32,18 @@ def draw(path: Path, results: Results) -> Path:
                 curve = targets.scores(run.tables.evaluations, METRIC)
                 name = cell.levels[drawn.by]
                 axes.plot(
-                    curve["asked_s"], curve["value"], color=look[name].colour, linestyle=look[name].line, label=name
+                    curve["asked_s"],
+                    curve["value"],
+                    color=look[name].colour,
+                    linestyle=look[name].line,
+                    label=shown_name(name, drawn.names),
                 )
                 frames.append(curve.assign(**cell.levels))
-            axes.set_title("" if panel is None else f"{drawn.panels} = {panel}")
+            axes.set_title("" if panel is None else shown_title(str(drawn.panels), panel, drawn.names))
             axes.set_xlabel("time (s)")
             axes.grid(visible=True, axis="y")
             if drawn.log:
                 axes.set_yscale("log")
         page.axes[0].set_ylabel(drawn.label)
-        handles, labels = page.axes[0].get_legend_handles_labels()
-        page.legend(handles, labels, loc="outside upper left", ncols=3, columnspacing=1.3)
+        legend_above(page, page.axes[0].get_legend_handles_labels()[0])
     return save(page, path, pd.concat(frames, ignore_index=True))

@@ -27,8 +27,8 @@ def draw(path: Path, results: Results) -> Path:
         above, below = page.subplots(2, 1, sharex=True)
         draw_nodes(above, workers.dropna(subset="bpt_s"), "worker", 1.0)
         draw_nodes(below, servers, "server", 1e3)
-        above.set_ylabel("worker BPT (s)")
-        below.set_ylabel("server BPT (ms)")
+        above.set_ylabel("batch processing time\nof a worker (s)")
+        below.set_ylabel("time per update\nof a server (ms)")
         below.set_xlabel("time since the start of the job (s)")
     return save(page, path, pd.concat([workers, servers], ignore_index=True))
 

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from analysis.experiments.measures import server_rates, throughput_over_time
 from analysis.experiments.results import Results
 from analysis.figures.experiment_workers import events
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.names import shown_name
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, level_looks
 from analysis.measures.metrics import jct_s
 from analysis.records.provenance import caption
@@ -30,17 +31,17 @@ def draw(path: Path, results: Results) -> Path:
             level = cell.levels[by]
             rates = binned(server_rates(run), jct_s(run))
             speed = throughput_over_time(run, BINS)
-            draw_rates(above, rates, look[level].colour, level)
-            below.plot(speed["t"], speed["samples_per_s"], color=look[level].colour, label=level)
+            draw_rates(above, rates, look[level].colour, shown_name(level, results.spec.figure.names))
+            below.plot(speed["t"], speed["samples_per_s"], color=look[level].colour)
             for mark in events(run).itertuples():
                 style = ":" if mark.what.endswith("Lost") else "-"
                 for axes in (above, below):
                     axes.axvline(mark.t, color=FAINT, linewidth=0.8, linestyle=style, zorder=0)
             shown += [rates.assign(system=level), speed.assign(system=level)]
-        above.set_ylabel("server BPT (s)")
+        above.set_ylabel("time per update of a server (s)")
         below.set_ylabel("samples per second")
         below.set_xlabel("time since the start of the job (s)")
-        above.legend(loc="upper right")
+        legend_above(page, above.get_legend_handles_labels()[0])
         for axes in (above, below):
             axes.set_ylim(bottom=0.0)
             axes.grid(visible=True, axis="y")

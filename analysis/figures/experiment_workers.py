@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.experiments.results import Results
+from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import FAINT
 from analysis.measures import work
@@ -31,9 +32,10 @@ def draw(path: Path, results: Results) -> Path:
         grid = np.atleast_1d(page.subplots(len(WHAT) * len(frames), 1, sharex="col"))
         for index, (cell, run, frame) in enumerate(frames):
             kinds = roles(run, frame)
+            title = ", ".join(shown_name(level, results.spec.figure.names) for level in cell.levels.values())
             for axes, what in zip(grid[index * len(WHAT) :], WHAT, strict=False):
                 draw_workers(axes, frame, what, kinds, events(run))
-                axes.set_title(", ".join(cell.levels.values()) if what == "batch" else "")
+                axes.set_title(title if what == "batch" else "")
         grid[-1].set_xlabel("time since the start of the job (s)")
         page.legend(handles=keys(), loc="outside upper left", ncols=5, columnspacing=1.3)
     return save(page, path, pd.concat(shown, ignore_index=True))

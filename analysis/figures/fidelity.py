@@ -12,15 +12,16 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
+from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
-from analysis.figures.style import FAINT, INK, Look, looks
+from analysis.figures.style import FAINT, INK
 from analysis.measures.agreement import OFF, TOLERANCE_FRAC, UNCLEAR, relative
 from analysis.records.provenance import caption
 
 HEIGHT = 0.36
 """Height of one of the two bars of a strategy; strategies are 1 apart."""
 SIDES = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
-PALE = 0.42
+COLOURS = {"live": "#3f78a8", "virtual": "#a9cbe4"}
 MISS = "#B00020"
 NOTE = (
     "bars: median over the seeds, dots: seeds; diamonds: median error of the pairs with its 95 % interval, "
@@ -56,11 +57,10 @@ def draw_fidelity(
         grid = page.subplots(len(panels), 2, squeeze=False, gridspec_kw=shape)
         for name, (times, errors) in zip(panels, grid, strict=True):
             middle, each = medians[medians["straggler"] == name], seeds[seeds["straggler"] == name]
-            look = looks(medians["strategy"])
-            draw_times(times, middle, each, look)
+            draw_times(times, middle, each)
             errors.axvspan(-100 * tolerance_frac, 100 * tolerance_frac, color="#eeeeee", linewidth=0, zorder=0)
-            draw_errors(errors, middle, each, look, reach)
-            times.set_title(f"stragglers: {name}")
+            draw_errors(errors, middle, each, reach)
+            times.set_title(f"stragglers: {name.replace('_', ' ')}")
         page.legend(handles=_keys(), loc="outside upper left", ncols=2, columnspacing=1.3, handlelength=1.2)
         return save(page, path, _shown(medians, seeds))
 
@@ -73,27 +73,26 @@ def seed_errors(runs: pd.DataFrame) -> pd.DataFrame:
     return wide.assign(error=[relative(*pair) for pair in zip(wide["live"], wide["virtual"], strict=True)])
 
 
-def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dict[str, Look]) -> None:
-    """Two bars per strategy: ``live`` (full colour) above ``virtual`` (pale); infinite ones as text."""
+def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame) -> None:
+    """Two bars per strategy: ``live`` above ``virtual``; infinite ones as text."""
     values = seeds[["live", "virtual"]].to_numpy(dtype="float64")
     axes.set_xlim(0.0, max(values[np.isfinite(values)], default=1.0) * 1.2)
     for y, row in enumerate(medians.itertuples()):
-        colour, mine = look[row.strategy].colour, seeds[seeds["strategy"] == row.strategy]
+        mine = seeds[seeds["strategy"] == row.strategy]
         for side, offset in SIDES.items():
             value, each = getattr(row, side), mine[side].to_numpy(dtype="float64")
             there = each[np.isfinite(each)]
             edge = max([*there, value] if np.isfinite(value) else there, default=0.0)
             if np.isfinite(value):
-                alpha = 0.86 if side == "live" else PALE
-                axes.barh(y + offset, value, HEIGHT * 0.94, color=colour, alpha=alpha, linewidth=0)
+                axes.barh(y + offset, value, HEIGHT * 0.94, color=COLOURS[side], linewidth=0)
             _draw_dots(axes, there, y + offset)
-            text = f"{value:.3g}" if np.isfinite(value) else "cut off"
+            text = f"{value:#.3g}".rstrip(".") if np.isfinite(value) else "cut off"
             axes.annotate(text, (edge, y + offset), (5, 0), textcoords="offset points", va="center", fontsize=7)
     _frame(axes, list(medians["strategy"]), named=True)
     axes.set_xlabel("job completion time (s)")
 
 
-def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: dict[str, Look], reach: float) -> None:
+def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, reach: float) -> None:
     """Relative errors in per cent with their intervals; misses in red, inconclusive ones with a mark.
 
     An arrow marks an error beyond the axis (``reach``).
@@ -102,14 +101,14 @@ def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, look: di
     axes.set_xlim(-100 * reach, 100 * reach)
     for y, row in enumerate(medians.itertuples()):
         each = seeds.loc[seeds["strategy"] == row.strategy, "error"].to_numpy(dtype="float64")
+        bad = row.verdict == OFF
         _draw_dots(axes, 100 * each[np.abs(each) <= reach], y)
         if np.isfinite([row.low, row.high]).all():
             ends = 100 * np.clip([row.low, row.high], -reach, reach)
-            axes.plot(ends, [y, y], color=look[row.strategy].colour, linewidth=1.4, solid_capstyle="butt")
+            axes.plot(ends, [y, y], color=MISS if bad else INK, linewidth=1.4, solid_capstyle="butt")
         marker = "D" if abs(row.error) <= reach else ">" if row.error > 0 else "<"
-        shown, colour = 100 * float(np.clip(row.error, -reach, reach)), look[row.strategy].colour
-        axes.plot(shown, y, marker, color=colour, markersize=5, markeredgewidth=0, clip_on=False)
-        bad = row.verdict == OFF
+        shown = 100 * float(np.clip(row.error, -reach, reach))
+        axes.plot(shown, y, marker, color=MISS if bad else INK, markersize=5, markeredgewidth=0, clip_on=False)
         style: dict[str, Any] = {"color": MISS, "fontweight": "bold"} if bad else {"color": INK}
         comparable = np.isfinite([row.live, row.virtual]).all()
         text = f"{100 * row.error:+.1f}" if comparable else "\N{EN DASH}" if np.isnan(row.error) else "one only"
@@ -127,7 +126,7 @@ def _draw_dots(axes: Axes, values: np.ndarray, y: float) -> None:
 
 
 def _frame(axes: Axes, names: list[str], *, named: bool) -> None:
-    axes.set_yticks(range(len(names)), names if named else [""] * len(names))
+    axes.set_yticks(range(len(names)), [shown_name(name) for name in names] if named else [""] * len(names))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(named)
@@ -143,8 +142,8 @@ def _reach(errors: Sequence[float], tolerance_frac: float) -> float:
 
 def _keys() -> list[Artist]:
     return [
-        Patch(color=FAINT, alpha=0.86, linewidth=0, label="live (above)"),
-        Patch(color=FAINT, alpha=PALE, linewidth=0, label="virtual (below)"),
+        Patch(color=COLOURS["live"], linewidth=0, label="live (above)"),
+        Patch(color=COLOURS["virtual"], linewidth=0, label="virtual (below)"),
     ]
 
 

@@ -43,6 +43,11 @@ NAMES = {
 NO_NAMES: Mapping[str, str] = {}
 
 
+def shown_title(axis: str, level: str, names: Mapping[str, str] = NO_NAMES) -> str:
+    """The title of a panel: the level's name if it has one, else ``axis = level``."""
+    return names.get(level) or NAMES.get(level, f"{axis} = {level}")
+
+
 def shown_name(label: str, names: Mapping[str, str] = NO_NAMES) -> str:
     """``ssp bound=3`` is shown as ``SSP (bound=3)``; ``names`` come first, others stay as they are."""
     if label in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -12,16 +12,21 @@ from io import BytesIO
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
 
 from analysis.figures.style import DPI, FAINT, STYLE, WIDTH_IN
 from analysis.files import write_file
 
 CAPTION_SIZE = 6.5
-CHARACTERS_PER_IN = 22.0
 """Font size of the caption."""
+CHARACTERS_PER_IN = 22.0
+KEY_IN = 0.42
+"""Of a legend: the width of a key with the space around it."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,27 @@ def new_page(height_in: float, caption: str, width_in: float | None = None) -> F
     # suplabels, unlike texts, are given space by the layout engine
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=CAPTION_SIZE, color=FAINT)
     return figure
+
+
+def legend_above(figure: Figure, keys: Sequence[Artist]) -> None:
+    """A legend above all panels, in as many columns as fit."""
+    labels = [str(key.get_label()) for key in keys]
+    columns = next(count for count in range(len(labels) or 1, 0, -1) if count == 1 or _fit(labels, count, figure))
+    figure.legend(handles=list(keys), loc="outside upper left", ncols=columns, columnspacing=1.3)
+
+
+def _fit(labels: Sequence[str], columns: int, figure: Figure) -> bool:
+    """Whether that many columns fit in the figure's width; Matplotlib fills one after another."""
+    parts = np.array_split([_width_in(label) for label in labels], columns)
+    return sum(KEY_IN + float(part.max()) for part in parts) <= figure.get_figwidth()
+
+
+def _width_in(label: str) -> float:
+    """Width of a label of a legend."""
+    if not label.strip():
+        return 0.0
+    points = TextPath((0, 0), label, size=STYLE["legend.fontsize"]).get_extents().width
+    return float(points / 72)
 
 
 def save(figure: Figure, path: Path, shown: pd.DataFrame) -> Path:

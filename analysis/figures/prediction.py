@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MultipleLocator, NullLocator
 
+from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import FAINT, INK
 from analysis.measures.prediction import lead_summary
@@ -22,16 +23,20 @@ NOTE = (
     "dots: jobs, bars: their median; lead time: episodes (dots), their median (diamond) and middle half (line), "
     "above 0: tagged before it was slow"
 )
-COLOURS = {
-    "last_value": "#999933",
-    "ema": "#56B4E9",
-    "arx": "#88CCEE",
-    "narx": "#0072B2",
-    "fixed_duration": "#882255",
-    "twice_median": "#E69F00",
-    "nvrx": "#009E73",
-    "oracle": "#444444",
+COLOUR = "#3f78a8"
+NAMES = {
+    "last_value": "Last value",
+    "ema": "Moving average",
+    "arx": "ARX",
+    "narx": "NARX",
+    "lstm_ratio": "LSTM, ratios",
+    "fixed_duration": "Slow for so long",
+    "twice_median": "Twice the median",
+    "nvrx": "NVRx",
+    "star": "STAR's",
+    "oracle": "Oracle",
 }
+"""What figures call predictors."""
 LINEAR_REACH_S = 10.0
 """If lead times exceed this, the axis is logarithmic beyond a second in either direction."""
 
@@ -60,7 +65,7 @@ def draw_prediction(
                 _draw_rate(axes, mine, names, rate)
                 axes.set_xlabel(label)
             _draw_leads(line[2], episodes, names, reach)
-            line[0].set_title(group)
+            line[0].set_title(shown_name(group))
     return save(page, path, scored)
 
 
@@ -71,10 +76,8 @@ def _draw_rate(axes: Axes, scored: pd.DataFrame, names: Sequence[str], rate: str
         if not len(values):
             axes.text(3, row, "not defined", va="center", fontsize=7, color=FAINT)
             continue
-        axes.plot(
-            [0, np.median(values)], [row, row], color=_colour(name), linewidth=5.0, alpha=0.35, solid_capstyle="butt"
-        )
-        axes.plot(values, [row] * len(values), "o", color=_colour(name), markersize=3.2, markeredgewidth=0)
+        axes.plot([0, np.median(values)], [row, row], color=COLOUR, linewidth=5.0, alpha=0.35, solid_capstyle="butt")
+        axes.plot(values, [row] * len(values), "o", color=COLOUR, markersize=3.2, markeredgewidth=0)
     axes.set_xlim(0.0, 104.0)
     axes.xaxis.set_major_locator(MultipleLocator(50))
     _rows(axes, names)
@@ -88,7 +91,7 @@ def _draw_leads(axes: Axes, leads: pd.DataFrame, names: Sequence[str], reach: tu
         mine = leads[leads["predictor"] == name]
         known, found = mine["lead_s"].dropna().to_numpy(), lead_summary(mine)
         jitter = chance.uniform(-0.26, 0.26, len(known))
-        axes.plot(known, row + jitter, "o", color=_colour(name), markersize=2.6, markeredgewidth=0, alpha=0.6, zorder=5)
+        axes.plot(known, row + jitter, "o", color=COLOUR, markersize=2.6, markeredgewidth=0, alpha=0.6, zorder=5)
         if isfinite(found["lead_median_s"]):
             axes.plot([found["lead_q1_s"], found["lead_q3_s"]], [row, row], color=INK, linewidth=1.2, zorder=6)
             axes.plot(found["lead_median_s"], row, "D", color=INK, markersize=4.0, markeredgecolor="white", zorder=7)
@@ -106,7 +109,7 @@ def _draw_leads(axes: Axes, leads: pd.DataFrame, names: Sequence[str], reach: tu
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [predictor_name(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=True, axis="x")
@@ -119,6 +122,8 @@ def _reach(lead_s: pd.Series) -> tuple[float, float]:
     return min(-1.0, 1.15 * low), max(1.0, 1.15 * high)
 
 
-def _colour(name: str) -> str:
-    """Colour by the predictor's name, shared by its variants."""
-    return COLOURS.get(name.partition(":")[0], FAINT)
+def predictor_name(label: str) -> str:
+    """``fixed_duration:duration_s=1`` is shown as ``Slow for so long (duration_s=1)``."""
+    name, _, settings = label.partition(":")
+    text = NAMES.get(name, name)
+    return f"{text} ({settings})" if settings else text

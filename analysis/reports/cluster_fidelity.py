@@ -19,14 +19,15 @@ HEADS = (
     "ratio",
 )
 NOTE = """\
-JCT, the job completion time, is from submission to end. Training begins when all tasks of a job compute: live, its
-agent imports the framework before, which the virtual clock does not model. Ratios are virtual over live."""
+The JCT is from submission to end. Training begins when all tasks of a job compute: live, its agent imports the
+framework before, which the virtual clock does not model. Ratios are virtual over live."""
 
 
 def page(met: Mapping[str, ClusterFidelity], made: str, source: str) -> str:
     """``met`` by placement; ``made``: by which command; ``source``: the caption of the runs."""
     rows = [row for found in met.values() for _, row in found.jobs.iterrows()]
-    within = f"JCT within {TOLERANCE_FRAC:.0%}: {sum(row['within'] for row in rows)} of {len(rows)} jobs"
+    number = f"{sum(row['within'] for row in rows)} of {len(rows)} jobs"
+    within = f"JCT (job completion time) within {TOLERANCE_FRAC:.0%}: {number}"
     kept = f"order of the jobs by JCT kept: {', '.join(f'{name} {_yes(one.order_kept)}' for name, one in met.items())}"
     cells = []
     for placement, found in met.items():

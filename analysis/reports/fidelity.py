@@ -29,6 +29,8 @@ RELATIVE = ("jct_s", "tta_s", "tta_interp_s", "bpt_median_s", "bpt_p90_s", "upda
 ABSOLUTE = ("staleness_mean", "staleness_max", "dropped_frac")
 NAMES = {"jct_s": "JCT", "tta_s": "TTA"}
 """The times that verdicts are about, and that strategies are ranked by."""
+MEANINGS = {"jct_s": "job completion time", "tta_s": "time to accuracy"}
+"""What these stand for, which a page says where it first uses them."""
 CASE_KEYS = STRATEGY_KEYS | {"straggler", "straggler_fields", "num_samples", "validation_samples"}
 """Settings of the job in which cases may differ (a strategy may hold samples out)."""
 DEVICE_KEYS = frozenset({"device", "devices", "hosts"})

@@ -21,8 +21,8 @@ first, median and worst; no model can be more accurate. "1 % slower": what devic
 slower change in the virtual time, median and worst; a well-behaved job changes by up to 1 %. A target is only observed
 at evaluations, so the TTA may be off by one interval; interpolated it is finer. Two strategies are distinguished if the
 interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
-on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). JCT:
-job completion time, TTA: time to the target, BPT: batch processing time."""
+on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). BPT:
+batch processing time."""
 
 
 class Sheet(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.measures.agreement import OFF, UNCLEAR, WITHIN
-from analysis.reports.fidelity import NAMES, Fidelity
+from analysis.reports.fidelity import MEANINGS, NAMES, Fidelity
 
 DASH = "\N{EN DASH}"
 FEW = 20
@@ -22,7 +22,8 @@ def verdict(found: Fidelity) -> list[str]:
     for measure, name in NAMES.items():
         rows = found.measures[(found.measures["measure"] == measure) & found.measures["verdict"].notna()]
         verdicts = [(row["verdict"], f"{_case(row)} ({error_text(row)})") for row in _rows(rows)]
-        lines.append(_count(f"{name} within {100 * found.tolerance_frac:g} %:", "cases", verdicts))
+        what = f"{name} ({MEANINGS[measure]}) within {100 * found.tolerance_frac:g} %:"
+        lines.append(_count(what, "cases", verdicts))
         rows = found.rankings[(found.rankings["measure"] == measure) & found.rankings["verdict"].notna()]
         verdicts = [(row["verdict"], _swaps(row)) for row in _rows(rows)]
         lines.append(_count(f"ranking of the strategies by {name} kept:", "patterns of stragglers", verdicts))

@@ -39,9 +39,16 @@ def trace(run: Run) -> bytes:
         _job(run),
         flows(tables.iterations, pieces, updates, WORKERS, (JOB, 0)),
     )
-    entries = b",\n".join(map(encode, chain.from_iterable(parts)))
+    entries = b",\n".join(map(encode, map(_from_one, chain.from_iterable(parts))))
     about = encode({"run_id": str(run.meta.get("run_id"))})
     return b'{"displayTimeUnit":"ms","otherData":' + about + b',"traceEvents":[\n' + entries + b"\n]}\n"
+
+
+def _from_one(entry: Entry) -> Entry:
+    """Lanes begin at 1: Perfetto takes thread 0 of a process for the one with the process's number."""
+    if "tid" in entry:
+        entry["tid"] += 1
+    return entry
 
 
 def _names(run: Run) -> Iterator[Entry]:

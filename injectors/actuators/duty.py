@@ -23,7 +23,8 @@ DENIED_S = 0.1
 LONGEST_STOP_S = 0.75
 """After this long a group in debt runs for one tick, and stays in debt: a silent process would be declared lost.
 
-So a group uses at least ``TICK_S / LONGEST_STOP_S`` (0.7 %) of the cores that it can keep busy at once.
+So a group uses at least ``TICK_S / LONGEST_STOP_S`` (0.7 %) of the cores that it can keep busy at once, and more if
+ticks come late: with 20 ms, 3 %.
 """
 MIN_CORES = 0.01
 """Smallest quota: with less, one tick would be paid off by a stop longer than :data:`LONGEST_STOP_S`."""

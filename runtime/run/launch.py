@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -30,23 +29,7 @@ from runtime.run.sweep_note import Ended, add
 
 KILLED = 128
 """Exit codes above are 128 + signal: the user has interrupted."""
-SWEEP = "STRAGGLAB_SWEEP"
-"""Environment variable: the process that has asked another launcher of Hydra's to start jobs."""
 log = logging.getLogger(__name__)
-
-
-class FailedElsewhere(RuntimeError):
-    """A job failed in a process that another launcher has started; Hydra brings this back when all jobs are over."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__(exit_code)
-        self.exit_code = exit_code
-
-
-def hand_back(exit_code: int) -> None:
-    """Let the process that asked for the job know that it failed, if that is another one."""
-    if exit_code and os.environ.get(SWEEP, str(os.getpid())) != str(os.getpid()):
-        raise FailedElsewhere(exit_code)
 
 
 class Result(NamedTuple):

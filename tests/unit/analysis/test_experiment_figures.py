@@ -10,16 +10,20 @@ from typing import Any
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from analysis.claims.ledger import Claim
 from analysis.experiments.results import Results, measure_runs
 from analysis.experiments.spec import cells, load_spec
-from analysis.figures import experiment_bars, experiment_curves, experiment_loss
+from analysis.figures import elastic, experiment_bars, experiment_curves, experiment_loss
+from analysis.figures.bars import number_text
 from analysis.figures.experiment_delays import draw_delays, places
 from analysis.figures.experiment_groups import draw_groups
 from analysis.figures.experiment_lines import draw_lines
 from analysis.figures.experiment_servers import binned
 from analysis.figures.experiment_workers import OTHERS, RESTARTED, over_time, roles
+from analysis.figures.page import legend_above, new_page, styled
 from analysis.figures.style import Look, level_looks
 from analysis.records.load import Run, load_run
 from tests.support.records import Simulation, Story, disturbance
@@ -131,7 +135,58 @@ def test_curves_without_lines_show_where_each_level_converged(tmp_path: Path, mo
     monkeypatch.setattr(experiment_curves, "save", lambda page, path, table: pages.append(page))
     experiment_curves.draw(tmp_path / "x.png", results(tmp_path, "curves", label="converged", value="jct_s"))
     assert [axes.get_title(loc="left") for axes in pages[0].axes] == ["", "converged"]
-    assert [text.get_text() for text in pages[0].axes[1].get_xticklabels()] == ["bsp", "asp"]
+    assert [text.get_text() for text in pages[0].axes[1].get_xticklabels()] == ["BSP", "ASP"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_people_read_names_and_no_ids(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of strategies as everywhere, and of other levels those of ``figure.names``."""
+    pages: list[Figure] = []
+    module = import_module(f"analysis.figures.{kind}")
+    monkeypatch.setattr(
+        elastic if kind == "experiment_elastic" else module, "save", lambda page, *_: pages.append(page)
+    )
+    monkeypatch.setattr(experiment_loss, "METRIC", "accuracy")
+    name = kind.removeprefix("experiment_")
+    given: dict[str, Any] = {"along": "size"} if name in ("lines", "delays", "groups") else {}
+    given |= {"panels": "size"} if name in ("bars", "loss", "curves") else {}
+    given |= {"fixed": ["bsp"]} if name == "against" else {}
+    module.draw(
+        tmp_path / "x.png", results(tmp_path, name, names={"1": "one", "2": "two", "asp": "The other"}, **given)
+    )
+    texts = {text.get_text() for text in pages[0].findobj(Text) if isinstance(text, Text)}
+    words = {word.strip(",:") for text in texts for word in text.split()}
+    assert not words & {"bsp", "asp"}
+    if name != "nodes":  # the one kind without levels
+        assert "BSP" in words
+        assert name in ("against", "gantt", "servers", "delays") or words & {"one", "two"} or "other" in words
+    if given.get("panels"):
+        assert {"one", "two"} <= {axes.get_title(loc="left") for axes in pages[0].axes}
+
+
+def test_a_legend_has_as_many_columns_as_fit() -> None:
+    """Measured by Matplotlib: it stays within the figure."""
+    for length, count, columns in ((3, 6, 6), (12, 5, 5), (22, 5, 3), (70, 2, 1)):
+        with styled():
+            page = new_page(2.0, "")
+            legend_above(page, [Line2D([], [], label="n" * length) for _ in range(count)])
+            legend = page.legends[0]
+            page.draw_without_rendering()
+            box = legend.get_window_extent()
+        assert box.x1 <= page.bbox.x1
+        assert len({round(text.get_window_extent().x0) for text in legend.get_texts()}) == columns
+
+
+def test_bars_of_other_levels_than_strategies_look_alike() -> None:
+    found = experiment_bars.bar_looks(["bsp", "w4s1", "w8s2"])
+    assert found["w4s1"] == found["w8s2"] != found["bsp"] == level_looks(["bsp"])["bsp"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(106240.2, "106240"), (999.94, "999.9"), (24.06, "24.1"), (0.0131, "0.013"), (0.0, "0")]
+)
+def test_numbers_next_to_bars_have_the_digits_that_matter(value: float, text: str) -> None:
+    assert number_text(value) == text
 
 
 def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> None:

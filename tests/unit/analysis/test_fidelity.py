@@ -148,7 +148,10 @@ def test_eight_per_cent_off_is_a_miss(pairs: Pairs, factor: float, error: str) -
     found = pairs.add("bsp", factor=factor).add("asp").compare()
     assert row(found, "jct_s").error == pytest.approx(factor - 1)
     assert (row(found, "jct_s").verdict, row(found, "jct_s", "asp").verdict) == (OFF, WITHIN)
-    assert line(found, "JCT within") == f"JCT within 5 %: 1 of 2 cases; not bsp under transient ({error})"
+    assert (
+        line(found, "JCT (job completion time) within")
+        == f"JCT (job completion time) within 5 %: 1 of 2 cases; not bsp under transient ({error})"
+    )
 
 
 @pytest.mark.long(like="test_the_error_is_the_median_of_the_pairs")
@@ -159,7 +162,10 @@ def test_one_bad_seed_is_not_hidden_by_the_median(pairs: Pairs) -> None:
     jct = row(found, "jct_s")
     assert (jct.error, jct.verdict) == (pytest.approx(0.0), UNCLEAR)
     assert jct.worst_seed == pytest.approx(0.2)
-    assert line(found, "JCT within") == "JCT within 5 %: 0 of 1 cases; inconclusive bsp under transient (+0.0 %)"
+    assert (
+        line(found, "JCT (job completion time) within")
+        == "JCT (job completion time) within 5 %: 0 of 1 cases; inconclusive bsp under transient (+0.0 %)"
+    )
 
 
 def test_two_seeds_are_too_few(pairs: Pairs) -> None:
@@ -175,7 +181,7 @@ def test_a_target_that_only_one_side_reaches_is_a_miss(pairs: Pairs) -> None:
     found = pairs.add("bsp", never).compare()
     tta = row(found, "tta_s")
     assert (tta.error, tta.verdict, tta.live_missed, tta.virtual_missed) == (inf, OFF, 0, 5)
-    assert "not bsp under transient (one side only)" in line(found, "TTA within")
+    assert "not bsp under transient (one side only)" in line(found, "TTA (time to accuracy) within")
 
 
 def test_a_target_that_nobody_reaches_proves_nothing(pairs: Pairs) -> None:
@@ -184,7 +190,7 @@ def test_a_target_that_nobody_reaches_proves_nothing(pairs: Pairs) -> None:
     assert (tta.live, tta.virtual) == (inf, inf)
     assert isnan(tta.error)
     assert pd.isna(tta.verdict)
-    assert line(found, "TTA within") == "TTA within 5 %: nothing to compare"
+    assert line(found, "TTA (time to accuracy) within") == "TTA (time to accuracy) within 5 %: nothing to compare"
 
 
 @pytest.mark.long(like="test_a_target_that_only_one_side_reaches_is_a_miss")

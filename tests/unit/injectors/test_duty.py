@@ -6,7 +6,7 @@ import math
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from injectors.actuators import duty
@@ -28,14 +28,30 @@ def used_by(cores: float, threads: int, late_s: float, for_s: float = 30.0) -> f
     return used_s
 
 
-@given(
-    cores=st.floats(0.05, 4.0),
-    threads=st.integers(1, 4),
-    late_s=st.sampled_from([0.0, 0.001, 0.02]),
-)
-def test_the_share_is_exact_in_the_long_run(cores: float, threads: int, late_s: float) -> None:
+def least_cores(threads: int, late_s: float) -> float:
+    """What a group uses at least: a tick, as late as it may come, after every longest stop."""
+    return threads * (TICK_S + late_s) / LONGEST_STOP_S
+
+
+LATE_S = st.sampled_from([0.0, 0.001, 0.02])
+
+
+@given(part=st.floats(0.0, 1.0), threads=st.integers(1, 4), late_s=LATE_S)
+@example(part=0.0, threads=3, late_s=0.02)
+def test_the_share_is_exact_in_the_long_run(part: float, threads: int, late_s: float) -> None:
+    least = least_cores(threads, late_s)
+    cores = least + part * (4.0 - least)
     last_ticks_s = threads * 3 * (TICK_S + late_s)
     assert used_by(cores, threads, late_s) == pytest.approx(min(cores, threads) * 30, abs=last_ticks_s)
+
+
+@given(part=st.floats(0.1, 1.0), threads=st.integers(1, 4), late_s=LATE_S)
+@example(part=0.5, threads=3, late_s=0.02)
+def test_a_smaller_quota_is_exceeded_by_no_more_than_the_ticks(part: float, threads: int, late_s: float) -> None:
+    """A group in debt runs for a tick after every longest stop: its debt grows, but its share does not."""
+    least, last_ticks_s = least_cores(threads, late_s), threads * 3 * (TICK_S + late_s)
+    used_s = used_by(part * least, threads, late_s)
+    assert part * least * 30 - last_ticks_s <= used_s <= least * 30 + last_ticks_s
 
 
 def test_a_share_that_drifts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,22 @@ def test_a_job_that_fails_in_a_process_of_joblib_shows_in_the_exit_code(anew: An
     assert (tmp_path / "out" / "comparison" / "report.html").exists()
 
 
+@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
+@pytest.mark.timeout(400)
+def test_a_job_that_owes_another_sweeper_a_number_fails_in_one_line(
+    plugins: list[str], anew: Anew, tmp_path: Path
+) -> None:
+    """It is not-a-number to the sweeper, and the program fails all the same."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    words = [*plugins, *JOB[:1], *JOB[3:], "workload=digits,resnet20_cifar10", "cluster.device={base_s:0.1}"]
+    more = ("hydra/sweeper=other", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweep.dir=out")
+    done = anew(*words, "backend=torch", "-m", *more, "metric=jct", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "run.py: 1 job failed: 1_bsp_none_seed0 (exit code 2)\n" in done.stderr
+    assert (tmp_path / "out" / "0_bsp_none_seed0" / "meta.json").exists()
+    assert "Traceback" not in done.stderr
+
+
 @pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Words that choose parts which note that they are built, and a callback that notes its calls."""

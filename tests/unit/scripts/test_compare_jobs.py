@@ -69,7 +69,7 @@ def test_the_page_has_every_job_and_says_what_is_missed(bench: Bench) -> None:
     out = bench.run("--placements", "pack", "--report", str(page), runner=JobsRunner(a=1.05, d=1.5)).out
     text = page.read_text()
     assert text in out
-    assert "- JCT within 10%: 3 of 4 jobs\n- order of the jobs by JCT kept: pack NO\n" in text
+    assert "- JCT (job completion time) within 10%: 3 of 4 jobs\n- order of the jobs by JCT kept: pack NO\n" in text
     assert "| pack | a | 1 | 40.0 | 42.0 | 1.050 | 38.0 | 42.0 | 1.105 |" in text
     assert "| pack | d | 1 | 30.0 | 45.0 | 1.500 |" in text
     assert "abc1234" in text

@@ -203,7 +203,7 @@ def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
     assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv"}
     assert (whole.out / "jct.png").read_bytes().startswith(PNG)
     assert set(pd.read_csv(whole.out / "fidelity.csv")["strategy"]) == {"bsp", "asp"}
-    for line in ("JCT within 5 %: 2 of 2 cases", "losses of BSP bit-identical: 5 of 5 pairs"):
+    for line in ("JCT (job completion time) within 5 %: 2 of 2 cases", "losses of BSP bit-identical: 5 of 5 pairs"):
         assert line in result.out
         assert f"- {line}" in (whole.out / "fidelity.md").read_text()
 
@@ -214,7 +214,7 @@ def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
     assert result.code == 0
     page = (bench.out / "fidelity.md").read_text()
     for text in (result.out, page):
-        assert "JCT within 5 %: 1 of 2 cases; not asp under none (+40.0 %)" in text
+        assert "JCT (job completion time) within 5 %: 1 of 2 cases; not asp under none (+40.0 %)" in text
         assert "not asp / bsp under none" in text
     assert re.search(r"\| none \| asp \| \d\.\d\d \| \d\.\d\d \| \+40\.0 % \| \+40\.0 to \+40\.0 \| NO \|", page)
     assert re.search(r"none +asp .*\+40\.0 % +\+40\.0 to \+40\.0 +NO ", result.out)

@@ -1,0 +1,68 @@
+"""Every way in which a script that makes records ends: its exit code and its line."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from analysis.records.load import RecordError
+from runtime.errors import ConfigError
+from scripts.answering import answer
+from scripts.grid import JobFailed
+
+
+class OwnError(Exception):
+    """An error that one script alone knows."""
+
+
+def ended(work: object, *, parse_error: Exception | None = None) -> int:
+    def parse() -> argparse.Namespace:
+        if parse_error is not None:
+            raise parse_error
+        return argparse.Namespace(out=Path("out/folder"))
+
+    def act(asked: argparse.Namespace) -> int | None:
+        if isinstance(work, BaseException):
+            raise work
+        return work  # type: ignore[return-value]
+
+    return answer("some.py", parse, act, OwnError)
+
+
+@pytest.mark.parametrize(("work", "code"), [(None, 0), (0, 0), (3, 3)])
+def test_work_that_ends_says_its_exit_code(work: int | None, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(work) == code
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ConfigError("seeds=x: must be numbers"), 2, "some.py: seeds=x: must be numbers"),
+        (RecordError("out/a: no run here"), 2, "some.py: out/a: no run here"),
+        (OwnError("entry 3: no value"), 2, "some.py: entry 3: no value"),
+        (JobFailed("1 of 2 runs failed"), 1, "some.py: 1 of 2 runs failed"),
+        (
+            OSError(28, "No space left on device"),
+            74,
+            "some.py: out/folder: no space left on device; make room and start again",
+        ),
+        (PermissionError(13, "Permission denied"), 2, "some.py: out/folder: permission denied"),
+        (KeyboardInterrupt(), 130, "some.py: interrupted; run the same command again to continue"),
+    ],
+)
+def test_an_error_is_one_line(error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(error) == code
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_an_error_before_the_folder_is_known_names_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(None, parse_error=PermissionError(13, "Permission denied")) == 2
+    assert "folder" not in capsys.readouterr().err
+
+
+def test_an_error_that_nobody_expects_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        ended(ZeroDivisionError())
