@@ -35,6 +35,23 @@ EAGER_ND = (
     "scheduler.pending_s=0.5",
 )
 """A job in which AntDT-ND restarts worker 1 within seconds."""
+_BRAIN: dict[str, object] = {
+    "cores_total": 8,
+    "cores_max": 2,
+    "worker_cores": 1,
+    "first_server_cores": 1,
+    "server_cores": 1,
+}
+_BRAIN |= {"workers_max": 4, "sample_s": 2, "sample_steps": 1000, "adjust_every_s": 2, "ps_interval_s": 4}
+_BRAIN |= {"min_interval_s": 1, "decide_every_s": 0.25, "launch_s": 60, "drain_s": 2, "limit_memory": "false"}
+GROWING_BRAIN = (
+    "cluster.num_workers=1",
+    "topology.num_servers=1",
+    "checkpoint_every_s=null",
+    "strategy=dlrover",
+    *(f"strategy.{name}={value}" for name, value in _BRAIN.items()),
+)
+"""A job that DLRover starts with one worker, and that has up to four within seconds."""
 
 
 class Loopback:
@@ -209,6 +226,14 @@ def loopback(tmp_path: Path, start: Start) -> Iterator[Cluster]:
 @pytest.fixture
 def apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
     with namespaces() as machines:
+        cluster = Cluster(tmp_path, machines, start)
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture
+def three_apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
+    with namespaces(3) as machines:
         cluster = Cluster(tmp_path, machines, start)
         yield cluster
         cluster.close()

@@ -54,6 +54,9 @@ class MeetingLauncher:
     def address(self, node: str) -> str | None:
         return self.rendezvous.members[self.rendezvous.keys[node]].address
 
+    def cores(self, node: str) -> int:
+        return self.rendezvous.members[self.rendezvous.keys[node]].cores
+
     def kill_all(self) -> None:
         with contextlib.suppress(OSError):
             self.rendezvous.hang_up_now()
