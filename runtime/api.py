@@ -237,6 +237,10 @@ class Launcher(Protocol):
         """The address at which tasks of a node listen; None: that does not depend on the node."""
         ...
 
+    def cores(self, node: str) -> int:
+        """The cores that the tasks of a node may use together."""
+        ...
+
     def kill_all(self) -> None:
         """End all agents at once without waiting: called from a signal handler, before this process itself ends."""
         ...

@@ -80,7 +80,7 @@ class RayApart:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The settings of a run on both machines."""
+        """The settings of a run on two machines."""
         address = f"launcher.address={self.machines.driver}:{PORT}"
         where = (f"launcher.listen={self.machines.driver}", "launcher.nodes=2")
         return ("launcher=ray", address, *where, f"launcher.auth_token_file={self.token}")

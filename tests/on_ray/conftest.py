@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
@@ -47,8 +48,22 @@ def raylets() -> Iterator[Raylets]:
 
 @pytest.fixture
 def ray_apart() -> Iterator[RayApart]:
+    """Two machines, for runs on both."""
+    with on_machines(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ray_apart_with_spare() -> Iterator[RayApart]:
+    """A machine more than a run has."""
+    with on_machines(3) as cluster:
+        yield cluster
+
+
+@contextmanager
+def on_machines(count: int) -> Iterator[RayApart]:
     pytest.importorskip("ray")
-    with namespaces() as machines:
+    with namespaces(count) as machines:
         cluster = RayApart(machines)
         try:
             cluster.start()

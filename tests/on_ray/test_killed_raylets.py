@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.live.test_faults import assert_uses_are_exact
 from tests.on_ray.apart import RayApart
 from tests.on_ray.test_nodes_apart import begin
 from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line
 from tests.support.invariants import problems
+from tests.support.joined import EAGER_ND
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER
 
@@ -45,6 +47,34 @@ def test_a_raylet_that_is_started_again_gets_another_agent_and_the_ledger_is_exa
     run.finish(PATIENCE_S)
     assert [note["node"] for note in run.notes("NodeJoined")] == ["node1"]
     assert set(np.unique(run.parameters())) == {EPOCHS}
+    assert problems(run.lines()) == []
+    assert_nothing_is_left()
+
+
+def test_the_tasks_of_a_killed_raylet_are_on_another_machine_then(
+    ray_apart_with_spare: RayApart, start: Start, tmp_path: Path
+) -> None:
+    """One of them is the worker that AntDT-ND has restarted; Ray gives the machine that had no task."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5")
+    run = begin(ray_apart_with_spare, start, "run", *ENDLESS, *EAGER_ND, *again, "save_parameters=true")
+
+    def launches() -> list[str]:
+        """The nodes of worker 1, one after another."""
+        return [one["node"] for one in run.notes("Launched") if (one["role"], one["id"]) == ("worker", 1)]
+
+    run.await_that(lambda: any(one["worker"] == 1 for one in run.events("Joined")), "worker 1 again", PATIENCE_S)
+    node, before = launches()[-1], len(launches())
+    addresses = {one["node"]: one["address"] for one in run.meta["machine"]["nodes"]}
+    (spare,) = set(ray_apart_with_spare.machines.network.addresses) - set(addresses.values())
+    ray_apart_with_spare.kill_raylet(addresses[node])
+    run.await_notes("NodeJoined", 1, PATIENCE_S)
+    run.await_that(lambda: launches()[before:] == [node], "worker 1 on the other machine", PATIENCE_S)
+    run.await_progress(5, PATIENCE_S)
+    run.interrupt(PATIENCE_S)
+    assert [(one["node"], one["address"]) for one in run.notes("NodeJoined")] == [(node, spare)]
+    assert_uses_are_exact(run)
     assert problems(run.lines()) == []
     assert_nothing_is_left()
 

@@ -25,7 +25,6 @@ def begin(cluster: RayApart, start: Start, name: str, *words: str) -> Run:
 
 
 def test_bsp_over_two_networks_is_bit_equal_and_a_partition_only_delays_it(ray_apart: RayApart, start: Start) -> None:
-    """Ray itself gives a node up after some 15 s without an answer: 5 s are less."""
     job = (*DIGITS, "workload.epochs=1")
     there = begin(ray_apart, start, "there", *job).finish(PATIENCE_S)
     assert there.sha256 == start("here", *job).finish(PATIENCE_S).sha256

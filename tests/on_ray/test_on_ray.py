@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.live.test_faults import assert_uses_are_exact
 from tests.on_ray.conftest import Raylets
 from tests.support.invariants import problems
-from tests.support.joined import EAGER_ND
+from tests.support.joined import EAGER_ND, GROWING_BRAIN
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run, alive, every_pid, kill_quietly
 
@@ -136,13 +137,34 @@ def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
     assert_nothing_is_left()
 
 
-def test_antdt_nd_restarts_a_worker_on_its_node(raylets: Raylets, start: Start) -> None:
-    run = start("run", *ENDLESS, *EAGER_ND, *raylets.at())
+def test_antdt_nd_restarts_a_worker_on_the_node_with_room(raylets: Raylets, start: Start) -> None:
+    """Node 2 has no task until then."""
+    two = ("cluster.num_workers=2", "topology.num_servers=1", "save_parameters=true")
+    run = start("run", *ENDLESS, *EAGER_ND, *two, *raylets.at())
     run.await_that(lambda: any(one["worker"] == 1 for one in run.events("Joined")), "worker 1 again", PATIENCE_S)
     run.await_progress(3, PATIENCE_S)
     run.interrupt(PATIENCE_S)
     nodes = [note["node"] for note in run.notes("Launched") if (note["role"], note["id"]) == ("worker", 1)]
-    assert nodes[:2] == ["node1", "node1"]
+    assert nodes[:2] == ["node1", "node2"]
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+    assert_nothing_is_left()
+
+
+def test_dlrover_grows_over_the_nodes_and_the_ledger_is_exact(raylets: Raylets, start: Start, tmp_path: Path) -> None:
+    """It starts with one worker and one server on node 0; a newcomer is where the most room is."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    run = start("run", *ENDLESS, *GROWING_BRAIN, "save_parameters=true", f"launcher.shared_dir={shared}", *raylets.at())
+    run.await_that(lambda: len({key for key in run.pids() if key[0] == "worker"}) > 2, "more workers", PATIENCE_S)
+    run.await_progress(20, PATIENCE_S)
+    run.interrupt(PATIENCE_S)
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+    launched = run.notes("Launched")
+    assert [note["node"] for note in launched if note["incarnation"] == 0 and note["id"] == 0][:2] == ["node0"] * 2
+    assert {note["node"] for note in launched if note["role"] == "worker"} == {"node0", "node1", "node2"}
+    assert {node["node"] for node in run.meta["machine"]["nodes"]} == {note["node"] for note in launched}
     assert_nothing_is_left()
 
 

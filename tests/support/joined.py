@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from runtime.live.hosts.network import Network
 from runtime.live.joining.token import new_token
 from runtime.live.machines.doctor import missing
 from tests.support.leaks import Start
-from tests.support.runs import ROOT, Run, marks
+from tests.support.runs import ROOT, Run, every_pid, marks
 
 PORT = 7077
 _EAGER = {"short_window_s": 1, "long_window_s": 2, "decide_every_s": 0.5, "cooldown_s": 2, "min_records": 2}
@@ -35,6 +35,23 @@ EAGER_ND = (
     "scheduler.pending_s=0.5",
 )
 """A job in which AntDT-ND restarts worker 1 within seconds."""
+_BRAIN: dict[str, object] = {
+    "cores_total": 8,
+    "cores_max": 2,
+    "worker_cores": 1,
+    "first_server_cores": 1,
+    "server_cores": 1,
+}
+_BRAIN |= {"workers_max": 4, "sample_s": 2, "sample_steps": 1000, "adjust_every_s": 2, "ps_interval_s": 4}
+_BRAIN |= {"min_interval_s": 1, "decide_every_s": 0.25, "launch_s": 60, "drain_s": 2, "limit_memory": "false"}
+GROWING_BRAIN = (
+    "cluster.num_workers=1",
+    "topology.num_servers=1",
+    "checkpoint_every_s=null",
+    "strategy=dlrover",
+    *(f"strategy.{name}={value}" for name, value in _BRAIN.items()),
+)
+"""A job that DLRover starts with one worker, and that has up to four within seconds."""
 
 
 class Loopback:
@@ -60,14 +77,14 @@ class Loopback:
 
 
 class Namespaces:
-    """Machines 0 and 1 and the driver's, each with a network of its own, at one switch."""
+    """Machines 0, 1, ... and the driver's, each with a network of its own, at one switch."""
 
     port = PORT
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 2) -> None:
         self._lab = netns.new_namespace()
         with netns.inside(self._lab):
-            self.network = Network(secrets.token_hex(8), [(0, None), (1, None)])
+            self.network = Network(secrets.token_hex(8), [(number, None) for number in range(count)])
         self.driver = self.network.lab_address
         for machine in (self._lab, *self.network.namespace_fds):
             with netns.inside(machine):
@@ -84,6 +101,16 @@ class Namespaces:
         with netns.inside(self._lab):
             self.network.cut(number, on)
 
+    def pids_at(self, number: int) -> set[int]:
+        """The processes on a machine."""
+        here = os.fstat(self.network.namespace_fds[number]).st_ino
+        found = set()
+        for pid in every_pid():
+            with suppress(OSError):  # it has ended
+                if os.stat(f"/proc/{pid}/ns/net").st_ino == here:
+                    found.add(pid)
+        return found
+
     def close(self) -> None:
         with netns.inside(self._lab):
             self.network.close()
@@ -94,13 +121,13 @@ Machines = Loopback | Namespaces
 
 
 @contextmanager
-def namespaces() -> Iterator[Namespaces]:
-    """Skips the test where links cannot be made."""
+def namespaces(count: int = 2) -> Iterator[Namespaces]:
+    """So many machines; skips the test where links cannot be made."""
     if os.geteuid() != 0:
         pytest.skip("networks for other programs need root")
     if (lack := missing("links")) is not None:
         pytest.skip(f"{lack.reason}; {lack.cure}")
-    machines = Namespaces()
+    machines = Namespaces(count)
     try:
         yield machines
     finally:
@@ -199,6 +226,14 @@ def loopback(tmp_path: Path, start: Start) -> Iterator[Cluster]:
 @pytest.fixture
 def apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
     with namespaces() as machines:
+        cluster = Cluster(tmp_path, machines, start)
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture
+def three_apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
+    with namespaces(3) as machines:
         cluster = Cluster(tmp_path, machines, start)
         yield cluster
         cluster.close()

@@ -31,6 +31,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     tls: bool = False
     dies_with: int = 0
     """Process id of the parent with which it ends; 0: with none."""
+    start: int = 0
+    """The number by which whoever starts agents for the driver knows this one; 0: somebody else has started it."""
 
 
 def parse(argv: Sequence[str]) -> Asked:
@@ -64,6 +66,7 @@ def parse(argv: Sequence[str]) -> Asked:
     add(
         "--dies-with", type=int, default=0, metavar="PID", help="end with the process that has started it, which is PID"
     )
+    add("--start", type=int, default=0, metavar="N", help="number that launcher=ray gives it, to know it again")
     given = parser.parse_args(argv)
     if given.new_token is not None:
         return Asked(new_token=given.new_token)
@@ -74,6 +77,8 @@ def parse(argv: Sequence[str]) -> Asked:
         raise ConfigError(f"--wait-s {given.wait_s:g}: must be 0 or more")
     if given.dies_with < 0:
         raise ConfigError(f"--dies-with {given.dies_with}: is the number of a process, which is 1 or more")
+    if given.start < 0:
+        raise ConfigError(f"--start {given.start}: must be 0 or more")
     if given.address:
         _check_address(given.address)
     if given.dir is not None and not given.dir.is_dir():
@@ -88,6 +93,7 @@ def parse(argv: Sequence[str]) -> Asked:
         again=given.again,
         tls=given.tls,
         dies_with=given.dies_with,
+        start=given.start,
     )
 
 

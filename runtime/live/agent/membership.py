@@ -46,10 +46,10 @@ class NotNeeded(ConfigError):
 
 
 class Membership:
-    """``folder``: where this machine keeps the job's files meanwhile."""
+    """``folder``: where this machine keeps the job's files meanwhile; ``start``: the number to enlist with."""
 
-    def __init__(self, channel: LoopChannel, token: bytes, facts: Facts, folder: Path | None) -> None:
-        self.channel, self.token, self.facts, self.folder = channel, token, facts, folder
+    def __init__(self, channel: LoopChannel, token: bytes, facts: Facts, folder: Path | None, start: int = 0) -> None:
+        self.channel, self.token, self.facts, self.folder, self.start = channel, token, facts, folder, start
         self.launcher = LocalLauncher()
         self.begin: wire.Begin | None = None
         self.directory: Path | None = None
@@ -61,7 +61,7 @@ class Membership:
     def run(self) -> NoReturn:
         """Serve one job; raises :class:`Cut` at its end, :class:`ConfigError` if the driver refuses us."""
         try:
-            self._tell(wire.Enlist(facts=self.facts))
+            self._tell(wire.Enlist(facts=self.facts, start=self.start))
             while True:
                 self._turn()
         except ConnectionError as error:

@@ -80,7 +80,7 @@ def _job(asked: Asked, token: bytes, wait_s: float) -> int:
     address = asked.address or sock.getsockname()[0]
     folder = asked.folder or (PRIVATE if inside() >= Isolation.PROCESSES else None)
     try:
-        Membership(LoopChannel(sock, wire.decode), token, look_here(address), folder).run()
+        Membership(LoopChannel(sock, wire.decode), token, look_here(address), folder, asked.start).run()
     except Cut as end:
         return print_error(PROGRAM, end, end.exit_code) if end.exit_code else 0
 

@@ -110,6 +110,11 @@ class Injector:
             self._leave_behind(target)
         return place
 
+    def awaits(self, target: str) -> bool:
+        """Whether the agent of a target has not answered yet, or limits its cores."""
+        throttled = self._levels.get((target, "cpu"), RULES["cpu"].neutral) != RULES["cpu"].neutral
+        return throttled or bool(self._waiting.get(target))
+
     def _leave_behind(self, target: str) -> None:
         now = self.loop.now
         self._changes = deque(change for change in self.schedule.changes(KINDS) if change.t > now)

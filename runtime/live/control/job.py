@@ -35,12 +35,12 @@ from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.control.telemetry import Elsewhere, Sampler, read_here
-from runtime.live.joining.site import SAVED, Site
+from runtime.live.joining.site import SAVED, Site, room, roomiest
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.task_spec import TaskSpec
+from runtime.live.transport.task_spec import Place, TaskSpec
 from strategies.protocol import Launch, NodeId, Partition, Send
 
 VIEW_EVERY_S = 0.25
@@ -121,7 +121,7 @@ class LiveJob:
         if self.site.elsewhere:
             readings = Elsewhere()
             self.session.sampled, read = readings.receive, readings.read
-            self.session.site = self._site_of
+            self.session.site, self.session.moves_to = self._site_of, self._moves_to
         seen = experiment.backend_spec.get("device") == CUDA and not self.site.elsewhere
         gpu_of = GpuMeter(processes.gpus if seen else (), os.environ)
         self.sampler = Sampler(counters, self.machines.placement, own_limits, read, gpu_of)
@@ -307,9 +307,46 @@ class LiveJob:
     # ---- machines elsewhere ------------------------------------------------------------------------------------------
 
     def _site_of(self, task: str) -> None:
-        """Choose the machine of a newcomer: in turn, among those that are not lost."""
-        here = [node for node in self.site.nodes if self.agents.is_here(node)] or list(self.site.nodes)
-        node = here[NodeId.parse(task).number % len(here)]
+        """Choose the machine of a newcomer: that with the most room, among those that are not lost."""
+        if left := self._room_for(task):
+            self._put(task, self._roomiest(left, task))
+        else:
+            self.agents.node_of[task] = self.site.nodes[0]  # where it waits for another machine, as all do
+
+    def _moves_to(self, task: str) -> Place | None:
+        """Another machine with room for a task that is restarted elsewhere; None: it starts again where it was.
+
+        A server needs what it has stored, and an agent that limits a task's cores would keep doing so.
+        """
+        stays = NodeId.parse(task).role == "server" and not self.site.checkpoints
+        if stays or task in self.machines.allocated or self.injector.awaits(task):
+            return None
+        left, here = self._room_for(task), self.agents.where(task)
+        others = {node: cores for node, cores in left.items() if node != here and cores >= self.threads}
+        if not others:
+            return None
+        self._put(task, self._roomiest(others, task))
+        place = msgspec.structs.replace(self.machines.places[task], address=self.machines.addresses[task])
+        self.machines.places[task] = place
+        self.session.note("Moved", task=task, node=self.agents.where(task))
+        return place
+
+    def _room_for(self, task: str) -> dict[str, float]:
+        """The cores that all other tasks leave of the machines that are not lost."""
+        agents, given, each = self.agents, self.machines.allocated, float(self.threads)
+        used = [(agents.where(name), given.get(name, each)) for name in self._others(task)]
+        return room({node: agents.launcher.cores(node) for node in self.site.nodes if agents.is_here(node)}, used)
+
+    def _roomiest(self, left: dict[str, float], task: str) -> str:
+        role, number = NodeId.parse(task)
+        alike = [self.agents.where(name) for name in self._others(task) if NodeId.parse(name).role == role]
+        return roomiest(left, alike, number)
+
+    def _others(self, task: str) -> list[str]:
+        """All workers and servers but this one."""
+        return [name for node in self.session.coordinator.executor.layout.nodes if (name := str(node)) != task]
+
+    def _put(self, task: str, node: str) -> None:
         self.agents.node_of[task] = node
         if address := self.agents.launcher.address(node):
             self.machines.addresses[task] = address

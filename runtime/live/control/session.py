@@ -95,6 +95,8 @@ class LiveSession:
         self.sampled: Callable[[Sampled], None] = lambda message: None
         self.site: Callable[[str], None] = lambda task: None
         """Chooses the machine of a newcomer."""
+        self.moves_to: Callable[[str], Place | None] = lambda task: None
+        """Chooses another machine for a task that is restarted elsewhere, without emulated hosts; None: the same."""
         self._layout_version = 0
         """Of the nodes that have places."""
         self._final_ticket: int | None = None
@@ -476,7 +478,7 @@ class LiveSession:
     def moved(self, node: NodeId, to: int | None = None) -> Place | None:
         """A task's next incarnation starts elsewhere; ``to``: the host's number, where it is given."""
         try:
-            place = self.injector.moved(str(node), to)
+            place = self.injector.moved(str(node), to) or self.moves_to(str(node))
             if place is not None:
                 self.allotter.moved(node)
         except (OSError, ValueError) as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -14,6 +15,33 @@ LOCAL = "local"
 """The node of a job whose tasks are all on this machine."""
 SAVED = "parameters.npy"
 """The final parameters, in the directory of the evaluator's machine."""
+
+
+def room(cores: Mapping[str, int], used: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The cores that tasks leave of every node; less than 0 where they share cores.
+
+    Args:
+        cores: of the nodes that may be chosen, in the order of their turns.
+        used: the node of every task that there is, and the cores that the task may use.
+    """
+    left = dict[str, float](cores)
+    for node, taken in used:
+        if node in left:
+            left[node] -= taken
+    return left
+
+
+def roomiest(left: Mapping[str, float], alike: Collection[str], number: int) -> str:
+    """The node with the most room; of several, that with the fewest tasks of the role, or the next one in turn.
+
+    Args:
+        left: the nodes' room.
+        alike: the nodes of all tasks of this task's role.
+        number: of the task.
+    """
+    nodes, there = list(left), Counter(alike)
+    turn = number % len(nodes)
+    return max((*nodes[turn:], *nodes[:turn]), key=lambda node: (left[node], -there[node]))
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from runtime.live.joining.facts import Facts
 from runtime.live.transport import messages
 from runtime.live.transport.messages import Message
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised with every change of these messages."""
 PIECE_BYTES = 1 << 20
 """Most bytes of a file in one message."""
@@ -36,6 +36,8 @@ class Enlist(Message, frozen=True, kw_only=True, tag=True):
 
     facts: Facts
     protocol: int = PROTOCOL
+    start: int = 0
+    """The number under which the driver's launcher has started it; 0: it has not."""
 
 
 class Refused(Message, frozen=True, kw_only=True, tag=True):

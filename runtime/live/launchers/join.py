@@ -44,5 +44,8 @@ class Join(Meeting):
     def summon(self, rendezvous: Rendezvous, token: bytes) -> Callable[[], None]:
         return lambda: None  # somebody else starts them
 
+    def start_again(self, start: int) -> None:
+        """Somebody else starts them."""
+
     def dismiss(self) -> None:
         """They end by themselves."""

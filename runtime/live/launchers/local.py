@@ -93,6 +93,9 @@ class LocalLauncher:
     def address(self, node: str) -> str | None:
         return None
 
+    def cores(self, node: str) -> int:
+        return len(os.sched_getaffinity(0))
+
     def kill_all(self) -> None:
         for process in self._agents.values():
             if process.returncode is None:

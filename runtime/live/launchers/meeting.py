@@ -94,6 +94,10 @@ class Meeting(ABC):
         """
 
     @abstractmethod
+    def start_again(self, start: int) -> None:
+        """The job has lost an agent that :meth:`summon` has had started under this number (0: none), and waits."""
+
+    @abstractmethod
     def dismiss(self) -> None:
         """The job is over: end what :meth:`summon` has started."""
 
@@ -192,7 +196,7 @@ class Meeting(ABC):
         )
 
     def make(self) -> MeetingLauncher:
-        return MeetingLauncher(self._rendezvous, self._salt, self.rejoin_s)
+        return MeetingLauncher(self._rendezvous, self._salt, self.rejoin_s, self.start_again)
 
     def release(self) -> None:
         while _open:

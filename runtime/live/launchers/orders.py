@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import final
 
 import msgspec
@@ -19,8 +20,11 @@ from runtime.live.transport.task_spec import TaskSpec
 class MeetingLauncher:
     """See :class:`runtime.api.Launcher`; the agents run already, and start a tasks' agent each on demand."""
 
-    def __init__(self, rendezvous: Rendezvous, salt: bytes, rejoin_s: float) -> None:
-        self.rendezvous, self.salt, self.rejoin_s = rendezvous, salt, rejoin_s
+    def __init__(
+        self, rendezvous: Rendezvous, salt: bytes, rejoin_s: float, start_again: Callable[[int], None]
+    ) -> None:
+        """``start_again``: have another agent started for the one that was started under this number."""
+        self.rendezvous, self.salt, self.rejoin_s, self.start_again = rendezvous, salt, rejoin_s, start_again
         self._started: set[str] = set()
 
     def start(self, node: str, agent: AgentStart) -> None:
@@ -44,11 +48,14 @@ class MeetingLauncher:
 
     def replace(self, node: str) -> float:
         if self.rejoin_s:
-            self.rendezvous.vacate(node)
+            self.start_again(self.rendezvous.vacate(node))
         return self.rejoin_s
 
     def address(self, node: str) -> str | None:
         return self.rendezvous.members[self.rendezvous.keys[node]].address
+
+    def cores(self, node: str) -> int:
+        return self.rendezvous.members[self.rendezvous.keys[node]].cores
 
     def kill_all(self) -> None:
         with contextlib.suppress(OSError):

@@ -81,6 +81,8 @@ class Rendezvous:
         self.keys: dict[str, Key] = {}
         """Of the agents by node, once all are there."""
         self._candidates: dict[Key, Facts] = {}
+        self._starts: dict[Key, int] = {}
+        """The numbers under which our launcher has started them."""
         self._refusals: list[str] = []
         self._heard_s: dict[Key, float] = {}
         self._ended: dict[Key, str] = {}
@@ -185,6 +187,7 @@ class Rendezvous:
             self._refuse(key, reason)
             return
         self._candidates[key] = facts
+        self._starts[key] = enlist.start
         self.hub.send(key, wire.Prepare(task=wanted.task, shared=wanted.shared))
 
     def _prepared(self, key: Key, theirs: wire.Prepared) -> None:
@@ -241,13 +244,17 @@ class Rendezvous:
         """How the tasks' agent of a node ended; None while it runs, or can be started."""
         return "nobody has taken its place" if node in self._vacant else self._ended.get(self.keys[node])
 
-    def vacate(self, node: str) -> None:
-        """The next agent that agrees takes the place of this node's, which has ended."""
+    def vacate(self, node: str) -> int:
+        """The next agent that agrees takes the place of this node's, which has ended, or will by its own lease.
+
+        Returns the number under which our launcher has started that; 0: it has not.
+        """
         key = self.keys.pop(node)
         self.members.pop(key, None)
         self.hub.hang_up(key)
         self._vacant.append(node)
         self._say(f"launcher={self.wanted.launcher}: {node} is lost; another agent may take its place")
+        return self._starts.pop(key, 0)
 
     def end(self, node: str) -> None:
         """End what runs there, and wait until its logs are here."""

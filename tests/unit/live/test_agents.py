@@ -51,6 +51,9 @@ class Launched:
     def address(self, node: str) -> str:
         return "10.0.0.3"
 
+    def cores(self, node: str) -> int:
+        return 4
+
 
 class Scene:
     def __init__(self, logs: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime.errors import ConfigError
 from runtime.live.agent.arguments import parse
@@ -14,7 +16,7 @@ from runtime.live.joining import wire
 from runtime.live.joining.agreement import difference, of_data
 from runtime.live.joining.data import fingerprint, prepare
 from runtime.live.joining.facts import Code, Facts, code_below, gpus, look_here
-from runtime.live.joining.site import SAVED, Site
+from runtime.live.joining.site import SAVED, Site, room, roomiest
 from runtime.live.joining.token import new_token, read_token
 from runtime.live.launchers.interfaces import interface_address
 from runtime.live.launchers.join import Join
@@ -220,6 +222,26 @@ def test_a_job_of_this_machine_is_left_as_it_is() -> None:
     assert Site().placed(places) == places
     assert Site().node_of(places) == {}
     assert not Site().elsewhere
+
+
+@given(
+    cores=st.lists(st.integers(1, 8), min_size=1, max_size=4),
+    tasks=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=8),
+    alike=st.lists(st.integers(0, 5), max_size=6),
+    number=st.integers(0, 20),
+)
+def test_a_newcomer_is_where_the_most_cores_are_left_then_the_fewest_like_it_then_in_turn(
+    cores: list[int], tasks: list[tuple[int, int]], alike: list[int], number: int
+) -> None:
+    """Tasks of nodes that are not there any more take nothing."""
+    left = room({f"node{n}": have for n, have in enumerate(cores)}, [(f"node{n}", float(taken)) for n, taken in tasks])
+    expected = [have - sum(taken for node, taken in tasks if node == n) for n, have in enumerate(cores)]
+    assert list(left.values()) == expected
+    most = [n for n, have in enumerate(expected) if have == max(expected)]
+    best = [n for n in most if alike.count(n) == min(alike.count(one) for one in most)]
+    chosen = int(roomiest(left, [f"node{n}" for n in alike], number).removeprefix("node"))
+    assert chosen in best
+    assert all((chosen - number) % len(cores) <= (n - number) % len(cores) for n in best)
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------

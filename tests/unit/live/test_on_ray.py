@@ -16,12 +16,12 @@ import yaml
 from runtime.api import RunContext
 from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
-from runtime.live.launchers.ray import starter, visit
+from runtime.live.launchers.ray import starter
 from runtime.live.launchers.ray.capacity import Capacity, shortage
 from runtime.live.launchers.ray.node import Node
-from runtime.live.launchers.ray.requests import Left, Request, line_of, requests
+from runtime.live.launchers.ray.requests import Again, Left, Request, line_of, requests
 from runtime.live.launchers.ray.starter import OnRay
-from runtime.live.launchers.ray.visit import Over, Visit, why_not
+from runtime.live.launchers.ray.visit import Orders, Over, Visit, why_not
 from tests.support.runs import ROOT
 
 REQUEST = Request(
@@ -35,6 +35,7 @@ REQUEST = Request(
     token="ab" * 32,
     wait_s=5.0,
 )
+AGAIN = msgspec.structs.replace(REQUEST, again=True)
 NODES = [
     Capacity(address="10.0.0.1", cpus=4.0, labels={"rack": "a"}),
     Capacity(address="10.0.0.2", cpus=2.0, gpus=1.0, labels={"rack": "b"}),
@@ -128,63 +129,91 @@ class Played:
         self.calls.append(("shutdown",))
 
 
-@pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether our input has ended, by turn; it ends when the list does."""
-    turns: list[bool] = []
+class Heard(Orders):
+    """What has come on our input, by turn; it ends when the list does."""
 
-    def listen(wait_s: float) -> None:
-        if not turns or turns.pop(0):
+    def __init__(self, *turns: list[Again]) -> None:
+        super().__init__(-1)
+        self.turns = list(turns)
+
+    def wait(self, wait_s: float) -> list[Again]:
+        if not self.turns:
             raise Over
-
-    monkeypatch.setattr(visit, "listen", listen)
-    return turns
+        return self.turns.pop(0)
 
 
-def test_a_visit_reserves_starts_and_takes_away(heard: list[bool]) -> None:
+def test_a_visit_reserves_starts_and_takes_away() -> None:
     ray = Played()
     with pytest.raises(Over):
-        Visit(ray, REQUEST, lambda answer: None).run()
-    start = ("run", "/srv/stragglab", REQUEST.words, "ab" * 32)
-    group = ("group", [{"CPU": 2.0}] * 2, "STRICT_SPREAD", {})
-    assert ray.calls[:4] == [("init", "10.0.0.1:6379"), group, start, start]
+        Visit(ray, REQUEST, lambda answer: None, Heard()).run()
+    starts = [("run", "/srv/stragglab", (*REQUEST.words, "--start", number), "ab" * 32) for number in "12"]
+    group: Any = ("group", [{"CPU": 2.0}] * 2, "STRICT_SPREAD", {})
+    assert ray.calls[:4] == [("init", "10.0.0.1:6379"), group, *starts]
     assert [call[0] for call in ray.calls[4:]] == ["kill", "kill", "removed", "shutdown"]
 
 
 @pytest.mark.parametrize(("again", "starts"), [(False, 2), (True, 3)])
-def test_who_leaves_is_reported_and_replaced_where_that_is_asked(heard: list[bool], again: bool, starts: int) -> None:
+def test_who_leaves_is_reported_and_replaced_where_that_is_asked(again: bool, starts: int) -> None:
     ray, told = Played(), list[Any]()
     ray.ended = {1: (2, "agent: refused"), 2: (0, "in good order")}
-    heard += [False, False]
     with pytest.raises(Over):
-        Visit(ray, msgspec.structs.replace(REQUEST, again=again), told.append).run()
+        Visit(ray, msgspec.structs.replace(REQUEST, again=again), told.append, Heard([], [])).run()
     assert told == [Left(where="node 0", line="agent: refused")]
     assert ray.started == starts
     assert [call[0] for call in ray.calls].count("kill") == starts  # an old actor holds what its successor needs
 
 
-def test_a_dead_actor_is_one_line(heard: list[bool]) -> None:
+def test_an_agent_that_the_job_has_lost_is_replaced_although_ray_says_nothing_and_only_once() -> None:
+    ray = Played()
+    turns = Heard([Again(start=2)], [Again(start=2)], [Again(start=0)])
+    with pytest.raises(Over):
+        Visit(ray, AGAIN, lambda answer: None, turns).run()
+    assert [call[2][-1] for call in ray.calls if call[0] == "run"] == ["1", "2", "3"]
+    assert [call[0] for call in ray.calls].count("kill") == 3
+
+
+def test_one_whose_end_ray_reports_first_is_replaced_only_once() -> None:
+    ray = Played()
+    ray.ended = {2: RuntimeError("gone")}
+    with pytest.raises(Over):
+        Visit(ray, AGAIN, lambda answer: None, Heard([], [Again(start=2)])).run()
+    assert ray.started == 3
+
+
+def test_orders_are_lines_however_they_come_in_pieces() -> None:
+    reader, writer = os.pipe()
+    orders = Orders(reader)
+    os.write(writer, line_of(REQUEST) + line_of(Again(start=7))[:5])
+    assert requests.decode(orders.first()) == REQUEST
+    assert orders.wait(0.0) == []
+    os.write(writer, line_of(Again(start=7))[5:] + line_of(Again(start=8)))
+    assert orders.wait(5.0) == [Again(start=7), Again(start=8)]
+    os.close(writer)
+    with pytest.raises(Over):
+        orders.wait(5.0)
+    os.close(reader)
+
+
+def test_a_dead_actor_is_one_line() -> None:
     ray, told = Played(), list[Any]()
     ray.ended = {1: RuntimeError("The actor died.\n\tclass_name: Node")}
-    heard += [False]
     with pytest.raises(Over):
-        Visit(ray, REQUEST, told.append).run()
+        Visit(ray, REQUEST, told.append, Heard([])).run()
     assert told == [Left(where="node 0", line="its actor has died (The actor died.)")]
 
 
-def test_nodes_that_others_use_are_awaited_and_then_refused(heard: list[bool]) -> None:
+def test_nodes_that_others_use_are_awaited_and_then_refused() -> None:
     ray = Played()
     ray.free = False
-    heard += [False] * 100
     with pytest.raises(ConfigError, match=r"^launcher.wait_s=0: the nodes of the Ray cluster did not become free"):
-        Visit(ray, msgspec.structs.replace(REQUEST, wait_s=0.0), lambda answer: None).run()
+        Visit(ray, msgspec.structs.replace(REQUEST, wait_s=0.0), lambda answer: None, Heard(*[[]] * 100)).run()
     assert ("shutdown",) in ray.calls
 
 
-def test_too_few_nodes_are_refused_before_anything_is_reserved(heard: list[bool]) -> None:
+def test_too_few_nodes_are_refused_before_anything_is_reserved() -> None:
     ray = Played()
     with pytest.raises(ConfigError, match=r"^launcher.nodes=3: "):
-        Visit(ray, msgspec.structs.replace(REQUEST, nodes=3), lambda answer: None).run()
+        Visit(ray, msgspec.structs.replace(REQUEST, nodes=3), lambda answer: None, Heard()).run()
     assert [call[0] for call in ray.calls] == ["init", "shutdown"]
 
 

@@ -16,7 +16,17 @@ from typing import IO
 
 from runtime.containment.process import die_with
 from runtime.house import program
-from runtime.live.launchers.ray.requests import End, NoAgents, Released, Request, Start, line_of, orders
+from runtime.live.launchers.ray.requests import (
+    Again,
+    AnyOrder,
+    End,
+    NoAgents,
+    Released,
+    Request,
+    Start,
+    line_of,
+    orders,
+)
 
 LOOK_EVERY_S = 0.1
 LEAVE_S = 10.0
@@ -29,26 +39,34 @@ def main() -> None:
     visit: Running | None = None
     waiting = b""
     while True:
-        readable = select.select([0], [], [], LOOK_EVERY_S)[0]
-        if readable:
+        if select.select([0], [], [], LOOK_EVERY_S)[0]:
             data = os.read(0, 65536)
             if not data:
                 break
             *lines, waiting = (waiting + data).split(b"\n")
             for line in lines:
-                match orders.decode(line):
-                    case Start() as start:
-                        visit = Running(start.request)
-                    case End():
-                        if visit is not None:
-                            visit.end()
-                        visit = None
-                        os.write(1, line_of(Released()))
+                visit = obey(orders.decode(line), visit)
         if visit is not None and (words := visit.died()):
             os.write(1, line_of(NoAgents(reason=words)))
             visit = None
     if visit is not None:
         visit.end()
+
+
+def obey(order: AnyOrder, visit: Running | None) -> Running | None:
+    """Carry an order out; returns the visit that there is then."""
+    match order:
+        case Start():
+            return Running(order.request)
+        case Again():
+            if visit is not None:
+                visit.tell(order)
+            return visit
+        case End():
+            if visit is not None:
+                visit.end()
+            os.write(1, line_of(Released()))
+            return None
 
 
 class Running:
@@ -59,9 +77,13 @@ class Running:
         self._process = subprocess.Popen(
             program("runtime.live.launchers.ray.visit", str(os.getpid())), stdin=subprocess.PIPE, stderr=self._said
         )
+        self.tell(request)
+
+    def tell(self, message: Request | Again) -> None:
+        """One more line for it."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(line_of(request))
+            self._process.stdin.write(line_of(message))
             self._process.stdin.flush()
 
     def died(self) -> str:

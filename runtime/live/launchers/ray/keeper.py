@@ -12,7 +12,9 @@ from typing import final
 from runtime.errors import ConfigError
 from runtime.house import program, surroundings
 from runtime.live.launchers.ray.requests import (
+    Again,
     AnyAnswer,
+    AnyOrder,
     End,
     Left,
     NoAgents,
@@ -47,6 +49,10 @@ class Keeper:
         self._busy = True
         self._send(Start(request=request))
 
+    def start_again(self, start: int) -> None:
+        """The agent of this start is lost to the job, whether or not Ray has noticed: have another one started."""
+        self._send(Again(start=start))
+
     def look(self) -> None:
         """Raise :class:`ConfigError` if agents cannot start, or have left before all were there."""
         for answer in self._answers(0.0):
@@ -69,7 +75,7 @@ class Keeper:
             if any(isinstance(answer, Released) for answer in self._answers(left_s)):
                 return
 
-    def _send(self, order: Start | End) -> None:
+    def _send(self, order: AnyOrder) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has died, as we shall see
             self._process.stdin.write(line_of(order))

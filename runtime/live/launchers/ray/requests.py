@@ -41,6 +41,12 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     request: Request
 
 
+class Again(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To the keeper, and from it to the visit: the agent of this start is lost to the job, start another."""
+
+    start: int
+
+
 class End(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """To the keeper: the job is over."""
 
@@ -62,12 +68,13 @@ class Released(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Nothing of the job is left in the Ray cluster."""
 
 
-AnyOrder = Start | End
+AnyOrder = Start | Again | End
 AnyAnswer = NoAgents | Left | Released
 
 orders = msgspec.json.Decoder(AnyOrder)
 answers = msgspec.json.Decoder(AnyAnswer)
 requests = msgspec.json.Decoder(Request)
+successions = msgspec.json.Decoder(Again)
 
 
 def line_of(message: AnyOrder | AnyAnswer | Request) -> bytes:

@@ -114,5 +114,8 @@ class OnRay(Meeting):
         )
         return keeper.look
 
+    def start_again(self, start: int) -> None:
+        the_keeper().start_again(start)
+
     def dismiss(self) -> None:
         the_keeper().release()

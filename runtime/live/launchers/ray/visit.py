@@ -17,13 +17,22 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runtime.containment import Isolation, contain, obstacle
 from runtime.containment.process import die_with
 from runtime.errors import ConfigError
 from runtime.live.launchers.ray.capacity import Capacity, shortage
-from runtime.live.launchers.ray.requests import AnyAnswer, Left, NoAgents, Request, line_of, requests
+from runtime.live.launchers.ray.requests import (
+    Again,
+    AnyAnswer,
+    Left,
+    NoAgents,
+    Request,
+    line_of,
+    requests,
+    successions,
+)
 
 TURN_S = 0.2
 ANSWER_S = 15
@@ -41,7 +50,8 @@ class Over(Exception):
 def main() -> None:
     """Serve the job of the request on our input until that ends."""
     die_with(int(sys.argv[1]))
-    request = requests.decode(sys.stdin.buffer.readline())
+    orders = Orders()
+    request = requests.decode(orders.first())
     answers = os.dup(1)
     os.dup2(2, 1)  # what Ray prints is no answer
     local = request.address == "local"
@@ -52,7 +62,7 @@ def main() -> None:
         set_environment(request, folder)
         import ray
 
-        Visit(ray, request, lambda answer: _tell(answers, answer), folder).run()
+        Visit(ray, request, lambda answer: _tell(answers, answer), orders, folder).run()
     except Over:
         pass
     except ConfigError as error:
@@ -78,15 +88,50 @@ def set_environment(request: Request, folder: str) -> None:
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=token_file)
 
 
+class Started(NamedTuple):
+    """An actor's agent: the number of its node, and that of the start."""
+
+    node: int
+    start: int
+
+
+class Orders:
+    """The lines of our input."""
+
+    def __init__(self, source: int = 0) -> None:
+        self._source, self._waiting = source, b""
+
+    def first(self) -> bytes:
+        """The first line, as soon as it is there."""
+        while b"\n" not in self._waiting:
+            self._read()
+        line, self._waiting = self._waiting.split(b"\n", 1)
+        return line
+
+    def wait(self, wait_s: float) -> list[Again]:
+        """What has come, after so many seconds at most; raises :class:`Over` when our input ends."""
+        if select.select([self._source], [], [], wait_s)[0]:
+            self._read()
+        *lines, self._waiting = self._waiting.split(b"\n")
+        return [successions.decode(line) for line in lines]
+
+    def _read(self) -> None:
+        if not (data := os.read(self._source, 1 << 16)):
+            raise Over
+        self._waiting += data
+
+
 class Visit:
     """``ray``: the module, or what behaves like it."""
 
-    def __init__(self, ray: Any, request: Request, tell: Any, folder: str = "") -> None:
-        self.ray, self.request, self.tell, self.folder = ray, request, tell, folder
+    def __init__(self, ray: Any, request: Request, tell: Any, orders: Orders, folder: str = "") -> None:
+        self.ray, self.request, self.tell, self.orders, self.folder = ray, request, tell, orders, folder
         self.group: Any = None
         self.actors: dict[int, Any] = {}
-        self.running: dict[Any, int] = {}
-        """Numbers of the nodes by the pending result of their actor's method."""
+        """By number of the node."""
+        self.running: dict[Any, Started] = {}
+        """By the pending result of the actor's method."""
+        self.starts = 0
 
     def run(self) -> None:
         """Serve the job until our input ends; raises :class:`Over` then, :class:`ConfigError` if there are no nodes."""
@@ -140,7 +185,7 @@ class Visit:
         self.group = self.ray.util.placement_group([wanted.bundle] * nodes, strategy=wanted.placement, **selector)
         until = time.monotonic() + wanted.wait_s
         while not self.group.wait(TURN_S):
-            listen(0.0)
+            self.orders.wait(0.0)
             if time.monotonic() > until:
                 raise ConfigError(
                     f"launcher.wait_s={wanted.wait_s:g}: the nodes of the Ray cluster did not become free in time; "
@@ -157,13 +202,16 @@ class Visit:
             num_cpus=wanted.cpus_per_node, num_gpus=wanted.gpus_per_node, max_restarts=0, scheduling_strategy=place
         )
         self.actors[number] = handle = actor.remote()
-        self.running[handle.run.remote(wanted.directory, wanted.words, wanted.token)] = number
+        self.starts += 1
+        words = (*wanted.words, "--start", str(self.starts))
+        self.running[handle.run.remote(wanted.directory, words, wanted.token)] = Started(number, self.starts)
 
     def look(self) -> None:
         """Report who has left; one that the job waits for again gets a successor."""
-        listen(TURN_S)
+        for order in self.orders.wait(TURN_S):
+            self.lose(order.start)
         for reference in self.ray.wait(list(self.running), timeout=0)[0] if self.running else ():
-            number = self.running.pop(reference)
+            number = self.running.pop(reference).node
             try:
                 code, line = self.ray.get(reference)
             except Exception as error:  # noqa: BLE001  (Ray has a dozen for a dead actor, whose words are all that we want)
@@ -172,8 +220,20 @@ class Visit:
                 continue
             self.tell(Left(where=f"node {number}", line=line))
             if self.request.again:
-                self.ray.kill(self.actors[number], no_restart=True)  # it still holds what is reserved
-                self.start(number)
+                self.succeed(number)
+
+    def lose(self, start: int) -> None:
+        """The job has given an agent up, which Ray may not notice for minutes: it does not ask who is silent."""
+        for reference, started in self.running.items():
+            if started.start == start:
+                del self.running[reference]
+                self.succeed(started.node)
+                return
+
+    def succeed(self, number: int) -> None:
+        """Another actor in the place of a node's."""
+        self.ray.kill(self.actors[number], no_restart=True)  # it still holds what is reserved
+        self.start(number)
 
     def leave(self) -> None:
         """Take everything away; Ray itself does so, too, when it notices our end."""
@@ -192,12 +252,6 @@ def node_class(ray: Any) -> type:
 
     ray.cloudpickle.register_pickle_by_value(node)
     return node.Node
-
-
-def listen(wait_s: float) -> None:
-    """Wait; raises :class:`Over` when our input ends."""
-    if select.select([0], [], [], wait_s)[0] and not os.read(0, 4096):
-        raise Over
 
 
 def why_not(error: Exception, request: Request) -> str:
