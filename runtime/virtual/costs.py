@@ -68,7 +68,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ring_step_s: Seconds = 0.0
     ring_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Time of each of the 2 (n - 1) steps of an all-reduce among n workers, in which every worker sends 1/n of the
-    vector to its neighbour; links with a rate add to it."""
+    vector to its neighbour; links with a rate add to it. Between hosts these are added to what a message costs."""
     evaluation_s: Seconds = 0.0
     """From the request for an evaluation to its result; training does not wait for it."""
     pending_s: Seconds = 0.0
@@ -117,6 +117,10 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def update_s(self, num_bytes: int, num_grads: int) -> float:
         """Seconds of one update on one server."""
         return self.update_base_s + self.update_per_byte_s * num_bytes * num_grads
+
+    def replica_step_s(self, num_bytes: int) -> float:
+        """Seconds of one update of all parameters by a worker, which may have fewer cores for it than a server."""
+        return self.update_s(num_bytes, 1) * self.stretch(self.server_cores, self.worker_cores)
 
     def hop_s(self, num_bytes: float) -> float:
         """Seconds to send ``num_bytes`` from one worker to its neighbour in a ring."""

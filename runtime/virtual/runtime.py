@@ -139,8 +139,6 @@ class VirtualRuntime:
 
     def check(self, around: RunContext) -> Needs:
         """Refuse what cannot work, or would have no effect; it needs nothing of this machine."""
-        if self.cluster.hosts is not None and not around.num_servers:
-            raise ConfigError("topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local")
         hosts = self._parse_hosts(around.num_servers + around.replicas)
         self._check_stand_in(hosts, around)
         if around.aggregators and hosts is None:

@@ -282,6 +282,14 @@ def draw_replica_world(num_workers: int, seed: int) -> World:
     )
 
 
+def draw_host_ring_world(num_workers: int, seed: int) -> World:
+    """As :func:`draw_replica_world`, but rings between hosts, which every other plan disturbs, too."""
+    drawn, chance = draw_replica_world(num_workers, seed), Chance("rings between hosts", num_workers, seed)
+    hosts = draw_hosts(chance, drawn.job)
+    plan = draw_windows(chance, drawn.job, hosts, seed) if seed % 2 else drawn.plan
+    return msgspec.structs.replace(drawn, hosts=hosts, transport="tcp", plan=plan)
+
+
 # ---- a job in it ----------------------------------------------------------------------------------------------------
 
 

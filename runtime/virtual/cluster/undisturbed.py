@@ -72,11 +72,13 @@ def undisturbed(
 
     With an order to apply, all servers begin to update and all workers to load, on the same cores; servers then send,
     workers compute, and push at once. Wherever a placement really puts the tasks, the same job has the same length. It
-    leaves out what the strategy's decisions cost. ``batch_samples``: of one worker.
+    leaves out what the strategy's decisions cost. ``batch_samples``: of one worker. Without servers: :func:`in_ring`.
     """
     cores = inf if host.cores is None else host.cores
-    servers, model_bytes = max(1, num_servers), PARAMETER_BYTES * num_parameters
+    servers, model_bytes = num_servers, PARAMETER_BYTES * num_parameters
     gang = Gang.packed(num_workers, servers, host.gpus)
+    if not servers:
+        return in_ring(costs, device, host, gang, model_bytes=model_bytes, batch_samples=batch_samples)
     loading = Busy(max(gang.workers), costs.worker_cores, costs.data_s(batch_samples))
     updating = Busy(max(gang.servers), costs.server_cores, costs.update_s(model_bytes // servers, num_workers))
     data_s, update_s = both(loading, updating, cores)
@@ -95,6 +97,48 @@ def undisturbed(
         worker=_demand(worker_s + carry_s, model_bytes, iteration_s, gpu_s or real_s),
         server=_demand(updating.seconds * costs.server_cores + carry_s * each, model_bytes * each, iteration_s),
     )
+
+
+def in_ring(
+    costs: Costs, device: DeviceProfile | None, host: Host, gang: Gang, *, model_bytes: int, batch_samples: int
+) -> Undisturbed:
+    """A round of replicas: with an order to apply all sum around the ring, then step, load and compute."""
+    cores = inf if host.cores is None else host.cores
+    workers, most = sum(gang.workers), max(gang.workers)
+
+    def work_s(seconds: float) -> float:
+        return Busy(most, costs.worker_cores, seconds).alone_s(cores)
+
+    messages = 2 * (workers - 1)
+    ring_s = messages * hop_s(costs, host, gang, model_bytes / workers) if messages else 0.0
+    step_s = costs.replica_step_s(model_bytes)
+    data_s, compute_s = costs.data_s(batch_samples), costs.compute_s(batch_samples)
+    gpu_s = device.seconds(batch_samples) if device is not None else 0.0
+    computing_s = max(work_s(compute_s), gpu_s)
+    iteration_s = 2 * costs.control_s + ring_s + work_s(step_s) + work_s(data_s) + computing_s
+    sent_bytes = messages * model_bytes / workers
+    added_s = (costs.ring_per_byte_s + 2 * costs.carry_per_byte_s) * sent_bytes
+    worker_s = (step_s + data_s + compute_s) * costs.worker_cores + added_s
+    return Undisturbed(
+        iteration_s=iteration_s,
+        worker=_demand(worker_s, sent_bytes, iteration_s, gpu_s or work_s(compute_s)),
+        server=_demand(0.0, 0.0, iteration_s),
+    )
+
+
+def hop_s(costs: Costs, host: Host, gang: Gang, num_bytes: float) -> float:
+    """Seconds of a step of the ring, in which every worker sends a message to the next, which lives next to it.
+
+    One message leaves each machine and one comes, unless the gang is on one machine. The slowest hop decides.
+    """
+    apart, leaves, stays = len(gang.workers) > 1, costs.carry_per_byte_s, costs.within_per_byte_s
+    outer = leaves if apart else stays
+    of_worker = max(outer + (outer if worker == 1 else stays) for worker in gang.workers)
+    of_machine = max(2 * (outer + (workers - 1) * stays) for workers in gang.workers)
+    carry_s = num_bytes * max(of_worker, of_machine / (host.cores or inf))
+    link_s = num_bytes / _link_bytes_per_s(costs, host) if apart else 0.0
+    own_s = costs.latency_s + costs.neighbour_s(num_bytes) + (2 * host.latency_s if apart else 0.0)
+    return own_s + max(link_s, carry_s)
 
 
 def both(one: Busy, other: Busy, cores: float) -> tuple[float, float]:
@@ -129,13 +173,17 @@ def _transfer_s(costs: Costs, host: Host, gang: Gang, part_bytes: float) -> floa
     there = list(zip(gang.workers, gang.servers, strict=True))
     crossing = max(max(w * (servers - s), s * (workers - w)) for w, s in there)
     leaves, stays = costs.carry_per_byte_s, costs.within_per_byte_s
-    link = costs.link_bytes_per_s or inf if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC
     of_worker = [leaves * (servers - s) + stays * s for _, s in there]
     of_server = [leaves * (workers - w) + stays * w for w, _ in there]
     of_machine = [w * one + s * other for (w, s), one, other in zip(there, of_worker, of_server, strict=True)]
     carry_s = part_bytes * max(max(of_machine) / (host.cores or inf), *of_worker, *of_server)
     latency_s = 2 * host.latency_s if crossing else 0.0
-    return latency_s + max(crossing * part_bytes / link, carry_s)
+    return latency_s + max(crossing * part_bytes / _link_bytes_per_s(costs, host), carry_s)
+
+
+def _link_bytes_per_s(costs: Costs, host: Host) -> float:
+    """What a link carries of payload: the host's own rate, or the cost model's."""
+    return costs.link_bytes_per_s or inf if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC
 
 
 def _demand(cpu_s: float, num_bytes: float, iteration_s: float, gpu_s: float = 0.0) -> TaskDemand:

@@ -19,6 +19,7 @@ from runtime.virtual.machines.network import Network
 from runtime.virtual.machines.sites import THREAD_CORES, sites_of, sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.aggregators import Aggregators, Summed
+from runtime.virtual.tasks.host_replicas import HostReplicas
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Arrived, WorkerModel
@@ -56,8 +57,10 @@ def assemble(
     """
     job = experiment.job
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
-    replicas = None if job.num_servers else Replicas(clock, costs, num_parameters, job.num_workers)
-    shares_memory = experiment.transport == "shm" or replicas is not None
+    replicas = None
+    if not job.num_servers and hosts is None:
+        replicas = Replicas(clock, costs, num_parameters, job.num_workers)
+    shares_memory = experiment.transport == "shm" or not job.num_servers
     if hosts is None and not schedule.kinds & SHARED:
         servers = replicas or Servers(costs, *sizes)
         servers.divide(job.start_layout)
@@ -84,7 +87,11 @@ def assemble(
         homes = sites_of(hosts, costs, job.num_workers, job.num_servers + job.num_replicas)
         disturbed = {change.target for change in schedule.changes(SHARED | {"kill"})}
         machines.admit({task: site.name for task, site in homes.items()}, disturbed, uses_of(costs))
-    on_hosts = replicas or HostServers(machines, costs, *sizes)
+    on_hosts = replicas or (
+        HostServers(machines, costs, *sizes)
+        if job.num_servers
+        else HostReplicas(machines, costs, num_parameters, job.num_workers)
+    )
     on_hosts.divide(job.start_layout)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
     default = profiles[0]  # for workers that move between hosts, if all have the same

@@ -59,7 +59,7 @@ class Loads:
 
     def sample(self, t: float) -> None:
         """Read what the servers have used until ``t``, on any clock."""
-        used = {name: self.machines.core_seconds(name) for name in self.servers.names}
+        used = {name: self.machines.core_seconds(name) for name in self.servers.tasks}
         self._samples.append((t, self._arrived, used))
         while len(self._samples) > 2 and self._samples[1][0] <= t - WINDOW_S:
             self._samples.popleft()
@@ -79,7 +79,7 @@ class Loads:
         workers = [worker for worker in self.coordinator.members.here() if worker in self._iterations]
         tasks = [
             *(self._worker(worker, gradients_s, asks) for worker in workers),
-            *(self._server(place, gradients_s, cores) for place in range(len(self.servers.names))),
+            *(self._server(place, gradients_s, cores) for place in range(len(self.servers.tasks))),
         ]
         groups = self.coordinator.strategy.waiting_groups()
         gain = self.coordinator.evaluations.gained(self.coordinator.course.t, GAIN_S)
@@ -102,11 +102,13 @@ class Loads:
 
     def _worker(self, worker: int, gradients_s: float, asks: bool) -> TaskLoad:
         iterations, node = self._iterations[worker], str(NodeId.worker(worker))
-        cpu_s = fmean(timings.cpu_s or 0.0 for timings, _ in iterations)
-        worked_s = fmean(worked_s for _, worked_s in iterations)
-        sending_s = fmean(timings.send_s for timings, _ in iterations)
-        own_s = fmean(timings.own_s for timings, _ in iterations)
-        sent_bytes = float(sum(self.servers.num_bytes))
+        sent_bytes, update_cpu_s = self.servers.traffic()
+        cpu_s = fmean(timings.cpu_s or 0.0 for timings, _ in iterations) + update_cpu_s
+        # replicas send while they make an update, which is their pull
+        updating_s = 0.0 if self.servers.tasks else fmean(timings.pull_s for timings, _ in iterations)
+        worked_s = fmean(worked_s for _, worked_s in iterations) + updating_s
+        sending_s = fmean(timings.send_s for timings, _ in iterations) + updating_s
+        own_s = fmean(timings.own_s for timings, _ in iterations) + updating_s
         per_s = gradients_s / max(1, len(self.coordinator.members.here())) if asks else 1.0 / own_s
         return TaskLoad(
             node=node,

@@ -39,7 +39,7 @@ from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
-from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
 from runtime.virtual.tasks.workers import Workers
@@ -199,8 +199,8 @@ class VirtualSession:
         self.loads: Loads | None = None
         """Measures it for the jobs on the same hosts, where any of them may reserve something."""
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
-        if isinstance(self.servers, Replicas):
-            self.servers.here = lambda: len(self.coordinator.members.here())
+        if isinstance(self.servers, ReplicaGroup):
+            self.servers.here = self.coordinator.members.here
         self.supervisor = VirtualSupervisor(
             self.clock,
             costs,

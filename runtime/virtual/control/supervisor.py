@@ -25,7 +25,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.model_state import ModelState
-from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.servers import ServerGroup
 from strategies.protocol import NodeId
 
@@ -69,9 +69,9 @@ class VirtualSupervisor:
         self.drive, self.discard, self.note, self.fail, self.left = drive, discard, note, fail, left
         self._behind, self._followers = behind, followers
         job = coordinator.job
-        self._copies = isinstance(servers, Replicas) and job.failover == "shards"
+        self._copies = isinstance(servers, ReplicaGroup) and job.failover == "shards"
         """A returning replica copies the parameters of those that stayed."""
-        self._copy_s = servers.copy_s if isinstance(servers, Replicas) else 0.0
+        self._copy_s = servers.copy_s if isinstance(servers, ReplicaGroup) else 0.0
         """The time until which replicas copy the state that they lack."""
         self._files = Files()
         self._before: File
@@ -211,16 +211,7 @@ class VirtualSupervisor:
             case effects.Launch():
                 self._starts.launch(self._t, effect.key, effect.incarnation, effect.cause)
             case effects.Fence():
-                role, number = effect.key
-                self.note("Exited", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
-                if self._followers is not None:
-                    self._followers.lose(str(effect.key))
-                if role == "worker":
-                    self.workers.lose(number)
-                elif effect.key in self.recovery.state.layout.holders:
-                    self._away.add(number)
-                if self.recovery.tasks[effect.key].state == TaskState.LEFT:
-                    self.places.leave(effect.key)
+                self._fence(effect)
             case effects.Wait():
                 self._starts.wait(self._t, effect)
             case effects.Kill():
@@ -230,12 +221,29 @@ class VirtualSupervisor:
             case _:
                 assert_never(effect)
 
+    def _fence(self, effect: effects.Fence) -> None:
+        role, number = effect.key
+        self.note("Exited", role=role, id=number, incarnation=effect.incarnation, reason=effect.reason)
+        if self._followers is not None:
+            self._followers.lose(str(effect.key))
+        if role == "worker":
+            self.workers.lose(number)
+            if isinstance(self.servers, ReplicaGroup):
+                self.servers.lost(number)
+        elif effect.key in self.recovery.state.layout.holders:
+            self._away.add(number)
+        if self.recovery.tasks[effect.key].state == TaskState.LEFT:
+            self.places.leave(effect.key)
+
     @property
     def _holds(self) -> int:
         """The version of every replica, new ones too, since one model represents all.
 
-        So nothing is lost even if all replicas are; live, the last checkpoint is used then.
+        So nothing is lost even if all replicas are; live, the last checkpoint is used then. Those of a job that was
+        preempted have none until they have read the checkpoint with which it left.
         """
+        if self._resuming:
+            return inputs.NOTHING
         return self._held.version if self._agreeing else self.coordinator.version
 
     # ---- parameters --------------------------------------------------------------------------------------------------
@@ -320,7 +328,7 @@ class VirtualSupervisor:
             if task.state == TaskState.READY:
                 self.tell(self._t, inputs.Attached(task.key, task.incarnation, effect.generation))
             return
-        if state.rules.failover == "checkpoint":
+        if state.rules.failover == "checkpoint" or self._resuming:
             self._held = self._files.read(effect.number)
             self._agree_by(self._read_by())
         else:
@@ -378,9 +386,9 @@ class VirtualSupervisor:
 
     def _roll_back(self, t: float, news: effects.RolledBack) -> None:
         """The remaining replicas' state: with the last update, or without it if a worker was lost within its ring."""
-        if isinstance(self.servers, Replicas) and not self._agreeing:
-            within = t < self.servers.summed_s
-            self._held = self._before if within else self._as_of_now(self.coordinator.version)
+        if isinstance(self.servers, ReplicaGroup) and not self._agreeing:
+            lacks = self.servers.lacks(t)
+            self._held = self._before if lacks else self._as_of_now(self.coordinator.version)
             self._agreeing = True
         self._void()
         self.coordinator.receive(t, news)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from injectors.plan import Kind
 from runtime.virtual.clock import Clock
@@ -13,6 +13,14 @@ from runtime.virtual.machines.sites import THREAD_CORES
 Then = Callable[[], object]
 UsesCores = Callable[[str], float]
 """Cores that a task's computing uses at full speed, by the task's name."""
+
+
+class Passage(NamedTuple):
+    """What lies between the machines of two tasks: nothing if these are one."""
+
+    latency_s: float
+    bytes_per_s: float
+    """Of payload, while nobody else sends and nothing is disturbed; may be infinite."""
 
 
 def one_thread(task: str) -> float:
@@ -75,6 +83,10 @@ class Machines(Protocol):
 
     def apart(self, path: tuple[str, str]) -> bool:
         """Whether the two tasks live on different machines."""
+        ...
+
+    def passage(self, path: tuple[str, str]) -> Passage:
+        """What a message along ``path`` (from, to) has to pass."""
         ...
 
     def forget(self, task: str) -> None:

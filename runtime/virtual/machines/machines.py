@@ -15,7 +15,7 @@ from runtime.cluster.requests import UNREQUESTED_FRAC
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import FREE, Carry
 from runtime.virtual.machines.device_turns import DeviceTurns
-from runtime.virtual.machines.interface import Then, UsesCores, one_thread
+from runtime.virtual.machines.interface import Passage, Then, UsesCores, one_thread
 from runtime.virtual.machines.quotas import Quota
 from runtime.virtual.machines.sites import THREAD_CORES, Site
 from runtime.virtual.machines.task_work import Path, Way
@@ -159,6 +159,11 @@ class ModelledMachines:
     def apart(self, path: Path) -> bool:
         return self.sites[path[0]].name != self.sites[path[1]].name
 
+    def passage(self, path: Path) -> Passage:
+        source, target = self.sites[path[0]], self.sites[path[1]]
+        apart, rate = source.name != target.name, min(source.link_bytes_per_s, target.link_bytes_per_s)
+        return Passage(source.latency_s + target.latency_s if apart else 0.0, rate if apart else inf)
+
     def forget(self, task: str) -> None:
         """Drop the work of a task whose process is gone."""
         self.turns.forget(task)
@@ -173,7 +178,7 @@ class ModelledMachines:
         source, target = self.sites[path[0]], self.sites[path[1]]
         apart = source.name != target.name
         ends = (f"out {source.name}", f"in {target.name}") if apart else ()
-        return Way(self._links_of(source, target, path), ends, source.latency_s + target.latency_s if apart else 0.0)
+        return Way(self._links_of(source, target, path), ends, self.passage(path).latency_s)
 
     def _links_of(self, source: Site, target: Site, path: Path) -> tuple[str, ...]:
         """Between tasks of one site a message uses only their own."""

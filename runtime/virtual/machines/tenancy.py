@@ -10,7 +10,7 @@ from runtime.core.reservations import Reservations
 from runtime.errors import ConfigError
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import FREE, Carry
-from runtime.virtual.machines.interface import Then, UsesCores, one_thread
+from runtime.virtual.machines.interface import Passage, Then, UsesCores, one_thread
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import THREAD_CORES
 from runtime.virtual.machines.task_work import TaskWork
@@ -95,6 +95,10 @@ class Tenancy:
     def apart(self, path: tuple[str, str]) -> bool:
         source, target = path
         return self._there().apart((self._tasks[source], self._tasks[target]))
+
+    def passage(self, path: tuple[str, str]) -> Passage:
+        source, target = path
+        return self._there().passage((self._tasks[source], self._tasks[target]))
 
     def enter(self, task: str, name: str, uses_cores: float = THREAD_CORES) -> None:
         there = self._there()

@@ -17,13 +17,14 @@ from runtime.core.job import ComputeOrder, SumOrder
 from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines
+from runtime.virtual.machines.interface import Machines, Then
 from runtime.virtual.machines.sites import THREAD_CORES
 from runtime.virtual.tasks.aggregators import Aggregators, Sum
+from runtime.virtual.tasks.host_replicas import HostReplicas
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
-from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.replicas import ReplicaGroup, Replicas
 from runtime.virtual.tasks.twins import chain_on
 from strategies.protocol import NodeId, Timings
 
@@ -43,7 +44,7 @@ class HostWorkers(WorkerModel):
         machines: Machines,
         costs: Costs,
         profiles: Profiles,
-        servers: HostServers | Replicas,
+        servers: HostServers | Replicas | HostReplicas,
         *,
         default: DeviceProfile | None = None,
         uses_cores: float = THREAD_CORES,
@@ -64,6 +65,9 @@ class HostWorkers(WorkerModel):
             held=held,
         )
         self.machines, self.servers = machines, servers
+        self._replicas = servers if isinstance(servers, HostReplicas) else None
+        self._turns: dict[int, Then] = {}
+        """Ends of the turns in which replicas compute: each carries out one order after another."""
         self.default, self.uses_cores = default, uses_cores
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
@@ -99,8 +103,12 @@ class HostWorkers(WorkerModel):
         iteration = Iteration(order, result)
         iteration.cpu_s = self.costs.data_s(iteration.samples) * self.uses_cores + self._send_s(order.worker)
         self.under_way[order.worker] = iteration
-        iteration.missing = len(self.servers.names) + 1  # and the batch
-        self.servers.deliver(sent_s, partial(self._deliver, iteration))
+        if isinstance(self.servers, HostReplicas):
+            iteration.missing = 1
+            self._order_parent(self.servers, iteration, sent_s)
+        else:
+            iteration.missing = len(self.servers.names) + 1  # and the batch
+            self.servers.deliver(sent_s, partial(self._deliver, iteration))
         self.clock.at(sent_s + self.costs.control_s, MACHINE, self._reached, iteration)
 
     def _send_s(self, worker: int) -> float:
@@ -120,8 +128,24 @@ class HostWorkers(WorkerModel):
             self.machines.awake(self._name(iteration), partial(self._load, iteration))
 
     def _load(self, iteration: Iteration) -> None:
+        now, worker = self.clock.now, iteration.order.worker
+        iteration.wait_s = max(0.0, now - self.idle_since_s[worker])
+        if self._replicas is None:
+            self._load_now(iteration)
+        else:
+            self._replicas.take_turn(worker, partial(self._in_turn, iteration, now))
+
+    def _in_turn(self, iteration: Iteration, asked_s: float, done: Then) -> None:
+        """A replica has made its updates, and computes until it has nothing more to do with this gradient."""
+        if iteration.void:
+            done()
+            return
+        self._turns[iteration.order.worker] = done
+        iteration.updating_s = self.clock.now - asked_s
+        self._load_now(iteration)
+
+    def _load_now(self, iteration: Iteration) -> None:
         now = self.clock.now
-        iteration.wait_s = max(0.0, now - self.idle_since_s[iteration.order.worker])
         seconds = self.costs.data_s(iteration.samples) * self.stretch(iteration.order.worker)
         self.machines.compute(self._name(iteration), seconds, partial(self._loaded, iteration, now))
 
@@ -144,6 +168,19 @@ class HostWorkers(WorkerModel):
         iteration.receiving += 1
         self._send(iteration, server, (self.servers.names[server], self._name(iteration)), self._came)
 
+    def _order_parent(self, replicas: HostReplicas, iteration: Iteration, sent_s: float) -> None:
+        """A child's parent sends it the parameters, after its own earlier orders."""
+        if (parent := iteration.order.parent) is not None:
+            iteration.missing += 1
+            send = partial(self._send_child, iteration, parent)
+            self.clock.at(sent_s + self.costs.control_s, MACHINE, replicas.take_turn, parent, send)
+
+    def _send_child(self, iteration: Iteration, parent: int, done: Then) -> None:
+        if not iteration.void:
+            iteration.receiving_since_s, iteration.receiving = self.clock.now, 1
+            self._between(iteration, (self.names[parent], self._name(iteration)), self._came)
+        done()
+
     def _update_made(self, iteration: Iteration, replicas: Replicas) -> None:
         """The replicas have the parameters; a child receives them from its parent, others may still copy state."""
         worker, parent = iteration.order.worker, iteration.order.parent
@@ -157,10 +194,10 @@ class HostWorkers(WorkerModel):
 
     def _between(self, iteration: Iteration, path: tuple[str, str], then: Step) -> None:
         """A message between a child and its parent."""
-        assert isinstance(self.servers, Replicas)
+        assert isinstance(self.servers, ReplicaGroup)
         num_bytes = self.servers.model_bytes
-        own_s = self.costs.neighbour_s(num_bytes)
-        self.machines.send(self._name(iteration), path, num_bytes, own_s, partial(then, iteration))
+        own_s, carry = self.servers.message(num_bytes)
+        self.machines.send(self._name(iteration), path, num_bytes, own_s, partial(then, iteration), carry)
 
     def _came(self, iteration: Iteration) -> None:
         """A server's part has arrived. Parts travel concurrently; the worker waits for them after loading its batch."""
@@ -183,7 +220,7 @@ class HostWorkers(WorkerModel):
 
     def _pulled(self, iteration: Iteration) -> None:
         worker, now = iteration.order.worker, self.clock.now
-        iteration.pull_s = now - iteration.loaded_s
+        iteration.pull_s = now - iteration.loaded_s + iteration.updating_s
         iteration.since_s = now
         factor = self.jitter[worker].factor()
         real_s = self.costs.compute_s(iteration.samples, iteration.order.accum) * factor
@@ -293,6 +330,7 @@ class HostWorkers(WorkerModel):
             self._send(iteration, server, (name, other), partial(self._hand_over, server))
 
     def _hand_over(self, server: int, iteration: Iteration) -> None:
+        assert isinstance(self.servers, HostServers)
         self.servers.take(server, partial(self._taken, iteration))
 
     def _taken(self, iteration: Iteration) -> None:
@@ -311,7 +349,13 @@ class HostWorkers(WorkerModel):
     def _name(self, iteration: Iteration) -> str:
         return self.names[iteration.order.worker]
 
+    def _end(self, iteration: Iteration, taken_s: float) -> None:
+        super()._end(iteration, taken_s)
+        if (done := self._turns.pop(iteration.order.worker, None)) is not None:
+            done()
+
     def _abandon(self, worker: int, iteration: Iteration) -> None:
+        self._turns.pop(worker, None)
         self.machines.forget(self.names[worker])
         if self.aggregators is not None:
             self.aggregators.left(iteration)

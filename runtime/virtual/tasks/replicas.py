@@ -2,52 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import final
 
 from runtime.core.job import ApplyOrder
 from runtime.core.layout import Layout
 from runtime.virtual.clock import MACHINE, Clock
-from runtime.virtual.costs import Costs
+from runtime.virtual.costs import FREE, Carry, Costs
 from runtime.virtual.tasks.servers import ServerGroup
 
 
-@final
-class Replicas(ServerGroup):
+class ReplicaGroup(ServerGroup):
     """Replicas in the place of servers.
 
-    ``idle_s`` is when every worker has finished the last update, ``summed_s`` when its ring was complete: a worker lost
-    earlier makes that update fail. All replicas act alike at the same time, so they are reported as one. Nothing is
-    pulled or pushed: a worker computes on its own copy, as soon as that is updated. ``here()`` counts the workers.
+    Nothing is pulled or pushed: a worker computes on its own copy, as soon as that is updated. All are reported as one.
+    ``here()`` is the workers that can compute, in the ring's order.
 
     Children (``ApplyOrder.apart``) are not in the ring. That their parents add what they deliver takes no time.
     """
 
-    def __init__(self, clock: Clock, costs: Costs, num_parameters: int, num_workers: int) -> None:
+    def __init__(self, costs: Costs, num_parameters: int, num_workers: int) -> None:
         super().__init__(costs, num_parameters, 0, lambda target, t: (0.0, 0.0))
         self.names, self.numbers = ["replicas"], [0]  # a worker waits for their delivery
-        self.clock = clock
-        self.here: Callable[[], int] = lambda: num_workers
+        self.here: Callable[[], Sequence[int]] = lambda: range(num_workers)
         self.model_bytes = 4 * num_parameters
-        self.idle_s = self.summed_s = 0.0
-        self._copied_s: dict[int, float] = {}
-        """When replicas have handed over or taken over all state after the last update, by worker."""
 
     def divide(self, layout: Layout) -> None:
         """Nothing to do: nobody holds a part."""
 
     @property
+    @abstractmethod
     def copy_s(self) -> float:
         """Seconds to copy one replica's parameters to another."""
+
+    @abstractmethod
+    def message(self, num_bytes: int) -> tuple[float, Carry]:
+        """Of a message between a child and its parent: its own seconds, and the work that it is while it travels."""
+
+    @abstractmethod
+    def lacks(self, t: float) -> bool:
+        """Whether no replica has made the last update until ``t``: a worker that is lost now takes it along."""
+
+    @abstractmethod
+    def lost(self, worker: int) -> None:
+        """The process of a worker is gone."""
+
+    @property
+    def tasks(self) -> list[str]:
+        """None: they are the workers."""
+        return []
+
+    def traffic(self) -> tuple[float, float]:
+        """Messages of the ring with what these and the step cost, as if all left their hosts."""
+        size, costs = max(1, len(self.here())), self.costs
+        num_bytes = 2 * (size - 1) / size * self.model_bytes
+        step_s = costs.replica_step_s(self.model_bytes) * costs.worker_cores
+        return num_bytes, step_s + (costs.ring_per_byte_s + 2 * costs.carry_per_byte_s) * num_bytes
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of all replicas as one: the whole vector."""
+        return [self.num_parameters]
+
+    def restore_s(self) -> float:
+        """Seconds until every replica has read all parameters."""
+        return self.costs.checkpoint_s(self.model_bytes)
+
+
+@final
+class Replicas(ReplicaGroup):
+    """Replicas that act alike at the same time, with times known beforehand.
+
+    ``idle_s`` is when every worker has finished the last update, ``summed_s`` when its ring was complete: a worker lost
+    earlier makes that update fail.
+    """
+
+    def __init__(self, clock: Clock, costs: Costs, num_parameters: int, num_workers: int) -> None:
+        super().__init__(costs, num_parameters, num_workers)
+        self.clock = clock
+        self.idle_s = self.summed_s = 0.0
+        self._copied_s: dict[int, float] = {}
+        """When replicas have handed over or taken over all state after the last update, by worker."""
+
+    @property
+    def copy_s(self) -> float:
         return self.costs.control_s + self.costs.hop_s(self.model_bytes)
+
+    def message(self, num_bytes: int) -> tuple[float, Carry]:
+        return self.costs.neighbour_s(num_bytes), FREE
+
+    def lacks(self, t: float) -> bool:
+        return t < self.summed_s
+
+    def lost(self, worker: int) -> None:
+        """Nothing to do: no callback is pending."""
 
     def update(self, sent_s: float, num_grads: int) -> None:
         """Sum the gradients around the ring of all; then every replica steps with the sum."""
-        self._sum(sent_s, self.here())
+        self._sum(sent_s, len(self.here()))
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
         """As :meth:`update`, without children; then who enters the ring copies a replica's state, one after another."""
-        self._sum(sent_s, self.here() - len(order.apart))
+        self._sum(sent_s, len(self.here()) - len(order.apart))
         for worker, source in order.returning:
             done_s = self.idle_of(source) + self.costs.hop_s(self.model_bytes)
             self._copied_s[worker] = self._copied_s[source] = done_s
@@ -62,11 +119,6 @@ class Replicas(ServerGroup):
         """When one of them can compute: it has the last update, and copies no state any more."""
         return max(self.idle_s, self._copied_s.get(worker, 0.0))
 
-    @property
-    def sizes(self) -> list[int]:
-        """Of all replicas as one: the whole vector."""
-        return [self.num_parameters]
-
     def measure(self, place: int, sent_s: float, then: Callable[[float], object]) -> None:
         """Every replica computes the squared norm of the sum, in one more pass."""
         self._busy_for(sent_s, self.costs.update_per_byte_s * self.model_bytes)
@@ -76,10 +128,6 @@ class Replicas(ServerGroup):
         """One replica writes all parameters; the others, which would wait in the next ring, wait now."""
         self._busy_for(sent_s, self.costs.checkpoint_s(self.model_bytes))
         then(self.idle_s)
-
-    def restore_s(self) -> float:
-        """Seconds until every replica has read all parameters."""
-        return self.costs.checkpoint_s(self.model_bytes)
 
     def halt(self) -> None:
         """Nothing to do: no callback is pending."""

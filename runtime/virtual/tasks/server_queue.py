@@ -1,6 +1,6 @@
-"""The orders of one server on shared machines: a queue, with durations known only at the end.
+"""The orders of one task on shared machines: a queue, with durations known only at the end.
 
-It has a compiled twin (``compiled/orders.h``), which calls nothing in Python for an update.
+That of a server has a compiled twin (``compiled/orders.h``), which calls nothing in Python for an update.
 """
 
 from __future__ import annotations
@@ -20,9 +20,39 @@ Injected = tuple[float, float]
 """Seconds, and a fraction of what the work takes, for which a server sleeps after an update."""
 
 
+class Turns:
+    """The orders of one task, carried out one after another; none begins while it is paused."""
+
+    def __init__(self, machines: Machines, task: str) -> None:
+        self.machines, self.task = machines, task
+        self.void = False
+        self._orders: deque[Work] = deque()
+        self._busy = self._looking = False
+
+    def put(self, work: Work) -> None:
+        """An order has reached the task."""
+        if not self.void:
+            self._orders.append(work)
+            self._next()
+
+    def _next(self) -> None:
+        """Start the next orders; a loop, because many orders take no time at all."""
+        if self._looking:
+            return
+        self._looking = True
+        while self._orders and not self._busy:
+            self._busy = True
+            self.machines.awake(self.task, partial(self._orders.popleft(), self._done))
+        self._looking = False
+
+    def _done(self) -> None:
+        self._busy = False
+        self._next()
+
+
 @final
-class Queue:
-    """The orders of one server, carried out one after another; none begins while it is paused.
+class Queue(Turns):
+    """The orders of one server.
 
     Args:
         machines: that the server shares.
@@ -42,33 +72,9 @@ class Queue:
         cores: Mapping[str, float],
         was_busy: Callable[[float, float], object],
     ) -> None:
-        self.machines, self.task, self.costs, self.num_bytes = machines, task, costs, num_bytes
+        super().__init__(machines, task)
+        self.costs, self.num_bytes = costs, num_bytes
         self.cores, self.was_busy = cores, was_busy
-        self.void = False
-        self._orders: deque[Work] = deque()
-        self._busy = self._looking = False
-
-    def put(self, work: Work) -> None:
-        """An order has reached the server."""
-        if not self.void:
-            self._orders.append(work)
-            self._next()
-
-    def _next(self) -> None:
-        """Start the next orders; a loop, because many orders take no time at all."""
-        if self._looking:
-            return
-        self._looking = True
-        while self._orders and not self._busy:
-            self._busy = True
-            self.machines.awake(self.task, partial(self._orders.popleft(), self._done))
-        self._looking = False
-
-    def _done(self) -> None:
-        self._busy = False
-        self._next()
-
-    # ---- an update ---------------------------------------------------------------------------------------------------
 
     def update(self, at_s: float, num_grads: int, injected: Injected) -> None:
         """Order an update of so many gradients, which reaches the server at ``at_s``."""

@@ -89,6 +89,15 @@ class ServerGroup(ABC):
         raise NotImplementedError("there are no servers that could compare gradients")
 
     @property
+    def tasks(self) -> list[str]:
+        """Their names on machines, where they are tasks of their own."""
+        return self.names
+
+    def traffic(self) -> tuple[float, float]:
+        """What a worker does for an iteration besides its own: bytes that it sends, core-seconds of an update."""
+        return float(sum(self.num_bytes)), 0.0
+
+    @property
     def sizes(self) -> list[int]:
         """Elements of the parameter vector that each of them holds, by place."""
         return [num_bytes // PARAMETER_BYTES for num_bytes in self.num_bytes]

@@ -28,9 +28,9 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         r"^jobs=given: job a: gives neither duration_s nor iterations",
     ),
     "ring": (
-        [row("a", servers=None)],
+        [row("a", servers=2)],
         ("topology=allreduce",),
-        r"^jobs=given: job a: topology=allreduce: a ring between emulated hosts is not modelled",
+        r"^jobs=given: job a: topology.num_servers=2: topology=allreduce has no servers; use topology.num_servers=0",
     ),
     "no server": ([row("a", servers=0)], (), r"^jobs=given: job a: topology.num_servers=0: "),
     "bound of the strategy": (

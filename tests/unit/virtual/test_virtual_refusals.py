@@ -89,10 +89,6 @@ BAD_LINES = [
     ),
     (f"{VIRTUAL} cluster.device={{speed:1}}", "no such setting of cluster=local; did you mean"),
     (f"{VIRTUAL} cluster.device.base_s=-1", "base_s=-1.0 must be 0 or more"),
-    (
-        "runtime=virtual cluster=hosts topology=allreduce",
-        "topology=allreduce: a ring between emulated hosts is not modelled; choose cluster=local",
-    ),
     (f"{VIRTUAL} cluster.num_workers=0", "cluster.num_workers=0: must be at least 1"),
     (f"{VIRTUAL} cluster.num_workers=129", "workload.global_batch_samples=128: smaller than cluster.num_workers=129"),
     (

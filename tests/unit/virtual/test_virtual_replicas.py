@@ -51,7 +51,7 @@ def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
     replicas = Replicas(Clock(), RING, PARAMETERS, 4)
     replicas.update(1.0, num_grads=4)
     assert replicas.idle_s == 1.0 + RING_OF_4_S + STEP_S
-    replicas.here = lambda: 2
+    replicas.here = lambda: range(2)
     replicas.update(2.0, num_grads=1)
     assert replicas.idle_s == 2.0 + 2 * (1 / 64 + 128 / 1024) + STEP_S
 

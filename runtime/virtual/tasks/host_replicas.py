@@ -1,0 +1,173 @@
+"""All-reduce on shared machines: replicas whose ring, steps and copies use the links and processors of their hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import final
+
+from runtime.core.job import ApplyOrder
+from runtime.virtual.clock import MACHINE
+from runtime.virtual.costs import Carry, Costs
+from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.tasks.replicas import ReplicaGroup
+from runtime.virtual.tasks.ring_sum import RingSum
+from runtime.virtual.tasks.server_queue import Turns, Work
+from strategies.protocol import NodeId
+
+
+class HandOver:
+    """A replica copies the state of another, as soon as both have come to that order."""
+
+    def __init__(self, begin: Callable[[Then], object]) -> None:
+        self._begin, self._there = begin, list[Then]()
+
+    def join(self, done: Then) -> None:
+        """One of the two is there; ``done()`` is called when the state is copied."""
+        self._there.append(done)
+        if len(self._there) == 2:
+            self._begin(self._copied)
+
+    def _copied(self) -> None:
+        for done in self._there:
+            done()
+
+
+@final
+class HostReplicas(ReplicaGroup):
+    """As live, every replica carries out one order after another: sums, steps, copies, and its own iterations.
+
+    A step is work of its worker: what a server does to update the whole vector by one gradient.
+    """
+
+    def __init__(self, machines: Machines, costs: Costs, num_parameters: int, num_workers: int) -> None:
+        super().__init__(costs, num_parameters, num_workers)
+        self.machines = machines
+        self._turns: dict[int, Turns] = {}
+        self._members: Sequence[int] = ()
+        """Who has summed, or is about to sum, the last update."""
+        self._rings: list[RingSum] = []
+        """Sums that are not complete."""
+        self._last: RingSum | None = None
+        """Of the last update, until a replica has made that."""
+
+    # ---- what costs what ---------------------------------------------------------------------------------------------
+
+    @property
+    def copy_s(self) -> float:
+        """Seconds to copy one replica's parameters to another, over the slowest link that any of them has."""
+        own_s, (between_s, _) = self.message(self.model_bytes)
+        names = [_name(worker) for worker in self.here()]
+        ways = [self.machines.passage(path) for path in pairwise(names)]
+        link_s = max((way.latency_s + self.model_bytes / way.bytes_per_s for way in ways), default=0.0)
+        return self.costs.control_s + own_s + max(between_s, link_s)
+
+    def message(self, num_bytes: int) -> tuple[float, Carry]:
+        return self.costs.latency_s + self.costs.neighbour_s(num_bytes), self.costs.carry_s(num_bytes)
+
+    # ---- updates -----------------------------------------------------------------------------------------------------
+
+    def update(self, sent_s: float, num_grads: int) -> None:
+        self._sum(sent_s, self.here())
+
+    def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
+        self._sum(sent_s, [worker for worker in self.here() if worker not in order.apart])
+        for worker, source in order.returning:
+            copy = HandOver(partial(self._copy, source, worker))
+            for one in (source, worker):
+                self._order(one, sent_s, copy.join)
+
+    def _sum(self, sent_s: float, members: Sequence[int]) -> None:
+        ring = RingSum(self.machines, self.costs, [_name(worker) for worker in members], self.num_parameters)
+        self._rings = [*(one for one in self._rings if one.waiting), ring]
+        self._last, self._members = ring, members
+        for rank, worker in enumerate(members):
+            self._order(worker, sent_s, partial(self._update, ring, rank))
+
+    def _update(self, ring: RingSum, rank: int, done: Then) -> None:
+        ring.join(rank, partial(self._summed, ring, rank, done))
+
+    def _summed(self, ring: RingSum, rank: int, done: Then) -> None:
+        name, end = ring.members[rank].name, partial(self._stepped, ring, done)
+        self.machines.compute(name, self.costs.replica_step_s(self.model_bytes), end)
+
+    def _stepped(self, ring: RingSum, done: Then) -> None:
+        if self._last is ring:
+            self._last = None
+        done()
+
+    def _copy(self, source: int, worker: int, copied: Then) -> None:
+        """The state travels from the source to the worker."""
+        own_s, carry = self.message(self.model_bytes)
+        name, path = _name(worker), (_name(source), _name(worker))
+        self.machines.send(name, path, self.model_bytes, own_s, copied, carry)
+
+    def lacks(self, t: float) -> bool:
+        return self._last is not None
+
+    # ---- the rest ----------------------------------------------------------------------------------------------------
+
+    def measure(self, place: int, sent_s: float, then: Callable[[float], object]) -> None:
+        seconds = self.costs.update_per_byte_s * self.model_bytes
+        for rank, worker in enumerate(self._members):
+            self._order(worker, sent_s, partial(self._measure, _name(worker), seconds, then if not rank else None))
+
+    def _measure(self, name: str, seconds: float, then: Callable[[float], object] | None, done: Then) -> None:
+        self.machines.compute(name, seconds, partial(self._did, then, done))
+
+    def store(self, sent_s: float, then: Callable[[float], object]) -> None:
+        """One replica, the first of those that have the parameters, writes all of them."""
+        here = self.here()
+        keeper = next((worker for worker in (*self._members, *here) if worker in here), 0)  # the job begins with all
+        seconds = self.costs.checkpoint_s(self.model_bytes)
+        self._order(keeper, sent_s, partial(self._write, _name(keeper), seconds, then))
+
+    def _write(self, name: str, seconds: float, then: Callable[[float], object], done: Then) -> None:
+        self.machines.sleep(name, seconds, partial(self._did, then, done))
+
+    def _did(self, then: Callable[[float], object] | None, done: Then) -> None:
+        if then is not None:
+            then(self.machines.clock.now)
+        done()
+
+    # ---- turns -------------------------------------------------------------------------------------------------------
+
+    def take_turn(self, worker: int, work: Work) -> None:
+        """An order has reached a replica, which carries it out after its earlier ones."""
+        self._turns_of(worker).put(work)
+
+    def _order(self, worker: int, sent_s: float, work: Work) -> None:
+        reached_s = sent_s + self.costs.control_s
+        self.machines.clock.at(reached_s, MACHINE, self._turns_of(worker).put, work)
+
+    def _turns_of(self, worker: int) -> Turns:
+        if worker not in self._turns:
+            self._turns[worker] = Turns(self.machines, _name(worker))
+        return self._turns[worker]
+
+    def lost(self, worker: int) -> None:
+        """It leaves the ring open; all will halt."""
+        for ring in self._rings:
+            if ring.waiting and any(member.name == _name(worker) for member in ring.members):
+                for member in ring.members:
+                    self.machines.forget(member.name)
+        self._void(worker)
+
+    def halt(self) -> None:
+        for worker in list(self._turns):
+            self._void(worker)
+        self._rings, self._last = [], None
+
+    def _void(self, worker: int) -> None:
+        turns = self._turns.pop(worker, None)
+        if turns is not None:
+            turns.void = True
+            self.machines.forget(turns.task)
+
+    def begin_again(self, at_s: float) -> None:
+        """Nothing to do: no order was given since they were halted."""
+
+
+def _name(worker: int) -> str:
+    return str(NodeId.worker(worker))

@@ -1,0 +1,122 @@
+"""Sets of jobs in which some have servers and some a ring: they share hosts' links and cores, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.job_sets import checked_set, row, run_rows
+
+RING = ("topology=allreduce",)
+QUIET = ("checkpoint_every_s=null",)
+HOSTS = (
+    "cluster.hosts.count=4",
+    "cluster.hosts.gpus=2",
+    "cluster.hosts.overrides=null",
+    "cluster.hosts.link_mbps=1000",
+)
+"""Four hosts of two GPUs, with slow links."""
+
+
+def ring(job: str, **more: Any) -> dict[str, Any]:
+    """A job of VGG-16, the model with most parameters, whose workers are a ring."""
+    return row(job, servers=None, model="vgg16", settings=["topology=allreduce"], **more)
+
+
+def step_s(tmp_path: Path, *words: str, **size: Any) -> float:
+    """What an iteration takes on the model of hosts, from two lengths: the first one has no update."""
+    ends = [
+        run_rows(tmp_path / str(count), [ring("a", iterations=count, **size)], *QUIET, *words).loc["a"].end_s
+        for count in (3, 8)
+    ]
+    return float(ends[1] - ends[0]) / 5
+
+
+def closed_s(*words: str, **size: Any) -> float:
+    job = checked_set([ring("a", iterations=2, **size)], *words).jobs[0]
+    assert job.request.duration_s is not None
+    return job.request.duration_s / 2
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [(8, ()), (1, ()), (12, ()), (20, ("cluster.hosts.link_mbps=1000",))],
+    ids=["one host", "alone", "two", "three with slow links"],
+)
+def test_a_ring_alone_takes_as_long_as_the_closed_form_says(tmp_path: Path, gpus: int, words: tuple[str, ...]) -> None:
+    """Where hops differ, the latencies of those between hosts overlap with what is still on their links."""
+    found, closed = step_s(tmp_path, *words, gpus=gpus), closed_s(*words, gpus=gpus)
+    if gpus <= 8:
+        assert found == pytest.approx(closed, rel=1e-9)
+    else:
+        assert 0.99 * closed < found < closed
+
+
+def test_the_closed_form_is_the_sum_of_what_follows_one_another() -> None:
+    """VGG-16 on two hosts: 22 messages of a twelfth of 56.5 MiB at 95.6 % of 1 Gbit/s, 0.2 ms; step, loading, GPU."""
+    model_bytes, cores = 4 * 14_811_136, 12
+    ring_s = 22 * (model_bytes / 12 / (1e9 / 8 * 1448 / 1514) + 0.0002)
+    step = 4.551e-10 * model_bytes * 96 / cores
+    own_s = 128 * (0.0018984 + 0.00095312)
+    found = closed_s("cluster.hosts.link_mbps=1000", gpus=12)
+    assert found == pytest.approx(ring_s + step + own_s, rel=1e-4)
+
+
+def test_two_rings_over_the_same_links_slow_each_other_down(tmp_path: Path) -> None:
+    """A GPU on each of two hosts each: all messages cross."""
+    words = (*QUIET, *HOSTS, "cluster.hosts.gpus=2", "placement=spread")
+    alone = run_rows(tmp_path / "one", [ring("a", gpus=4)], *words).loc["a"].end_s
+    both = run_rows(tmp_path / "two", [ring("a", gpus=4), ring("b", gpus=4)], *words)
+    assert both.loc["a"].end_s == pytest.approx(both.loc["b"].end_s, rel=0.01)
+    assert 1.3 * alone < both.loc["a"].end_s < 2.05 * alone
+
+
+def test_a_ring_and_a_job_with_servers_run_next_to_each_other(tmp_path: Path) -> None:
+    """Each as alone where links are fast, and both slower where they are not."""
+    rows = [ring("a", gpus=4), row("b", gpus=4, servers=2, model="vgg16")]
+    for kind, words, least, most in (
+        ("fast", ("cluster.hosts.link_mbps=null", "cluster.hosts.cpu_cores=null"), 1.0, 1.001),
+        ("slow", (), 1.05, 3.0),
+    ):
+        given = (*QUIET, *HOSTS, "placement=spread", *words)
+        together = run_rows(tmp_path / f"{kind} both", rows, *given)
+        for one in rows:
+            alone = run_rows(tmp_path / f"{kind} {one['job']}", [one], *given).loc[one["job"]]
+            slower = together.loc[one["job"]].end_s / alone.end_s
+            assert least - 1e-9 <= slower <= most
+
+
+def test_jumps_skip_rounds_of_rings_at_the_same_rate(tmp_path: Path) -> None:
+    rows = [ring("a", gpus=4, iterations=400), row("b", gpus=4, iterations=300, submit_s=20.0)]
+    ends = [
+        run_rows(tmp_path / detail, rows, *QUIET, *HOSTS, f"replay.detail={detail}").end_s
+        for detail in ("iterations", "measured")
+    ]
+    assert ends[1].to_dict() == pytest.approx(ends[0].to_dict(), rel=0.02)
+
+
+def test_a_ring_is_preempted_and_continues(tmp_path: Path) -> None:
+    rows = [ring("long", gpus=8, iterations=40), ring("short", gpus=8, iterations=4, submit_s=5.0)]
+    jobs = run_rows(tmp_path / "set", rows, *HOSTS, "policy=srtf", "replay.restart_s=1")
+    assert jobs.status.to_dict() == {"long": "done", "short": "done"}
+    assert jobs.loc["long"].starts == 2
+    assert jobs.loc["short"].end_s < jobs.loc["long"].end_s
+
+
+def test_servers_are_refused_in_one_line_where_the_set_has_rings() -> None:
+    with pytest.raises(
+        Exception, match=r"^jobs=given: job a: topology.num_servers=1: topology=allreduce has no servers"
+    ):
+        checked_set([row("a")], *RING)
+
+
+def test_neighbours_of_a_ring_may_reserve_room(tmp_path: Path) -> None:
+    """The policy of prevention hears what the replicas need, who have no servers."""
+    rows = [
+        ring("ring", gpus=4, iterations=60),
+        row("asks", gpus=4, servers=1, iterations=60, settings=["strategy=star_h", "strategy.prevent=true"]),
+    ]
+    jobs = run_rows(tmp_path / "set", rows, *QUIET, *HOSTS, "prevention=star", "placement=spread")
+    assert set(jobs.status) == {"done"}

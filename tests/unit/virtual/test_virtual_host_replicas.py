@@ -1,0 +1,307 @@
+"""Replicas on hosts: as without hosts where nothing is shared, and what they share where something is."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from runtime.cluster.device import DeviceProfile
+from runtime.cluster.hosts import Hosts, parse_hosts
+from runtime.core.job import ApplyOrder
+from runtime.virtual.clock import MACHINE, MESSAGE, Clock
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.machines.interface import Then
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.sites import Site
+from runtime.virtual.runtime import make_learner
+from runtime.virtual.tasks.host_replicas import HostReplicas
+from runtime.virtual.tasks.model_state import NoLearner, RealLearner
+from strategies.bsp import BSP
+from strategies.protocol import Strategy
+from tests.support.harness import make_run_spec
+from tests.unit.virtual.test_virtual_children import ring_of_three
+from tests.unit.virtual.test_virtual_replicas import (
+    LEDGER,
+    PARAMETERS,
+    RING,
+    RING_OF_4_S,
+    STEP_S,
+    allreduce_job,
+    finish,
+)
+from tests.unit.virtual.test_virtual_session import QUARTER, Tape, slow
+
+pytestmark = pytest.mark.usefixtures("even_quotas")
+FREE = Costs()
+LINKS = Costs(link_bytes_per_s=1024.0)
+"""Of hosts that have no limit of their own."""
+
+
+def hosts_of(num_workers: int, *, count: int | None = None, cores: float | None = None, **fields: Any) -> Hosts:
+    """A host for each, or ``count`` of them."""
+    given = {"count": count or num_workers, "cpu_cores": cores, "real_cores_per_core": 1.0, "link_mbps": None, **fields}
+    return parse_hosts(given, num_workers, 0)
+
+
+def session(
+    strategy: Strategy,
+    hosts: Hosts | None,
+    costs: Costs = RING,
+    device: Any = QUARTER,
+    *,
+    num_workers: int = 4,
+    samples: int = 64,
+    schedule: Schedule | None = None,
+    parameters: int = PARAMETERS,
+    **learning: Any,
+) -> tuple[VirtualSession, Tape]:
+    tape = Tape()
+    experiment = make_run_spec(allreduce_job(num_workers, samples), strategy, tape, **learning)
+    learner = make_learner(experiment) if learning else NoLearner(parameters, None)
+    return VirtualSession(experiment, schedule or slow(), learner, costs, device, hosts=hosts), tape
+
+
+# ---- without anything shared ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4, 8])
+def test_with_a_free_host_for_each_worker_a_job_takes_as_long_as_without_hosts(num_workers: int) -> None:
+    ends = []
+    for hosts in (hosts_of(num_workers), None):
+        run, tape = session(
+            BSP(), hosts, num_workers=num_workers, samples=16 * num_workers, parameters=64 * num_workers
+        )
+        ends.append((finish(run, tape).t, [event["timings"]["pull_s"] for event in tape.received("Arrived")]))
+    assert ends[0] == ends[1]
+
+
+def test_a_round_is_the_slowest_worker_a_ring_and_a_step() -> None:
+    run, tape = session(BSP(), hosts_of(4))
+    assert finish(run, tape).t == 16 * 0.25 + 15 * (RING_OF_4_S + STEP_S)
+
+
+def test_what_a_worker_does_of_an_update_is_told_as_its_pull_and_it_loads_after_that() -> None:
+    run, tape = session(BSP(), hosts_of(4), Costs(update_base_s=0.5, data_base_s=0.125))
+    assert finish(run, tape).t == 16 * (0.25 + 0.125) + 15 * 0.5
+    after = [event["timings"] for event in tape.received("Arrived") if event["grad"]["iteration"]]
+    assert {(one["wait_s"], one["data_s"], one["pull_s"], one["send_s"]) for one in after} == {(0.0, 0.125, 0.5, 0.0)}
+
+
+def test_what_is_learned_is_the_same_as_with_servers() -> None:
+    run, tape = session(BSP(), hosts_of(4), **LEDGER)
+    finish(run, tape)
+    assert isinstance(run.learner, RealLearner)
+    assert run.learner.params.tolist() == [1.0] * 64
+
+
+# ---- what they share ------------------------------------------------------------------------------------------------
+
+
+def test_a_ring_takes_the_time_of_its_messages_on_the_links_of_hosts() -> None:
+    """Six messages of 64 bytes at 1024 bytes/s; costs of messages are those of all, latencies of hosts twice."""
+    costs = msgspec.structs.replace(LINKS, latency_s=1 / 64)
+    run, tape = session(BSP(), hosts_of(4, latency_ms=1000 / 128), costs)
+    assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 6 * (64 / 1024 + 1 / 64 + 2 / 128))
+
+
+def test_two_workers_of_a_host_send_over_its_link_only_what_leaves_it() -> None:
+    """Two hosts of two, in the ring's order 0, 1 | 2, 3: one message each way at a time."""
+    placement = [["worker:0", "worker:1"], ["worker:2", "worker:3"]]
+    apart = [["worker:0", "worker:2"], ["worker:1", "worker:3"]]
+    ends = []
+    for each in (placement, apart):
+        run, tape = session(BSP(), hosts_of(4, count=2, placement=each), LINKS)
+        ends.append(finish(run, tape).t)
+    assert ends == [pytest.approx(16 * 0.25 + 15 * 6 * times * 64 / 1024) for times in (1, 2)]
+
+
+def test_steps_of_replicas_on_one_host_share_its_cores() -> None:
+    """Four steps of half a second on two cores; the ring is free. Computing is paced, and works for nothing."""
+    run, tape = session(BSP(), hosts_of(4, count=1, cores=2.0), Costs(update_base_s=0.5))
+    assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 1.0)
+
+
+def test_a_step_is_the_work_of_a_server_on_the_cores_of_a_worker() -> None:
+    costs = Costs(update_base_s=0.5, worker_cores=2.0, server_cores=8.0)
+    run, tape = session(BSP(), hosts_of(4), costs)
+    assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 0.5 * 8 / 2)
+
+
+def test_a_throttled_link_slows_the_ring_down_while_it_lasts() -> None:
+    """A tenth of one host's link from the start of the second ring until it is over, and more."""
+    window = Disturbance(start_s=1.0, end_s=1.5, target="link:2", kind="bandwidth", magnitude=0.125)
+    schedule = Schedule(build_plan("slow link", 0, 1000.0, [window]))
+    plain, disturbed = (finish(*session(BSP(), hosts_of(4), LINKS, schedule=one)).t for one in (None, schedule))
+    assert 0.3 < disturbed - plain < 0.5 * 7 / 8 + 0.001
+
+
+def test_a_throttled_processor_slows_carrying_down() -> None:
+    window = Disturbance(start_s=0.0, end_s=1000.0, target="worker:1", kind="cpu", magnitude=0.25)
+    schedule = Schedule(build_plan("slow core", 0, 1000.0, [window]))
+    costs = Costs(carry_per_byte_s=1 / 1024)
+    plain, disturbed = (finish(*session(BSP(), hosts_of(4), costs, schedule=one)).t for one in (None, schedule))
+    assert plain == pytest.approx(16 * 0.25 + 15 * 6 * 2 * 64 / 1024)
+    assert disturbed == pytest.approx(16 * 0.25 + 15 * 6 * 2 * 64 / 256, rel=0.05)
+
+
+def test_a_child_has_its_messages_on_links_and_the_ring_has_one_member_less() -> None:
+    """Worker 3 is apart from the third update on: the others send in parts of a third, it receives and sends all."""
+    devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
+    runs = []
+    for costs in (Costs(), LINKS):
+        run, tape = session(ring_of_three(), hosts_of(4), costs, devices, samples=256)
+        finish(run, tape)
+        late = [event["timings"] for event in tape.received("Arrived") if event["grad"]["worker"] == 3]
+        runs.append([(one["recv_s"], one["send_s"]) for one in late])
+    assert all(one == (0.0, 0.0) for one in runs[0])
+    as_child = [one for one in runs[1] if one[1] > 0]
+    assert len(as_child) > 5
+    assert min(recv_s for recv_s, _ in as_child) >= 0.25 - 1e-9
+    assert min(send_s for _, send_s in as_child) >= 0.25 - 1e-9
+
+
+# ---- one order after another ----------------------------------------------------------------------------------------
+
+
+class Group:
+    """Replicas, each on a host with a link of 1024 bytes a second."""
+
+    def __init__(self, num_workers: int = 4, costs: Costs = FREE, parameters: int = PARAMETERS) -> None:
+        self.clock = Clock()
+        sites = {f"worker:{worker}": Site(f"host:{worker}", 1.0, 1024.0) for worker in range(num_workers)}
+        self.machines = ModelledMachines(self.clock, sites)
+        self.replicas = HostReplicas(self.machines, costs, parameters, num_workers)
+        self.free_s: dict[int, float] = {}
+
+    def watch(self, *workers: int) -> None:
+        """Note when each of these has done its orders so far."""
+        for worker in workers:
+            self.replicas.take_turn(worker, partial(self._free, worker))
+
+    def _free(self, worker: int, done: Then) -> None:
+        self.free_s[worker] = self.clock.now
+        done()
+
+    def run(self) -> None:
+        while self.clock.next_s < 1000.0:
+            self.clock.step()
+
+
+RING_S = 6 * 64 / 1024
+
+
+def test_a_replica_that_still_computes_comes_late_to_the_ring() -> None:
+    """As live, where an order waits for the one before."""
+    group = Group()
+    group.replicas.take_turn(2, lambda done: group.machines.sleep("worker:2", 1.0, done))
+    group.replicas.update(0.0, 4)
+    group.clock.at(0.5, MACHINE, group.watch, *range(4))
+    group.run()
+    assert max(group.free_s.values()) == pytest.approx(1.0 + RING_S)
+    assert min(group.free_s.values()) > 1.0
+
+
+def test_the_next_ring_waits_for_the_last() -> None:
+    group = Group()
+    group.replicas.update(0.0, 4)
+    group.replicas.update(0.0, 4)
+    group.clock.at(0.0, MESSAGE, group.watch, *range(4))
+    group.run()
+    assert list(group.free_s.values()) == [pytest.approx(2 * RING_S)] * 4
+
+
+def test_an_update_is_lacking_until_a_replica_has_made_it() -> None:
+    group = Group(costs=Costs(update_base_s=0.25))
+    assert not group.replicas.lacks(0.0)
+    group.replicas.update(0.0, 4)
+    lacking = []
+    for at_s in (0.0, RING_S + 0.24, RING_S + 0.26):
+        group.clock.at(at_s, MESSAGE, lambda: lacking.append(group.replicas.lacks(group.clock.now)))
+    group.run()
+    assert lacking == [True, True, False]
+
+
+@pytest.mark.parametrize("returning", [(), ((3, 0),)])
+def test_a_child_is_not_in_the_ring_and_copies_the_state_when_it_enters(returning: tuple[tuple[int, int], ...]) -> None:
+    """768 bytes in a ring of three, four messages of a third; then all of them from worker 0 to worker 3."""
+    group = Group(parameters=192)
+    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, apart=(3,), returning=returning)
+    group.replicas.carry_out(order, 0.0)
+    group.clock.at(0.0, MESSAGE, group.watch, *range(4))
+    group.run()
+    copied_s = 4 * 256 / 1024 + 768 / 1024
+    assert [group.free_s[worker] for worker in (1, 2)] == [pytest.approx(4 * 256 / 1024)] * 2
+    expected = [copied_s, copied_s] if returning else [4 * 256 / 1024, 0.0]
+    assert [group.free_s[worker] for worker in (0, 3)] == pytest.approx(expected)
+
+
+def test_nothing_of_a_halted_ring_happens_any_more() -> None:
+    group = Group()
+    group.replicas.update(0.0, 4)
+    group.clock.at(0.1, MESSAGE, group.watch, *range(4))
+    group.clock.at(0.2, MACHINE, group.replicas.halt)
+    group.run()
+    assert group.free_s == {}
+    before = [group.machines.bytes_of(f"host:{worker}") for worker in range(4)]
+    assert before == [(pytest.approx(0.2 * 1024),) * 2] * 4
+    group.replicas.update(group.clock.now, 4)
+    group.clock.at(group.clock.now, MESSAGE, group.watch, *range(4))
+    begun_s = group.clock.now
+    group.run()
+    assert list(group.free_s.values()) == [pytest.approx(begun_s + RING_S)] * 4
+
+
+def test_an_order_that_is_on_its_way_when_all_halt_is_not_carried_out() -> None:
+    group = Group()
+    group.replicas.update(0.5, 4)
+    group.clock.at(0.2, MACHINE, group.replicas.halt)
+    group.run()
+    assert [group.machines.bytes_of(f"host:{worker}") for worker in range(4)] == [(0.0, 0.0)] * 4
+
+
+def test_a_machine_can_forget_who_left_in_the_middle_of_a_ring() -> None:
+    """Its neighbours' messages use what belongs to it."""
+    group = Group()
+    group.replicas.update(0.0, 4)
+    group.clock.at(0.1, MACHINE, group.replicas.lost, 1)
+    group.clock.at(0.1, MESSAGE, group.machines.dismiss, ["worker:1"])
+    group.run()
+    assert [group.machines.bytes_of(f"host:{worker}")[0] for worker in (0, 2, 3)] == [pytest.approx(102.4)] * 3
+
+
+def test_a_copy_is_the_time_of_a_message_over_the_slowest_link() -> None:
+    costs = Costs(control_s=1 / 8, latency_s=1 / 64, ring_per_byte_s=1 / 1024)
+    assert Group(costs=costs).replicas.copy_s == pytest.approx(1 / 8 + 1 / 64 + 256 / 1024 + 256 / 1024)
+
+
+# ---- losses ---------------------------------------------------------------------------------------------------------
+
+COPY = Costs(ring_step_s=0.5, launch_s=3.0)
+
+
+@pytest.mark.parametrize(("at_s", "version"), [(6.25, 1), (6.5, 2)])
+def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring(at_s: float, version: int) -> None:
+    """The ring of the second update lasts from 3.5 to 6.5 s, as without hosts."""
+    run, tape = session(BSP(), hosts_of(4), COPY, **LEDGER)
+    run.clock.at(at_s, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed", restarting=False))
+    outcome = finish(run, tape)
+    assert outcome.samples_applied == 64
+    [restored] = tape.received("Restored")
+    assert (restored["t"], restored["version"], restored["workers"]) == (at_s + 0.5, version, [0, 1, 3])
+    assert isinstance(run.learner, RealLearner)
+    assert run.learner.params.tolist() == [1.0] * 64
+
+
+def test_a_pause_of_a_member_is_waited_for() -> None:
+    """From the middle of the first ring on, for two seconds."""
+    window = Disturbance(start_s=0.5, end_s=2.5, target="worker:1", kind="pause", magnitude=1.0)
+    schedule = Schedule(build_plan("pause", 0, 1000.0, [window]))
+    runs = [finish(*session(BSP(), hosts_of(4), LINKS, schedule=one)).t for one in (None, schedule)]
+    assert runs[1] == pytest.approx(runs[0] + 2.0, abs=0.26)
+    assert runs[1] > runs[0] + 1.7

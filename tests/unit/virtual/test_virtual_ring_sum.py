@@ -1,0 +1,184 @@
+"""A ring between hosts: closed forms where nobody disturbs it, brute force where links are shared and unequal."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+
+from runtime.virtual.clock import MACHINE, PLAN, Clock
+from runtime.virtual.costs import Costs
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.sites import Site
+from runtime.virtual.machines.twins import new_clock
+from runtime.virtual.tasks.ring_sum import RingSum
+from tests.support.reference_rings import RingCase, ends_of_rings
+
+FREE = Costs()
+FLOATS = 64
+"""256 bytes, in parts of 64 for a ring of four."""
+both_twins = pytest.mark.parametrize("make_clock", [Clock, new_clock])
+
+
+class Rings:
+    """Sums around rings of tasks, each task on the host of this number."""
+
+    def __init__(
+        self,
+        rings: Sequence[RingCase],
+        links: Sequence[float],
+        costs: Costs = FREE,
+        *,
+        host_latency_s: float = 0.0,
+        make_clock: Callable[[], Clock] = Clock,
+        cores: float = math.inf,
+    ) -> None:
+        self.clock = make_clock()
+        hosts = [Site(f"host:{number}", cores, rate, host_latency_s) for number, rate in enumerate(links)]
+        names = [
+            [f"worker:{100 * number + rank}" for rank in range(len(ring.hosts))] for number, ring in enumerate(rings)
+        ]
+        sites = {
+            name: hosts[host]
+            for ring, own in zip(rings, names, strict=True)
+            for name, host in zip(own, ring.hosts, strict=True)
+        }
+        self.machines = ModelledMachines(self.clock, sites, others=hosts)
+        self.ends: list[list[float]] = [[math.inf] * len(ring.hosts) for ring in rings]
+        for number, (ring, own) in enumerate(zip(rings, names, strict=True)):
+            floats = round(ring.part_bytes) // 4 * len(own)
+            made = RingSum(self.machines, costs, own, floats)
+            for rank, start_s in enumerate(ring.start_s):
+                self.clock.at(start_s, MACHINE, made.join, rank, partial(self._ended, number, rank))
+
+    def _ended(self, number: int, rank: int) -> None:
+        self.ends[number][rank] = self.clock.now
+
+    def run(self) -> list[list[float]]:
+        while math.isfinite(self.clock.next_s):
+            self.clock.step()
+        return self.ends
+
+
+def ring_of(*hosts: int, part_bytes: float = 64.0, start_s: float = 0.0) -> RingCase:
+    return RingCase(hosts, (start_s,) * len(hosts), part_bytes)
+
+
+# ---- closed forms ---------------------------------------------------------------------------------------------------
+
+
+@both_twins
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
+def test_undisturbed_it_is_two_n_minus_one_messages_of_an_nth(size: int, make_clock: Callable[[], Clock]) -> None:
+    """With latencies of the hosts and of the cost model, and what adding a byte takes."""
+    costs = Costs(latency_s=1 / 128, ring_step_s=1 / 64, ring_per_byte_s=1 / 1024)
+    made = Rings([ring_of(*range(size))], [512.0] * size, costs, host_latency_s=1 / 256, make_clock=make_clock)
+    hop_s = 64 / 512 + 2 / 256 + 1 / 128 + 1 / 64 + 64 / 1024
+    assert made.run() == [[pytest.approx(2 * (size - 1) * hop_s, rel=1e-12)] * size]
+
+
+@both_twins
+def test_carrying_is_work_of_one_thread_at_both_ends_of_a_member(make_clock: Callable[[], Clock]) -> None:
+    """A byte that leaves and one that comes: a member carries two at a time, which takes longer than the link."""
+    costs = Costs(carry_per_byte_s=1 / 256)
+    made = Rings([ring_of(0, 1, 2, 3)], [512.0] * 4, costs, make_clock=make_clock)
+    assert made.run() == [[pytest.approx(6 * 2 * 64 / 256)] * 4]
+    assert [made.machines.core_seconds(f"worker:{rank}") for rank in range(4)] == [pytest.approx(3.0)] * 4
+
+
+def test_a_ring_on_one_host_uses_no_link_and_shares_its_cores() -> None:
+    """Four threads on one core, which costs less there."""
+    costs = Costs(carry_per_byte_s=1 / 16, carry_within_per_byte_s=1 / 1024)
+    made = Rings([ring_of(0, 0, 0, 0)], [1.0], costs)
+    assert made.run() == [[pytest.approx(6 * 2 * 64 / 1024)] * 4]
+    assert made.machines.bytes_of("host:0") == (0.0, 0.0)
+
+
+def test_every_link_carries_two_n_minus_one_nths_of_the_vector_each_way() -> None:
+    made = Rings([ring_of(0, 1, 2, 3)], [512.0] * 4)
+    made.run()
+    assert [made.machines.bytes_of(f"host:{number}") for number in range(4)] == [(6 * 64.0, 6 * 64.0)] * 4
+
+
+def test_two_rings_over_the_same_links_take_twice_as_long() -> None:
+    ends = Rings([ring_of(0, 1), ring_of(0, 1)], [512.0] * 2).run()
+    assert ends == [[2 * 2 * 64 / 512] * 2] * 2
+
+
+def test_opposite_directions_of_a_link_are_not_shared() -> None:
+    """A ring of two sends both ways at once; only its own messages use each."""
+    assert Rings([ring_of(0, 1)], [512.0] * 2).run() == [[2 * 64 / 512] * 2]
+
+
+def test_a_member_alone_is_done_at_once() -> None:
+    assert Rings([ring_of(0, start_s=2.0)], [512.0]).run() == [[2.0]]
+
+
+@pytest.mark.parametrize("late", range(4))
+def test_everybody_waits_for_the_last_to_come(late: int) -> None:
+    """Its messages are the first; what the others have sent meanwhile waits in its buffer."""
+    start_s = tuple(3.0 if rank == late else 0.0 for rank in range(4))
+    [ends] = Rings([RingCase((0, 1, 2, 3), start_s, 64.0)], [512.0] * 4).run()
+    assert max(ends) == pytest.approx(3.0 + 6 * 64 / 512)
+
+
+def test_a_pause_of_a_member_stops_its_messages_and_what_follows() -> None:
+    """In the middle of the third message: all are half a second later, as everybody depends on everybody."""
+    made = Rings([ring_of(0, 1, 2, 3)], [512.0] * 4)
+    at_s = 2.5 * 64 / 512
+    made.clock.at(at_s, PLAN, made.machines.change, "worker:1", "pause", 1.0)
+    made.clock.at(at_s + 0.5, PLAN, made.machines.change, "worker:1", "pause", 0.0)
+    [ends] = made.run()
+    assert max(ends) == pytest.approx(6 * 64 / 512 + 0.5)
+
+
+def test_a_slow_link_is_the_pace_of_the_ring() -> None:
+    """A quarter of one host's rate: each message into it and out of it takes four times as long, one after another."""
+    fast, slow = (max(Rings([ring_of(*range(8))], [rate, *[512.0] * 7]).run()[0]) for rate in (512.0, 128.0))
+    assert fast == pytest.approx(14 * 64 / 512)
+    assert 14 * 64 / 128 <= slow <= 14 * 64 / 128 + 8 * 64 / 512
+
+
+# ---- by brute force -------------------------------------------------------------------------------------------------
+
+
+def drawn_case(seed: int) -> tuple[list[RingCase], list[float], float]:
+    """Up to three rings, whose members share a few hosts with unequal links, and come at different times."""
+    chance = random.Random(f"rings {seed}")
+    count = chance.randint(2, 5)
+    links = [chance.choice((128.0, 200.0, 512.0, 700.0)) for _ in range(count)]
+    rings = []
+    for _ in range(chance.randint(1, 3)):
+        size = chance.randint(2, 6)
+        hosts = tuple(chance.randrange(count) for _ in range(size))
+        late = chance.random() < 0.5
+        start_s = tuple(chance.uniform(0, 1) if late else 0.25 for _ in range(size))
+        rings.append(RingCase(hosts, start_s, 64.0 * chance.randint(1, 4)))
+    return rings, links, chance.choice((0.0, 0.03))
+
+
+@pytest.mark.few(4)
+@both_twins
+@pytest.mark.parametrize("seed", range(60))
+def test_rings_that_share_links_end_as_by_brute_force(seed: int, make_clock: Callable[[], Clock]) -> None:
+    rings, links, latency_s = drawn_case(seed)
+    ends = Rings(rings, links, host_latency_s=latency_s / 2, make_clock=make_clock).run()
+    assert ends == [pytest.approx(own, rel=1e-9) for own in ends_of_rings(rings, links, latency_s)]
+
+
+def test_the_cases_have_in_them_what_they_are_for() -> None:
+    """Rings that slow each other down, unequal ends, members on one host."""
+    cases = [drawn_case(seed) for seed in range(60)]
+    slowed = 0
+    for rings, links, latency_s in cases:
+        alone = [ends_of_rings([ring], links, latency_s)[0] for ring in rings]
+        slowed += any(
+            max(one) > max(other) * 1.01
+            for one, other in zip(ends_of_rings(rings, links, latency_s), alone, strict=True)
+        )
+    assert slowed > 20
+    assert any(len(set(ring.hosts)) < len(ring.hosts) for rings, _, _ in cases for ring in rings)
+    assert any(len(set(own)) > 1 for rings, links, latency_s in cases for own in ends_of_rings(rings, links, latency_s))
