@@ -35,6 +35,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cpu_cores: Annotated[float, Meta(gt=0, le=4096)] | None = None
     link_mbps: Annotated[float, Meta(ge=1, le=100_000)] | None = None
     latency_ms: Annotated[float, Meta(ge=0, le=10_000)] = 0.0
+    fair_queues: bool = False
     memory_mb: Annotated[float, Meta(ge=64, le=1_000_000)] | None = None
     device: dict[str, float] | None = None
     gpus: Annotated[int, Meta(ge=0, le=1024)] | None = None
@@ -47,7 +48,7 @@ class HostsSpec(HostSpec, frozen=True, kw_only=True, forbid_unknown_fields=True)
     real_cores_per_core: Annotated[float, Meta(gt=0, le=1)] = 1.0
     placement: Spread | list[list[str]] = "spread"
     """A policy by name, or explicitly: the tasks of the first host, of the second, ..."""
-    overrides: dict[int, dict[str, int | float | dict[str, float] | None]] | None = None
+    overrides: dict[int, dict[str, bool | int | float | dict[str, float] | None]] | None = None
     """Fields of single hosts that differ from the rest, by host number."""
 
 
@@ -67,6 +68,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """``worker:0``, ``server:1``; servers first."""
     gpus: int | None = None
     """One for every worker that it can hold; None: nobody counts them."""
+    fair_queues: bool = False
+    """Whether the queues of its link serve the other hosts in turn, instead of packets as they come."""
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +95,10 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return {f"host:{host.number}": host.link_bytes_per_s for host in self.hosts if host.link_bytes_per_s}
 
     def describe(self) -> list[dict[str, object]]:
-        """The hosts as plain data, for ``meta.json``; without ``gpus`` where nobody counts them."""
+        """The hosts as plain data, for ``meta.json``; without what came later to records, where it is not used."""
+        later = {"gpus": None, "fair_queues": False}
         return [
-            {name: value for name, value in msgspec.to_builtins(host).items() if name != "gpus" or value is not None}
+            {name: value for name, value in msgspec.to_builtins(host).items() if value != later.get(name, ...)}
             for host in self.hosts
         ]
 
@@ -286,6 +290,7 @@ def _host(number: int, spec: HostSpec, scale: float, tasks: tuple[str, ...], pat
         device=device,
         tasks=tasks,
         gpus=spec.gpus,
+        fair_queues=spec.fair_queues,
     )
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from runtime.live.hosts import rules
 from runtime.live.hosts.netlink import LinkRefused, routes
@@ -20,9 +20,9 @@ PORT = 4711
 
 
 @contextlib.contextmanager
-def network(*mbits: float | None) -> Iterator[Network]:
-    """One host for each rate."""
-    laid = Network(RUN_ID, [(host, None if mbit is None else mbit * MBIT) for host, mbit in enumerate(mbits)])
+def network(*mbits: float | None, fair: Collection[int] = ()) -> Iterator[Network]:
+    """One host for each rate; ``fair``: those whose links serve others in turn."""
+    laid = Network(RUN_ID, [(host, None if mbit is None else mbit * MBIT) for host, mbit in enumerate(mbits)], fair)
     try:
         yield laid
     finally:

@@ -138,6 +138,33 @@ def peers() -> dict[str, float]:
 
 
 @case
+def shared() -> dict[str, int]:
+    """How many of 60 packets have passed a link of 4 Mbit/s when one of another host has, which came after them."""
+    found = {}
+    for fair in (True, False):
+        for way, mbits, pairs in (
+            ("out", (4, None, None), ((0, 1), (0, 2))),
+            ("in", (None, None, 4), ((0, 2), (1, 2))),
+        ):
+            with network(*mbits, fair=(0, 1, 2) if fair else ()) as net, contextlib.ExitStack() as ends:
+                sinks = [ends.enter_context(socket_of(net, receiver, socket.SOCK_DGRAM)) for _, receiver in pairs]
+                for count, sink, (sender, receiver) in zip((60, 1), sinks, pairs, strict=True):
+                    sink.bind((net.addresses[receiver], 0))
+                    with socket_of(net, sender, socket.SOCK_DGRAM) as source:
+                        for _ in range(count):
+                            source.sendto(bytes(1400), sink.getsockname())
+                sinks[1].settimeout(5)
+                sinks[1].recv(1400)
+                sinks[0].setblocking(False)
+                passed = 0
+                with contextlib.suppress(BlockingIOError):
+                    while sinks[0].recv(1400):
+                        passed += 1
+                found[f"{way}, {'in turn' if fair else 'as they come'}"] = passed
+    return found
+
+
+@case
 def slowed() -> dict[str, float]:
     """Parts of the requested rate, around a cut to a tenth; retransmitted segments."""
     with network(40, 40) as net:

@@ -159,6 +159,15 @@ def test_a_peers_rate_touches_that_peer_only(lab: Lab) -> None:
         assert 12.0 < mbits < 44.0, f"{pair}: {found}"
 
 
+def test_hosts_that_take_turns_share_a_link_whoever_came_first(lab: Lab) -> None:
+    """As packets come, all that the first one has sent passes before anything of the second."""
+    need("peers")
+    found = outcome(lab, "shared")
+    for way in ("out", "in"):
+        assert found[f"{way}, as they come"] == 60
+        assert found[f"{way}, in turn"] < 45, found
+
+
 def test_a_cut_of_the_rate_to_a_tenth_does_not_collapse(lab: Lab) -> None:
     """With a limit on latency in place of bytes, next to nothing passes in the first 0.3 s."""
     found = outcome(lab, "slowed")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,11 @@ class Network:
     """Built in the current network namespace, which should be the run's own.
 
     ``run_id``: 16 hex digits. ``hosts``: number (0, 1, 2, ...) and bytes per second of the link, None for no limit.
+    ``fair``: the hosts whose link's queues serve the other hosts in turn; those of others pass packets as they come.
     Raises :class:`LinkRefused`, or another ``OSError`` where namespaces cannot be made.
     """
 
-    def __init__(self, run_id: str, hosts: Sequence[tuple[int, float | None]]) -> None:
+    def __init__(self, run_id: str, hosts: Sequence[tuple[int, float | None]], fair: Collection[int] = ()) -> None:
         if [number for number, _ in hosts] != list(range(len(hosts))):
             raise ValueError("hosts: must be numbered 0, 1, 2, ... in this order")
         for number, rate in hosts:
@@ -53,10 +54,10 @@ class Network:
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as undone:
             undone.callback(self.close)
-            self._build(run_id, [rate for _, rate in hosts])
+            self._build(run_id, [rate for _, rate in hosts], fair)
             undone.pop_all()
 
-    def _build(self, run_id: str, rates: list[float | None]) -> None:
+    def _build(self, run_id: str, rates: list[float | None], fair: Collection[int]) -> None:
         self._ip: Any = open_routes()
         self._closing.callback(self._ip.close)
         self._counters = self._closing.enter_context(COUNTERS.open("rb", buffering=0))
@@ -70,8 +71,9 @@ class Network:
             self._ends.append(ends)
         wiring.introduce(bridge, self._ends)
         for host, ends in enumerate(self._ends):
-            self._out.append(Queue(ends.inner, f"{_link(host)} out", sorts=True, frames=frames))
-            self._in.append(Queue(ends.port, f"{_link(host)} in", sorts=False, frames=frames))
+            turns = {rules.turn(other) for other in range(len(rates)) if other != host} if host in fair else ()
+            self._out.append(Queue(ends.inner, f"{_link(host)} out", sorts=True, frames=frames, turns=turns))
+            self._in.append(Queue(ends.port, f"{_link(host)} in", sorts=False, frames=frames, turns=turns))
         for host, rate in enumerate(rates):
             self.set_rate(host, rate)
 

@@ -28,6 +28,10 @@ LOWEST_BYTES_PER_S = 100
 QUEUE_BYTES = 4_000_000
 """Queue for packets that wait for tokens, in bytes: a limit on latency would drop queued packets at a lower rate."""
 
+NUM_TURNS = 16
+"""Classes of a queue that serves hosts in turn, by the last four bits of their addresses: each of 16 hosts has its own,
+and no packet passes more than 16 filters."""
+
 SLACK_SPLIT_S = 130e-6
 SLACK_WHOLE_S = 70e-6
 """Bucket size above one packet, in time: how late a timer may be without loss of rate."""
@@ -74,6 +78,11 @@ def burst_for(frames: int, rate_bytes_per_s: float) -> int:
 def address(number: int) -> str:
     """IP address of a host (0 to 249) or of the laboratory itself."""
     return f"10.77.0.{number + 1}"
+
+
+def turn(number: int) -> int:
+    """The class of a host in a queue that serves hosts in turn, from 0; some share one where there are many."""
+    return int(address(number).rpartition(".")[2]) % NUM_TURNS
 
 
 def lladdr(number: int) -> str:

@@ -1,10 +1,11 @@
-"""The queue of one interface: its rate, its delay, and lower rates to single peers.
+"""The queue of one interface: its rate, its delay, lower rates to single peers, and turns of all peers.
 
 ::
 
     (netem 3: where the kernel adds a delay)
       tbf 1:      the link's rate
-        htb 2:    traffic to single peers in classes of their own; all else passes straight through
+        htb 2:    traffic to single peers in classes of their own, and where hosts are to take turns, that of all others
+                  in classes, too; all else passes straight through
 
 Everything but the delay exists from the first limit on and is only changed afterwards: removing a queue would
 drop what waits in it. So "no limit" is then a rate that no link here reaches.
@@ -12,6 +13,7 @@ drop what waits in it. So "no limit" is then a rate that no link here reaches.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from runtime.live.hosts import rules
@@ -28,18 +30,29 @@ DESTINATION_OFFSET_BYTES = 16
 NETEM_QUEUE_PACKETS = 1_000_000
 """Bytes in flight are rate x delay: 100 ms of 10 Gbit/s are 83 000 frames."""
 NETEM_UNITS_PER_S = 1_000_000
+SOURCE_OFFSET_BYTES = 12
+FIRST_TURN = 0x1000
+"""Number of the first class that takes turns; those of single peers are lower."""
+FIRST_TURN_QUEUE = 0x4_0000
+"""Handle of the queue of the first of these."""
 QUANTUM_BYTES = 60_000
 """Quantum of htb, by which classes take turns; it does not affect their rates."""
+OWN_RATES, TURNS = 1, 2
+"""Priorities of filters: which are asked first."""
 
 
 class Queue:
     """The queue of interface ``index``; ``link`` names it in messages; ``sorts``: whether peers can have own rates.
 
-    ``frames``: most frames of a segment. Every method takes a netlink socket of the interface's namespace.
+    ``frames``: most frames of a segment. ``turns``: classes (:func:`rules.turn`) of the hosts that this queue serves in
+    turn, a frame each, by where packets go, or by where they come from if it does not sort; none: packets pass as they
+    come. Every method takes a netlink socket of the interface's namespace.
     """
 
-    def __init__(self, index: int, link: str, *, sorts: bool, frames: int | None = None) -> None:
-        self.index, self.link, self.sorts = index, link, sorts
+    def __init__(
+        self, index: int, link: str, *, sorts: bool, frames: int | None = None, turns: Collection[int] = ()
+    ) -> None:
+        self.index, self.link, self.sorts, self._turns = index, link, sorts, sorted(set(turns))
         self._frames = rules.MAX_FRAMES if frames is None else frames
         self._holds_segments = False
         """Whether whole segments may be queued: the current or an earlier bucket has admitted them."""
@@ -84,9 +97,33 @@ class Queue:
 
     def _sort(self, ip: Any) -> None:
         """Add an htb for classes below the tbf. Traffic in none of them passes at once."""
-        if self.sorts:
+        if self.sorts or self._turns:
             with refusals(f"{self.link}: htb"):
                 ip.tc("add", "htb", self.index, HTB, parent=TBF + FIRST_CLASS, default=0)
+        for turn in self._turns:
+            with refusals(f"{self.link}: turns of hosts"):
+                self._take_turns(ip, turn)
+
+    def _take_turns(self, ip: Any, turn: int) -> None:
+        """A class without limit of its own: the link's tbf takes one frame from each that has any."""
+        number, unlimited = HTB + FIRST_TURN + turn, rules.UNLIMITED_BYTES_PER_S
+        ip.tc("add-class", "htb", self.index, number, parent=HTB, quantum=rules.FRAME_BYTES, **_htb_rate(unlimited))
+        queue = FIRST_TURN_QUEUE + 0x1_0000 * turn
+        ip.tc("add", "pfifo", self.index, queue, parent=number, limit=rules.QUEUE_BYTES // rules.FRAME_BYTES)
+        offset = DESTINATION_OFFSET_BYTES if self.sorts else SOURCE_OFFSET_BYTES
+        self._filter(ip, number, TURNS, f"0x{turn:08x}/0x{rules.NUM_TURNS - 1:08x}+{offset}")
+
+    def _filter(self, ip: Any, number: int, priority: int, match: str) -> None:
+        ip.tc(
+            "add-filter",
+            "u32",
+            self.index,
+            parent=HTB,
+            prio=priority,
+            protocol=ETHERTYPE_IP,
+            target=number,
+            keys=[match],
+        )
 
     def _check(self, told: Any, parms: str, asked: int) -> float:
         held = [message.get_nested("TCA_OPTIONS", parms) for message in told]
@@ -113,7 +150,6 @@ class Queue:
     def _put_class(self, ip: Any, peer: int, bytes_per_s: float | None) -> float:
         known, number = peer in self._peers, HTB + FIRST_CLASS + peer
         rate = checked_rate(self.link, bytes_per_s)
-        burst = rules.burst_bytes(rate)
         with refusals(f"{self.link}: rate {rate} bytes/s to {rules.address(peer)}"):
             told = ip.tc(
                 "change-class" if known else "add-class",
@@ -121,24 +157,12 @@ class Queue:
                 self.index,
                 number,
                 parent=HTB,
-                rate=rate,
-                burst=burst,
-                cburst=burst,
-                quantum=QUANTUM_BYTES,
+                quantum=rules.FRAME_BYTES if self._turns else QUANTUM_BYTES,
+                **_htb_rate(rate),
             )
             if not known:
                 octets = bytes(int(part) for part in rules.address(peer).split("."))
-                match = f"0x{octets.hex()}/0xffffffff+{DESTINATION_OFFSET_BYTES}"
-                ip.tc(
-                    "add-filter",
-                    "u32",
-                    self.index,
-                    parent=HTB,
-                    prio=1,
-                    protocol=ETHERTYPE_IP,
-                    target=number,
-                    keys=[match],
-                )
+                self._filter(ip, number, OWN_RATES, f"0x{octets.hex()}/0xffffffff+{DESTINATION_OFFSET_BYTES}")
                 self._peers[peer] = None
         return self._check(told, "TCA_HTB_PARMS", rate)
 
@@ -179,6 +203,12 @@ class Queue:
         for peer, rate in peers.items():
             self._put_class(ip, peer, rate)
             self._peers[peer] = rate
+
+
+def _htb_rate(rate: int) -> dict[str, int]:
+    """Fields of a class with this rate, bytes per second."""
+    burst = rules.burst_bytes(rate)
+    return {"rate": rate, "burst": burst, "cburst": burst}
 
 
 def checked_rate(link: str, bytes_per_s: float | None) -> int:

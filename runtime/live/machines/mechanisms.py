@@ -76,6 +76,8 @@ def choose_mechanisms(
     _refuse_hidden(hosts, device, around)
     if around.cores_as == "request":
         _refuse_shares(hosts, cpu_by, missing)
+    if hosts is not None:
+        _refuse_turns(hosts, missing)
     quotas = "none" if hosts is None or not hosts.cores else _quota_mechanism(cpu_by, missing)
     throttles = _throttle_mechanism(cpu_by, quotas, around, missing) if "cpu" in around.kinds else "none"
     memory = hosts is not None and any(host.memory_bytes for host in hosts.hosts)
@@ -167,6 +169,24 @@ def _throttle_mechanism(
     if quotas == "duty" or quotas == "cgroup":
         return quotas  # type: ignore[return-value]
     return _quota_mechanism(cpu_by, missing)
+
+
+def _refuse_turns(hosts: Hosts, missing: Look) -> None:
+    """Refuse queues that serve hosts in turn, where they could not or where nothing waits in them."""
+    fair = [host for host in hosts.hosts if host.fair_queues]
+    if not fair:
+        return
+    _demand("peers", "cluster.hosts.fair_queues", missing, "or set it to false")
+    for host in fair:
+        if host.link_bytes_per_s is None:
+            raise ConfigError(
+                f"cluster.hosts.fair_queues: nothing waits at host {host.number}, whose link_mbps is null"
+            )
+    if _latency_mechanism(hosts, missing) == "relay":
+        raise ConfigError(
+            "cluster.hosts.fair_queues: with a latency by relay (this kernel has no netem) all packets come from the "
+            "relay, so that hosts cannot take turns; set cluster.hosts.latency_ms=0, or fair_queues=false"
+        )
 
 
 def _latency_mechanism(hosts: Hosts | None, missing: Look) -> Literal["none", "netem", "relay"]:

@@ -73,7 +73,8 @@ class SharedMachines:
         assert self.hosts is not None
         if inside() < Isolation.NETWORK:
             raise RuntimeError("emulated hosts need a network of their own: call runtime.containment.contain first")
-        self.network = Network(self.run_id, [(host.number, host.link_bytes_per_s) for host in self.hosts.hosts])
+        fair = [host.number for host in self.hosts.hosts if host.fair_queues]
+        self.network = Network(self.run_id, [(host.number, host.link_bytes_per_s) for host in self.hosts.hosts], fair)
         check_links(self.network)
         if self.mechanisms.latency == "netem":
             for host in self.hosts.hosts:

@@ -153,9 +153,16 @@ def test_more_workers_than_gpus_are_refused(placement: Any, workers: int, line: 
         parse_hosts({**GPUS, "placement": placement}, workers, 1)
 
 
+def test_queues_that_take_turns_are_described_where_they_are() -> None:
+    hosts = parse_hosts({**FOUR, "overrides": {2: {"fair_queues": True}}}, 4, 2)
+    assert [host.fair_queues for host in hosts.hosts] == [False, False, True, False]
+    assert [one.get("fair_queues") for one in hosts.describe()] == [None, None, True, None]
+
+
 def test_hosts_without_gpus_are_described_as_before() -> None:
     """Records of runs that have nothing to do with GPUs stay the same to the byte."""
     assert "gpus" not in parse_hosts(FOUR, 4, 2).describe()[0]
+    assert parse_hosts(FOUR, 4, 2).describe()[0]["memory_bytes"] is None, "it was always there"
     assert parse_hosts(GPUS, 1, 1).describe()[2]["gpus"] == 0
 
 

@@ -190,6 +190,47 @@ def test_emptied_and_as_it_was() -> None:
     assert kernel.flush() == [("change-class", "htb", HTB + 2, HTB)]
 
 
+def test_hosts_take_turns_in_both_queues_of_a_link() -> None:
+    """By where packets go in a host's own queue, and by where they come from in the one before it."""
+    for sorts, offset in ((True, 16), (False, 12)):
+        kernel, one = Kernel(), Queue(7, "link", sorts=sorts, turns={rules.turn(0), rules.turn(2)})
+        one.set_rate(kernel, 12.5e6)
+        calls, first = kernel.flush(), HTB + 0x1000
+        assert calls[:2] == [("add", "tbf", TBF, ROOT), ("add", "htb", HTB, TBF + 1)]
+        assert calls[2:] == [
+            ("add-class", "htb", first + 1, HTB),
+            ("add", "pfifo", 0x5_0000, first + 1),
+            ("add-filter", "u32", 0, HTB),
+            ("add-class", "htb", first + 3, HTB),
+            ("add", "pfifo", 0x7_0000, first + 3),
+            ("add-filter", "u32", 0, HTB),
+        ]
+        added = kernel.options[-6:]
+        assert [one["quantum"] for one in added if "quantum" in one] == [rules.FRAME_BYTES] * 2, "a frame each"
+        assert [one["limit"] for one in added if "limit" in one] == [rules.QUEUE_BYTES // rules.FRAME_BYTES] * 2
+        assert [(one["keys"], one["target"]) for one in added if "keys" in one] == [
+            ([f"0x00000001/0x0000000f+{offset}"], first + 1),
+            ([f"0x00000003/0x0000000f+{offset}"], first + 3),
+        ]
+        one.drop_all(kernel)
+        assert kernel.flush()[1:] == calls, "as it was"
+
+
+def test_a_peer_with_a_rate_of_its_own_leaves_the_turns_but_gets_no_more_than_they() -> None:
+    kernel, one = Kernel(), Queue(7, "link", sorts=True, turns={rules.turn(1)})
+    one.set_rate(kernel, 12.5e6)
+    one.set_peer_rate(kernel, 1, 1.25e6)
+    filters = [options for options in kernel.options if "keys" in options]
+    assert [one["prio"] for one in filters] == [2, 1], "its own is asked first"
+    assert {options["quantum"] for options in kernel.options if "quantum" in options} == {rules.FRAME_BYTES}
+
+
+def test_hosts_have_turns_of_their_own_as_far_as_there_are_any() -> None:
+    turns = [rules.turn(number) for number in range(MAX_HOSTS)]
+    assert len(set(turns[: rules.NUM_TURNS])) == rules.NUM_TURNS
+    assert max(turns.count(turn) for turn in set(turns)) == 16
+
+
 # ---- delays ----------------------------------------------------------------------------------------------------------
 
 
