@@ -22,6 +22,11 @@ NAME = "stragglab" if INSTALLED else "run.py"
 """Of the program, in messages."""
 
 
+def command() -> str:
+    """How people start this program from the working directory."""
+    return "python run.py" if INSTALLED or Path.cwd() == ROOT else f"python {ROOT / 'run.py'}"
+
+
 def module_name(name: str) -> str:
     """The importable name of one of our modules; other names are returned as they are."""
     return PREFIX + name if name.partition(".")[0] in FOLDERS else name

@@ -18,15 +18,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from runtime.errors import FAILED, ConfigError, print_error, refuse
-from runtime.house import FOLDERS, INSTALLED, NAME, ROOT
+from runtime.house import FOLDERS, INSTALLED, NAME, ROOT, command
 from runtime.run.streams import run_program
 
 TEMPLATE = ROOT / ("project" if INSTALLED else "stragglab/project")
 PLACEHOLDER = "my_lab"
 NEXT = """{folder}: a project with a strategy, a workload, an optimizer, a straggler and an experiment
-next:  python run.py check {folder}
-       python run.py project={folder} runtime=virtual strategy=my_strategy workload=my_workload straggler=my_straggler
-       python run.py experiment my_experiment project={folder}
+next:  {command} check {folder}
+       {command} project={folder} runtime=virtual strategy=my_strategy workload=my_workload straggler=my_straggler
+       {command} experiment my_experiment project={folder}
        {folder}/README.md says what is what
 """
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return print_error("new", error)
     except OSError as error:
         return print_error("new", error, FAILED)
-    print(NEXT.format(folder=folder), end="")
+    print(NEXT.format(folder=folder, command=command()), end="")
     return 0
 
 

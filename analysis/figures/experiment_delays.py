@@ -20,6 +20,8 @@ from analysis.records.provenance import caption
 
 ARROW = "arrow: never ends"
 NOTE = f"lines: median over the seeds, bars: 95 % interval (Student's t), {ARROW}"
+NESTED = 1.6
+"""Flat lines may coincide: each marker is this much smaller than that of the line before, in points."""
 APART_FRAC = 0.3
 """Distance from the longest delay to the first separate point, and between those, as a fraction of the axis."""
 
@@ -75,7 +77,7 @@ def draw_delays(axes: Axes, table: pd.DataFrame, looks: dict[str, Look]) -> None
     top = 1.12 * float(finite["value"].max())
     nothing = pd.DataFrame(columns=["by", "x", "value", "std"])
     for x in (None, *named.loc[~numbers, "x"]):
-        draw_lines(axes, finite[finite["x"] <= longest if x is None else finite["x"] == x], nothing, looks)
+        draw_lines(axes, finite[finite["x"] <= longest if x is None else finite["x"] == x], nothing, looks, NESTED)
     for name, look in looks.items():
         mine = table[table["by"] == name].sort_values("x", kind="stable").set_index("x")["value"].clip(upper=top)
         apart = mine[mine.index >= longest]

@@ -60,7 +60,9 @@ def numbered(table: pd.DataFrame, results: Results) -> pd.DataFrame:
     return table.assign(x=x, by=table[drawn.by])[x.notna()].sort_values("x", kind="stable")
 
 
-def draw_lines(axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict[str, Look]) -> None:
+def draw_lines(
+    axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict[str, Look], nested_points: float = 0.0
+) -> None:
     """Draw one panel.
 
     Args:
@@ -68,8 +70,9 @@ def draw_lines(axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict
         table: ``by``, ``x``, ``value``, ``low``, ``high`` (NaN: no interval).
         paper: ``by``, ``x``, ``value``, ``std``.
         looks: the look of every ``by``.
+        nested_points: by how much a marker is larger than the next one's, if points coincide.
     """
-    for name, look in looks.items():
+    for index, (name, look) in enumerate(looks.items()):
         ours, theirs = table[table["by"] == name], paper[paper["by"] == name]
         if len(theirs):
             axes.plot(
@@ -89,7 +92,7 @@ def draw_lines(axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict
                 color=look.colour,
                 linestyle=look.line,
                 marker=look.marker or "o",
-                markersize=MARKER,
+                markersize=MARKER + nested_points * (len(looks) - 1 - index),
             )
             ends = np.array([ours["value"] - ours["low"], ours["high"] - ours["value"]])
             there = np.isfinite(ends).all(axis=0)

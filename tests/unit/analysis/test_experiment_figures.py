@@ -110,6 +110,8 @@ def test_a_fault_stands_apart_and_what_never_ends_is_an_arrow() -> None:
     arrows = [line for line in axes.lines if line.get_marker() == "^" and len(line.get_xdata())]  # type: ignore[arg-type]
     assert [list(line.get_xdata()) for line in arrows] == [[pytest.approx(13.0)]]  # type: ignore[arg-type]
     assert axes.get_ylim() == (0.0, pytest.approx(1.12 * 3.0))
+    sizes = [line.get_markersize() for line in axes.lines if line.get_marker() == "o"]
+    assert sizes[0] > sizes[1], "where lines coincide, both are seen"
 
 
 def test_groups_have_a_bar_for_each_and_say_what_never_ends() -> None:

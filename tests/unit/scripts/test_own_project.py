@@ -11,6 +11,7 @@ import pytest
 
 from runtime.config import project
 from runtime.errors import ConfigError
+from runtime.house import command
 from scripts.experiment import known_specs
 from scripts.new_project import main as new_project
 from tests.support.cli import Finished, run_cli
@@ -43,6 +44,18 @@ def test_a_project_has_its_own_name_everywhere(tmp_path: Path) -> None:
     assert tmp_path / "deep" / "hers" / "hers" / "strategy.py" in paths
     assert len(paths) == 11
     assert not [path for path in paths if "my_lab" in path.read_text() or "my_lab" in str(path)]
+
+
+def test_the_next_commands_can_be_typed_where_one_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert new_project(["hers"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next:"))
+    program = Path(line.split()[2])
+    assert program.is_absolute()
+    assert program.samefile(ROOT / "run.py")
+    monkeypatch.chdir(ROOT)
+    assert command() == "python run.py"
 
 
 @pytest.mark.parametrize(
