@@ -182,10 +182,11 @@ class Runtime(Protocol):
         """The description of the machine for ``meta.json``."""
         ...
 
-    def gather(self, task: dict[str, Any], framework: str) -> None:
+    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Wait for the machines of a job, before its record is opened; raises ``ConfigError`` if they do not come.
 
-        ``task``: the spec of its task; ``framework``: the library that computes gradients.
+        ``task``: the spec of its task; ``framework``: the library that computes gradients; ``device``: where, as in
+        ``backend.device``.
         """
         ...
 

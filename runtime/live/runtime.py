@@ -182,9 +182,9 @@ class LiveRuntime:
             )
         return "duty"
 
-    def gather(self, task: dict[str, Any], framework: str) -> None:
+    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Wait for the machines, if the launcher has to."""
-        self.launcher.gather(task, framework)
+        self.launcher.gather(task, framework, device)
 
     def parse_hosts(self, num_servers: int) -> Hosts | None:
         """The emulated hosts, if there are any."""

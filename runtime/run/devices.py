@@ -9,7 +9,8 @@ from typing import Any
 from runtime.api import Runtime
 from runtime.backends.devices import found
 from runtime.backends.devices.choice import CPU, CUDA, FAKE
-from runtime.cluster.gpus import SETTING, Gpus, device_of, parse_gpus
+from runtime.cluster.gpus import SETTING, Gpus, parse_gpus
+from runtime.cluster.gpus import device_of as gpu_of
 from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.errors import ConfigError
 from runtime.live.machines.mps import PROGRAM as MPS_PROGRAM
@@ -17,9 +18,14 @@ from runtime.live.machines.mps import PROGRAM as MPS_PROGRAM
 ON_CPU = "or backend.device=cpu"
 
 
+def device_of(backend: Any) -> str:
+    """Where a backend computes gradients."""
+    return str(getattr(backend, "device", CPU))
+
+
 def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> None:
     """Check where gradients are computed; raises :class:`ConfigError`."""
-    device, gpus = getattr(backend, "device", CPU), parse_gpus(config.cluster.gpus)
+    device, gpus = device_of(backend), parse_gpus(config.cluster.gpus)
     collective = config.topology.collective
     if device == CPU:
         _refuse_unused(gpus, config)
@@ -50,15 +56,18 @@ def check_devices(runtime: Runtime, backend: Any, task: Any, config: Config) -> 
 
 
 def _check_elsewhere(device: str, gpus: Gpus, config: Config, framework: str) -> None:
-    """Of agents on the nodes of a Ray cluster, which reserves GPUs for them; whether they can be used is seen there."""
+    """Of agents elsewhere: Ray reserves GPUs for them, or they see those of their machine; that is looked at there."""
     setting = f"backend.device={device}"
     if not config.launcher.get("gpus_per_node"):
         raise ConfigError(
             f"{setting}: agents elsewhere use the CPU; leave launcher={config.names.launcher} out, set "
-            f"launcher.gpus_per_node (launcher=ray), {ON_CPU}"
+            f"launcher.gpus_per_node, {ON_CPU}"
         )
     if gpus != Gpus():
-        raise ConfigError(f"{SETTING}={config.cluster.gpus}: Ray says which GPUs an agent has; leave it out")
+        raise ConfigError(
+            f"{SETTING}={config.cluster.gpus}: Ray, or {found.VISIBLE} there, says which GPUs an agent has; "
+            "leave it out"
+        )
     if config.topology.collective == "nccl":
         raise ConfigError(f"{setting}: topology.collective=nccl is built for this machine; use ring or gloo")
     if device == CUDA:
@@ -67,7 +76,7 @@ def _check_elsewhere(device: str, gpus: Gpus, config: Config, framework: str) ->
 
 def gpus_in_turn(runtime: Runtime, backend: Any, config: Config) -> tuple[int, ...]:
     """The devices that workers use in turn; empty: on the CPU, or elsewhere. On a virtual clock each has its own."""
-    device, gpus = getattr(backend, "device", CPU), parse_gpus(config.cluster.gpus)
+    device, gpus = device_of(backend), parse_gpus(config.cluster.gpus)
     if device == CPU or (runtime.real_time and config.launcher != ON_THIS_MACHINE):
         return ()
     if not runtime.real_time:
@@ -119,7 +128,7 @@ def _check_cuda(runtime: Runtime, gpus: Gpus, config: Config, framework: str) ->
 
 def _check_ranks(in_turn: tuple[int, ...], num_workers: int) -> None:
     """NCCL refuses two ranks on one device."""
-    used = Counter(device_of(in_turn, "worker", worker) for worker in range(num_workers))
+    used = Counter(gpu_of(in_turn, "worker", worker) for worker in range(num_workers))
     device, ranks = used.most_common(1)[0]
     if ranks > 1:
         raise ConfigError(

@@ -17,6 +17,7 @@ from runtime.errors import ConfigError, print_error
 from runtime.house import NAME
 from runtime.live.machines import doctor
 from runtime.run.checks import CheckedJob
+from runtime.run.devices import device_of
 from runtime.run.preflight import preflight
 from runtime.run.prepare import prepare
 
@@ -53,7 +54,7 @@ def look(settings: Sequence[str]) -> list[dict[str, Any]]:
     if not isinstance(job, CheckedJob) or starter is None or not starter.elsewhere:
         raise ConfigError(f"doctor {CLUSTER}: launcher={launcher} has no other machines; choose launcher=join or ray")
     prepare(ready.needs)
-    job.runtime.gather(job.config.workload.task, job.backend.framework)
+    job.runtime.gather(job.config.workload.task, job.backend.framework, device_of(job.backend))
     try:
         nodes: list[dict[str, Any]] = starter.describe()
         return nodes

@@ -23,6 +23,7 @@ from runtime.record.meta import SCHEMA, describe_machine, describe_versions, sta
 from runtime.record.recorder import Fanout, Recorder
 from runtime.record.view import Picture, make_view
 from runtime.run.checks import CheckedJob, refuse_empty
+from runtime.run.devices import device_of
 from runtime.training.lr_schedules import make_schedule
 
 UNTOLD = ("lr_at", "seed", "stuck_after_s")
@@ -44,7 +45,7 @@ def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
     """
     config = checked.config
     job = make_job(checked, prepare_data(checked.task, config))
-    checked.runtime.gather(config.workload.task, checked.backend.framework)
+    checked.runtime.gather(config.workload.task, checked.backend.framework, device_of(checked.backend))
     run_dir.mkdir(parents=True, exist_ok=True)
     recorder = open_record(config, run_dir)
     write_head(run_dir, checked, job)

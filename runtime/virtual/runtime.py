@@ -189,7 +189,7 @@ class VirtualRuntime:
         devices = {"gpus": list(around.gpus)} if around.gpus and "gpu" in around.kinds else {}
         return devices if hosts is None else {"hosts": hosts.describe(), **devices}
 
-    def gather(self, task: dict[str, Any], framework: str) -> None:
+    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Nothing to wait for."""
 
     def calibration(self, batch_samples: int) -> str:

@@ -100,6 +100,44 @@ def test_replicas_in_a_ring_over_two_agents_are_bit_equal_to_those_of_one_machin
 
 
 @pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
+def test_gloo_over_two_machines_is_bit_equal_to_that_of_one_and_forms_again_when_a_replica_is_killed(
+    apart: Cluster, start: Start, tmp_path: Path
+) -> None:
+    gloo = ("topology=allreduce", "topology.collective=gloo")
+    there = (*gloo, f"launcher.shared_dir={tmp_path}", "launcher.trusts_network=true")
+    job = (*DIGITS, "workload.epochs=1")
+    agents = [apart.agent(number, "--again", "--wait-s", "30") for number in range(2)]
+    joined = apart.run("joined", *job, *there).finish(PATIENCE_S)
+    assert joined.sha256 == start("local", *job, *gloo).finish(PATIENCE_S).sha256
+    plan = tmp_path / "plan.csv"
+    plan.write_text("time,duration,target,kind,magnitude\n0.5,0.5,worker:1,kill,1\n")
+    killed = apart.run("killed", *JOB, *SLOW, *there, "straggler=trace", f"straggler.path={plan}").finish(PATIENCE_S)
+    assert 1 in {event["worker"] for event in killed.events("Lost")}
+    assert used(killed) == {EPOCHS}
+    assert problems(killed.lines()) == []
+    for agent in agents:
+        agent.kill()
+
+
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
+def test_workers_use_the_devices_that_agents_see(
+    loopback: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fake ones, of which an agent that is shown too few is refused."""
+    job = (*DIGITS, "workload.epochs=1", "backend.device=fake", "cluster.num_workers=4")
+    local = start("local", *job).finish(PATIENCE_S)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    poor = loopback.agent(0)
+    assert poor.process.poll() is None
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    agents = [loopback.agent(number) for number in range(2)]
+    joined = loopback.run("joined", *job, "launcher.gpus_per_node=2").finish(PATIENCE_S)
+    assert joined.sha256 == local.sha256
+    assert [agent.wait() for agent in (poor, *agents)] == [2, 0, 0]
+    assert [node["shown_gpus"] for node in joined.meta["machine"]["nodes"]] == [2, 2]
+
+
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_antdt_nd_restarts_a_worker_on_the_machine_with_room(three_apart: Cluster) -> None:
     """Machine 2 has no task until then."""
     agents = [three_apart.agent(number) for number in range(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,6 +40,16 @@ def test_bsp_over_two_networks_is_bit_equal_and_a_partition_only_delays_it(ray_a
     assert run.notes("Fenced")
     assert set(np.unique(run.parameters())) == {4.0}
     assert problems(run.lines()) == []
+    assert_nothing_is_left()
+
+
+def test_gloo_over_two_networks_is_bit_equal_to_that_of_one_machine(
+    ray_apart: RayApart, start: Start, tmp_path: Path
+) -> None:
+    job = (*DIGITS, "topology=allreduce", "topology.collective=gloo", "workload.epochs=1")
+    trusted = (f"launcher.shared_dir={tmp_path}", "launcher.trusts_network=true")
+    there = begin(ray_apart, start, "there", *job, *trusted).finish(PATIENCE_S)
+    assert there.sha256 == start("here", *job).finish(PATIENCE_S).sha256
     assert_nothing_is_left()
 
 

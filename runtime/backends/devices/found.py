@@ -45,10 +45,15 @@ def tensorflow_cuda() -> str | None:
 
 def num_devices(environ: Mapping[str, str] = os.environ) -> int:
     """How many devices processes of this environment may see."""
-    nodes = len(list(NODES.glob(NODE)))
+    nodes, shown = len(list(NODES.glob(NODE))), num_shown(environ)
+    return nodes if shown is None else min(nodes, shown)
+
+
+def num_shown(environ: Mapping[str, str] = os.environ) -> int | None:
+    """How many devices ``CUDA_VISIBLE_DEVICES`` names, whether they are there or not; None: it does not say."""
     if VISIBLE not in environ:
-        return nodes
-    return min(nodes, len([name for name in environ[VISIBLE].split(",") if name.strip() not in ("", "-1")]))
+        return None
+    return len([name for name in environ[VISIBLE].split(",") if name.strip() not in ("", "-1")])
 
 
 def name_of(device: int, environ: Mapping[str, str] = os.environ) -> str:

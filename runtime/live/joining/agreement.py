@@ -23,6 +23,18 @@ def difference(theirs: Facts, ours: Facts, framework: str) -> str:
     return ""
 
 
+def of_gpus(theirs: Facts, wanted: int, *, fake: bool) -> str:
+    """Of the GPUs that an agent has for its workers. A ``fake`` device needs no hardware, but its name."""
+    there = len(theirs.gpus)
+    if theirs.shown_gpus is not None:
+        there = theirs.shown_gpus if fake else min(there, theirs.shown_gpus)
+    elif fake:
+        return ""
+    if there >= wanted:
+        return ""
+    return f"gpus: {there} visible there (CUDA_VISIBLE_DEVICES), launcher.gpus_per_node={wanted} here; ask for less"
+
+
 def of_data(theirs: Prepared, ours: Prepared) -> str:
     """Of the prepared data."""
     if theirs.problem:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from runtime.backends.devices.found import num_shown
 from runtime.config import project
 from runtime.house import ROOT
 from runtime.live.machines.doctor import PROBED, missing
@@ -47,6 +48,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     memory_bytes: int
     gpus: tuple[str, ...] = ()
+    shown_gpus: int | None = None
+    """How many of them ``CUDA_VISIBLE_DEVICES`` shows, if it says so; None: all."""
     capabilities: dict[str, str] = {}
     """By name: empty where it works, else why not."""
     versions: dict[str, str] = {}
@@ -67,6 +70,7 @@ def look_here(address: str, *, capabilities: bool = True) -> Facts:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpus=gpus(),
+        shown_gpus=num_shown(),
         capabilities={name: "" if lack is None else lack.reason for name, lack in lacks.items()},
         versions=versions(),
         code=code_below(ROOT),

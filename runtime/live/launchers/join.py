@@ -23,12 +23,15 @@ class Join(Meeting):
     keeps: ClassVar[bool] = False
     cure: ClassVar[str] = ""
     token_file: str | None
+    gpus_per_node: int
 
     def __post_init__(self) -> None:
         """Check every field by itself."""
         super().__post_init__()
         if not 0 < self.port < 65536:
             raise ConfigError(f"launcher.port={self.port}: must be between 1 and 65535, since agents need to know it")
+        if self.gpus_per_node < 0:
+            raise ConfigError(f"launcher.gpus_per_node={self.gpus_per_node}: must be 0 or more")
         if self.token_file is not None:
             self.token_file = str(Path(self.token_file).absolute())  # the job may change its directory
 
@@ -40,6 +43,9 @@ class Join(Meeting):
     def token(self) -> bytes:
         assert self.token_file is not None
         return read_token(self.token_file, "launcher.token_file")
+
+    def gpus_of_agents(self) -> int:
+        return self.gpus_per_node
 
     def summon(self, rendezvous: Rendezvous, token: bytes) -> Callable[[], None]:
         return lambda: None  # somebody else starts them

@@ -32,7 +32,7 @@ class ThisMachine:
     def unable(self) -> dict[str, str]:
         return {}
 
-    def gather(self, task: dict[str, Any], framework: str) -> None:
+    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Nobody to wait for."""
 
     def loop(self) -> Loop | None:

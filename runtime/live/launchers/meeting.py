@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from runtime.api import RunContext
+from runtime.backends.devices.choice import CPU, FAKE
 from runtime.config.parse import Cluster
 from runtime.errors import ConfigError
 from runtime.live.joining import wire
@@ -50,6 +51,7 @@ class Meeting(ABC):
     rejoin_s: float
     shared_dir: str | None
     tls: bool
+    trusts_network: bool
     elsewhere: ClassVar[bool] = True
     name: ClassVar[str]
     """As in ``launcher=NAME``."""
@@ -112,11 +114,7 @@ class Meeting(ABC):
             raise ConfigError(
                 f"topology.transport={around.transport}: machines share no memory; use topology.transport=tcp"
             )
-        if around.collective not in ("", "ring"):
-            raise ConfigError(
-                f"topology.collective={around.collective}: its groups meet in a file of one machine; use "
-                f"topology.collective=ring, or {WITHOUT}"
-            )
+        self._check_collective(around.collective)
         if around.collective and self.shared_dir is None:
             raise ConfigError(
                 "launcher.shared_dir=null: a checkpoint of replicas is stored by one of them and read by all; name a "
@@ -126,6 +124,24 @@ class Meeting(ABC):
         self._check_listen()
         if self.shared_dir is not None and not os.access(self.shared_dir, os.W_OK | os.X_OK):
             raise ConfigError(f"launcher.shared_dir={self.shared_dir}: is no directory that can be written")
+
+    def _check_collective(self, collective: str) -> None:
+        """Gloo's own connections prove no token and are not encrypted: who reaches their ports may take part."""
+        if collective in ("", "ring"):
+            return
+        setting = f"topology.collective={collective}"
+        if collective == "nccl":
+            raise ConfigError(f"{setting}: is built for one machine; use topology.collective=ring, or {WITHOUT}")
+        if self.tls:
+            raise ConfigError(
+                f"launcher.tls=true: the connections of {setting} are not encrypted; use topology.collective=ring, or "
+                "launcher.tls=false"
+            )
+        if not self.trusts_network:
+            raise ConfigError(
+                f"{setting}: whoever reaches its ports could take part, since its connections prove no token; use "
+                "topology.collective=ring, or launcher.trusts_network=true where only the run's machines can"
+            )
 
     def _check_listen(self) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
@@ -142,7 +158,11 @@ class Meeting(ABC):
         alone = "launcher.shared_dir=null: servers take over what those of other machines have stored; name a directory"
         return {} if self.shared_dir else {Repartition.__name__: f"{alone} of all machines"}
 
-    def gather(self, task: dict[str, Any], framework: str) -> None:
+    def gpus_of_agents(self) -> int:
+        """How many GPUs every agent must see."""
+        return 0
+
+    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
         self.release()
         token = self.token()
         self._salt = secrets.token_bytes(SALT_BYTES)
@@ -162,6 +182,8 @@ class Meeting(ABC):
             cure=self.cure,
             ours=look_here(self.here, capabilities=False),
             framework=framework,
+            gpus=0 if device == CPU else self.gpus_of_agents(),
+            fake_gpus=device == FAKE,
             task=task,
             prepared=prepared,
             shared=self._shared,

@@ -17,7 +17,7 @@ import msgspec
 from runtime.errors import ConfigError
 from runtime.house import NAME, module_name
 from runtime.live.joining import wire
-from runtime.live.joining.agreement import difference, of_data
+from runtime.live.joining.agreement import difference, of_data, of_gpus
 from runtime.live.joining.facts import Facts
 from runtime.live.launchers.pieces import Pieces
 from runtime.live.transport.auth import Identity
@@ -46,6 +46,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     framework: str
     task: dict[str, Any]
     prepared: wire.Prepared
+    gpus: int = 0
+    """GPUs that every agent must see."""
+    fake_gpus: bool = False
     shared: str = ""
     """A directory that must be there on every machine; empty: none."""
     certificate: str = ""
@@ -181,7 +184,9 @@ class Rendezvous:
         if enlist.protocol != wire.PROTOCOL:
             reason = f"version: joins by protocol {enlist.protocol} there, {wire.PROTOCOL} here; install the same"
         else:
-            reason = difference(facts, wanted.ours, wanted.framework)
+            reason = difference(facts, wanted.ours, wanted.framework) or of_gpus(
+                facts, wanted.gpus, fake=wanted.fake_gpus
+            )
         if reason:
             self._turned_away(facts.name, reason)
             self._refuse(key, reason)

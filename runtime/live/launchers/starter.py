@@ -26,8 +26,11 @@ class Starter(Protocol):
         """Commands that cannot be carried out there, with the reason."""
         ...
 
-    def gather(self, task: dict[str, Any], framework: str) -> None:
-        """Wait for the machines of a job with this ``task``; raises :class:`ConfigError` if they do not come."""
+    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
+        """Wait for the machines of a job with this ``task``; raises :class:`ConfigError` if they do not come.
+
+        ``device``: where gradients are computed, as in ``backend.device``.
+        """
         ...
 
     def loop(self) -> Loop | None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runtime.errors import ConfigError
 from runtime.live.agent.arguments import parse
 from runtime.live.joining import wire
-from runtime.live.joining.agreement import difference, of_data
+from runtime.live.joining.agreement import difference, of_data, of_gpus
 from runtime.live.joining.data import fingerprint, prepare
 from runtime.live.joining.facts import Code, Facts, code_below, gpus, look_here
 from runtime.live.joining.site import SAVED, Site, room, roomiest
@@ -244,6 +244,28 @@ def test_a_newcomer_is_where_the_most_cores_are_left_then_the_fewest_like_it_the
     assert all((chosen - number) % len(cores) <= (n - number) % len(cores) for n in best)
 
 
+@pytest.mark.parametrize(
+    ("models", "shown", "wanted", "fake", "there"),
+    [
+        (2, None, 2, False, None),
+        (2, None, 3, False, 2),
+        (2, 1, 2, False, 1),
+        (1, 4, 2, False, 1),
+        (0, None, 1, False, 0),
+        (0, 2, 2, True, None),
+        (0, 1, 2, True, 1),
+        (0, None, 8, True, None),
+        (0, None, 0, False, None),
+    ],
+)
+def test_who_sees_too_few_gpus_is_refused_with_their_number(
+    models: int, shown: int | None, wanted: int, fake: bool, there: int | None
+) -> None:
+    facts = msgspec.structs.replace(OURS, gpus=("H100",) * models, shown_gpus=shown)
+    line = f"gpus: {there} visible there (CUDA_VISIBLE_DEVICES), launcher.gpus_per_node={wanted} here; ask for less"
+    assert of_gpus(facts, wanted, fake=fake) == ("" if there is None else line)
+
+
 # ---- settings --------------------------------------------------------------------------------------------------------
 
 GOOD = {
@@ -255,6 +277,8 @@ GOOD = {
     "lease_s": 10.0,
     "rejoin_s": 0.0,
     "tls": False,
+    "trusts_network": False,
+    "gpus_per_node": 0,
 }
 
 

@@ -97,7 +97,11 @@ BAD_LINES: list[tuple[str, str]] = [
     ),
     (
         "topology=allreduce topology.collective=ddp launcher=join launcher.listen=127.0.0.1",
-        "topology.collective=ddp: its groups meet in a file of one machine; use topology.collective=ring",
+        "topology.collective=ddp: whoever reaches its ports could take part, since its connections prove no token; use",
+    ),
+    (
+        "topology=allreduce topology.collective=gloo launcher=join launcher.listen=127.0.0.1 launcher.tls=true",
+        "launcher.tls=true: the connections of topology.collective=gloo are not encrypted; use ",
     ),
     (
         "topology.transport=shm launcher=join launcher.listen=127.0.0.1",

@@ -182,9 +182,9 @@ def test_ray_reserves_devices_for_agents_elsewhere(machine: Path, monkeypatch: p
     nodes = {"launcher": {"nodes": 3, "gpus_per_node": 2.0}}
     for device in ("cuda", "fake"):
         check(device=device, **nodes)
-    assert "Ray says which GPUs an agent has" in refused({"devices": [0]}, **nodes)
+    assert "Ray, or CUDA_VISIBLE_DEVICES there, says which GPUs an agent has" in refused({"devices": [0]}, **nodes)
     assert "nccl is built for this machine" in refused(collective="nccl", **nodes)
-    assert "set launcher.gpus_per_node (launcher=ray)" in refused(launcher={"nodes": 3, "gpus_per_node": 0})
+    assert "set launcher.gpus_per_node, or" in refused(launcher={"nodes": 3, "gpus_per_node": 0})
     monkeypatch.setattr(found, "torch_cuda", lambda: None)
     assert "torch was built without CUDA" in refused(**nodes)
     check(device="fake", **nodes)

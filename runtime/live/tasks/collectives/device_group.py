@@ -20,8 +20,8 @@ class DeviceGroup(TorchGroup):
 
     backend: ClassVar[str] = "nccl"
 
-    def __init__(self, run_dir: str, me: Identity, address: str, look: Callable[[], None], staging: Staging) -> None:
-        super().__init__(run_dir, me, address, look)
+    def __init__(self, folder: str, me: Identity, address: str, look: Callable[[], None], staging: Staging) -> None:
+        super().__init__(folder, me, address, look)
         self.staging = staging
         self.as_computed = False
 

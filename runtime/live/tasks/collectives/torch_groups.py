@@ -21,7 +21,8 @@ MEETING_DEADLINE_S = 10.0
 """Seconds within which the members of a new group must join; otherwise one counts as gone."""
 DEADLINE = timedelta(seconds=MEETING_DEADLINE_S)
 MEETING_PLACE = "groups"
-"""Folder of a run for the rendezvous of groups, which is a file with gloo."""
+"""Folder of a run for the rendezvous of groups, which is a file that all members reach: on several machines it is below
+``launcher.shared_dir``, in a directory that only the user may read."""
 
 
 class TorchGroup:
@@ -31,9 +32,9 @@ class TorchGroup:
     is abandoned when ``look`` raises; a member lost later causes an error of the call.
     """
 
-    def __init__(self, run_dir: str, me: Identity, address: str, look: Callable[[], None]) -> None:
+    def __init__(self, folder: str, me: Identity, address: str, look: Callable[[], None]) -> None:
         self.me, self.address, self.look = me, address, look
-        self.folder = Path(run_dir) / MEETING_PLACE
+        self.folder = Path(folder) / MEETING_PLACE
         self.generation = 0
         self.peers: tuple[Peer, ...] = ()
         self._joined: tuple[int, tuple[Peer, ...]] | None = None
