@@ -92,7 +92,7 @@ gpu:  ## all that needs a GPU: exactness, restarts, sharing, and speed against p
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
 	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)
 
-ray: $(VENV)/.dev  ## what Ray starts: three raylets of this machine (installs Ray; some five minutes)
+ray: $(VENV)/.dev  ## what Ray starts: raylets of this machine (installs Ray; some ten minutes)
 	$(PIP) --editable '.[ray]'
 	$(PY) -m pytest tests/on_ray -m ray $(ARGS)
 

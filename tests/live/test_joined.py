@@ -120,6 +120,16 @@ def test_gloo_over_two_machines_is_bit_equal_to_that_of_one_and_forms_again_when
 
 
 @pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
+def test_ddp_over_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: Start, tmp_path: Path) -> None:
+    job = (*DIGITS, "workload.epochs=1", "topology=allreduce", "topology.collective=ddp")
+    agents = [apart.agent(number) for number in range(2)]
+    there = (f"launcher.shared_dir={tmp_path}", "launcher.trusts_network=true")
+    joined = apart.run("joined", *job, *there).finish(PATIENCE_S)
+    assert joined.sha256 == start("local", *job).finish(PATIENCE_S).sha256
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_workers_use_the_devices_that_agents_see(
     loopback: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
