@@ -20,7 +20,7 @@ import pandas as pd
 
 from analysis.fitting.pacing import is_paced, paced_s
 from analysis.fitting.robust import MAD_SIGMA, Estimate, Line, fit_line, median, ordinary
-from analysis.measures.host_work import has_cores, hosts_of, touched, wire_s, work
+from analysis.measures.host_work import has_cores, hosts_of, touched, traffic, wire_s, work
 from analysis.records.load import RecordError, Run
 from analysis.records.nodes import parse_node, server_name, worker_name
 from analysis.records.schema import Other
@@ -32,6 +32,10 @@ FEWEST = 10
 SPREAD = 1.5
 """Minimum ratio of the two ends for fitting a slope; the partial batches at an epoch's end do not suffice."""
 FLOAT_BYTES = 4
+MINGLES = 0.5
+"""Part of all traffic that is others' while any of the workers computes, at least, where they are not in step."""
+HALVINGS = 40
+"""Of the range in which ``interrupt_per_byte_s`` is looked for."""
 SLEPT = ("delay", "slowdown")
 """Kinds of disturbance that tasks carry out themselves, by sleeping: nothing else in the iteration changes."""
 
@@ -75,6 +79,7 @@ def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration
         _fit_line(fitted, ("latency_s", "transfer_per_byte_s"), calm, "bytes", "send_s", "model size")
         carrying = ("carry_per_byte_s", "carry_within_per_byte_s")
         fitted.missing |= dict.fromkeys(carrying, "contained in transfer_per_byte_s")
+        fitted.missing["interrupt_per_byte_s"] = "only emulated hosts share a kernel"
     _fit_messages(frame, quick, fitted)
     _fit_rare(runs, fitted)
     for name, column in (("batch_samples", "assigned_samples"), ("num_workers", "num_workers")):
@@ -216,11 +221,19 @@ def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
 
 
 def _work(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
-    """Processor time of tasks (:func:`host_work.work`) with ``run``, ``block``; ``bytes`` of the model."""
+    """Processor time of tasks (:func:`host_work.work`) with ``run``, ``block``; ``bytes`` of the model.
+
+    ``of_others``: bytes per second between hosts of messages of others, see :func:`host_work.traffic`; ``mingles``:
+    whether workers compute while others send.
+    """
     rows = work(run)
     blocks = number * 10**9 + np.arange(len(rows)) // BLOCK
-    num_servers = run.job.get("num_servers") or 1
-    return rows.assign(run=number, block=blocks, bytes=FLOAT_BYTES * num_parameters, num_servers=num_servers)
+    num_bytes, num_servers = FLOAT_BYTES * num_parameters, run.job.get("num_servers") or 1
+    sent = traffic(run, num_bytes)
+    of_others = rows["node"].map(sent.of_others).fillna(0.0)
+    mingles = bool(of_others[rows["role"] == "worker"].min() > MINGLES * sent.all_bytes_per_s)
+    about = {"of_others": of_others, "mingles": mingles}
+    return rows.assign(run=number, block=blocks, bytes=num_bytes, num_servers=num_servers, **about)
 
 
 # ---- frames to estimates --------------------------------------------------------------------------------------------
@@ -281,35 +294,50 @@ def _fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
 
 
 def _fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
-    """Core-seconds of carrying and computing: processor time of servers and workers, less what other terms explain.
+    """Core-seconds of carrying, computing and interruptions: processor time of servers and workers.
 
-    A byte costs less where more of them arrive together, so only the runs with the most workers are used.
+    A byte costs less where more of them arrive together, so only the runs with the most workers are used. Where
+    interruptions are known, computing is that of runs without any.
     """
     rows = rows[rows["num_workers"] == rows["num_workers"].max()]
     servers, workers = (rows[rows["role"] == role] for role in ("server", "worker"))
     servers, workers = servers[servers["messages"] > 0], workers[workers["iterations"] > 0]
-    part_bytes = servers["bytes"] / servers["num_servers"]
-    updates_s = servers["updates"] * _value(fitted, "update_base_s")
-    updates_s += servers["grads"] * part_bytes * _value(fitted, "update_per_byte_s")
-    _fit_carrying(servers.assign(carry=(servers["cpu_s"] - updates_s) / (servers["messages"] * part_bytes)), fitted)
+    names = ("compute_base_s", "compute_per_sample_s")
+    for name in names:
+        fitted.estimates.pop(name, None)
+        fitted.missing.pop(name, None)
+    _fit_carrying(servers, fitted)
+    within = workers["crossing_frac"] == 0
+    if _fit_interruptions(servers, workers, names, fitted):
+        workers = workers[within]
+    _fit_line(fitted, names, _computing(workers, fitted), "samples", "real_s", "batch size")
+
+
+def _computing(workers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
+    """What computing an iteration's ``samples`` took (``real_s``): what the other terms do not explain."""
     samples = workers["samples"] / workers["iterations"]
     others_s = _value(fitted, "data_base_s") + _value(fitted, "data_per_sample_s") * samples
     carried = 2 * workers["bytes"] * workers["crossing_frac"]
     others_s += carried * _value(fitted, "carry_per_byte_s")
     others_s += (2 * workers["bytes"] - carried) * _within(fitted)
-    real_s = workers["cpu_s"] / workers["iterations"] - others_s
-    names = ("compute_base_s", "compute_per_sample_s")
-    for name in names:
-        fitted.estimates.pop(name, None)
-        fitted.missing.pop(name, None)
-    _fit_line(fitted, names, workers.assign(samples=samples, real_s=real_s), "samples", "real_s", "batch size")
+    real_s = _uninterrupted_s(workers, fitted) / workers["iterations"] - others_s
+    return workers.assign(samples=samples, real_s=real_s)
+
+
+def _uninterrupted_s(rows: pd.DataFrame, fitted: Calibration) -> pd.Series:
+    """Processor time without what interruptions by messages between hosts were charged to it."""
+    charged = 1 - rows["of_others"] * _value(fitted, "interrupt_per_byte_s")
+    uninterrupted: pd.Series = rows["cpu_s"] * charged
+    return uninterrupted
 
 
 def _fit_carrying(servers: pd.DataFrame, fitted: Calibration) -> None:
-    """Of messages that stay on their host, by servers with no others; then of those that leave it, by all others.
-
-    ``carry``: processor time per byte of a server's messages of both kinds.
-    """
+    """Of messages that stay on their host, by servers with no others; then of those that leave it, by all others."""
+    part_bytes = servers["bytes"] / servers["num_servers"]
+    updates_s = servers["updates"] * _value(fitted, "update_base_s")
+    updates_s += servers["grads"] * part_bytes * _value(fitted, "update_per_byte_s")
+    carried_s = _uninterrupted_s(servers, fitted) - updates_s
+    servers = servers.assign(carry=carried_s / (servers["messages"] * part_bytes))
     apart = servers["crossing_frac"] > 0
     lack = "no run whose tasks are all on one host (cluster.hosts.count=1); at carry_per_byte_s"
     _fit_median(fitted, "carry_within_per_byte_s", servers[~apart], "carry", lack)
@@ -318,6 +346,42 @@ def _fit_carrying(servers: pd.DataFrame, fitted: Calibration) -> None:
         stays = (1 - rows["crossing_frac"]) * _value(fitted, "carry_within_per_byte_s")
         rows = rows.assign(carry=(rows["carry"] - stays) / rows["crossing_frac"])
     _fit_median(fitted, "carry_per_byte_s", rows, "carry", "no server was observed that has messages of other hosts")
+
+
+def _fit_interruptions(
+    servers: pd.DataFrame, workers: pd.DataFrame, names: tuple[str, str], fitted: Calibration
+) -> bool:
+    """The time for which a byte interrupts: so long that computing takes as long between hosts as within one.
+
+    Only runs whose workers compute while others send show it. It is found by halving: with more of it, less of the
+    processor time is left for carrying, and then for computing. Returns whether these runs determine it.
+    """
+    within, apart = workers[workers["crossing_frac"] == 0], workers[(workers["crossing_frac"] > 0) & workers["mingles"]]
+    if len(within) < FEWEST or len(apart) < FEWEST:
+        lack = "no runs on one host and, with an asynchronous strategy, on several"
+        fitted.missing["interrupt_per_byte_s"] = lack
+        return False
+    alone = Calibration(dict(fitted.estimates))
+    _fit_line(alone, names, _computing(within, alone), "samples", "real_s", "batch size")
+
+    def longer(interrupt_s: float) -> pd.DataFrame:
+        tried = Calibration(dict(alone.estimates))
+        tried.estimates["interrupt_per_byte_s"] = Estimate(interrupt_s, 0.0, len(apart))
+        _fit_carrying(servers, tried)
+        rows = _computing(apart, tried)
+        real_s = _value(alone, names[0]) + _value(alone, names[1]) * rows["samples"]
+        return rows.assign(longer_s=rows["real_s"] - real_s)
+
+    low, high = 0.0, 1 / float(apart["of_others"].max())
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if longer(middle)["longer_s"].median() > 0 else (low, middle)
+    left = longer(low)
+    slope = float((left["cpu_s"] / left["iterations"] * left["of_others"]).median())
+    error = median(left, "longer_s").error / slope
+    fitted.estimates["interrupt_per_byte_s"] = Estimate(low, error, len(left))
+    _fit_carrying(servers, fitted)
+    return True
 
 
 def _within(fitted: Calibration) -> float:

@@ -8,13 +8,14 @@ core to themselves is measured as wall time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from analysis.measures.injections import PAYLOAD_FRAC
 from analysis.records.load import Run
-from analysis.records.nodes import TASKS, parse_node, role_of
+from analysis.records.nodes import TASKS, parse_node, role_of, server_name, worker_name
 
 WORK_COLUMNS = (
     "node",
@@ -70,6 +71,42 @@ def work(run: Run) -> pd.DataFrame:
     crossing = {task: _crossing_frac(run, task) for task in tasks["node"].unique()}
     rows = pd.DataFrame(found, columns=list(WORK_COLUMNS)).assign(num_workers=run.job["num_workers"])
     return rows.assign(crossing_frac=rows["node"].map(crossing))
+
+
+class Traffic(NamedTuple):
+    """Bytes per second that a run sends between its hosts."""
+
+    all_bytes_per_s: float
+    of_others: dict[str, float]
+    """By task: those of messages of which it is no end; of a worker on average while it computes."""
+
+
+def traffic(run: Run, num_bytes: int) -> Traffic:
+    """What a run with a model of so many bytes sends between hosts, from the times of its iterations.
+
+    A gradient counts when its worker begins to push, parameters when it begins to receive.
+    """
+    rows, num_servers = run.tables.iterations, run.job.get("num_servers") or 1
+    ends_s = rows["t"] - rows["send_s"]
+    begins_s = ends_s - rows["compute_s"]
+    numbers = rows["worker"].unique()
+    sizes = {number: num_bytes * _crossing_frac(run, worker_name(number)) for number in numbers}
+    span_s = float(rows["t"].max() - begins_s.min())
+    all_bytes = 2 * float(rows["worker"].map(sizes).sum())
+    found = {}
+    for number in range(num_servers):
+        own_bytes = 2 * num_bytes / num_servers * len(rows) * _crossing_frac(run, server_name(number))
+        found[server_name(number)] = (all_bytes - own_bytes) / span_s if span_s else 0.0
+    for number in numbers:
+        mine = rows["worker"] == number
+        others = rows[~mine]
+        sent = np.concatenate([ends_s[~mine], (begins_s - rows["recv_s"].fillna(0.0))[~mine]])
+        order = np.argsort(sent)
+        total = np.concatenate([[0.0], np.cumsum(np.tile(others["worker"].map(sizes), 2)[order])])
+        until, since = (total[np.searchsorted(sent[order], at[mine])] for at in (ends_s, begins_s))
+        computing_s = float(rows.loc[mine, "compute_s"].sum())
+        found[worker_name(number)] = float((until - since).sum()) / computing_s if computing_s else 0.0
+    return Traffic(all_bytes / span_s if span_s else 0.0, found)
 
 
 def _crossing_frac(run: Run, task: str) -> float:

@@ -62,6 +62,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Work of the network stack at either end during a message; modelled only on hosts, whose cores it uses."""
     carry_within_per_byte_s: Annotated[float, Meta(ge=0, le=1)] | None = None
     """The same for a message between tasks of one host, which passes no link; None: ``carry_per_byte_s``."""
+    interrupt_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Time for which a byte between hosts interrupts all other tasks, on any host: emulated hosts share one kernel,
+    which charges work on packets to the task that it interrupts. 0 of hosts that are machines of their own."""
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""
@@ -112,7 +115,11 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def carry_s(self, num_bytes: int) -> Carry:
         """Core-seconds at either end of a message."""
-        return Carry(self.carry_per_byte_s * num_bytes, self.within_per_byte_s * num_bytes)
+        return Carry(
+            self.carry_per_byte_s * num_bytes,
+            self.within_per_byte_s * num_bytes,
+            self.interrupt_per_byte_s * num_bytes,
+        )
 
     def update_s(self, num_bytes: int, num_grads: int) -> float:
         """Seconds of one update on one server."""
@@ -152,6 +159,8 @@ class Carry(NamedTuple):
     """From one host to another."""
     within_s: float
     """From a task of a host to another of the same."""
+    interrupt_s: float = 0.0
+    """For which it interrupts all other tasks on any host, if it is sent from one host to another."""
 
 
 FREE = Carry(0.0, 0.0)

@@ -72,7 +72,8 @@ def undisturbed(
 
     With an order to apply, all servers begin to update and all workers to load, on the same cores; servers then send,
     workers compute, and push at once. Wherever a placement really puts the tasks, the same job has the same length. It
-    leaves out what the strategy's decisions cost. ``batch_samples``: of one worker. Without servers: :func:`in_ring`.
+    leaves out what the strategy's decisions and interruptions cost. ``batch_samples``: of one worker. Without servers:
+    :func:`in_ring`.
     """
     cores = inf if host.cores is None else host.cores
     servers, model_bytes = num_servers, PARAMETER_BYTES * num_parameters

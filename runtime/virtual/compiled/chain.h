@@ -137,7 +137,7 @@ static int send_between(Iteration *one, Py_ssize_t place, int to_server, Step *n
     if (!failed) {
         double num_bytes = queue_at(self, place)->num_bytes;
         failed = send_on(self->work, one->worker->task, way, num_bytes, self->prices.latency_s, (PyObject *)next,
-                         price_of(self, way) * num_bytes);
+                         price_of(self, way) * num_bytes, self->prices.interrupt_per_byte_s * num_bytes);
     }
     Py_XDECREF(next);
     return failed ? -1 : 0;

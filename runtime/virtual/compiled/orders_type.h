@@ -4,6 +4,7 @@ static int read_prices(PyObject *costs, Prices *prices) {
     return read_float(costs, "latency_s", &prices->latency_s) ||
                    read_float(costs, "carry_per_byte_s", &prices->carry_per_byte_s) ||
                    read_float(costs, "within_per_byte_s", &prices->within_per_byte_s) ||
+                   read_float(costs, "interrupt_per_byte_s", &prices->interrupt_per_byte_s) ||
                    read_float(costs, "update_base_s", &prices->update_base_s) ||
                    read_float(costs, "update_per_byte_s", &prices->update_per_byte_s) ||
                    read_float(costs, "sleep_overshoot_s", &prices->overshoot_s) ||

@@ -7,7 +7,7 @@ struct Step {
     PyObject_HEAD
     Run run;
     PyObject *owner, *one, *other; /* what it acts on; the last two may be NULL */
-    double s, r;
+    double s, r, q;
     Py_ssize_t n;
 };
 
@@ -32,7 +32,7 @@ static Step *make_step(Run run, void *owner, void *one, void *other, double s, P
     self->one = Py_XNewRef(one);
     self->other = Py_XNewRef(other);
     self->s = s;
-    self->r = 0.0;
+    self->r = self->q = 0.0;
     self->n = n;
     PyObject_GC_Track(self);
     return self;

@@ -13,6 +13,7 @@ typedef struct {
     Activity *work;        /* that it does now, apart from messages */
     PyObject *waiting;                 /* a list, or NULL: what it does when it continues */
     double uses_cores, weight;         /* the latter of all that it does together */
+    double own_s, owed_s;              /* interruptions by its messages; by others', which make its next work longer */
     int64_t life;
     char paused, is_here;
     Message *first, *last; /* that are dropped with it, in the order of their starts */
@@ -26,6 +27,7 @@ typedef struct {
     PyObject *tasks; /* name -> Task */
     PyObject *ways;  /* path -> Way */
     int64_t generation; /* of the ways */
+    double interrupted_s; /* for how long messages between machines have interrupted whatever worked */
 } TaskWork;
 
 /* What a message uses on a path, and what is in progress there. */
@@ -152,6 +154,7 @@ static int forget_message(TaskWork *self, Task *task, Message *message) {
 
 static int forget_task(TaskWork *self, Task *task) {
     task->life++;
+    task->owed_s = 0.0;
     Py_CLEAR(task->waiting);
     int failed = stop_slot(self->processors, &task->work);
     while (!failed && task->first)
@@ -210,20 +213,30 @@ static int sleep_task(TaskWork *self, Task *task, double seconds, PyObject *then
 static int run_ended(Step *step) {
     TaskWork *self = (TaskWork *)step->owner;
     Task *task = (Task *)step->other;
+    double now = self->clock->now, interrupted_s = self->interrupted_s - task->own_s - step->q;
+    if (interrupted_s > 0.0 && now > step->r)
+        task->owed_s += step->s * (interrupted_s / (now - step->r));
     if (go_on(step->one))
         return -1;
     return task->is_here ? divide_work(self, task) : 0;
 }
 
-/* Use the processor; all that a task does has its weight together. */
+/* Use the processor; all that a task does has its weight together, and interruptions meanwhile are owed. */
 static int use_cores(TaskWork *self, Task *task, PyObject *owner, Activity **slot, double core_seconds, PyObject *then,
                      double limit) {
     PyObject *set = set_of(self->processors, task->cores, &task->set, &task->set_generation);
     if (!set)
         return -1;
-    PyObject *ended = (PyObject *)make_step(run_ended, self, then, task, 0.0, 0);
+    core_seconds += task->owed_s;
+    task->owed_s = 0.0;
+    Step *ended = make_step(run_ended, self, then, task, core_seconds, 0);
+    if (ended) {
+        ended->r = self->clock->now;
+        ended->q = self->interrupted_s - task->own_s;
+    }
     int failed =
-        !ended || begin_on(self->processors, owner, slot, core_seconds, set, ended, task->accounts, limit);
+        !ended || begin_on(self->processors, owner, slot, core_seconds, set, (PyObject *)ended, task->accounts,
+                           limit);
     Py_XDECREF(ended);
     return failed ? -1 : divide_work(self, task);
 }
@@ -328,9 +341,22 @@ static int transfer(TaskWork *self, Message *message, double num_bytes) {
     return failed ? -1 : 0;
 }
 
+static int is_apart(const Way *way) { return PyBytes_GET_SIZE(way->accounts) > 0; }
+
+static int interrupt_others(TaskWork *self, Way *way, double seconds) {
+    self->interrupted_s += seconds;
+    for (int end = 0; end < 2; end++) {
+        Task *task = task_at(self, way, end);
+        if (!task)
+            return -1;
+        task->own_s += seconds;
+    }
+    return 0;
+}
+
 /* Send a message on a way; it has arrived when its transfer and the work at either end are done. */
 static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, double latency_s, PyObject *then,
-                   double carry_s) {
+                   double carry_s, double interrupt_s) {
     Message *one = PyObject_GC_New(Message, &MessageType);
     if (!one)
         return -1;
@@ -342,18 +368,18 @@ static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, doubl
     one->open = carry_s ? 7 : 1;
     PyObject_GC_Track(one);
     append_message(task, one);
-    int failed = transfer(self, one, num_bytes);
+    int failed = (interrupt_s && is_apart(way) && interrupt_others(self, way, interrupt_s)) ||
+                 transfer(self, one, num_bytes);
     for (int end = 0; !failed && carry_s && end < 2; end++)
         failed = carry_at(self, one, end, carry_s);
     Py_DECREF(one);
     return failed;
 }
 
-static int is_apart(const Way *way) { return PyBytes_GET_SIZE(way->accounts) > 0; }
-
 /* Send a message along a path. */
 static int send_message(TaskWork *self, Task *task, PyObject *path, double num_bytes, double latency_s, PyObject *then,
-                        double carry_s, double within_s) {
+                        double carry_s, double within_s, double interrupt_s) {
     Way *way = find_way(self, path);
-    return way ? send_on(self, task, way, num_bytes, latency_s, then, is_apart(way) ? carry_s : within_s) : -1;
+    return way ? send_on(self, task, way, num_bytes, latency_s, then, is_apart(way) ? carry_s : within_s, interrupt_s)
+               : -1;
 }

@@ -233,12 +233,13 @@ static PyObject *task_work_compute(TaskWork *self, PyObject *args) { return act(
 
 static PyObject *task_work_send(TaskWork *self, PyObject *args) {
     PyObject *name, *path, *then;
-    double num_bytes, latency_s, carry_s = 0.0, within_s = 0.0;
-    if (!PyArg_ParseTuple(args, "OO!ddO|dd", &name, &PyTuple_Type, &path, &num_bytes, &latency_s, &then, &carry_s,
-                          &within_s))
+    double num_bytes, latency_s, carry_s = 0.0, within_s = 0.0, interrupt_s = 0.0;
+    if (!PyArg_ParseTuple(args, "OO!ddO|ddd", &name, &PyTuple_Type, &path, &num_bytes, &latency_s, &then, &carry_s,
+                          &within_s, &interrupt_s))
         return NULL;
     Task *task = find_task(self, name);
-    return task ? none_unless(send_message(self, task, path, num_bytes, latency_s, then, carry_s, within_s)) : NULL;
+    return task ? none_unless(send_message(self, task, path, num_bytes, latency_s, then, carry_s, within_s, interrupt_s))
+                : NULL;
 }
 
 static PyMethodDef task_work_methods[] = {

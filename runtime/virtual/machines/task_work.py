@@ -41,6 +41,10 @@ class Task(msgspec.Struct, eq=False):
     paused: bool = False
     weight: float = 1.0
     """Of all that it does together."""
+    own_s: float = 0.0
+    """For how long its own messages have interrupted others."""
+    owed_s: float = 0.0
+    """Core-seconds of interruptions, which it has to work in addition to what it does next."""
     waiting: list[Then] = []
     """What it does when it continues."""
     messages: dict[Path, dict[Hashable, None]] = {}
@@ -63,6 +67,8 @@ class TaskWork:
         self._processors, self._links, self._way_of = processors, links, way_of
         self._tasks: dict[str, Task] = {}
         self._ways: dict[Path, Way] = {}
+        self._interrupted_s = 0.0
+        """For how long messages between machines have interrupted whatever worked, since the start."""
 
     # ---- who works ---------------------------------------------------------------------------------------------------
 
@@ -91,6 +97,7 @@ class TaskWork:
         """Drop the work of a task whose process is gone; who carried its messages has its weight for what is left."""
         one = self._tasks[task]
         one.life += 1
+        one.owed_s = 0.0
         one.waiting = []
         self._processors.stop(task)
         for path, parts in one.messages.items():
@@ -153,11 +160,12 @@ class TaskWork:
         then: Then,
         carry_s: float = 0.0,
         within_s: float = 0.0,
+        interrupt_s: float = 0.0,
     ) -> None:
         """Send a message along ``path`` (from, to); it is dropped when ``task``, one of its ends, is forgotten.
 
         It takes ``carry_s`` core-seconds of work at either end (``within_s`` if both are on one machine), and has
-        arrived when all of that is done.
+        arrived when all of that is done. From one machine to another it interrupts all other tasks for ``interrupt_s``.
         """
         way = self._ways.get(path)
         if way is None:
@@ -165,6 +173,8 @@ class TaskWork:
         latency_s += way.latency_s
         if not way.accounts:
             carry_s = within_s
+        elif interrupt_s:
+            self._interrupt_others(path, interrupt_s)
         parts: dict[Hashable, None] = {path: None}
         if carry_s:
             parts |= {(path, path[0]): None, (path, path[1]): None}
@@ -182,11 +192,25 @@ class TaskWork:
             limit = THREAD_CORES if self._tasks[end].uses_cores > THREAD_CORES else inf
             self._use_cores(end, (path, end), carry_s, partial(done, (path, end)), limit)
 
+    def _interrupt_others(self, path: Path, seconds: float) -> None:
+        self._interrupted_s += seconds
+        for end in path:
+            self._tasks[end].own_s += seconds
+
     def _use_cores(self, task: str, key: Hashable, core_seconds: float, then: Then, limit: float) -> None:
-        """Use the processor; all that a task does has its weight together: it is one thread among others."""
+        """Use the processor; all that a task does has its weight together: it is one thread among others.
+
+        Interruptions are charged to whom they interrupt: what others send meanwhile makes the task's next work longer,
+        in proportion to the part of the time in which it had a core. Its own messages cost what they cost it.
+        """
         one = self._tasks[task]
+        core_seconds, one.owed_s = core_seconds + one.owed_s, 0.0
+        begun_s, before_s = self.clock.now, self._interrupted_s - one.own_s
 
         def ended() -> None:
+            interrupted_s = self._interrupted_s - one.own_s - before_s
+            if interrupted_s > 0.0 and self.clock.now > begun_s:
+                one.owed_s += core_seconds * (interrupted_s / (self.clock.now - begun_s))
             then()
             if task in self._tasks:
                 self._processors.divide(task, one.weight)

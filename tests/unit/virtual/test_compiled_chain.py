@@ -112,6 +112,7 @@ class Chains:
             worker_cores=self.random.choice((1.0, 2.0)),
             server_cores=self.random.choice((1.0, 3.0)),
             stage_base_s=self._perhaps(0.1),
+            interrupt_per_byte_s=self._perhaps(0.02) / 256,
         )
 
     def _host(self, name: str) -> Site:
