@@ -57,11 +57,11 @@ class HostReplicas(ReplicaGroup):
     @property
     def copy_s(self) -> float:
         """Seconds to copy one replica's parameters to another, over the slowest link that any of them has."""
-        own_s, (between_s, _) = self.message(self.model_bytes)
+        own_s, carry = self.message(self.model_bytes)
         names = [_name(worker) for worker in self.here()]
         ways = [self.machines.passage(path) for path in pairwise(names)]
         link_s = max((way.latency_s + self.model_bytes / way.bytes_per_s for way in ways), default=0.0)
-        return self.costs.control_s + own_s + max(between_s, link_s)
+        return self.costs.control_s + own_s + max(carry.between_s, link_s)
 
     def message(self, num_bytes: int) -> tuple[float, Carry]:
         return self.costs.latency_s + self.costs.neighbour_s(num_bytes), self.costs.carry_s(num_bytes)
