@@ -1,7 +1,7 @@
 """From the step times that a job logs to a ranked list of what could be done about its stragglers.
 
 python run.py advise steps.csv                         # columns rank, step, seconds
-python run.py advise steps.parquet --rank dp_rank --seconds ms --comm wait_ms --unit 0.001
+python run.py advise steps.parquet --rank dp_rank --seconds step_ms --comm wait_ms
 python run.py advise traces/                           # traces of the PyTorch profiler, one per rank
 python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, NVIDIA's resiliency extension
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
@@ -344,7 +344,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         table.add_argument(f"--{name}", metavar="COLUMN", default=default, help=words)
     table.add_argument(
-        "--unit", metavar="S", type=float, default=1.0, help="seconds per unit of times (0.001 for milliseconds)"
+        "--unit", metavar="S", type=float, help="seconds per unit of times (default: by the names of columns, time_ms)"
     )
     lines = parser.add_argument_group("printed logs")
     lines.add_argument(

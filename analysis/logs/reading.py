@@ -26,7 +26,8 @@ class Reading(NamedTuple):
     """What a reader cannot find out by itself."""
 
     columns: Columns = Columns()
-    unit_s: float = 1.0
+    unit_s: float | None = None
+    """Seconds per unit of a table's times; None: by the names of its columns."""
     timer: str | None = None
     tokens: float | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,9 @@ from analysis.logs.step_log import LogError, StepLog, gather
 
 SHOWN = 12
 """So many column names in a message."""
+UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""Seconds per unit that the last word of a column's name says, as in ``step_time_ms``."""
+TIMES = ("seconds", "compute", "comm", "start")
 
 
 class Columns(NamedTuple):
@@ -27,7 +31,7 @@ class Columns(NamedTuple):
     samples: str | None = None
 
 
-def read_table(path: Path, columns: Columns, unit_s: float = 1.0) -> StepLog:
+def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> StepLog:
     """A row per rank and step; other columns are ignored.
 
     ``seconds`` is the time of the step at this rank. With a ``compute`` column that is the rank's own work, with a
@@ -37,24 +41,25 @@ def read_table(path: Path, columns: Columns, unit_s: float = 1.0) -> StepLog:
     Args:
         path: ``.csv`` (comma-separated, with a header) or ``.parquet``.
         columns: their names.
-        unit_s: seconds per unit of all times.
+        unit_s: seconds per unit of all times; None: what the columns' names end with (``_ms``), else seconds.
 
     Raises:
         LogError: it cannot be read, or a column or a value is missing or impossible.
     """
     frame = _read(path)
     wanted = {field: name for field, name in columns._asdict().items() if name is not None}
-    for field, name in wanted.items():
-        if name not in frame:
-            have = ", ".join(map(str, list(frame)[:SHOWN]))
-            raise LogError(f"{path}: has no column {name}; --{field} names it. It has {have}")
+    _refuse_missing(path, wanted, frame)
     rows = pd.DataFrame({field: frame[name] for field, name in wanted.items()})
     for name in ("step", "seconds", "compute", "comm", "start", "samples"):
         if name in rows:
             rows[name] = _numbers(path, str(wanted[name]), rows[name])
-    for name in ("seconds", "compute", "comm", "start"):
+    remarks = []
+    for name in TIMES:
         if name in rows:
-            rows[name] *= unit_s
+            factor = unit_of(str(wanted[name])) if unit_s is None else unit_s
+            rows[name] *= factor
+            if unit_s is None and factor != 1.0:
+                remarks.append(f"{wanted[name]}: in units of {factor:g} s by its name; --unit says otherwise")
     _refuse_empty(path, rows)
     own_s = rows["compute"] if "compute" in rows else rows["seconds"] - rows["comm"] if "comm" in rows else None
     split = own_s is not None
@@ -65,11 +70,28 @@ def read_table(path: Path, columns: Columns, unit_s: float = 1.0) -> StepLog:
         rows["round_s"] = rows["seconds"]
         if "comm_s" not in rows:
             rows["comm_s"] = rows["seconds"] - rows["own_s"]
-    remarks = (
-        () if split else ("the seconds count as each rank's own work: barriers and transfers are not in this log",)
-    )
+    if not split:
+        others = ", ".join(str(name) for name in frame if name not in wanted.values())
+        hint = f" (of its other columns, {others}, --compute or --comm may name one)" if others else ""
+        remarks.append(f"the seconds count as each rank's own work: barriers and transfers are not known{hint}")
     job = {"global_batch_samples": int(rows.groupby("step")["samples"].sum().median())} if "samples" in rows else {}
-    return gather(str(path), rows, remarks=remarks, job=job)
+    return gather(str(path), rows, remarks=tuple(remarks), job=job)
+
+
+def unit_of(name: str) -> float:
+    """Seconds per unit of a column of times, by its name."""
+    return UNITS.get(re.split(r"[^A-Za-z]", name.rstrip(")] "))[-1].lower(), 1.0)
+
+
+def _refuse_missing(path: Path, wanted: dict[str, str], frame: pd.DataFrame) -> None:
+    """Name all columns that are missing at once."""
+    missing = {field: name for field, name in wanted.items() if name not in frame}
+    if missing:
+        have = ", ".join(map(str, list(frame)[:SHOWN]))
+        many = len(missing) > 1
+        flags = ", ".join(f"--{field}" for field in missing)
+        what = f"column{'s' if many else ''} {', '.join(missing.values())}; {flags} name{'' if many else 's'}"
+        raise LogError(f"{path}: has no {what} {'them' if many else 'it'}. It has {have}")
 
 
 def _read(path: Path) -> pd.DataFrame:

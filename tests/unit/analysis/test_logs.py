@@ -13,7 +13,7 @@ import pytest
 
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog, spent_s, without_first
-from analysis.logs.table import Columns
+from analysis.logs.table import Columns, unit_of
 from tests.support.records import bsp_story
 from tests.support.runs import ROOT
 
@@ -100,8 +100,32 @@ def test_equal_times_of_all_ranks_are_whole_steps(tmp_path: Path) -> None:
     assert log.own_s[:, 0].tolist() == [1.001, 3.001]
 
 
+@pytest.mark.parametrize(
+    ("name", "unit_s"),
+    [("time_ms", 1e-3), ("ms", 1e-3), ("step time (us)", 1e-6), ("durationNS", 1.0), ("t_ns", 1e-9), ("seconds", 1.0)],
+)
+def test_times_have_the_unit_that_their_column_says(name: str, unit_s: float) -> None:
+    assert unit_of(name) == unit_s
+
+
+def test_columns_of_other_units_are_read_together(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", rank=[0, 1], step=[1, 1], time_ms=[2000.0, 3000.0], work_s=[1.0, 3.0])
+    log = read_log(path, Reading(Columns(seconds="time_ms", compute="work_s")))
+    assert log.own_s.tolist() == [[1.0, 3.0]]
+    assert log.comm_s is not None
+    assert log.comm_s.tolist() == [[1.0, 0.0]]
+    assert "time_ms: in units of 0.001 s by its name; --unit says otherwise" in log.remarks
+    plain = read_log(path, Reading(Columns(seconds="work_s"), unit_s=1.0))
+    assert "--compute or --comm may name one" in plain.remarks[0]
+    assert "time_ms" in plain.remarks[0]
+
+
 BAD = {
     "missing": ("rank,step\n0,1\n", "has no column seconds; --seconds names it. It has rank, step"),
+    "all missing": (
+        "a,b\n0,1\n",
+        "has no columns rank, step, seconds; --rank, --step, --seconds name them. It has a, b",
+    ),
     "text": ("rank,step,seconds\n0,1,soon\n", "row 1, column seconds, 'soon': must be a finite number"),
     "negative": ("rank,step,seconds\n0,1,1\n3,1,-1\n", "row 2, rank 3: its seconds must be more than 0"),
     "endless": ("rank,step,seconds\n0,1,inf\n", "row 1, column seconds, inf: must be a finite number"),
