@@ -294,7 +294,7 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
     found = sheet(compared(gathered.table, gathered.baseline, "jct"), gathered.baseline, "jct")
     print_sheet(console, found, f"job completion time, relative to {gathered.baseline}", TEXTS)
     for name, form in FORMATS.items():
-        write_file(out / f"table.{ENDINGS.get(name, name)}", form(*found))
+        console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*found))), soft_wrap=True)
     console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
 
 

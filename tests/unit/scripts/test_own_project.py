@@ -154,6 +154,7 @@ def test_an_experiment_without_a_paper_is_run_compared_and_continued() -> None:
     assert "my\\_strategy & 1 &" in table
     for name in ("table.md", "table.csv", "runs.csv", "my_experiment.png", "comparison/report.html"):
         assert (out / name).is_file(), name
+    assert str(Path("table.tex")) in done.out, "people see where it is"
     assert not Path("out", "experiments", "paper").exists()
     again = run(*words)
     assert "2 of 2 records exist already" in again.out
