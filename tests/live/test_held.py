@@ -70,7 +70,7 @@ def test_a_paused_worker_whose_turn_it_is_holds_nobody_up(start: Start) -> None:
     run = start("run", *JOB, *patient, "workload.epochs=null", "workload.task.num_samples=40000")
     run.await_training(5)
     pid = run.pid_of("worker", 1)
-    for _ in range(40):
+    for _ in range(200):
         os.kill(pid, signal.SIGSTOP)
         run.await_progress(15)
         os.kill(pid, signal.SIGCONT)
