@@ -13,6 +13,7 @@ from runtime.cluster.gpus import parse_gpus
 from runtime.cluster.hosts import parse_hosts
 from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.errors import ConfigError
+from runtime.run.devices import device_of
 
 
 def check_hogs(
@@ -36,7 +37,7 @@ def check_hogs(
             f"straggler={config.names.straggler}: kind gpu takes a part of a GPU, and backend.device={CPU} computes on "
             "none; set backend.device=cuda (fake, where there is none), or choose kind cpu"
         )
-    if runtime.real_time and getattr(backend, "device", CPU) == CUDA and found.torch_cuda() is None:
+    if runtime.real_time and device_of(backend) == CUDA and found.torch_cuda() is None:
         raise ConfigError(
             f"straggler={config.names.straggler}: what takes a part of a GPU computes with torch, and the installed "
             "one was built without CUDA; install a build with it, or choose another straggler"
@@ -45,5 +46,5 @@ def check_hogs(
     parsed = None if hosts is None else parse_hosts(hosts, config.num_workers, config.topology.num_servers + replicas)
     where = {} if parsed is None else {task: f"host:{number}" for task, number in parsed.host_of.items()}
     users = DeviceUsers(gpus or tuple(range(config.num_workers)), config.num_workers, where.get)
-    device, mps = str(getattr(backend, "device", CPU)), parse_gpus(config.cluster.gpus).share == "mps"
+    device, mps = device_of(backend), parse_gpus(config.cluster.gpus).share == "mps"
     refuse_hogs(asked, users, alike=turns_alike(device, mps=mps) or not runtime.real_time)

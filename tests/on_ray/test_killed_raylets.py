@@ -10,7 +10,7 @@ import pytest
 from tests.live.test_faults import assert_uses_are_exact
 from tests.on_ray.apart import RayApart
 from tests.on_ray.test_nodes_apart import begin
-from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line
+from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line, rejoining
 from tests.support.invariants import problems
 from tests.support.joined import EAGER_ND
 from tests.support.leaks import Start
@@ -36,10 +36,7 @@ def test_a_raylet_that_is_started_again_gets_another_agent_and_the_ledger_is_exa
     ray_apart: RayApart, start: Start, tmp_path: Path
 ) -> None:
     """Its machine had a server: all roll back to the last checkpoint."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5")
-    run = begin(ray_apart, start, "run", *JOB, *again)
+    run = begin(ray_apart, start, "run", *JOB, *rejoining(tmp_path))
     run.await_training(5, PATIENCE_S)
     ray_apart.kill_raylet(ray_apart.machines.network.addresses[1])
     run.await_notes("NodeLost", 1, PATIENCE_S)
@@ -55,10 +52,7 @@ def test_the_tasks_of_a_killed_raylet_are_on_another_machine_then(
     ray_apart_with_spare: RayApart, start: Start, tmp_path: Path
 ) -> None:
     """One of them is the worker that AntDT-ND has restarted; Ray gives the machine that had no task."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5")
-    run = begin(ray_apart_with_spare, start, "run", *ENDLESS, *EAGER_ND, *again, "save_parameters=true")
+    run = begin(ray_apart_with_spare, start, "run", *ENDLESS, *EAGER_ND, *rejoining(tmp_path), "save_parameters=true")
 
     def launches() -> list[str]:
         """The nodes of worker 1, one after another."""

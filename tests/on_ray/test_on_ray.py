@@ -31,6 +31,13 @@ SLOW = (
 ENDLESS = (*LEDGER, "workload.epochs=null", *SLOW)
 
 
+def rejoining(folder: Path, within_s: float = 120.0) -> tuple[str, ...]:
+    """Settings with which a job waits for another agent, and goes back to a checkpoint in a directory of all."""
+    shared = folder / "shared"
+    shared.mkdir()
+    return f"launcher.rejoin_s={within_s:g}", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5"
+
+
 def of_ours() -> dict[int, str]:
     """Processes of Stragglab that descend from Ray's workers, with their command lines."""
     found = {}
@@ -124,11 +131,8 @@ def test_a_killed_actor_or_agent_ends_the_job_in_one_line(raylets: Raylets, star
 def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
     raylets: Raylets, start: Start, tmp_path: Path
 ) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    again = ("launcher.rejoin_s=60", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5")
     job = (*LEDGER, *SLOW, "workload.epochs=6", "save_parameters=true")
-    run = start("run", *job, *again, *raylets.at())
+    run = start("run", *job, *rejoining(tmp_path, 60.0), *raylets.at())
     run.await_training(3, PATIENCE_S)
     kill_quietly(outer_agents()[0])
     run.await_notes("NodeJoined", 1, PATIENCE_S)
