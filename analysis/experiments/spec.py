@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
+from analysis.experiments.measures import MEASURES
 from analysis.files import natural
 from analysis.measures.cluster.learning import TTAS
 from analysis.measures.prediction import RATES
@@ -23,6 +24,12 @@ PREDICTOR = "predictor"
 """The axis that ``predictors`` add."""
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
+KINDS = tuple(
+    sorted(path.stem.partition("_")[2] for path in (Path(__file__).parents[1] / "figures").glob("experiment_*.py"))
+)
+"""All kinds of figures."""
+OF_MEASURES = ("bars", "groups", "lines", "against", "delays")
+"""Figures of ``figure.value``; others show what happened over time."""
 CLUSTER_KINDS = ("bars", "groups", "lines", "against")
 """Figures of measures alone, which runs of sets of jobs have, too."""
 
@@ -243,6 +250,7 @@ def _problem(spec: Spec) -> str | None:
         _axes_problem(spec)
         or _figure_problem(spec)
         or _more_problem(spec)
+        or _measures_problem(spec)
         or _cells_problem(spec)
         or _settings_problem(spec)
         or _clusters_problem(spec)
@@ -262,6 +270,8 @@ def _axes_problem(spec: Spec) -> str | None:
 
 
 def _figure_problem(spec: Spec) -> str | None:
+    if spec.figure.kind not in KINDS:
+        return f"figure: kind={spec.figure.kind}: there are {', '.join(KINDS)}"
     for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
         if drawn is not None and drawn not in spec.compared:
             return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
@@ -269,8 +279,8 @@ def _figure_problem(spec: Spec) -> str | None:
         if level not in spec.axes[spec.figure.by]:
             return f"figure: fixed: {level} is no level of {spec.figure.by}"
     for level in spec.figure.names:
-        if not any(level in levels for levels in spec.axes.values()):
-            return f"figure: names: {level} is no level of any axis ({', '.join(spec.axes)})"
+        if not any(level in levels for levels in spec.levels.values()):
+            return f"figure: names: {level} is no level of any axis ({', '.join(spec.levels)})"
     if spec.figure.kind == "against" and not spec.figure.fixed:
         return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
     return None
@@ -330,6 +340,21 @@ def _cells_problem(spec: Spec) -> str | None:
 
 def _has_jobs(spec: Spec, cell: Cell) -> bool:
     return any(line.startswith("jobs=") and line != "jobs=none" for line in settings_of(spec, cell))
+
+
+def _measures_problem(spec: Spec) -> str | None:
+    """Measures of single jobs that do not exist, or that the figure shows and nobody measures."""
+    if spec.table is not None or spec.clusters:
+        return None
+    for name in spec.measures:
+        if name == "tta_s":
+            cure = "leave it out here" if spec.target else "target_s is the time to the job's own target"
+            return f"measures: tta_s is what `target` adds (time to what another cell converges to); {cure}"
+        if name not in MEASURES and name not in CLUSTER_MEASURES:
+            return f"measures: {name}: there are {', '.join(MEASURES)}"
+    if spec.figure.kind in OF_MEASURES and spec.figure.value not in spec.measured:
+        return f"figure: value: {spec.figure.value} is not measured ({', '.join(spec.measured)})"
+    return None
 
 
 def _clusters_problem(spec: Spec) -> str | None:

@@ -117,6 +117,11 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
         ({"target": {"system": "bps"}}, "target: system=bps is no level"),
         ({"gain": {"axis": "size", "for_s": 1}}, "gain: size is not one of the axes"),
         ({"gain": {"axis": "system", "for_s": 1}}, "gain: the levels of system must be numbers of updates"),
+        ({"measures": ["jct"]}, "measures: jct: there are jct_s, wait_frac"),
+        ({"measures": ["jct_s", "tta_s"]}, "target_s is the time to the job's own target"),
+        ({"measures": ["jct_s", "tta_s"], "target": {"system": "asp"}}, "tta_s is what `target` adds"),
+        ({"figure": {"kind": "bar"}}, "figure: kind=bar: there are against, bars, consumption"),
+        ({"figure": {"kind": "bars", "value": "bpt_s"}}, "figure: value: bpt_s is not measured (jct_s, wait_frac)"),
     ],
 )
 def test_a_bad_description_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
