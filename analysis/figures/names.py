@@ -53,5 +53,5 @@ def shown_name(label: str, names: Mapping[str, str] = NO_NAMES) -> str:
     if label in names:
         return names[label]
     name, _, settings = label.partition(" ")
-    text = NAMES.get(name, name)
+    text = names.get(name) or NAMES.get(name, name)
     return f"{text} ({settings})" if settings else text

@@ -74,6 +74,7 @@ def test_every_strategy_has_a_name_for_people() -> None:
     assert len(set(NAMES.values())) == len(NAMES)
     assert shown_name("ssp bound=3") == "SSP (bound=3)"
     assert shown_name("my_own x=1") == "my_own (x=1)"
+    assert shown_name("my_own x=1", {"my_own": "Mine"}) == "Mine (x=1)"
     assert [shown_name(level, {"bsp": "SSGD", "n": "/N"}) for level in ("bsp", "n", "asp")] == ["SSGD", "/N", "ASP"]
 
 
