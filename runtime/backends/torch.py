@@ -243,6 +243,10 @@ class TorchBackend:
         check_counts(self, "num_threads", "eval_batch_samples", "recalibrate_samples")
         if self.device not in DEVICES:
             raise ValueError(f"device={self.device}: must be one of {', '.join(DEVICES)}")
+        if not self.exact and self.device == CPU:
+            raise ValueError(
+                f"exact=false: changes nothing on device={CPU}, whose kernels are exact; needs device=cuda"
+            )
 
     def preload(self) -> list[str]:
         import torch

@@ -245,6 +245,8 @@ def test_servers_draw_initial_parameters_without_a_device(monkeypatch: pytest.Mo
 
 
 def test_only_pytorch_has_devices() -> None:
+    with pytest.raises(ValueError, match=r"^exact=false: changes nothing on device=cpu"):
+        TorchBackend(exact=False)
     with pytest.raises(ValueError, match="device=tpu: must be one of cpu, cuda, fake"):
         TorchBackend(device="tpu")
     with pytest.raises(
