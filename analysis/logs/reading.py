@@ -11,14 +11,13 @@ from analysis.logs.profiler import is_trace, read_traces
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.run_record import read_record
 from analysis.logs.step_log import LogError, StepLog, tell_apart
-from analysis.logs.table import Columns, read_table
+from analysis.logs.table import Columns, is_table, read_table
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
 from analysis.records.load import find_runs
 
-TABLES = (".csv", ".parquet")
 KNOWN = (
-    "a table (.csv, .parquet), a run's directory, traces of the PyTorch profiler (.json, .json.gz, or a directory of "
-    "them), or what Megatron-LM, torchtitan or NVIDIA's resiliency extension print"
+    "a table (.csv, .tsv, also .gz, or .parquet), a run's directory, traces of the PyTorch profiler (.json, .json.gz, "
+    "or a directory of them), or what Megatron-LM, torchtitan or NVIDIA's resiliency extension print"
 )
 
 
@@ -54,7 +53,7 @@ def _folder(path: Path) -> StepLog:
 
 
 def _file(path: Path, reading: Reading) -> StepLog:
-    if path.suffix in TABLES:
+    if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
     if is_trace(path):
         return read_traces([path])

@@ -1,7 +1,8 @@
-"""Tables: CSV or Parquet with a row per rank and step."""
+"""Tables: text with separators (CSV, TSV; compressed, too) or Parquet, with a row per rank and step."""
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,9 @@ import pandas as pd
 
 from analysis.logs.step_log import LogError, StepLog, gather
 
+ENDINGS = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
+SEPARATORS = ",;\t"
+"""Of a text, whichever its header has most of: programs of some countries write semicolons."""
 SHOWN = 12
 """So many column names in a message."""
 UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -31,6 +35,11 @@ class Columns(NamedTuple):
     samples: str | None = None
 
 
+def is_table(path: Path) -> bool:
+    """Whether its name is that of a table."""
+    return path.name.lower().endswith(ENDINGS)
+
+
 def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> StepLog:
     """A row per rank and step; other columns are ignored.
 
@@ -39,7 +48,7 @@ def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> Ste
     is known of transfers and barriers.
 
     Args:
-        path: ``.csv`` (comma-separated, with a header) or ``.parquet``.
+        path: one for which :func:`is_table` holds; a text has a header.
         columns: their names.
         unit_s: seconds per unit of all times; None: what the columns' names end with (``_ms``), else seconds.
 
@@ -96,15 +105,23 @@ def _refuse_missing(path: Path, wanted: dict[str, str], frame: pd.DataFrame) -> 
 
 def _read(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, skipinitialspace=True)
+        if path.suffix.lower() == ".parquet":
+            return pd.read_parquet(path)
+        return pd.read_csv(path, sep=_separator(path), skipinitialspace=True)
     except OSError as error:
         raise LogError(f"{path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
     except UnicodeDecodeError:
         raise LogError(f"{path}: cannot be read (it is not UTF-8 text)") from None
     except pd.errors.EmptyDataError:
         raise LogError(f"{path}: is empty") from None
-    except (pd.errors.ParserError, ValueError) as error:
+    except (pd.errors.ParserError, ValueError, EOFError) as error:
         raise LogError(f"{path}: is not a table ({' '.join(str(error).split())})") from None
+
+
+def _separator(path: Path) -> str:
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        head = file.readline()
+    return max(SEPARATORS, key=head.count)  # the first of equals: a comma
 
 
 def _numbers(path: Path, name: str, cells: pd.Series) -> pd.Series:

@@ -60,14 +60,14 @@ def four(path: Path, **more: Any) -> Path:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "semicolon.CSV", "parquet"])
 def test_a_table_in_any_order_with_named_columns_and_units(tmp_path: Path, ending: str) -> None:
     frame = pd.DataFrame({"gpu": [10, 2, 10, 2], "it": [5, 5, 3, 3], "ms": [1000, 2000, 3000, 4000], "node": [*"baba"]})
     path = tmp_path / f"log.{ending}"
-    if ending == "csv":
-        frame.to_csv(path, index=False)
-    else:
+    if ending == "parquet":
         frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep={"tsv": "\t", "semicolon.CSV": ";"}.get(ending, ","))
     log = read_log(path, Reading(Columns(rank="gpu", step="it", seconds="ms", host="node"), unit_s=0.001))
     assert (log.ranks, log.steps, log.hosts) == (("2", "10"), (3, 5), ("a", "b"))
     assert log.own_s.tolist() == [[4.0, 3.0], [2.0, 1.0]]
@@ -150,12 +150,20 @@ def test_a_bad_table_is_one_line(tmp_path: Path, case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["none.csv", "notes.txt", "empty", "broken.parquet", "trace.json", "broken.json.gz"])
+NO_LOGS = (
+    *("none.csv", "notes.txt", "empty", "broken.parquet", "trace.json", "broken.json.gz"),
+    *("broken.csv.gz", "short.csv.gz"),
+)
+
+
+@pytest.mark.parametrize("name", NO_LOGS)
 def test_what_is_no_log_is_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "notes.txt").write_text("dear diary\n")
     (tmp_path / "broken.parquet").write_text("PAR1")
     (tmp_path / "trace.json").write_text('{"traceEvents": 3}')
     (tmp_path / "broken.json.gz").write_bytes(b"\x1f\x8b")
+    (tmp_path / "broken.csv.gz").write_text("rank,step,seconds\n")
+    (tmp_path / "short.csv.gz").write_bytes(gzip.compress(b"rank,step,seconds\n" * 20)[:20])
     (tmp_path / "empty").mkdir()
     with pytest.raises(LogError) as caught:
         read_log(tmp_path / name)
