@@ -48,17 +48,18 @@ from runtime.run.streams import run_program  # noqa: E402
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
 COMMANDS = {
-    "doctor": "runtime.run.doctor",
-    "verify": "scripts.verify",
     "compare": "scripts.compare_runs",
+    "figures": "scripts.figures",
+    "verify": "scripts.verify",
+    "replay": "scripts.replay",
+    "export": "scripts.export",
+    "advise": "scripts.advise",
     "experiment": "scripts.experiment",
     "new": "scripts.new_project",
     "check": "scripts.check_project",
     "data": "scripts.prepare_data",
-    "replay": "scripts.replay",
-    "export": "scripts.export",
+    "doctor": "runtime.run.doctor",
     "cleanup": "scripts.cleanup",
-    "advise": "scripts.advise",
 }
 """Words that start something else than a job."""
 remarks = set[str]()

@@ -59,3 +59,5 @@ FORMATS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], str]] = {
     "markdown": to_markdown,
     "latex": to_latex,
 }
+FOR_PEOPLE = ("markdown", "latex")
+"""Forms for people, who know systems by the names of papers; a program looks up those of configurations."""

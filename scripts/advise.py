@@ -49,6 +49,7 @@ from analysis.reports.advice import (
 )
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from runtime.errors import FAILED, ConfigError, print_error, refuse
+from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.advice_jobs import USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
@@ -272,7 +273,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="run.py advise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"{NAME} advise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
     add(

@@ -3,8 +3,8 @@
 A run cleans up after itself however it ends, as long as its janitor is not killed together with it. What is shown here
 comes from the registry that runs keep of such things, never from the pattern of a name; a live run is never touched.
 
-python scripts/cleanup.py          # show
-python scripts/cleanup.py --reap   # remove it, including the processes in it
+python run.py cleanup          # show
+python run.py cleanup --reap   # remove it, including the processes in it
 
 Every user has a registry: $XDG_STATE_HOME/stragglab, or ~/.local/state/stragglab.
 Exit code: 0, or 1 if something could not be removed.
@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from runtime.errors import ConfigError, print_error
+from runtime.house import NAME
 from runtime.live.machines.crash_registry import CrashRegistry, RegisteredRun, registry_dir, standing
 from runtime.run.streams import run_program
 
@@ -77,7 +78,9 @@ def _name(entry: RegisteredRun) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} cleanup", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--reap", action="store_true", help="remove it (default: only show it)")
     return parser
 

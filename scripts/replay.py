@@ -1,7 +1,7 @@
 """Replay a run's events to a fresh strategy, and check that it makes the same decisions.
 
-python scripts/replay.py runs/2024-11-21_08-00-00_ssp_transient_seed0                    # the whole run
-python scripts/replay.py runs/2024-11-21_08-00-00_ssp_transient_seed0 --until 41 --show  # step by step to line 41
+python run.py replay runs/2024-11-21_08-00-00_ssp_transient_seed0                    # the whole run
+python run.py replay runs/2024-11-21_08-00-00_ssp_transient_seed0 --until 41 --show  # step by step to line 41
 
 The exit code is 0 for identical, 1 for the first difference, 2 for a record that cannot be replayed.
 """
@@ -26,6 +26,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from analysis.records.schema import ROWS
 from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import NAME
 from runtime.record.meta import SCHEMA
 from runtime.record.replay import Malformed, RecordedEvent, Step, decode, replay
 from runtime.run.streams import run_program
@@ -231,7 +232,9 @@ def shown(value: Any) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} replay", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="the directory of a run")
     parser.add_argument("--until", metavar="N", type=int, help="stop after the line with seq N")
     parser.add_argument("--show", action="store_true", help="print every event with the commands that it caused")

@@ -33,7 +33,7 @@ from analysis.records.schema import ROWS, Other
 from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
 from injectors.plan import parse_plan, plan_sha256
 from runtime.errors import ConfigError, print_error, refuse
-from runtime.house import run_py
+from runtime.house import NAME, run_py
 from runtime.record.meta import describe_versions, version_of
 from runtime.record.replay import replay
 from runtime.run.streams import run_program
@@ -190,7 +190,7 @@ def _in_short(path: Path, checks: Sequence[Check]) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="run.py verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"{NAME} verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("dirs", metavar="DIR", type=Path, nargs="+", help="a run's directory, or one that holds runs")
     parser.add_argument("--again", action="store_true", help="run virtual jobs again and compare their bytes")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Literal, NamedTuple
 
 import pandas as pd
 
+from analysis.figures.names import NO_NAMES, shown_name
 from analysis.measures.distinguishing import MOST_SEEDS, Distinction, distinguish
 from analysis.measures.profiles import MOST, profile_scores
 from analysis.measures.stats import median, paired_ratios
@@ -61,17 +62,43 @@ def _scores(runs: pd.DataFrame, name: str) -> dict[str, float]:
     return dict(zip((str(strategy) for strategy in medians), profile_scores(medians.to_numpy()), strict=True))
 
 
-def sheet(rows: Sequence[Compared], baseline: str, quantity: Quantity) -> Sheet:
-    """The rows as text; columns that say nothing here are left out."""
+def sheet(
+    rows: Sequence[Compared], baseline: str, quantity: Quantity, names: Mapping[str, str] | None = NO_NAMES
+) -> Sheet:
+    """The rows as text; columns that say nothing here are left out.
+
+    ``names`` are those of cases and strategies for people, which come before those that strategies have already; None
+    leaves all as they are in configurations, for programs.
+    """
+
+    def shown(label: str) -> str:
+        return label if names is None else shown_name(label, names)
+
     cases, scored = any(row.case for row in rows), any(not isnan(row.score) for row in rows)
     head = [*(["case"] if cases else []), "strategy", "seeds", f"{NAMES[quantity]} (s)"]
-    head += [f"over {baseline}", "95 % interval", "verdict", *([f"profile score (to {MOST:g}x)"] if scored else [])]
+    head += [
+        f"over {shown(baseline)}",
+        "95 % interval",
+        "verdict",
+        *([f"profile score (to {MOST:g}x)"] if scored else []),
+    ]
     texts = []
     for row in rows:
-        cells = [*([row.case] if cases else []), row.strategy, str(row.seeds), number_text(row.median_s, 2)]
+        cells = [
+            *([_case(row.case, names or NO_NAMES)] if cases else []),
+            shown(row.strategy),
+            str(row.seeds),
+            number_text(row.median_s, 2),
+        ]
         cells += [*_against(row.against, is_baseline=row.strategy == baseline)]
         texts.append((*cells, *([number_text(row.score, 2)] if scored else [])))
     return Sheet(tuple(head), texts)
+
+
+def _case(case: str, names: Mapping[str, str]) -> str:
+    """``straggler=rack, workload=digits`` with the names of values instead of what has one."""
+    parts = (part.partition("=") for part in case.split(", "))
+    return ", ".join(names.get(value, f"{key}{sign}{value}") for key, sign, value in parts)
 
 
 def _against(found: Distinction | None, *, is_baseline: bool) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from runtime.config import project
 from runtime.config.checking import leaves, nearest, suggest
 from runtime.errors import ConfigError
 
@@ -80,7 +81,8 @@ def _unknown_option(error: MissingConfigException) -> ConfigError:
     near = nearest(name, error.options)
     hint = f"; did you mean {near}?" if near else ""
     cure = f"; {PLUGINS[name]}" if group == LAUNCHERS and name in PLUGINS else ""
-    return ConfigError(f"{group}={name}: no such {group}{hint} ({', '.join(sorted(error.options))}){cure}")
+    own = "" if near or cure or project.conf() else "; project=DIR adds those of your own project"
+    return ConfigError(f"{group}={name}: no such {group}{hint} ({', '.join(sorted(error.options))}){cure}{own}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -183,7 +183,8 @@ def test_a_setting_that_does_not_exist_is_refused_by_its_name(name: str) -> None
 @every_name
 def test_the_settings_of_the_yaml_are_accepted(name: str) -> None:
     assert refusal(name) == ""
-    assert set(spec(name)) - {"_target_"} == {one.name for one in fields(make(name))}, "the YAML shows every setting"
+    shown, there = set(spec(name)) - {"_target_"}, {one.name for one in fields(make(name))}
+    assert shown == there, f"{name}.yaml must show every setting; missing: {', '.join(sorted(there - shown))}"
 
 
 @pytest.mark.parametrize(("name", "num_workers"), [(n, w) for n in NAMES for w in NUM_WORKERS if not fits(n, w)])

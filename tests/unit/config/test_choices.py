@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,19 @@ def test_own_choices_are_listed(tmp_path: Path) -> None:
         "Mine: waits for nobody"
     ]
     assert not marked(text), "a set of jobs: nothing is checked"
+
+
+def test_the_help_names_every_command() -> None:
+    listed = ast.parse((ROOT / "run.py").read_text())
+    commands = next(
+        ast.literal_eval(node.value)
+        for node in listed.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMANDS"
+    )
+    text = preflight(["--help"]).shows.partition("== Commands")[2].partition("== Sweeps")[0]
+    assert [line.split()[0] for line in text.splitlines()[1:] if line] == list(commands)
+    for module in commands.values():
+        assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
 
 
 @pytest.mark.parametrize("words", [("--help", "strategy=spp"), ("--help", "strategy=bsp,asp")])

@@ -65,7 +65,9 @@ def test_without_it_the_code_is_refused_and_the_setting_named(lab: Path) -> None
     assert not is_allowed(f"{lab.name}.strategy.MyStrategy")
     with pytest.raises(ConfigError, match="name the project that it is in with project=DIR"):
         instantiate({"_target_": f"{lab.name}.strategy.MyStrategy"})
-    with pytest.raises(ConfigError, match="straggler=my_straggler: no such straggler"):
+    with pytest.raises(
+        ConfigError, match=r"straggler=my_straggler: no such straggler .*; project=DIR adds those of your own project"
+    ):
         preflight(JOB)
 
 

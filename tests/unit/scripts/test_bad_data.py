@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
 
 CIFAR = ("resnet20_cifar10", "cifar10", raw_files.cifar_binary)
-FETCH_CIFAR = "prepare the data with: python scripts/prepare_data.py cifar10 --fetch"
+FETCH_CIFAR = "prepare the data with: python run.py data cifar10 --fetch"
 CASES = {
     "nothing": Case(*CIFAR[:2], leave, leave, ": does not exist", FETCH_CIFAR),
     "missing": Case(*CIFAR, lambda raw: (raw / "test_batch.bin").unlink(), "/test_batch.bin: does not", FETCH_CIFAR),
@@ -59,13 +59,13 @@ CASES = {
         *("cnn_fashion_mnist", "fashion_mnist", raw_files.fashion_mnist),
         put("t10k-labels-idx1-ubyte.gz", b"hello"),
         "/t10k-labels-idx1-ubyte.gz: is no IDX file",
-        "scripts/prepare_data.py fashion_mnist --fetch",
+        "run.py data fashion_mnist --fetch",
     ),
     "wrong checksum": Case(*CIFAR, leave, "/data_batch_1.bin: sha256 ", FETCH_CIFAR, verify=True),
     "pointer": Case(
         *("wide_deep_criteo", "criteo", raw_files.criteo, put("train.txt", raw_files.LFS_POINTER)),
         "/train.txt: is a Git-LFS pointer and not the data; run git lfs pull where it comes from, or get ",
-        "scripts/prepare_data.py criteo --from PATH",
+        "run.py data criteo --from PATH",
         verify=True,
     ),
     "pointer to an archive": Case(

@@ -46,6 +46,24 @@ def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str
     assert other["verdict"] == "too few seeds (1 paired)"
 
 
+def test_tables_for_people_have_names_and_csv_has_those_of_configurations(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [str(runs), "--name", "twice_as_fast=Mine & yours"]
+    main([*named, "--as", "latex"])
+    latex = capsys.readouterr().out
+    assert "over BSP" in latex
+    assert r"Mine \& yours & 3 &" in latex
+    assert "bsp" not in latex
+    main([*named, "--as", "markdown"])
+    assert "| Mine & yours | 3 |" in capsys.readouterr().out
+    main(named)
+    table = capsys.readouterr().out
+    assert "Mine & yours" in table
+    assert "relative to BSP" in table
+    assert [row["strategy"] for row in rows(capsys, *named)] == ["bsp", "twice_as_fast"]
+
+
 @pytest.mark.long(like="test_half_the_time_is_faster")
 def test_other_forms_have_the_same_cells(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(runs), "--as", "markdown"])
@@ -74,6 +92,7 @@ def test_a_page_with_figures(runs: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["."], "holds no run"),
         (["RUNS", "--baseline", "asp"], "baseline 'asp' is not among the strategies: bsp, twice_as_fast"),
         (["RUNS", "--as", "word"], "argument --as: invalid choice: 'word'"),
+        (["RUNS", "--name", "bsp"], "argument --name: bsp: must be ID=NAME"),
         ([], "the following arguments are required: DIR"),
     ],
 )

@@ -201,7 +201,7 @@ def test_records_of_no_commit_are_refused_when_they_are_to_be_fresh(
     runner = ComposedRunner()
     code, _, err = bench.run("--fresh", runner=runner)
     assert (code, runner.ran) == (2, [])
-    assert err.startswith(f"experiment.py: --fresh: {why}")
+    assert err.startswith(f"experiment: --fresh: {why}")
 
 
 def test_uncommitted_changes_are_said_before_and_on_the_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_one_that_fails_leaves_the_others_their_pages(bench: Bench) -> None:
     runner = ComposedRunner()
     runner.failing = {"2_asp_seed7": 1}
     code, _, err = bench.run(runner=runner, name="toy_*")
-    assert (code, err.partition(": 1 of 4")[0]) == (1, "experiment.py: toy_other")
+    assert (code, err.partition(": 1 of 4")[0]) == (1, "experiment: toy_other")
     assert "<!-- experiment: toy_table -->" in bench.page.read_text()
     assert "toy_other" not in bench.page.read_text()
 
@@ -246,7 +246,7 @@ def test_live_ones_and_virtual_ones_are_told_apart(bench: Bench) -> None:
     assert bench.run("--virtual", runner=runner)[0] == 0
     assert len(runner.ran) == 8
     code, _, err = bench.run("--live")
-    assert (code, err) == (2, "experiment.py: --live: none of toy_table is\n")
+    assert (code, err) == (2, "experiment: --live: none of toy_table is\n")
 
 
 @pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")
@@ -296,7 +296,7 @@ def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:
     assert code == 1
     assert len(runner.ran) == 8
     assert "2_asp_seed0  failed: it broke" in out
-    assert err == "experiment.py: toy_table: 1 of 8 runs failed, 2_asp_seed0 first; the same command repeats them\n"
+    assert err == "experiment: toy_table: 1 of 8 runs failed, 2_asp_seed0 first; the same command repeats them\n"
     assert not bench.page.exists()
 
 
@@ -325,14 +325,20 @@ def test_the_same_records_give_the_same_page(bench: Bench) -> None:
 def test_bad_input_is_refused_in_one_line(words: list[str], said: str, bench: Bench) -> None:
     code, _, err = bench.run(*words)
     assert code == 2
-    assert err.startswith("experiment.py: ")
+    assert err.startswith("experiment: ")
     assert err.count("\n") == 1
     assert said in err
 
 
 def test_an_unknown_experiment_or_setting_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, _, err = bench.run(name="toy_fig9")
-    assert (code, err) == (2, "experiment.py: toy_fig9: no such experiment; there are toy_table\n")
+    own = "; project=DIR adds those of your own project\n"
+    code, _, err = bench.run(name="antdt")
+    assert (code, err) == (2, f"experiment: antdt: no such experiment; there are toy_table{own}")
+    code, _, err = bench.run(name="toy_tabel")
+    assert (code, err) == (
+        2,
+        f"experiment: toy_tabel: no such experiment; did you mean toy_table? (--list names all){own}",
+    )
     monkeypatch.setattr(script, "preflight", preflight)
     bench.describe(settings=["runtime=virtual", "workload.epoch=3"])
     code, _, err = bench.run()

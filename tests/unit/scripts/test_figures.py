@@ -1,4 +1,4 @@
-"""``scripts/figures.py --paper``: the comparison in every format, and nothing else."""
+"""``run.py figures --paper``: the comparison in every format, and nothing else."""
 
 from __future__ import annotations
 

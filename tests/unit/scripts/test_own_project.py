@@ -151,13 +151,15 @@ def test_an_experiment_without_a_paper_is_run_compared_and_continued() -> None:
     assert done.exit_code == 0, done.err + done.out
     out = Path("out", "experiments", "my_experiment")
     table = (out / "table.tex").read_text()
-    assert "my\\_strategy & 1 &" in table
+    assert "My strategy & 1 &" in table, "the name that the figure has, too"
+    assert "my_strategy,1," in (out / "table.csv").read_text()
     for name in ("table.md", "table.csv", "runs.csv", "my_experiment.png", "comparison/report.html"):
         assert (out / name).is_file(), name
     assert str(Path("table.tex")) in done.out, "people see where it is"
     assert not Path("out", "experiments", "paper").exists()
-    again = run(*words)
+    again = run(*words, "--paper", "column")
     assert "2 of 2 records exist already" in again.out
+    assert {one.suffix for one in (out / "paper").iterdir()} == {".pdf", ".svg", ".png", ".csv", ".txt"}
     assert (out / "table.tex").read_text() == table
 
 

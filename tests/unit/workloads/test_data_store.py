@@ -80,7 +80,7 @@ def test_a_run_without_its_data_names_the_command(tmp_path: Path) -> None:
         prepare_data(Task(data_dir=str(tmp_path)), config)
     assert str(refused.value) == (
         f"workload=cifar10_resnet20: {tmp_path}/raw/cifar10: does not exist; "
-        "prepare the data with: python scripts/prepare_data.py cifar10 --fetch"
+        "prepare the data with: python run.py data cifar10 --fetch"
     )
 
 

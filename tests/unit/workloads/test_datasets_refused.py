@@ -154,7 +154,7 @@ def test_one_line_names_the_file_and_the_cure(case: str, tmp_path: Path) -> None
     said = refusal(dataset(str(raw)), tmp_path)
     assert re.search(expected, said), said
     assert str(raw) in said
-    assert f"python scripts/prepare_data.py {name}" in said
+    assert f"python run.py data {name}" in said
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_without_files_the_command_is_told(name: str, tmp_path: Path) -> None:
     _, dataset = SMALL[name]
     said = refusal(dataset(str(tmp_path / "raw")), tmp_path)
     assert said.startswith(f"{tmp_path}/raw: does not exist; ")
-    assert f"python scripts/prepare_data.py {name}" in said
+    assert f"python run.py data {name}" in said
     (tmp_path / "raw").mkdir()
     assert refusal(dataset(str(tmp_path / "raw")), tmp_path).startswith(f"{tmp_path}/raw: is empty; ")
 
