@@ -269,8 +269,8 @@ def _figure_problem(spec: Spec) -> str | None:
         if level not in spec.axes[spec.figure.by]:
             return f"figure: fixed: {level} is no level of {spec.figure.by}"
     for level in spec.figure.names:
-        if not any(level in levels for levels in spec.axes.values()):
-            return f"figure: names: {level} is no level of any axis ({', '.join(spec.axes)})"
+        if not any(level in levels for levels in spec.levels.values()):
+            return f"figure: names: {level} is no level of any axis ({', '.join(spec.levels)})"
     if spec.figure.kind == "against" and not spec.figure.fixed:
         return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
     return None

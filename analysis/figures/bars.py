@@ -70,8 +70,10 @@ def _name_rows(axes: Axes, names: list[str]) -> None:
 
 
 def number_text(value: float) -> str:
-    """A number next to a bar: ``8240``, ``24.1``, ``0.013``."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 0.1 else f"{value:.2g}"
+    """A number next to a bar, with two digits at least: ``8240``, ``24.1``, ``0.42``, ``0.013``."""
+    if abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
 def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:

@@ -185,7 +185,8 @@ def test_bars_of_other_levels_than_strategies_look_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(106240.2, "106240"), (999.94, "999.9"), (24.06, "24.1"), (0.0131, "0.013"), (0.0, "0")]
+    ("value", "text"),
+    [(106240.2, "106240"), (999.94, "999.9"), (24.06, "24.1"), (0.418, "0.42"), (0.0131, "0.013"), (0.0, "0")],
 )
 def test_numbers_next_to_bars_have_the_digits_that_matter(value: float, text: str) -> None:
     assert number_text(value) == text
