@@ -281,7 +281,8 @@ class _Shaper:
             assert isinstance(runtime, VirtualRuntime)
             refuse_jumps(
                 checked.strategy,
-                {one.kind for one in checked.plan.disturbances},
+                checked.plan.disturbances,
+                halts_on_loss=config.failover == "checkpoint" or not config.topology.num_servers,
                 computes=backend.computes,
                 telemetry=runtime.telemetry_s(checked.strategy) is not None,
             )
