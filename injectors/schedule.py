@@ -127,6 +127,11 @@ class Schedule:
         self._open: set[int] = set()
         self._indices: tuple[int, ...] = ()
 
+    @property
+    def disturbances(self) -> Collection[Disturbance]:
+        """All windows, as they are now."""
+        return self._windows.values()
+
     def moved(self, target: str, t: float) -> bool:
         """Record that ``target`` is on another machine from ``t`` on; returns whether it left a disturbance behind."""
         left = {i: one for i, one in self._windows.items() if one.of_machine and one.target == target and one.end_s > t}

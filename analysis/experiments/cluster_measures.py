@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.measures.cluster.beside import beside_servers, shared_use
 from analysis.measures.cluster.comparing import SAME_JOB
 from analysis.measures.cluster.hosts import busy_shares
 from analysis.measures.cluster.jobs import job_times
 from analysis.measures.cluster.learning import Learning
+from analysis.measures.cluster.per_task import use_per_task
 from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
 from analysis.measures.stats import median
 from analysis.measures.work import STRAGGLER_FRAC
-from analysis.records.cluster import Cluster
+from analysis.records.cluster import MOVED, Cluster
 
 SHORT, LONGER = 10, 50
 """Iterations that divide episodes, as in STAR's figure 7."""
@@ -46,6 +48,16 @@ class Digest:
     def learning(self) -> Learning:
         """What its jobs have learnt; read when it is first asked for."""
         return Learning(self.cluster)
+
+    @cached_property
+    def use(self) -> dict[str, float]:
+        """What a task of each role uses; likewise."""
+        return use_per_task(self.cluster)
+
+    @cached_property
+    def beside(self) -> pd.DataFrame:
+        """Workers next to other jobs' servers; likewise."""
+        return beside_servers(self.cluster)
 
     @property
     def completed(self) -> bool:
@@ -148,6 +160,11 @@ def completed_frac(run: Digest) -> float:
     return float(run.times["completed"].mean()) if len(run.times) else nan
 
 
+def moves_per_job(run: Digest) -> float:
+    """Tasks that were restarted on another host, per job."""
+    return float((run.cluster.spans["ended"] == MOVED).sum()) / len(run.times) if len(run.times) else nan
+
+
 def _rise(resource: str, limit_frac: float) -> Measure:
     """By how much more often a host with ``MANY`` servers or more is that busy than one with ``ONE`` (figure 9)."""
 
@@ -169,6 +186,30 @@ def beside_servers_rise_frac(run: Digest) -> float:
         total = mine["count"].sum()
         shares.append(mine.loc[mine["up_to"] > STRAGGLER_FRAC, "count"].sum() / total if total else nan)
     return float(shares[1] - shares[0])
+
+
+def _per_task(name: str) -> Measure:
+    return lambda run: run.use[name]
+
+
+def _server_over_worker(name: str) -> Measure:
+    """By how much more a server uses than a worker, as a fraction of what the worker does (STAR, figure 8)."""
+
+    def measure(run: Digest) -> float:
+        worker = run.use[f"worker_{name}"]
+        return run.use[f"server_{name}"] / worker - 1.0 if worker else nan
+
+    return measure
+
+
+def _beside(name: str) -> Measure:
+    """The mean over workers next to another job's server (STAR, figure 11)."""
+    return lambda run: float(run.beside[name].mean()) if len(run.beside) else nan
+
+
+def _shared(name: str) -> Measure:
+    """How busy such hosts are, on average."""
+    return lambda run: shared_use(run.cluster)[name]
 
 
 def paired_ratio(ours: pd.DataFrame, theirs: pd.DataFrame) -> float:
@@ -205,6 +246,7 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     "rise_frac": _of_jobs("rise_frac"),
     "fall_frac": _of_jobs("fall_frac"),
     "completed_frac": completed_frac,
+    "moves_per_job": moves_per_job,
     "converged_metric_mean": lambda run: run.learning.converged(),
     "perplexity_mean": lambda run: run.learning.perplexity(),
     "stragglers_per_job": stragglers_per_job,
@@ -220,4 +262,14 @@ CLUSTER_MEASURES: dict[str, Measure] = {
         for limit in (90, 98)
     },
     "beside_servers_rise_frac": beside_servers_rise_frac,
+    **{
+        f"{who}_{what}": _per_task(f"{who}_{what}")
+        for who in ("server", "worker", "used")
+        for what in ("cores", "bytes_per_s")
+    },
+    "server_cores_over_worker_frac": _server_over_worker("cores"),
+    "server_bytes_over_worker_frac": _server_over_worker("bytes_per_s"),
+    "beside_server_s": _beside("time_s"),
+    "beside_server_straggler_frac": _beside("straggler_frac"),
+    **{f"beside_server_{name}": _shared(name) for name in ("cpu_frac", "link_frac")},
 }

@@ -94,6 +94,8 @@ def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.Dat
         goals = [learnt.get(Cell({**cell.levels, **spec.target}, cell.seed).name) for cell, _ in runs]
         found_s = [tta_of(learnt[cell.name], goal) for (cell, _), goal in zip(runs, goals, strict=True)]
         frame = pd.concat([frame, pd.DataFrame(found_s)], axis="columns")
+    for name, rate in spec.until_target.items():
+        frame[name] = frame[rate] * frame["tta_s"]
     if spec.paired:
         bases = [times.get(Cell({**cell.levels, **spec.paired}, cell.seed).name) for cell, _ in runs]
         frame[PAIRED] = [

@@ -119,6 +119,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Adds the measure ``tta_s``: seconds until the metric reaches what this cell's converges to, with the other levels
     and the seed as in the run (STAR, section III: ASGD). Of a set of jobs: what the same job in that cell converges to,
     by job, and the measures are ``TTAS`` of :mod:`analysis.measures.cluster.learning`."""
+    until_target: dict[str, str] = {}
+    """Additional measures of a set of jobs with a ``target``: another measure, which is a rate, times ``tta_s``."""
     paired: dict[str, str] = {}
     """Adds the measure ``jct_ratio`` of a set of jobs: the median over its jobs of the completion time over that of the
     same job in this cell, with the other levels and the seed as in the run."""
@@ -157,7 +159,13 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         reached = TTAS if self.clusters else ("tta_s",)
         more = {**dict.fromkeys(reached, self.target), "gain": self.gain, PAIRED: self.paired}
         rates = RATES if self.predictors else ()
-        return [*self.measures, *self.excess, *(name for name, wanted in more.items() if wanted), *rates]
+        return [
+            *self.measures,
+            *self.excess,
+            *self.until_target,
+            *(name for name, wanted in more.items() if wanted),
+            *rates,
+        ]
 
     @property
     def paper(self) -> str:
@@ -294,6 +302,11 @@ def _more_problem(spec: Spec) -> str | None:
             return f"target: {axis} is not one of the axes ({axes})"
         if level not in spec.axes[axis]:
             return f"target: {axis}={level} is no level"
+    for name, rate in spec.until_target.items():
+        if not spec.target or not spec.clusters:
+            return f"until_target: {name}: needs a target, and runs that are sets of jobs"
+        if rate not in spec.measures:
+            return f"until_target: {name}: {rate} is not one of the measures ({', '.join(spec.measures)})"
     if spec.gain is not None:
         if spec.gain.axis not in spec.axes:
             return f"gain: {spec.gain.axis} is not one of the axes ({axes})"

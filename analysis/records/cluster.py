@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from msgspec.structs import replace
 
 from analysis.records import cluster_notes as notes
 from analysis.records.load import CLUSTER_EVENTS, RecordError, load_object
+from analysis.records.nodes import parse_node
 from analysis.records.rows import has_end
 
 GPUS_ONLY = "gpus_only"
 """The value of ``replay.detail`` with which jobs hold GPUs and do nothing else."""
+MOVED = "moved"
+"""How a span ends when a task moves, and the job continues."""
 USED = ("cpu_cores", "in_bytes_per_s", "out_bytes_per_s")
 HOST_COLUMNS = ("t_s", "host", "gpus_used", *USED)
 HOST_TYPES = {"t_s": "float64", "host": "int64", "gpus_used": "int64", **dict.fromkeys(USED, "float64")}
@@ -42,10 +46,11 @@ class Cluster:
     ``duration_s`` (alone; NaN: unknown), ``gpus``, ``servers``, ``starts``, ``preemptions``, ``granted`` and
     ``refused`` (reservations), ``status`` (as in ``Ended``; ``running`` or ``waiting`` at the end of the record) and
     ``reason``. ``spans`` has a row per time in
-    which a job held GPUs: ``job``, ``start_s``, ``end_s`` (of the record if it still ran), ``ended`` (``preempted``,
-    ``ended``, ``open``), ``workers`` and ``servers`` (tuples of host numbers). ``hosts`` has the samples of the hosts
-    (empty if there are none). ``stored`` is ``jobs.parquet``, None if the run did not come to write it. ``end_s``:
-    time of the last line; ``torn``: a line after it was cut off.
+    which a job held the same GPUs: ``job``, ``start_s``, ``end_s`` (of the record if it still ran), ``ended``
+    (``preempted``, ``moved``: a task is elsewhere in the next; ``ended``, ``open``), ``workers`` and ``servers``
+    (tuples of host numbers). ``hosts`` has the samples of the hosts (empty if there are none). ``stored`` is
+    ``jobs.parquet``, None if the run did not come to write it. ``end_s``: time of the last line; ``torn``: a line
+    after it was cut off.
     """
 
     path: Path
@@ -133,6 +138,8 @@ class _Life:
                 self.placed = (t, note)
             case notes.Began() if self.placed is not None and not self.leaves:
                 self.zero_s = t if isnan(self.zero_s) else self.zero_s
+            case notes.Moved(task=task, host=host) if self.placed is not None:
+                self._move(t, task, host)
             case notes.Preempted() if self.placed is not None and not self.leaves:
                 self.leaves = True
             case notes.Queued() if not self.status and (self.placed is None or self.leaves):
@@ -155,6 +162,15 @@ class _Life:
             self.spans.append((note.job, since, t, how, note.workers, note.servers))
         self.placed, self.leaves = None, False
 
+    def _move(self, t: float, task: str, host: int) -> None:
+        """What it holds from now on is a span of its own."""
+        assert self.placed is not None
+        (_, before), leaves, node = self.placed, self.leaves, parse_node(task)
+        self._leave(t, MOVED)
+        hosts = list(before.workers if node.role == "worker" else before.servers)
+        hosts[node.number] = host
+        self.placed, self.leaves = (t, replace(before, **{f"{node.role}s": tuple(hosts)})), leaves
+
     def closed(self, end_s: float) -> list[tuple[Any, ...]]:
         """Its spans; one that is open at the end of the record ends there."""
         self._leave(end_s, "open")
@@ -167,7 +183,14 @@ class _Life:
         start_s = self.spans[0][1] if self.spans else nan
         duration_s = nan if about.duration_s is None else about.duration_s
         times = (self.submit_s, start_s, self.zero_s, self.end_s, duration_s)
-        numbers = (about.gpus, about.servers, len(ends), ends.count("preempted"), self.granted, self.refused)
+        numbers = (
+            about.gpus,
+            about.servers,
+            len(ends) - ends.count(MOVED),
+            ends.count("preempted"),
+            self.granted,
+            self.refused,
+        )
         return (about.job, about.user, about.model, status, self.reason, *times, *numbers)
 
 

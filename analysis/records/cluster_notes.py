@@ -46,6 +46,13 @@ class Began(_OfJob, frozen=True, tag="Started"):
     """The job runs; time 0 of its own record is at its first start."""
 
 
+class Moved(_OfJob, frozen=True, tag=True):
+    """A task of the job (``worker:1``) is on another host from now on; a worker's GPU on the old one is free."""
+
+    task: str
+    host: int
+
+
 class Preempted(_OfJob, frozen=True, tag=True):
     """The job was ordered to give its GPUs back; it has them until it is ``Queued``, placed again or has ended."""
 
@@ -72,7 +79,7 @@ class Finished(msgspec.Struct, frozen=True, tag_field="type", tag=True):
     reason: str = ""
 
 
-OfJob = Submitted | Queued | Placed | Began | Preempted | Reserved | Refused | Ended
+OfJob = Submitted | Queued | Placed | Began | Moved | Preempted | Reserved | Refused | Ended
 Note = OfJob | Finished
 
 

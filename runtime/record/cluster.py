@@ -11,6 +11,7 @@ from typing import Any, final
 import msgspec
 
 from runtime.record.recorder import Recorder
+from strategies.protocol import NodeId
 
 LOG = "cluster.jsonl"
 HOST_LINES = "hosts.jsonl"
@@ -74,6 +75,10 @@ class JobTable:
                 row.status = "running"
                 row.start_s = t if row.start_s is None else row.start_s
                 self._since_s[row.job] = t
+            case "Moved":
+                node = NodeId.parse(fields["task"])
+                hosts = row.worker_hosts if node.role == "worker" else row.server_hosts
+                hosts[node.number] = fields["host"]
             case "Preempted":
                 row.preemptions += 1
             case "Queued":

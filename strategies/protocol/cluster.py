@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from strategies.protocol.nodes import NodeId
+
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What one host of the cluster offers to jobs."""
@@ -61,6 +63,19 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: tuple[int, ...]
     servers: tuple[int, ...] = ()
+
+    def of(self, node: NodeId) -> int:
+        """The machine of a worker or server; raises ``IndexError`` if there is no such task."""
+        return self._of_role(node)[node.number]
+
+    def moved(self, node: NodeId, machine: int) -> Places:
+        """The same places with one task on another machine; raises ``IndexError`` if there is no such task."""
+        machines = list(self._of_role(node))
+        machines[node.number] = machine
+        return msgspec.structs.replace(self, **{f"{node.role}s": tuple(machines)})
+
+    def _of_role(self, node: NodeId) -> tuple[int, ...]:
+        return {"worker": self.workers, "server": self.servers}.get(node.role, ())
 
 
 JobPhase = Literal["waiting", "starting", "running", "leaving"]

@@ -50,7 +50,10 @@ class Policy(Protocol):
         ...
 
     def changed(self, old: JobState | None, new: JobState | None) -> None:
-        """A job is as ``new`` from now on. ``old`` is None: it was just submitted; ``new`` is None: it has ended."""
+        """A job is as ``new`` from now on. ``old`` is None: it was just submitted; ``new`` is None: it has ended.
+
+        In the same phase as before, one of its tasks has moved.
+        """
         ...
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:

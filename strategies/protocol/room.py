@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 from strategies.protocol.cluster import JobRequest, Machine, Places, TaskDemand
+from strategies.protocol.nodes import NodeId
 from strategies.protocol.values import ProtocolError
 
 
@@ -40,7 +41,7 @@ class Room:
         self.free = [machine.gpus for machine in machines]
         """Free GPUs by machine."""
         self.tenants: list[tuple[Tenant, ...]] = [()] * len(self.machines)
-        """What is placed on each machine, in the order of the starts."""
+        """What is placed on each machine, in the order in which it came."""
         self.held: dict[str, tuple[JobRequest, Places]] = {}
         """The jobs that hold GPUs."""
 
@@ -74,6 +75,24 @@ class Room:
             self.free[machine] += 1
         for machine in {*places.workers, *places.servers}:
             self.tenants[machine] = tuple(one for one in self.tenants[machine] if one.job != job)
+
+    def move(self, job: str, node: NodeId, machine: int) -> Places:
+        """One worker or server of the job is on another machine from now on; returns the job's places.
+
+        Raises :class:`ProtocolError` if the job holds nothing, has no such task, or the machine no free GPU for it.
+        """
+        if job not in self.held:
+            raise ProtocolError(f"job {job}: holds nothing that could move")
+        request, places = self.held[job]
+        try:
+            moved = places.moved(node, machine)
+        except IndexError:
+            raise ProtocolError(f"job {job}: has no {node} that could move") from None
+        if not 0 <= machine < len(self.machines) or (node.role == "worker" and not self.free[machine]):
+            raise ProtocolError(f"job {job}: {node} cannot move to machine {machine}, where it has no place")
+        self.release(job)
+        self.take(request, moved)
+        return moved
 
     def servers_on(self, machine: int) -> int:
         """Number of parameter servers there."""

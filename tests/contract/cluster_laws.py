@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from runtime.core.cluster.coordinator import ClusterCoordinator
-from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, JobSubmitted, Woke
-from strategies.protocol import ClusterCommand, JobRequest, JobState, Machine, Placement, Places, Policy, Room
+from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, JobSubmitted, TaskMoved, Woke
+from strategies.protocol import ClusterCommand, JobRequest, JobState, Machine, NodeId, Placement, Places, Policy, Room
 
 Complaints = list[str]
 
@@ -80,6 +80,8 @@ class SlowPort:
         self.placement = placement
         self.coordinator = ClusterCoordinator(machines, policy, placement, self, self.note)
         self.wake_s = float("inf")
+        self.relocates = False
+        """Whether jobs restart tasks elsewhere."""
         self._heap: list[tuple[float, int, AnyInput, str, int]] = []
         self._count = 0
 
@@ -113,6 +115,18 @@ class SlowPort:
             state = self.coordinator.jobs.get(job)
             if isinstance(given, JobSubmitted) or (state is not None and self._is_current(state, given, start)):
                 self.coordinator.receive(self.now, given)
+                if self.relocates:
+                    self._restart_somebody()
+
+    def _restart_somebody(self) -> None:
+        """A job that has places restarts one of its tasks, which goes where there is a place for it."""
+        placed = [state for state in self.coordinator.jobs.values() if state.places is not None]
+        if placed and self.draws.random() < 0.3:
+            state = self.draws.choice(placed)
+            request, job = state.request, state.request.job
+            tasks = [*map(NodeId.worker, range(request.gpus)), *map(NodeId.server, range(request.servers))]
+            if self.coordinator.relocate(self.now, job, self.draws.choice(tasks)) is not None:
+                self.coordinator.receive(self.now, TaskMoved(job))
 
     def _is_current(self, state: JobState, given: AnyInput, start: int) -> bool:
         return state.starts == start and state.phase != "waiting"
@@ -129,10 +143,13 @@ def played(
     jobs: Sequence[JobRequest],
     seed: int = 0,
     reborn: Callable[[Policy], Policy] | None = None,
+    *,
+    relocates: bool = False,
 ) -> tuple[SlowPort, Watched, Complaints]:
     """A whole run, and what the automaton refused."""
     watched = Watched(policy, reborn)
     port = SlowPort(seed, machines, watched, placement)
+    port.relocates = relocates
     try:
         port.run(jobs)
     except (RuntimeError, ValueError) as error:
@@ -144,17 +161,23 @@ def oversubscribed(port: SlowPort, machines: Sequence[Machine], jobs: Sequence[J
     """GPUs that two jobs hold, and gangs that are not whole, by the record alone."""
     free = [machine.gpus for machine in machines]
     wanted = {one.job: one for one in jobs}
-    places: dict[str, tuple[int, ...]] = {}
+    places: dict[str, list[int]] = {}
     preempted: set[str] = set()
     found = []
     for t, kind, fields in port.notes:
         job = fields["job"]
         if kind == "Placed":
-            places[job] = fields["workers"]
+            places[job] = list(fields["workers"])
             if len(fields["workers"]) != wanted[job].gpus or len(fields["servers"]) != wanted[job].servers:
                 found.append(f"{t:g} s: the gang of {job} is not whole")
             for machine in fields["workers"]:
                 free[machine] -= 1
+        elif kind == "Moved":
+            role, number = NodeId.parse(fields["task"])
+            if role == "worker":
+                free[places[job][number]] += 1
+                free[fields["host"]] -= 1
+                places[job][number] = fields["host"]
         elif kind == "Preempted":
             preempted.add(job)
         elif kind == "Ended" or (kind == "Queued" and job in preempted):

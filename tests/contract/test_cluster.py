@@ -101,6 +101,18 @@ def test_it_is_lawful_total_and_every_job_ends_once(run: tuple[str, str, str, in
 
 
 @every_policy
+@pytest.mark.parametrize("seed", by_turns(range(3), 1))
+def test_it_lives_with_jobs_that_restart_tasks_elsewhere(name: str, seed: int) -> None:
+    """A worker changes its GPU whenever the placement has one for it, and the policy is asked again."""
+    jobs, machines = jobs_of(seed), CLUSTERS["unequal"]
+    for placement in ("first_fit", "spread", "balanced_ps"):
+        port, watched, refused = played(policy_of(name), placement_of(placement), machines, jobs, seed, relocates=True)
+        assert refused + oversubscribed(port, machines, jobs) + unfinished(port, jobs) + watched.idle == []
+        moved = {about["task"].partition(":")[0] for _, kind, about in port.notes if kind == "Moved"}
+        assert moved == {"worker", "server"}
+
+
+@every_policy
 def test_it_does_the_same_again_and_so_do_pickled_copies(name: str) -> None:
     jobs, machines = jobs_of(1), CLUSTERS["unequal"]
     first = played(policy_of(name), Pack(), machines, jobs)[1].answers

@@ -125,14 +125,16 @@ def notes_of(run_dir: Path) -> list[dict[str, Any]]:
 
 def gpu_violations(notes: Iterable[dict[str, Any]], gpus: list[int]) -> list[str]:
     """Hosts that hold more workers than they have GPUs, at any instant."""
-    held: dict[str, Counter[int]] = {}
+    workers: dict[str, list[int]] = {}
     found = []
     for note in notes:
         if note["type"] == "Placed":
-            held[note["job"]] = Counter(note["workers"])
+            workers[note["job"]] = list(note["workers"])
+        elif note["type"] == "Moved" and note["task"].startswith("worker:"):
+            workers[note["job"]][int(note["task"].removeprefix("worker:"))] = note["host"]
         elif note["type"] in ("Ended", "Queued"):  # as a preempted job does when its GPUs are free
-            held.pop(note["job"], None)
-        used = sum(held.values(), Counter())
+            workers.pop(note["job"], None)
+        used = sum(map(Counter, workers.values()), Counter())
         found += [f"host {host} at {note['t']}" for host, count in used.items() if count > gpus[host]]
     return found
 

@@ -55,18 +55,22 @@ def busy_shares(cluster: Cluster, resource: str, limit_frac: float, servers: tup
     the time of the sample. NaN without such samples.
     """
     samples, least, most = cluster.hosts, servers[0], servers[1]
-    machines = cluster.machines.reindex(samples["host"])
-    if resource == "cpu":
-        used = samples["cpu_cores"].to_numpy() / machines["cores"].to_numpy()
-    else:
-        busier = samples[["in_bytes_per_s", "out_bytes_per_s"]].max(axis="columns")
-        used = busier.to_numpy() / machines["link_bytes_per_s"].to_numpy()
+    used = busier_frac(cluster, samples, resource)
     occupancy, there = Occupancy(cluster.spans), np.zeros(len(samples), dtype="int64")
     for host in samples["host"].unique():
         mine = (samples["host"] == host).to_numpy()
         there[mine] = occupancy.servers_at(int(host), samples.loc[mine, "t_s"])
     chosen = (there >= least) & (there <= (np.inf if most is None else most)) & ~np.isnan(used)
     return float((used[chosen] > limit_frac).mean()) if chosen.any() else np.nan
+
+
+def busier_frac(cluster: Cluster, samples: pd.DataFrame, resource: str) -> np.ndarray:
+    """What share of its host's processor (``cpu``) or link (``link``, the busier direction) each sample has in use."""
+    machines = cluster.machines.reindex(samples["host"])
+    if resource == "cpu":
+        return np.asarray(samples["cpu_cores"].to_numpy() / machines["cores"].to_numpy())
+    busier = samples[["in_bytes_per_s", "out_bytes_per_s"]].max(axis="columns")
+    return np.asarray(busier.to_numpy() / machines["link_bytes_per_s"].to_numpy())
 
 
 def _mean(tasks: pd.DataFrame | None, start_s: float, end_s: float) -> float:

@@ -7,6 +7,7 @@ cluster. Times are seconds of the cluster's clock. Its notes, in the order in wh
 - ``Queued`` (``job``, ``attained_s``): it waits, since it did not start at once or has given its GPUs back;
 - ``Placed`` (``job``, ``workers``, ``servers``: numbers of machines; ``starts``: before this one): it holds its GPUs;
 - ``Started`` (``job``): its tasks compute;
+- ``Moved`` (``job``, ``task``, ``host``): one of its tasks, which its strategy restarts, is on another machine now;
 - ``Preempted`` (``job``): it was ordered to give its GPUs back; ``Queued`` follows when they are free;
 - ``Ended`` (``job``, ``status``, ``attained_s``): it is over, and its GPUs are free.
 """
@@ -21,13 +22,15 @@ from typing import assert_never
 from msgspec.structs import asdict, replace
 
 from runtime.core.cluster.checks import problem_of
-from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, JobSubmitted, Woke
+from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, JobSubmitted, TaskMoved, Woke
+from runtime.core.cluster.places import elsewhere
 from runtime.core.cluster.port import ClusterNote, ClusterPort
 from strategies.protocol import (
     ClusterCommand,
     JobRequest,
     JobState,
     Machine,
+    NodeId,
     Placement,
     Policy,
     PreemptJob,
@@ -107,6 +110,24 @@ class ClusterCoordinator:
             self._busy = False
         self._ask_to_wake()
 
+    def relocate(self, t: float, job: str, node: NodeId) -> int | None:
+        """Where a task goes that its job restarts: a worker's GPU changes at this moment. None: it stays where it is.
+
+        The answer is the placement's, which goes by what is free. The runtime reports ``TaskMoved`` when the policy may
+        be asked.
+        """
+        state = self._jobs.get(job)
+        if state is None or state.places is None:  # it has ended, or its tasks are all about to start elsewhere
+            return None
+        machine = elsewhere(state.request, node, state.places.of(node), self.room, self.placement)
+        if machine is None:
+            return None
+        self.t = max(t, self.t)
+        places = self.room.move(job, node, machine)
+        self.note(self.t, "Moved", job=job, task=str(node), host=machine)
+        self._become(state, replace(state, places=places))
+        return machine
+
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def _book(self, given: AnyInput) -> bool:
@@ -124,6 +145,8 @@ class ClusterCoordinator:
                 self._ended(given)
             case JobGone():
                 self._gone(self._expect(given.job, given, "leaving"), given.attained_s)
+            case TaskMoved():
+                pass
             case Woke():
                 if self.t < self._wake_s:  # a request that another one has replaced
                     return False

@@ -35,8 +35,14 @@ class JobGone(msgspec.Struct, frozen=True):
     """Seconds of its duration that are done and kept; None: all that it has run."""
 
 
+class TaskMoved(msgspec.Struct, frozen=True):
+    """A task is on another machine, as ``ClusterCoordinator.relocate`` said: other GPUs are free than before."""
+
+    job: str
+
+
 class Woke(msgspec.Struct, frozen=True):
     """The time has come for which the port was asked by ``wake``."""
 
 
-AnyInput = JobSubmitted | JobStarted | JobEnded | JobGone | Woke
+AnyInput = JobSubmitted | JobStarted | JobEnded | JobGone | TaskMoved | Woke

@@ -32,8 +32,10 @@ from runtime.virtual.costs import CostModel, load_costs
 from runtime.virtual.runtime import VirtualRuntime
 from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
 
-STAYING = ("Launch", "Retire", "Restart")
-"""Commands for which a job would need other places than the cluster gave it."""
+STAYING = ("Launch", "Retire")
+"""Commands for which a job would need more places than the cluster gave it, or fewer."""
+MOVING = "Restart"
+"""The command for which it would need other ones."""
 
 Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Composes the run's configuration with more settings."""
@@ -121,6 +123,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     if real_time:
         from runtime.run.jobs.as_processes import shared_mechanisms
 
+        _refuse_restarting(jobs)
         shared_mechanisms([job.checked for job in jobs])
         _refuse_reserving(jobs)
     asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
@@ -168,6 +171,18 @@ def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
         raise ConfigError(
             f"strategy={names.strategy}: reserves room on hosts, which runtime={names.runtime} cannot do for a set of "
             "jobs; use strategy.prevent=false, or runtime=virtual"
+        )
+
+
+def _refuse_restarting(jobs: Sequence[SetJob]) -> None:
+    """Real tasks that are restarted would go where no cluster has given them a place."""
+    for job in jobs:
+        if not any(command.__name__ == MOVING for command in job.checked.strategy.needs):
+            continue
+        names = job.checked.written.names
+        raise ConfigError(
+            f"strategy={names.strategy}: restarts tasks on other hosts, which runtime={names.runtime} cannot do for a "
+            "set of jobs; choose another strategy, or runtime=virtual"
         )
 
 
@@ -266,7 +281,8 @@ class _Shaper:
             assert isinstance(runtime, VirtualRuntime)
             refuse_jumps(
                 checked.strategy,
-                {one.kind for one in checked.plan.disturbances},
+                checked.plan.disturbances,
+                halts_on_loss=config.failover == "checkpoint" or not config.topology.num_servers,
                 computes=backend.computes,
                 telemetry=runtime.telemetry_s(checked.strategy) is not None,
             )
@@ -322,11 +338,11 @@ def _estimated(demand: TaskDemand, cpu_cores: float | None, link_bytes_per_s: fl
 
 
 def _refuse_other_places(checked: CheckedJob) -> None:
-    """A job stays where the cluster put it, and disturbs nobody's machines."""
+    """A job has as many places as the cluster gave it, and disturbs nobody's machines."""
     names = checked.written.names
     if moving := sorted(command.__name__ for command in checked.strategy.needs if command.__name__ in STAYING):
         raise ConfigError(
-            f"strategy={names.strategy}: needs {moving[0]}, and a job of a set keeps the places that the cluster gave "
+            f"strategy={names.strategy}: needs {moving[0]}, and a job of a set has the places that the cluster gave "
             "it; choose another strategy"
         )
     if checked.strategy.replicas:

@@ -79,6 +79,7 @@ class VirtualCluster:
                 self.clock,
                 lambda: self.now,
                 self._use.leaving,
+                lambda job, node: self._coordinator.relocate(self.now, job, node),
                 restart_s=restart_s,
                 grace_s=grace_s,
             )

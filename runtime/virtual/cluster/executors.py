@@ -7,13 +7,13 @@ from functools import partial
 from typing import Protocol, final
 
 from runtime.api import Outcome
-from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted
+from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, TaskMoved
 from runtime.core.cluster.places import hosts_of
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
-from strategies.protocol import JobState, Places
+from strategies.protocol import JobState, NodeId, Places
 
 Report = Callable[[AnyInput], None]
 """Tells the automaton of the cluster what has happened, now."""
@@ -55,6 +55,7 @@ class InDetail:
         models: names of what they train, by job.
         clock: the cluster's, whose time is ``now``.
         leaving: called with a job whose tasks are about to leave.
+        elsewhere: called with a job and a task that it restarts; returns the number of its next host (None: the same).
         restart_s: seconds until a job that was preempted computes again once it has GPUs.
         grace_s: seconds that a job has to finish an update when it is preempted.
     """
@@ -68,12 +69,14 @@ class InDetail:
         clock: Clock,
         now: Callable[[], float],
         leaving: Callable[[str], None],
+        elsewhere: Callable[[str, NodeId], int | None],
         *,
         restart_s: float,
         grace_s: float,
     ) -> None:
         self._models, self._clock = models, clock
         self._lab, self._jobs, self._report, self._now, self._leaving = lab, jobs, report, now, leaving
+        self._elsewhere = elsewhere
         self._restart_s, self._grace_s = restart_s, grace_s
         self._places: dict[str, Places] = {}
         """Of jobs that hold GPUs and do not compute yet."""
@@ -99,9 +102,21 @@ class InDetail:
         else:
             self._begun.add(name)
             one, ended = self._jobs[name], partial(self._ended, name)
-            begin = partial(one.begin, places)
+            begin = partial(self._made, name, places)
             self._lab.add(name, begin, self._now(), ended, crashed=one.crashed, model=self._models[name])
         self._report(JobStarted(name))
+
+    def _made(self, name: str, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
+        session = self._jobs[name].begin(places, clock, tenancy)
+        session.elsewhere = partial(self._next_host, name)
+        return session
+
+    def _next_host(self, name: str, task: str) -> int | None:
+        """A task that the job restarts moves as the cluster says."""
+        self._leaving(name)
+        if (host := self._elsewhere(name, NodeId.parse(task))) is not None:
+            self._report(TaskMoved(name))
+        return host
 
     def preempt(self, job: JobState) -> None:
         name = job.request.job

@@ -49,12 +49,15 @@ class JobJumps:
         self._skipped_s = 0.0
         """Since the last change."""
         self._lr_scale = 1.0
+        self._members: set[int] = set()
+        """Who is measured."""
 
     # ---- measuring ---------------------------------------------------------------------------------------------------
 
     def measure(self) -> None:
         """Measure from now on."""
-        self.pace.reset(self.executor.members.here(), self.session.clock.now)
+        self._members = set(self.executor.members.here())
+        self.pace.reset(self._members, self.session.clock.now)
         self._skipped_s = 0.0
 
     def changed(self) -> None:
@@ -84,6 +87,8 @@ class JobJumps:
 
     def outlook(self) -> Outlook:
         """What it lets the lab do now."""
+        if set(self.executor.members.here()) != self._members:  # a worker was lost, or is back
+            self.changed()
         if not self.pace.settled:
             return Outlook(settled=False)
         periods_s, shards = self.pace.periods_s, self.executor.shards
@@ -172,7 +177,8 @@ class LabJumps:
         experiment = session.experiment
         refuse_jumps(
             experiment.strategy,
-            session.schedule.kinds,
+            session.schedule.disturbances,
+            halts_on_loss=experiment.job.halts_on_loss,
             computes=not isinstance(session.learner, NoLearner),
             telemetry=session.telemetry_every_s is not None,
         )

@@ -214,7 +214,7 @@ class VirtualSession:
             discard=self.port.discard,
             note=self._note,
             fail=self._fail,
-            moved=lambda task: self.windows.moved(task),
+            moved=self._moved,
             left=self._suspended,
             behind=self.behind,
             followers=self.followers,
@@ -227,6 +227,8 @@ class VirtualSession:
         self.failure: str | None = None
         self.crashed: Crashed | None = None
         """What an unexpected error of this job becomes; None: it is raised."""
+        self.elsewhere: Callable[[str], int | None] | None = None
+        """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
         self._declares_stuck = job.stuck_after_s is not None
         self.busy_until_s = 0.0
         self.inbox: deque[Call] = deque()
@@ -345,6 +347,14 @@ class VirtualSession:
         silent, self._silent = self._silent, []
         for report in silent:
             report()
+
+    def _moved(self, task: str) -> None:
+        """A task that the strategy restarts starts elsewhere, or where it was, among what disturbs it there."""
+        if self.elsewhere is None:
+            self.windows.moved(task)
+        elif (to := self.elsewhere(task)) is not None:
+            self.windows.moved(task, to)
+            self._note("Moved", task=task, host=f"host:{to}")
 
     def leave(self) -> None:
         """Release the shared machines."""

@@ -106,7 +106,7 @@ class Las(Policy):
             self._leaving[new.request.job] = new
         else:
             self._holding[new.number] = new
-            if new.phase == "running":
+            if new.phase == "running" and (old is None or old.phase != "running"):  # else it has a move planned
                 self._plan_move(new)
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:

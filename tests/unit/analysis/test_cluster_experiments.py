@@ -104,6 +104,67 @@ def test_how_often_hosts_are_busy_by_their_servers(tmp_path: Path) -> None:
     assert isnan(busy_shares(cluster, "cpu", 0.9, (5, None)))
 
 
+def apart() -> ClusterStory:
+    """Job a: two workers on host 0, its server on host 1, for 10 s; 8 cores, 1 GB/s each. Host 2 has nothing to do."""
+    story = ClusterStory(gpus=(2, 0, 2))
+    story.submit(0.0, "a", gpus=2, servers=1)
+    story.start(0.0, "a", [0, 0], [1])
+    story.end(10.0, "a")
+    for number in range(3):
+        story.iterate("a", number, [USUAL, USUAL])
+    for t, cores in ((5.0, (2.0, 3.0)), (10.0, (4.0, 7.0))):
+        story.samples += [
+            (t, 0, 2.0, cores[0], 100.0, 300.0),
+            (t, 1, 0.0, cores[1], 300.0, 100.0),
+            (t, 2, 0.0, 0.0, 0.0, 0.0),
+        ]
+    return story
+
+
+def test_what_a_task_uses_where_hosts_hold_one_role_only(tmp_path: Path) -> None:
+    run = digest(load_cluster(apart().write(tmp_path / "run")))
+    found = {name: measure(run) for name, measure in CLUSTER_MEASURES.items()}
+    assert (found["server_cores"], found["worker_cores"], found["used_cores"]) == (5.0, 1.5, 8.0)
+    assert (found["server_bytes_per_s"], found["worker_bytes_per_s"], found["used_bytes_per_s"]) == (
+        300.0,
+        150.0,
+        600.0,
+    )
+    assert found["server_cores_over_worker_frac"] == pytest.approx(5.0 / 1.5 - 1.0)
+    assert found["server_bytes_over_worker_frac"] == 1.0
+    mixed = digest(load_cluster(told().write(tmp_path / "mixed")))
+    assert isnan(CLUSTER_MEASURES["server_cores"](mixed))  # servers are next to workers, and there are no samples
+
+
+def test_workers_next_to_servers_of_others(tmp_path: Path) -> None:
+    """Host 1 has a's server, and b's workers from 2 s on; both jobs are at it until 10 s."""
+    story = told()
+    story.samples = [
+        (1.0, 1, 0.0, 8.0, 0.0, 1e9),  # b is not there yet
+        (3.0, 1, 2.0, 2.0, 0.5e9, 0.1e9),
+        (9.0, 1, 2.0, 4.0, 0.1e9, 0.3e9),
+        (11.0, 1, 2.0, 8.0, 0.0, 1e9),  # a has gone
+        (3.0, 0, 2.0, 8.0, 0.0, 1e9),  # a's workers are next to nobody's server
+    ]
+    story.rows.pop("b")
+    slow = {**USUAL, "compute_s": USUAL["compute_s"] + 1.0}
+    for number in range(12):  # 1 s each on b's own clock, which begins at 2 s; the last four begin after 10 s
+        story.iterate("b", number, [USUAL, slow if number in (7, 10) else USUAL], t=float(number))
+    run = digest(load_cluster(story.write(tmp_path / "run")))
+    found = {name: measure(run) for name, measure in CLUSTER_MEASURES.items()}
+    assert set(run.beside["job"]) == {"b"}
+    assert run.beside["iterations"].tolist() == [8, 8]
+    assert found["beside_server_s"] == pytest.approx((1.0 + (7 * 1.0 + 2.0) / 8) / 2)
+    assert found["beside_server_straggler_frac"] == pytest.approx(1 / 16)
+    assert (found["beside_server_cpu_frac"], found["beside_server_link_frac"]) == (
+        pytest.approx(3 / 8),
+        pytest.approx(0.4),
+    )
+    alone = digest(load_cluster(apart().write(tmp_path / "alone")))
+    assert isnan(CLUSTER_MEASURES["beside_server_s"](alone))
+    assert isnan(CLUSTER_MEASURES["beside_server_cpu_frac"](alone))
+
+
 def test_jobs_are_paired_with_the_same_jobs_of_the_reference(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, **SETS)
     ends = {"bsp_seed0": 10.0, "asp_seed0": 5.0, "bsp_seed1": 8.0, "asp_seed1": 6.0}
@@ -143,6 +204,11 @@ def test_the_description_says_that_runs_are_sets(tmp_path: Path) -> None:
         (
             {"gain": {"axis": "system", "for_s": 1.0}, "axes": {"system": {"1": ["strategy=bsp"]}}, "paired": {}},
             "gain: is of single jobs; leave it out",
+        ),
+        ({"until_target": {"core_s": "jct_mean_s"}}, "until_target: core_s: needs a target"),
+        (
+            {"target": {"system": "bsp"}, "until_target": {"core_s": "used_cores"}},
+            "until_target: core_s: used_cores is not one of the measures",
         ),
         ({"excess": {"more_s": {"system": "bsp"}}}, "excess: is of single jobs; leave it out"),
         (

@@ -60,6 +60,16 @@ def test_jobs_are_measured_by_what_the_same_job_of_the_reference_converges_to(tm
     assert alone[list(TTAS)].isna().all(axis=None)
 
 
+def test_a_rate_until_the_target(tmp_path: Path) -> None:
+    """Both are done when the last job ends at 12 s; asp's jobs are at their goals after 2 s."""
+    wanted = {"measures": ["converged_metric_mean", "makespan_s"], "until_target": {"spent": "makespan_s"}}
+    spec = spec_of(tmp_path, **{**LEARNS, **wanted}, seeds=[0])
+    assert spec.measured[:3] == ["converged_metric_mean", "makespan_s", "spent"]
+    runs = [(cell, load_cluster(written(tmp_path / cell.name, a=LOW, b=RISING))) for cell in cells(spec)]
+    frame = measure_clusters(spec, runs).set_index("system")
+    assert frame.loc["asp", "spent"] == frame.loc["asp", "makespan_s"] * 2.0
+
+
 def test_what_is_converged_to_is_the_mean_of_the_last_fifth(tmp_path: Path) -> None:
     run = digest(load_cluster(written(tmp_path / "run", a=LATE, b=RISING)))
     assert run.learning.settled() == pytest.approx({"a": 0.7, "b": 0.8})

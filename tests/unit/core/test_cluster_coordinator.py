@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from runtime.core.cluster.coordinator import ClusterCoordinator
-from runtime.core.cluster.inputs import JobEnded, JobGone, JobStarted, JobSubmitted, Woke
+from runtime.core.cluster.inputs import JobEnded, JobGone, JobStarted, JobSubmitted, TaskMoved, Woke
 from strategies.cluster.placements.first_fit import FirstFit
 from strategies.cluster.placements.pack import Pack
+from strategies.cluster.placements.spread import Spread
 from strategies.cluster.policies.fifo import Fifo
 from strategies.cluster.policies.las import Las
 from strategies.cluster.policies.srtf import Srtf
@@ -19,6 +20,7 @@ from strategies.protocol import (
     ClusterCommand,
     JobRequest,
     JobState,
+    NodeId,
     Placement,
     Places,
     Policy,
@@ -94,6 +96,90 @@ def test_a_preempted_job_keeps_its_gpus_until_it_is_gone_and_its_progress() -> N
     assert cluster.jobs["long"].remaining_at(99.0) == 92.0
     cluster.receive(20.0, JobEnded("short"))
     assert port.orders[-1] == ("start", "long", (0,), 1)
+
+
+def test_a_worker_that_is_restarted_goes_where_the_placement_has_a_gpu_for_it() -> None:
+    cluster, port, notes = cluster_of(Fifo(), 2, 1)
+    cluster.receive(0.0, job("a", 2))
+    assert cluster.relocate(5.0, "a", NodeId.worker(1)) == 1
+    assert cluster.gpus_used == [1, 1]
+    assert cluster.jobs["a"].places == Places(workers=(0, 1))
+    assert notes[-1] == (5.0, "Moved", "a")
+    assert (
+        cluster.relocate(6.0, "a", NodeId.worker(0)) is None
+    )  # its own GPU is no other place, though it is about to be free
+    cluster.receive(6.0, job("b", 1))
+    assert port.orders[-1] == ("start", "b", (0,), 0)
+    assert cluster.relocate(7.0, "a", NodeId.worker(1)) is None
+    assert cluster.relocate(7.0, "nobody", NodeId.worker(0)) is None
+    assert cluster.gpus_used == [2, 1]
+    cluster.receive(8.0, JobEnded("a"))
+    assert cluster.gpus_used == [1, 0]
+
+
+def test_what_a_move_frees_is_for_who_waits() -> None:
+    """A gang that wants one machine finds it once the worker of another job has left it."""
+    cluster, port, _ = cluster_of(Fifo(), 2, 2, placement=Pack(max_machines=1))
+    cluster.receive(0.0, job("a"), job("x"), job("c"))
+    cluster.receive(1.0, JobEnded("x"))
+    cluster.receive(2.0, job("wide", 2))
+    assert cluster.num_waiting == 1
+    assert cluster.relocate(3.0, "a", NodeId.worker(0)) == 1
+    cluster.receive(3.0, TaskMoved("a"))
+    assert port.orders[-1] == ("start", "wide", (0, 0), 0)
+
+
+def test_a_server_that_is_restarted_goes_where_the_placement_puts_one() -> None:
+    """With ``spread`` where fewest are."""
+    cluster, _, notes = cluster_of(Fifo(), 3, 1, 0, placement=Spread())
+    cluster.receive(0.0, JobSubmitted(JobRequest(job="a", submit_s=0.0, gpus=2, servers=2)))
+    assert cluster.jobs["a"].places == Places(workers=(0, 0), servers=(0, 1))
+    assert cluster.relocate(1.0, "a", NodeId.server(1)) == 2
+    assert cluster.jobs["a"].places == Places(workers=(0, 0), servers=(0, 2))
+    assert cluster.room.servers_on(1) == 0
+    assert cluster.gpus_used == [2, 0, 0]
+    assert notes[-1] == (1.0, "Moved", "a")
+    assert cluster.relocate(2.0, "a", NodeId.server(0)) == 1
+    assert cluster.relocate(3.0, "a", NodeId.server(1)) == 0
+
+
+def test_a_job_that_waits_has_nothing_to_move() -> None:
+    cluster, _, _ = cluster_of(Fifo(), 1, 1)
+    cluster.receive(0.0, job("a", 2), job("b", 1))
+    assert cluster.relocate(1.0, "b", NodeId.worker(0)) is None
+    assert cluster.jobs["b"].phase == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("b", NodeId.worker(0), 1), "holds nothing"),
+        (("a", NodeId.worker(2), 1), "has no worker:2"),
+        (("a", NodeId.server(0), 1), "has no server:0"),
+        (("a", NodeId.worker(0), 0), "where it has no place"),
+        (("a", NodeId.worker(0), 2), "where it has no place"),
+    ],
+)
+def test_the_books_refuse_a_move_that_cannot_be(asked: tuple[str, NodeId, int], said: str) -> None:
+    room = Room(machines_of(2, 1))
+    room.take(JobRequest(job="a", submit_s=0.0, gpus=2), Places(workers=(0, 0)))
+    before = (room.free[:], dict(room.held))
+    with pytest.raises(ProtocolError, match=said):
+        room.move(*asked)
+    assert (room.free, room.held) == before
+
+
+def test_a_job_goes_down_one_queue_at_a_time_though_a_worker_has_moved_meanwhile() -> None:
+    """At 20 s ``a`` comes to be in the second queue, and at 41 s ``later``, which so is the last by rank."""
+    cluster, port, _ = cluster_of(Las(thresholds=(20.0, 1000.0)), 1, 1)
+    cluster.receive(0.0, job("a"))
+    cluster.receive(0.0, JobStarted("a"))
+    assert cluster.relocate(6.0, "a", NodeId.worker(0)) == 1
+    cluster.receive(6.0, TaskMoved("a"))
+    cluster.receive(21.0, job("later"))
+    cluster.receive(21.0, JobStarted("later"))
+    cluster.receive(45.0, job("new"))
+    assert [order for order in port.orders if order[0] == "preempt"] == [("preempt", "later")]
 
 
 def test_nobody_is_preempted_twice_for_the_same_job() -> None:
