@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -80,8 +81,10 @@ def test_other_forms_have_the_same_cells(runs: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_page_with_figures(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(runs), "-o", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "report.html").exists()
+    assert main([str(runs), "-o", str(tmp_path / "out"), "--name", "twice_as_fast=My own"]) == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "twice_as_fast" not in re.sub(r"<[^>]*>", "", page.partition("Runs</h2>")[0])
+    assert "My own" in page
     assert str(tmp_path / "out" / "report.html") in capsys.readouterr().err
 
 
