@@ -47,6 +47,11 @@ def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str
     assert other["verdict"] == "too few seeds (1 paired)"
 
 
+def test_what_neither_reaches_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, other = rows(capsys, runs, "--by", "tta")
+    assert (other["TTA (s)"], other["verdict"]) == ("\N{INFINITY}", "never at any seed of both")
+
+
 def test_tables_for_people_have_names_and_csv_has_those_of_configurations(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
