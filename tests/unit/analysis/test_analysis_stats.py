@@ -194,5 +194,5 @@ def test_a_curve_of_several_seeds_begins_where_all_have_a_value() -> None:
 
 
 def test_four_seeds_are_not_enough_and_five_are() -> None:
-    assert "4 seeds are few: five or more" in stats.warnings_of(rows("bsp", [1.0] * 4))[0]
+    assert "4 seeds only: intervals are wide; five or more" in stats.warnings_of(rows("bsp", [1.0] * 4))[0]
     assert stats.warnings_of(rows("bsp", [1.0] * 5)) == []
