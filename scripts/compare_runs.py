@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rich.console import Console
 
-from analysis.figures.names import shown_name
+from analysis.figures.names import named, shown_name
 from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.load import RecordError, find_clusters, find_runs
 from analysis.reports.comparing import IN_WORDS, Quantity, compared, sheet
@@ -54,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         names = dict(arguments.names) if arguments.form in ("table", *FOR_PEOPLE) else None
         found = sheet(compared(runs, baseline, quantity), baseline, quantity, names)
         if arguments.out is not None:
-            remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
+            with named(dict(arguments.names)):
+                remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
     except (ConfigError, RecordError) as error:
         return print_error("compare", error)
     if arguments.form == "table":

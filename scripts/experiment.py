@@ -42,7 +42,7 @@ from analysis.claims.pages import load_pages
 from analysis.experiments.page import HEADS, compose, front, row, section, sections
 from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
-from analysis.figures.names import shown_name
+from analysis.figures.names import named, shown_name
 from analysis.figures.page import drawn_as
 from analysis.files import write_file
 from analysis.markup import FOR_PEOPLE, FORMATS
@@ -305,7 +305,8 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
     for name, form in FORMATS.items():
         there = found if name in FOR_PEOPLE else sheet(rows, gathered.baseline, "jct", None)
         console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*there))), soft_wrap=True)
-    console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
+    with named(names):
+        console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
 
 
 def draw(results: Results, path: Path) -> Path:

@@ -32,6 +32,7 @@ from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_cl
 from analysis.records.schema import ROWS, Other
 from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
 from injectors.plan import parse_plan, plan_sha256
+from runtime.config import project
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME, run_py
 from runtime.record.meta import describe_versions, version_of
@@ -106,12 +107,22 @@ def _decisions(run: Run) -> Check:
     try:
         record, strategy = read_record(run.path), build_strategy(run.path)
     except ConfigError as error:
+        if needs := _unnamed_project(run):
+            return Check("decisions", "unchecked", needs)
         return Check("decisions", "failed", str(error))
     for number, step in enumerate(replay(record.events, strategy)):
         if not step.identical:
             how = step.raised or "other commands" * (not step.same_commands) or "another state"
             return Check("decisions", "failed", f"seq {step.recorded.seq}: {how}, after {number} identical answers")
     return Check("decisions", "ok", f"{len(record.events):,} events, to each the recorded answer")
+
+
+def _unnamed_project(run: Run) -> str:
+    """What is missing here of a run with code of its user's own; empty: nothing."""
+    named = str((run.meta.get("versions") or {}).get("project") or "")
+    if not named or project.folder() is not None:
+        return ""
+    return f"the run has code of the project {named.rpartition(' ')[0]}, which project=DIR names"
 
 
 def _code(run: Run) -> Check:
@@ -140,6 +151,8 @@ def _again(run: Run) -> Check:
     stored = run.path / ".hydra" / "overrides.yaml"
     if not stored.exists():
         return Check("again", "unchecked", "no .hydra/overrides.yaml, so the command is not known")
+    if needs := _unnamed_project(run):
+        return Check("again", "unchecked", needs)
     words = [str(word) for word in OmegaConf.to_container(OmegaConf.load(stored)) or ()]
     with tempfile.TemporaryDirectory(prefix="stragglab-verify-") as folder:
         out = Path(folder) / "again"

@@ -71,7 +71,8 @@ def _name_rows(axes: Axes, names: list[str]) -> None:
 
 def number_text(value: float) -> str:
     """A number next to a bar, of two digits or more: ``8240``, ``24.1``, ``0.78``, ``0.013``."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 0.995 else f"{value:.2g}"
+    digits = ".0f" if abs(value) >= 1000 else ".1f" if abs(value) >= 0.995 else "#.2g" if value else "g"
+    return format(value, digits)
 
 
 def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:

@@ -32,7 +32,9 @@ def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, table = results.spec.figure, against_best(results)
     cells = [axis for axis in results.spec.compared if axis != drawn.by]
-    names = [" ".join(shown_name(str(level), drawn.names) for level in levels) for levels in table[cells].to_numpy()]
+    names = [
+        ", ".join(drawn.names.get(str(level), str(level)) for level in levels) for levels in table[cells].to_numpy()
+    ]
     table = table.assign(cell=names)
     look = level_looks(results.spec.shown)
     sums = "; ".join(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 NAMES = {
     "bsp": "BSP",
@@ -41,6 +43,17 @@ NAMES = {
 }
 """By the name of the choice in ``conf/strategy``."""
 NO_NAMES: Mapping[str, str] = {}
+_given: ContextVar[Mapping[str, str]] = ContextVar("names", default=NO_NAMES)
+
+
+@contextmanager
+def named(names: Mapping[str, str]) -> Iterator[None]:
+    """Figures and pages call strategies by ``names``, which somebody gave, before those that they have."""
+    token = _given.set(names)
+    try:
+        yield
+    finally:
+        _given.reset(token)
 
 
 def shown_title(axis: str, level: str, names: Mapping[str, str] = NO_NAMES) -> str:
@@ -50,8 +63,9 @@ def shown_title(axis: str, level: str, names: Mapping[str, str] = NO_NAMES) -> s
 
 def shown_name(label: str, names: Mapping[str, str] = NO_NAMES) -> str:
     """``ssp bound=3`` is shown as ``SSP (bound=3)``; ``names`` come first, others stay as they are."""
-    if label in names:
-        return names[label]
+    known = {**NAMES, **_given.get(), **names}
+    if label in known:
+        return known[label]
     name, _, settings = label.partition(" ")
-    text = names.get(name) or NAMES.get(name, name)
+    text = known.get(name, name)
     return f"{text} ({settings})" if settings else text

@@ -65,8 +65,14 @@ def draw_prediction(
                 _draw_rate(axes, mine, names, rate)
                 axes.set_xlabel(label)
             _draw_leads(line[2], episodes, names, reach)
-            line[0].set_title(shown_name(group))
+            line[0].set_title(group_title(group))
     return save(page, path, scored)
+
+
+def group_title(group: str) -> str:
+    """``bsp, straggler=transient`` is shown as ``BSP, straggler=transient``: a strategy, and its case if it has one."""
+    strategy, comma, case = group.partition(", ")
+    return f"{shown_name(strategy)}{comma}{case}"
 
 
 def _draw_rate(axes: Axes, scored: pd.DataFrame, names: Sequence[str], rate: str) -> None:

@@ -17,7 +17,7 @@ from analysis.figures.style import looks
 from analysis.measures.stats import curves, time_shares
 from analysis.records.provenance import caption
 
-INTERVAL = "bars: median, line: 95 % bootstrap interval of the median, dots: runs"
+INTERVAL = "bars: median, line: 95 % interval (Student's t), dots: runs"
 BAND = "lines: median over the runs, bands: lowest to highest"
 
 

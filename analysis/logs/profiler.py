@@ -90,7 +90,10 @@ def _steps(path: Path, events: Sequence[Any]) -> Iterator[dict[str, float]]:
         if (found := STEP.match(str(span.get("name")))) and span.get("cat") != "gpu_user_annotation"
     }
     if not steps:
-        raise LogError(f"{path}: has no ProfilerStep spans; call prof.step() after every step of the training loop")
+        raise LogError(
+            f"{path}: has no ProfilerStep spans; give torch.profiler.profile a schedule=, as it writes none without, "
+            "and call prof.step() after every step of the training loop"
+        )
     device = [span for span in spans if span.get("cat") in ON_DEVICE]
     sending = [span for span in device or spans if COMMUNICATION.search(str(span.get("name")))]
     working = [span for span in device if not COMMUNICATION.search(str(span.get("name")))]

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from analysis.measures.small_samples import interval
+from analysis.measures.small_samples import interval_of_times
 
 Verdict = Literal["faster", "slower", "the same", "not distinguishable", "too few seeds"]
 SIGNIFICANCE = 0.05
@@ -43,10 +43,10 @@ def distinguish(ratios: Iterable[float]) -> Distinction:
     array = np.asarray(list(ratios), dtype="float64")
     if len(array) < 2:
         return Distinction(float(array[0]) if len(array) else nan, nan, nan, len(array), "too few seeds", 0)
+    low, high = interval_of_times(array)
     with np.errstate(divide="ignore"):
-        logs = np.log(array)  # of 0, where the baseline never ended: -inf
-    low, high = (float(np.exp(value)) for value in interval(logs))
-    return Distinction(float(np.median(array)), low, high, len(array), _verdict(low, high), seeds_needed(logs))
+        needed = seeds_needed(np.log(array))
+    return Distinction(float(np.median(array)), low, high, len(array), _verdict(low, high), needed)
 
 
 def _verdict(low: float, high: float) -> Verdict:

@@ -81,7 +81,7 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
         shared = _quick(logs - offset)
         over = logs - offset - shared[:, None]
         usual = np.where(slow, np.nan, over)
-        over = over - np.nanmedian(usual)
+        over = over - _level(usual, least)
         sigma = _spread(over, slow)
         if turn:  # who is slow is known but for a few
             sigma = max(sigma, _noise(np.where(slow, np.nan, logs))[0])
@@ -89,6 +89,14 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
         rows = np.where(slow, np.nan, logs - shared[:, None])
         offset = _centred(_medians(rows, logs - shared[:, None]), least)
     return _described(own_s, slow, offset)
+
+
+def _level(usual: Floats, least: float) -> float:
+    """The level of usual steps: the median of all, unless half of the ranks or more are slow all the time."""
+    middle = float(np.nanmedian(usual))
+    known = usual[:, ~np.isnan(usual).all(axis=0)]
+    quick = float(np.quantile(np.nanmedian(known, axis=0), QUICK, method="lower"))
+    return quick if middle - quick > least / 2 else middle
 
 
 def _spread(over: Floats, slow: Bools) -> float:

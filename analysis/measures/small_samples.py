@@ -26,6 +26,13 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[f
     return student(array, confidence) if np.isfinite(array).all() else order_statistics(array, confidence)
 
 
+def interval_of_times(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The same of what differs by factors (times, their ratios; 0 or more): of the logarithms, so never below 0."""
+    with np.errstate(divide="ignore"):  # of 0, the ratio to what never ended: -inf
+        low, high = interval(np.log(np.asarray(list(values), dtype="float64")), confidence)
+    return float(np.exp(low)), float(np.exp(high))
+
+
 def student(values: np.ndarray, confidence: float) -> tuple[float, float]:
     """Mean +- t s / sqrt(n), extended to include the median."""
     from scipy.stats import t

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures.labels import case_labels, strategy_labels
+from analysis.measures.small_samples import interval_of_times
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -56,9 +57,9 @@ def compare_runs(runs: pd.DataFrame, baseline: str | None = None) -> pd.DataFram
     """One row per case and strategy of a :func:`run_table`, in order of appearance.
 
     ``runs``, ``seeds`` (numbers); ``metric``, ``higher_is_better``, ``target``; for ``jct`` and ``tta`` each: ``_s``
-    ``_ratio``, ``_ratio_low``, ``_ratio_high``, ``_pairs`` (seeds compared); medians of the columns of ``MEANS``, but
-    ``_ratio``, ``_ratio_low``, ``_ratio_high``, ``_pairs`` (seeds compared); medians of the columns of ``MEANS``, but
-    the largest ``staleness_max``.
+    ``_low_s``, ``_high_s``, ``_missed``, ``_ratio``, ``_ratio_low``, ``_ratio_high``, ``_pairs`` (seeds compared);
+    medians of the columns of ``MEANS``, but the largest ``staleness_max``. Intervals are those of the verdicts
+    (:func:`analysis.measures.small_samples.interval_of_times`).
     """
     rows = []
     for (case, strategy), group in runs.groupby(["case", "strategy"], sort=False):
@@ -82,9 +83,9 @@ def time_shares(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _time(name: str, group: pd.DataFrame, baseline: pd.DataFrame) -> dict[str, float]:
     values = group[f"{name}_s"].dropna().to_numpy()
-    low, high = interval(values)
+    low, high = interval_of_times(values)
     ratio = paired_ratios(group, baseline, f"{name}_s").to_numpy()
-    ratio_low, ratio_high = interval(ratio)
+    ratio_low, ratio_high = interval_of_times(ratio)
     return {
         f"{name}_s": median(values),
         f"{name}_low_s": low,
@@ -162,7 +163,7 @@ def few_seeds(seeds: pd.Series, who: str, where: str) -> list[str]:
     """What is thin about these numbers of seeds, by what is compared; ``who`` begins the sentence if they differ."""
     if seeds.min() != seeds.max():
         return [f"{who} with different numbers of seeds ({seeds.min()} to {seeds.max()})"]
-    return [f"{where}{seeds.max()} seeds: intervals need at least five"] if 1 < seeds.max() < 5 else []
+    return [f"{where}{seeds.max()} seeds only: intervals are wide; five or more narrow them"] if 1 < seeds.max() < 5 else []
 
 
 def curves(scored: Sequence[pd.DataFrame], labels: Sequence[str], points: int = 400) -> pd.DataFrame:

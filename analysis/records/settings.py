@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 CONFIG, OVERRIDES = ".hydra/config.yaml", ".hydra/overrides.yaml"
+META = "meta.json"
 NOTE, MULTIRUN = "sweep.jsonl", "multirun.yaml"
 """What tells that a directory is a sweep's: our own note, and Hydra's."""
 PROGRAM = "python run.py"
@@ -23,7 +24,7 @@ def settings_text(run: Path) -> str:
 def command_of(run: Path) -> str:
     """The command line that repeats a run; empty if it was not started by one."""
     words = _parsed(_text(run / OVERRIDES))
-    return _command([], words) if isinstance(words, list) else ""
+    return _command(_project(run), words) if isinstance(words, list) else ""
 
 
 def sweep_of(run: Path) -> Path | None:
@@ -39,13 +40,23 @@ def sweep_command(sweep: Path) -> str:
         settings = msgspec.json.decode(head)["settings"] if head else None
     except (msgspec.DecodeError, KeyError, TypeError):
         return ""
-    return _command(["-m"], settings) if isinstance(settings, list) else ""
+    first = next(iter(sorted(sweep.glob(f"*/{META}"))), sweep / META)
+    return _command([*_project(first.parent), "-m"], settings) if isinstance(settings, list) else ""
 
 
 def wants_caption(run: Path) -> bool:
     """Whether the run's settings ask for captions on its pictures (``caption=true``)."""
     settings = _parsed(settings_text(run))
     return isinstance(settings, dict) and settings.get("caption") is True
+
+
+def _project(run: Path) -> list[str]:
+    """The setting that names the user's project, which is not one of the job's: the folder's name, wherever it is."""
+    try:
+        named = msgspec.json.decode(_text(run / META))["versions"]["project"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return []
+    return [shlex.quote(f"project={str(named).rpartition(' ')[0]}")]
 
 
 def _command(flags: list[str], settings: list[Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import isinf, isnan
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -90,7 +90,7 @@ def sheet(
             str(row.seeds),
             number_text(row.median_s, 2),
         ]
-        cells += [*_against(row.against, is_baseline=row.strategy == baseline)]
+        cells += [*_against(row.against, is_baseline=row.strategy == baseline, never=isinf(row.median_s))]
         texts.append((*cells, *([number_text(row.score, 2)] if scored else [])))
     return Sheet(tuple(head), texts)
 
@@ -101,7 +101,10 @@ def _case(case: str, names: Mapping[str, str]) -> str:
     return ", ".join(names.get(value, f"{key}{sign}{value}") for key, sign, value in parts)
 
 
-def _against(found: Distinction | None, *, is_baseline: bool) -> tuple[str, str, str]:
+def _against(found: Distinction | None, *, is_baseline: bool, never: bool) -> tuple[str, str, str]:
+    """``never``: most runs did not get there; where the baseline did not either, there is no ratio."""
+    if found is not None and never and not found.pairs:
+        return "\N{EN DASH}", "", "never at any seed of both"
     if found is None:
         return ("1", "", "baseline") if is_baseline else ("\N{EN DASH}", "", "no baseline here")
     interval = "" if isnan(found.low) else f"[{number_text(found.low, 2)}, {number_text(found.high, 2)}]"

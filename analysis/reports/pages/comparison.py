@@ -31,8 +31,8 @@ HEADS: dict[str, tuple[str, Place]] = {
 }
 """How the page names the columns of the terminal's table, and where each is shown; all others ``middle``."""
 READING = (
-    "Times are medians over the runs with 95 % bootstrap intervals, ratios medians over seeds of the same plan with "
-    "theirs. A dash: never reached. Bold: best. A click on a head sorts."
+    "Times are medians over the runs with 95 % intervals (Student's t), ratios medians over seeds of the same plan "
+    "with theirs. A dash: never reached. Bold: best. A click on a head sorts."
 )
 SECTIONS = [Link("#strategies", "Strategies"), Link("#figures", "Figures"), Link("#runs", "Runs")]
 

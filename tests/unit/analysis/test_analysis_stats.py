@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats as scipy_stats
 
 from analysis.measures import stats
+from analysis.measures.distinguishing import distinguish
 from analysis.measures.labels import case_labels, strategy_labels
 from tests.support.records import Story
 
@@ -115,6 +117,11 @@ def test_a_comparison() -> None:
     assert table.loc["asp", "jct_s"] == 6.0
     assert table.loc["asp", "jct_ratio"] == pytest.approx(6.0 / 11.0)
     assert (table.loc["asp", "tta_s"], table.loc["asp", "tta_missed"], table.loc["asp", "runs"]) == (inf, 2, 3)
+    told = distinguish([5.0 / 10.0, 6.0 / 11.0, 7.0 / 12.0])
+    assert table.loc["asp", ["jct_ratio_low", "jct_ratio_high"]].tolist() == [told.low, told.high], "as the verdict's"
+    logs = np.log([5.0, 6.0, 7.0])
+    spread = scipy_stats.t.interval(0.95, 2, logs.mean(), logs.std(ddof=1) / np.sqrt(3))
+    assert table.loc["asp", ["jct_low_s", "jct_high_s"]].tolist() == pytest.approx(list(np.exp(spread)))
     assert (table.loc["bsp", "jct_ratio"], table.loc["bsp", "tta_s"]) == (1.0, 5.0)
     assert table.loc["asp", "bpt_median_s"] == 0.06
 
@@ -145,7 +152,7 @@ def test_unfair_comparisons_are_warned_of() -> None:
     assert stats.warnings_of(fair) == []
     assert "2 different plans" in stats.warnings_of(pd.concat([fair, rows("ssp", [1.0] * 5, plans="xbcde")]))[0]
     assert "different numbers of seeds (3 to 5)" in stats.warnings_of(pd.concat([fair, rows("ssp", [1.0] * 3)]))[0]
-    assert "at least five" in stats.warnings_of(rows("bsp", [1.0] * 3))[0]
+    assert "five or more" in stats.warnings_of(rows("bsp", [1.0] * 3))[0]
     assert stats.warnings_of(rows("bsp", [1.0])) == []
 
 
@@ -187,5 +194,5 @@ def test_a_curve_of_several_seeds_begins_where_all_have_a_value() -> None:
 
 
 def test_four_seeds_are_not_enough_and_five_are() -> None:
-    assert "4 seeds: intervals need at least five" in stats.warnings_of(rows("bsp", [1.0] * 4))[0]
+    assert "4 seeds only: intervals are wide; five or more" in stats.warnings_of(rows("bsp", [1.0] * 4))[0]
     assert stats.warnings_of(rows("bsp", [1.0] * 5)) == []

@@ -190,7 +190,7 @@ def test_policies_compared(sweep: Path, tmp_path: Path) -> None:
     page = Page((tmp_path / "report.html").read_text())
     assert page.images == 3
     assert "policy: fifo, sjf" in page.text
-    assert "2 seeds: intervals need at least five" in page.text
+    assert "2 seeds only: intervals are wide; five or more" in page.text
 
 
 def test_one_seed_says_that_its_interval_is_over_jobs(sweep: Path, tmp_path: Path) -> None:

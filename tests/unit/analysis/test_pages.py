@@ -93,6 +93,17 @@ def test_a_page_says_how_to_repeat_its_run(sweep: Path) -> None:
     assert sweep_command(sweep) in Reader((sweep / "comparison" / "report.html").read_text()).text
 
 
+def test_the_command_of_a_run_with_code_of_its_user_names_the_project(tmp_path: Path) -> None:
+    story = bsp_story()
+    story.meta["versions"]["project"] = "my lab 0123456789ab"
+    run = story.write(tmp_path / "0")
+    (run / ".hydra").mkdir()
+    (run / ".hydra" / "overrides.yaml").write_text("- strategy=mine\n")
+    (tmp_path / "sweep.jsonl").write_text('{"settings": ["strategy=mine,bsp"]}\n')
+    assert shlex.split(command_of(run)) == ["python", "run.py", "project=my lab", "strategy=mine"]
+    assert shlex.split(sweep_command(tmp_path)) == ["python", "run.py", "project=my lab", "-m", "strategy=mine,bsp"]
+
+
 def test_a_run_that_nobody_started_has_no_command(tmp_path: Path) -> None:
     run = bsp_story().write(tmp_path / "run")
     assert (command_of(run), sweep_of(run), sweep_command(tmp_path), wants_caption(run)) == ("", None, "", False)

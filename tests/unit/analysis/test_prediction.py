@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.figures.prediction import NAMES, predictor_name
+from analysis.figures.prediction import NAMES, group_title, predictor_name
 from analysis.measures.prediction import RATES, lead_summary, lead_times, rates, scores
 from analysis.measures.prediction_labels import losses, planned, realised, timed, windows
 from analysis.measures.work import STRAGGLER_FRAC, deviations
@@ -260,3 +260,8 @@ def test_every_predictor_has_a_name_for_people() -> None:
     assert set(STRAGGLER_PREDICTORS) <= set(NAMES)
     assert predictor_name("fixed_duration:duration_s=1") == "Slow for so long (duration_s=1)"
     assert predictor_name("my_own") == "my_own"
+
+
+def test_panels_are_titled_by_a_strategy_and_its_case() -> None:
+    groups = ("bsp, straggler=transient", "ssp bound=3, a=1, b=2", "asp")
+    assert [group_title(one) for one in groups] == ["BSP, straggler=transient", "SSP (bound=3), a=1, b=2", "ASP"]

@@ -54,6 +54,25 @@ def test_planted_steps_are_found_and_no_others() -> None:
     assert (found.excess[~found.slow] == 0).all()
 
 
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("factor", [1.3, 1.9, 4.0])
+@pytest.mark.parametrize("sigma", [0.003, 0.03])
+def test_half_of_the_ranks_may_be_slow_throughout(ranks: int, factor: float, sigma: float) -> None:
+    """The median of all steps is then neither usual nor slow."""
+    slow = np.arange(ranks) % 2 == 1
+    own_s = noisy(ranks, sigma) * np.where(slow, factor, 1.0)
+    found = slow_steps(own_s)
+    assert found.persistent.tolist() == slow.tolist()
+    assert not found.slow[:, ~slow].any(axis=0).all()
+    assert found.stragglers.tolist() == slow.tolist()
+    assert found.usual_s == pytest.approx(1.0, rel=0.02)
+
+
+def test_three_of_four_ranks_may_be_slow_throughout() -> None:
+    found = slow_steps(noisy(4) * np.array([2.0, 2.0, 1.0, 2.0]))
+    assert found.persistent.tolist() == [True, True, False, True]
+
+
 def test_a_step_a_little_longer_is_not_slow_however_calm_the_others() -> None:
     own_s = noisy(4, 0.001)
     own_s[50:80, 1] *= 1.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -46,6 +47,11 @@ def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str
     assert other["verdict"] == "too few seeds (1 paired)"
 
 
+def test_what_neither_reaches_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, other = rows(capsys, runs, "--by", "tta")
+    assert (other["TTA (s)"], other["verdict"]) == ("\N{INFINITY}", "never at any seed of both")
+
+
 def test_tables_for_people_have_names_and_csv_has_those_of_configurations(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,8 +86,10 @@ def test_other_forms_have_the_same_cells(runs: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_page_with_figures(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(runs), "-o", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "report.html").exists()
+    assert main([str(runs), "-o", str(tmp_path / "out"), "--name", "twice_as_fast=My own"]) == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "twice_as_fast" not in re.sub(r"<[^>]*>", "", page.partition("Runs</h2>")[0])
+    assert "My own" in page
     assert str(tmp_path / "out" / "report.html") in capsys.readouterr().err
 
 

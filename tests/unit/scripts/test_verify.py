@@ -110,6 +110,18 @@ def test_a_decision_that_the_strategy_does_not_take(record: Path) -> None:
     assert set(failures(record)) == {"decisions"}
 
 
+def test_a_run_with_code_of_its_user_is_not_wrong_where_that_is_not_named(record: Path) -> None:
+    config = record / ".hydra" / "config.yaml"
+    config.write_text(config.read_text().replace("_target_: strategies.ssp.SSP", "_target_: my_lab.ssp.SSP"))
+    assert "name the project" in failures(record)["decisions"], "nothing says that there is one"
+    rewrite(record / "meta.json", lambda meta: meta["versions"].update(project="my lab 0123456789ab"))
+    found = {check.question: check for check in verify(record, again=True)}
+    assert {name for name, check in found.items() if check.verdict == "failed"} == set()
+    for name in ("decisions", "again"):
+        assert found[name].verdict == "unchecked"
+        assert "the project my lab, which project=DIR names" in found[name].found
+
+
 def test_a_run_that_was_killed(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record / "events.jsonl"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
