@@ -143,7 +143,7 @@ class LiveRuntime:
 
     def check(self, around: RunContext) -> Needs:
         """Check what a run needs of this machine; raises ``ConfigError`` for what is impossible here."""
-        self.launcher.check(self.cluster, around)
+        self.launcher.check(self.cluster, around, self.port)
         if around.aggregators and self.launcher.elsewhere:
             raise ConfigError(
                 f"strategy.num_aggregators={around.aggregators}: aggregators are processes of this machine, and tasks "
@@ -184,7 +184,7 @@ class LiveRuntime:
 
     def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Wait for the machines, if the launcher has to."""
-        self.launcher.gather(task, framework, device)
+        self.launcher.gather(task, framework, device, self.port)
 
     def parse_hosts(self, num_servers: int) -> Hosts | None:
         """The emulated hosts, if there are any."""

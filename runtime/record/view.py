@@ -22,6 +22,10 @@ PLAIN_EVERY_S = 5.0
 MAX_NAMED = 4
 """Number of disturbances that a line names before it says how many more there are."""
 BAR_CHARS = 24
+MAX_TASKS, MAX_MACHINES = 8, 16
+"""Numbers of tasks of a machine, and of machines, that the table names before it says how many more there are."""
+LOCAL = "local"
+"""The node of all tasks of a job that has one machine."""
 
 
 class Lane(msgspec.Struct):
@@ -48,6 +52,12 @@ class Picture:
         self.best: float | None = None
         self.reached_s: float | None = None
         self.last_note = ""
+        self.nodes: dict[NodeId, tuple[str, int]] = {}
+        """Machine and incarnation of every task that runs, where a job has several machines."""
+        self.known: dict[str, None] = {}
+        """Machines that have had a task."""
+        self.lost: dict[str, None] = {}
+        """Machines whose place nobody has taken yet."""
 
     def event(self, t: float, event: object, commands: Any, version: int, decide_us: float, state: object) -> None:
         """Update the state from an event and the strategy's commands."""
@@ -79,7 +89,21 @@ class Picture:
         elif kind == "Updated":
             self.version = max(self.version, fields["version"])
         elif kind in ("Exited", "Fenced"):
+            key = NodeId(fields["role"], fields["id"])
+            if self.nodes.get(key, ("", -1))[1] == fields.get("incarnation"):  # not of one that was replaced already
+                del self.nodes[key]
             self.last_note = f"{t:.1f} s: {fields['role']} {fields['id']} {kind.lower()} ({fields['reason']})"
+        elif kind == "Launched" and fields.get("node", LOCAL) != LOCAL:
+            self.nodes[NodeId(fields["role"], fields["id"])] = (fields["node"], fields["incarnation"])
+            self.known |= {fields["node"]: None}
+        elif kind == "NodeLost":
+            self.lost[fields["node"]] = None
+            self.last_note = f"{t:.1f} s: {fields['node']} is lost ({fields['reason']})"
+        elif kind == "NodeJoined":
+            self.lost.pop(fields["node"], None)
+            self.last_note = f"{t:.1f} s: {fields['node']} is here again, at {fields['address']}"
+        elif kind == "Moved" and "node" in fields:
+            self.last_note = f"{t:.1f} s: {fields['task']} starts again on {fields['node']}"
 
     def _evaluated(self, event: Evaluated) -> None:
         value = event.metrics.get(self.job.metric)
@@ -104,7 +128,19 @@ class Picture:
             target = f" (target {self.job.target:g}" + (
                 f" at {self.reached_s:.1f} s)" if self.reached_s is not None else ")"
             )
-        return f"{t:6.1f} s  {epochs}  update {self.version}  {self.job.metric} {metric}{target}"
+        lost = f"  lost: {', '.join(self.lost)}" if self.lost else ""
+        return f"{t:6.1f} s  {epochs}  update {self.version}  {self.job.metric} {metric}{target}{lost}"
+
+    def machines(self) -> list[str]:
+        """A line for each machine with its tasks; none for a job of one machine."""
+        tasks: dict[str, list[str]] = {node: [] for node in self.known}
+        for task, (node, _) in self.nodes.items():
+            tasks[node].append(str(task))
+        return [
+            f"{node}{' (lost)' if node in self.lost else ''}: {', '.join(names[:MAX_TASKS])}"
+            + (f", {len(names) - MAX_TASKS} more" if len(names) > MAX_TASKS else "")
+            for node, names in tasks.items()
+        ]
 
     def injections(self, t: float) -> str:
         """The current disturbances as text."""
@@ -169,6 +205,9 @@ class LiveView:
     def _draw(self, t: float) -> Group:
         picture = self.picture
         parts: list[Any] = [Text(picture.title, style="bold"), Text(picture.headline(t)), self._table(t)]
+        parts += [Text(line) for line in picture.machines()[:MAX_MACHINES]]
+        if (more := len(picture.machines()) - MAX_MACHINES) > 0:
+            parts.append(Text(f"{more} more machines"))
         if picture.last_note:
             parts.append(Text(picture.last_note, style="dim"))
         if not picture.version:

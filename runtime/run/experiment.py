@@ -13,7 +13,7 @@ from injectors.schedule import Schedule
 from runtime.api import RunSpec, RunStatus
 from runtime.backends.base import supports_sample_weights
 from runtime.cluster.device import describe_devices
-from runtime.config.parse import Config
+from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.core.executor import cut_for, nominal_batches
 from runtime.core.job import Job, RecordSink
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
@@ -148,9 +148,12 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
 def title(config: Config, job: Job) -> str:
     """The name of the job in the view."""
     others = f"all-reduce by {config.topology.collective}" if not job.num_servers else f"{job.num_servers} servers"
+    where = config.names.cluster
+    if config.launcher != ON_THIS_MACHINE:
+        where += f", machines by {config.names.launcher}"
     return (
         f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {others} "
-        f"({config.names.runtime}, {config.names.cluster}, {config.topology.transport}), stragglers "
+        f"({config.names.runtime}, {where}, {config.topology.transport}), stragglers "
         f"{config.names.straggler}, seed {config.seed}"
     )
 

@@ -236,6 +236,8 @@ class Fakes:
             case wire.Prepare():
                 self._prepared = self._prepared or prepare(message.task)
                 channel.send(m.encode(self._prepared))
+            case wire.Reach():
+                channel.send(m.encode(wire.Reached(number=message.number)))
             case wire.Begin():
                 self.spec = msgspec.msgpack.decode(message.spec, type=TaskSpec)
                 self.secret = wire.secret_of(self.token, message.salt)

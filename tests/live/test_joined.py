@@ -281,6 +281,23 @@ def test_nobody_at_a_closed_port_or_an_address_of_nobody(apart: Cluster) -> None
 
 
 @pytest.mark.long(like="test_nobody_at_a_closed_port_or_an_address_of_nobody")
+def test_a_machine_that_others_do_not_reach_is_named_before_anything_starts(apart: Cluster) -> None:
+    """Tasks of machine 0 would listen at an address that is another machine's own for everybody else."""
+    nobody = apart.agent(0, "--address", "192.0.2.1")
+    agents = [apart.agent(0, "--address", "127.0.0.1"), apart.agent(1)]
+    run = apart.run("run", *JOB)
+    (line,) = errors(run, 2)
+    assert line.startswith("run.py: launcher=join: 10.77.0.")
+    assert " does not reach 127.0.0.1 (" in line
+    assert line.endswith(" (connection refused); let the machines of the run reach each other at all ports")
+    assert not run.run_dir.exists()
+    assert [agent.wait() for agent in (nobody, *agents)] == [2, 2, 2]
+    assert agents[1].lines == [line.replace("run.py: ", "agent: the driver refuses us: ")]
+    (line,) = nobody.lines
+    assert line.startswith("agent: --address 192.0.2.1: cannot assign requested address; give an address of this ")
+
+
+@pytest.mark.long(like="test_nobody_at_a_closed_port_or_an_address_of_nobody")
 def test_the_doctor_asks_every_node_and_starts_nothing(loopback: Cluster, tmp_path: Path) -> None:
     agents = [loopback.agent(number) for number in range(2)]
     join = ("launcher=join", "launcher.listen=127.0.0.1", f"launcher.port={loopback.machines.port}")

@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from runtime.live.joining import wire
 from runtime.live.joining.data import prepare
 from runtime.live.joining.facts import Facts
 from runtime.live.joining.site import LOCAL, SAVED
+from runtime.live.joining.ways import closed
 from runtime.live.launchers.local import LocalLauncher
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.messages import MalformedMessage, Message, encode
@@ -46,10 +48,22 @@ class NotNeeded(ConfigError):
 
 
 class Membership:
-    """``folder``: where this machine keeps the job's files meanwhile; ``start``: the number to enlist with."""
+    """``folder``: where this machine keeps the job's files meanwhile; ``start``: the number to enlist with.
 
-    def __init__(self, channel: LoopChannel, token: bytes, facts: Facts, folder: Path | None, start: int = 0) -> None:
+    ``door``: which others try to reach until the job begins; it is closed then, or at the end.
+    """
+
+    def __init__(
+        self,
+        channel: LoopChannel,
+        token: bytes,
+        facts: Facts,
+        folder: Path | None,
+        start: int = 0,
+        door: socket.socket | None = None,
+    ) -> None:
         self.channel, self.token, self.facts, self.folder, self.start = channel, token, facts, folder, start
+        self.door = door
         self.launcher = LocalLauncher()
         self.begin: wire.Begin | None = None
         self.directory: Path | None = None
@@ -78,7 +92,14 @@ class Membership:
         os.chdir(self._home)
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
+        self._shut()
         self.channel.sock.close()
+
+    def _shut(self) -> None:
+        """Let nobody try to reach us any more."""
+        if self.door is not None:
+            self.door.close()
+            self.door = None
 
     def _turn(self) -> None:
         writing = [self.channel.sock] if self.channel.pending else []
@@ -112,7 +133,10 @@ class Membership:
                 kind = NotNeeded if message.later else ConfigError
                 raise kind(f"the driver refuses us: {message.reason}")
             case wire.Prepare():
-                self._tell(self._prepared(message))
+                port = 0 if self.door is None else self.door.getsockname()[1]
+                self._tell(msgspec.structs.replace(self._prepared(message), port=port))
+            case wire.Reach():
+                self._tell(wire.Reached(problem=closed(message.doors), number=message.number))
             case wire.Begin() if self.begin is None:
                 self._start(message)
             case wire.Finish():
@@ -131,6 +155,7 @@ class Membership:
 
     def _start(self, begin: wire.Begin) -> None:
         """Start the tasks' agent in a directory of its own."""
+        self._shut()
         self.directory = Path(tempfile.mkdtemp(prefix="stragglab-", dir=self.folder))
         for name in FOLDERS:
             (self.directory / name).mkdir()

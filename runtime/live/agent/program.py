@@ -18,6 +18,7 @@ from runtime.live.agent.membership import Cut, Membership, NotNeeded
 from runtime.live.joining import wire
 from runtime.live.joining.facts import look_here
 from runtime.live.joining.token import STDIN, new_token, read_token
+from runtime.live.joining.ways import agents_door
 from runtime.live.transport.channel import LoopChannel
 
 PROGRAM = "agent"
@@ -78,9 +79,10 @@ def _job(asked: Asked, token: bytes, wait_s: float) -> int:
     """Serve one job; returns the exit code, and raises :class:`ConfigError` if there is none for us."""
     sock = dial(asked.host, asked.port, token, wait_s, tls=asked.tls)
     address = asked.address or sock.getsockname()[0]
+    door = agents_door(address)
     folder = asked.folder or (PRIVATE if inside() >= Isolation.PROCESSES else None)
     try:
-        Membership(LoopChannel(sock, wire.decode), token, look_here(address), folder, asked.start).run()
+        Membership(LoopChannel(sock, wire.decode), token, look_here(address), folder, asked.start, door).run()
     except Cut as end:
         return print_error(PROGRAM, end, end.exit_code) if end.exit_code else 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from runtime.live.joining.facts import Facts
 from runtime.live.joining.wire import Prepared
+from runtime.live.transport.auth import AuthError, SpeaksTlsError
 
 ALWAYS = ("stragglab", "python", "msgspec", "numpy")
 """What must agree whatever computes the gradients: messages, checkpoints and sums depend on them."""
@@ -15,7 +16,10 @@ ALWAYS = ("stragglab", "python", "msgspec", "numpy")
 def difference(theirs: Facts, ours: Facts, framework: str) -> str:
     """Of code and versions; ``framework``: the library that computes gradients."""
     if theirs.code.sha256 != ours.code.sha256:
-        return f"code: {theirs.code.words} there, {ours.code.words} here; use the same working tree on all machines"
+        there, here = theirs.code.words, ours.code.words
+        if there == here:  # of the same commit, one or both with other changes or new files
+            there, here = (f"{code.words} (files {code.sha256[:12]})" for code in (theirs.code, ours.code))
+        return f"code: {there} there, {here} here; use the same working tree on all machines"
     for name in dict.fromkeys((*ALWAYS, framework)):
         there, here = theirs.versions.get(name, "none"), ours.versions.get(name, "none")
         if there != here:
@@ -44,3 +48,10 @@ def of_data(theirs: Prepared, ours: Prepared) -> str:
     if theirs.sha256 != ours.sha256:
         return f"data: sha256 {theirs.sha256[:12]} there, {ours.sha256[:12]} here; prepare the same on all machines"
     return ""
+
+
+def of_stranger(error: OSError) -> str:
+    """Of who connected and could not prove the token."""
+    if isinstance(error, SpeaksTlsError):
+        return "it speaks TLS; leave --tls out there, or set launcher.tls=true here"
+    return "its token is another one" if isinstance(error, AuthError) else "it does not speak TLS; give it --tls"

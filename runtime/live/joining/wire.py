@@ -5,7 +5,9 @@
     agent -> driver   Enlist            who I am: facts of the machine
     driver -> agent   Refused | Prepare why not; or: prepare the data of this task
     agent -> driver   Prepared          number of samples, and their fingerprint
-    driver -> agent   Refused | Begin   why not; or, when all are there: start the tasks' agent with this job
+    driver -> agent   Refused | Reach   why not; or, when all are there: connect to the others
+    agent -> driver   Reached           who is not reached from here
+    driver -> agent   Refused | Begin   why not; or: start the tasks' agent with this job
     both              Alive             every ``heartbeat_s`` from Begin on
     driver -> agent   Finish            end all that still runs
     agent -> driver   Piece, Ended      what the tasks printed and wrote; then: nothing of it is left
@@ -25,7 +27,7 @@ from runtime.live.joining.facts import Facts
 from runtime.live.transport import messages
 from runtime.live.transport.messages import Message
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised with every change of these messages."""
 PIECE_BYTES = 1 << 20
 """Most bytes of a file in one message."""
@@ -61,6 +63,31 @@ class Prepared(Message, frozen=True, kw_only=True, tag=True):
     num_samples: int = 0
     sha256: str = ""
     problem: str = ""
+    port: int = 0
+    """At which others can try to reach this machine's address until the job begins; 0: at none."""
+
+
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """Where somebody listens; ``name``: whose it is, for messages."""
+
+    name: str
+    host: str
+    port: int
+
+
+class Reach(Message, frozen=True, kw_only=True, tag=True):
+    """Connect to each of these, as tasks will."""
+
+    doors: tuple[Door, ...]
+    number: int
+    """Of the question; the answer repeats it."""
+
+
+class Reached(Message, frozen=True, kw_only=True, tag=True):
+    """``problem``: which door is not reached from there, and why; empty if all are."""
+
+    number: int
+    problem: str = ""
 
 
 class Begin(Message, frozen=True, kw_only=True, tag=True):
@@ -95,7 +122,7 @@ class Ended(Message, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-AnyJoining = Enlist | Refused | Prepare | Prepared | Begin | Alive | Finish | Piece | Ended
+AnyJoining = Enlist | Refused | Prepare | Prepared | Reach | Reached | Begin | Alive | Finish | Piece | Ended
 
 _decoder = msgspec.msgpack.Decoder(AnyJoining)
 

@@ -26,13 +26,13 @@ class ThisMachine:
     elsewhere: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
-    def check(self, cluster: Cluster, around: RunContext) -> None:
+    def check(self, cluster: Cluster, around: RunContext, port: int) -> None:
         """Nothing to check: the rest of the configuration is about this machine."""
 
     def unable(self) -> dict[str, str]:
         return {}
 
-    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
+    def gather(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
         """Nobody to wait for."""
 
     def loop(self) -> Loop | None:

@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 from abc import ABC, abstractmethod
@@ -26,6 +25,7 @@ from runtime.live.joining import wire
 from runtime.live.joining.data import prepare
 from runtime.live.joining.facts import look_here
 from runtime.live.joining.site import Site
+from runtime.live.joining.ways import coordinators_door, open_door, words_of
 from runtime.live.launchers.interfaces import addresses, interface_address
 from runtime.live.launchers.orders import MeetingLauncher
 from runtime.live.launchers.rendezvous import HEARTBEAT_S, Rendezvous, Wanted
@@ -105,7 +105,7 @@ class Meeting(ABC):
 
     # ---- before the run ----------------------------------------------------------------------------------------------
 
-    def check(self, cluster: Cluster, around: RunContext) -> None:
+    def check(self, cluster: Cluster, around: RunContext, port: int) -> None:
         if cluster.hosts is not None:
             raise ConfigError(
                 f"launcher={self.name}: cluster.hosts are emulated on one machine; set cluster=local, or {WITHOUT}"
@@ -122,6 +122,11 @@ class Meeting(ABC):
             )
         self.check_own(around)
         self._check_listen()
+        if port and port == self.port:
+            raise ConfigError(
+                f"runtime.port={port}: is launcher.port, where agents join; choose another, or 0 for any free one"
+            )
+        coordinators_door(self.here, port).close()
         if self.shared_dir is not None and not os.access(self.shared_dir, os.W_OK | os.X_OK):
             raise ConfigError(f"launcher.shared_dir={self.shared_dir}: is no directory that can be written")
 
@@ -144,15 +149,13 @@ class Meeting(ABC):
             )
 
     def _check_listen(self) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                sock.bind((self.here, self.port))
-            except OSError as error:
-                words = (error.strerror or str(error)).lower()
-                raise ConfigError(
-                    f"launcher.listen={self.listen}, launcher.port={self.port}: {words}; this machine has {addresses()}"
-                ) from None
+        try:
+            open_door(self.here, self.port).close()
+        except OSError as error:
+            raise ConfigError(
+                f"launcher.listen={self.listen}, launcher.port={self.port}: {words_of(error)}; this machine has "
+                f"{addresses()}"
+            ) from None
 
     def unable(self) -> dict[str, str]:
         alone = "launcher.shared_dir=null: servers take over what those of other machines have stored; name a directory"
@@ -162,7 +165,7 @@ class Meeting(ABC):
         """How many GPUs every agent must see."""
         return 0
 
-    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
+    def gather(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
         self.release()
         token = self.token()
         self._salt = secrets.token_bytes(SALT_BYTES)
@@ -186,6 +189,7 @@ class Meeting(ABC):
             fake_gpus=device == FAKE,
             task=task,
             prepared=prepared,
+            tasks_port=port,
             shared=self._shared,
             certificate=certificate,
         )

@@ -17,8 +17,9 @@ import msgspec
 from runtime.errors import ConfigError
 from runtime.house import NAME, module_name
 from runtime.live.joining import wire
-from runtime.live.joining.agreement import difference, of_data, of_gpus
+from runtime.live.joining.agreement import difference, of_data, of_gpus, of_stranger
 from runtime.live.joining.facts import Facts
+from runtime.live.joining.ways import CURE, coordinators_door, door_of
 from runtime.live.launchers.pieces import Pieces
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.hub import Hub, Key
@@ -27,10 +28,12 @@ from runtime.live.transport.messages import MalformedMessage, Message
 
 HEARTBEAT_S = 0.5
 TURN_S = 0.5
+ANSWER_S = 30.0
+"""Seconds within which an agent says whom it reaches: it gives up the first who does not answer after 3."""
 END_S = 10.0
 """Seconds within which an agent ends its tasks and sends what they left."""
 NAMED = 3
-"""Number of refused agents that a message names."""
+"""Number of refused agents, or of closed ways, that a message names."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +54,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     fake_gpus: bool = False
     shared: str = ""
     """A directory that must be there on every machine; empty: none."""
+    tasks_port: int = 0
+    """At which tasks will call the coordinator; 0: at any free one."""
     certificate: str = ""
     """Key and certificate with which we listen; empty: agents join without TLS."""
     launcher: str = "join"
@@ -78,12 +83,18 @@ class Rendezvous:
             decode=wire.decode,
             certificate=wanted.certificate,
         )
-        self.hub.on_stranger = lambda address: self._turned_away(address, "its token is another one")
+        self.hub.on_stranger = lambda address, error: self._turned_away(address, of_stranger(error))
         self.members: dict[Key, Facts] = {}
         """Agents that take part, in the order in which they have joined."""
         self.keys: dict[str, Key] = {}
         """Of the agents by node, once all are there."""
         self._candidates: dict[Key, Facts] = {}
+        self._ports: dict[Key, int] = {}
+        """Of the doors of members; 0: it has none."""
+        self._answers: dict[Key, str] = {}
+        """What members have said of the ways to others ..."""
+        self._asked = 0
+        """... and how often they were asked."""
         self._starts: dict[Key, int] = {}
         """The numbers under which our launcher has started them."""
         self._refusals: list[str] = []
@@ -98,28 +109,70 @@ class Rendezvous:
     # ---- until all are there -----------------------------------------------------------------------------------------
 
     def gather(self, look: Callable[[], None] = lambda: None) -> None:
-        """Wait for all agents; raises :class:`ConfigError` with who is missing, and sends the others home.
+        """Wait for all agents, which then try to reach each other.
 
-        ``look`` is called again and again meanwhile; it raises :class:`ConfigError` when there is nobody to wait for.
+        Raises :class:`ConfigError` with who is missing, or which way is closed, and sends everybody home. ``look`` is
+        called again and again meanwhile; it raises :class:`ConfigError` when there is nobody to wait for.
         """
         wanted, deadline = self.wanted, self.loop.now + self.wanted.wait_s
         self._progress()
-        while len(self.members) < wanted.nodes:
-            if self.loop.now >= deadline:
-                reason = self._missing()
-                self.dismiss("the run does not start, since not all nodes have joined")
-                raise ConfigError(reason)
-            self.loop.turn(max(0.0, min(TURN_S, deadline - self.loop.now)))
-            try:
-                look()
-            except ConfigError as error:
-                self.dismiss(str(error))
-                raise
+        while not self._is_complete():
+            self._await_members(deadline, look)
+            self._try_ways(look)
         self._gathering = False
         for key in self._candidates:
             self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
         ordered = sorted(self.members, key=lambda key: tuple(map(int, self.members[key].address.split("."))))
         self.keys = {f"node{number}": key for number, key in enumerate(ordered)}
+
+    def _is_complete(self) -> bool:
+        """Whether all are there and have said that they reach each other."""
+        return len(self.members) == self.wanted.nodes and self.members.keys() <= self._answers.keys()
+
+    def _await_members(self, deadline: float, look: Callable[[], None]) -> None:
+        while len(self.members) < self.wanted.nodes:
+            if self.loop.now >= deadline:
+                reason = self._missing()
+                self.dismiss("the run does not start, since not all nodes have joined")
+                raise ConfigError(reason)
+            self._turn(deadline, look)
+
+    def _try_ways(self, look: Callable[[], None]) -> None:
+        """Have all members connect to each other, and to where the coordinator will listen; returns if one leaves."""
+        wanted, deadline = self.wanted, self.loop.now + ANSWER_S
+        try:
+            own = coordinators_door(wanted.listen, wanted.tasks_port)
+        except ConfigError as error:
+            self.dismiss(str(error))
+            raise
+        with own:
+            doors = [door_of("this machine", own)]
+            doors += [
+                wire.Door(name=facts.name, host=facts.address, port=self._ports[key])
+                for key, facts in self.members.items()
+                if self._ports[key]
+            ]
+            self._answers, self._asked = {}, self._asked + 1
+            for key in list(self.members):
+                self.hub.send(key, wire.Reach(doors=tuple(doors), number=self._asked))
+            while len(self.members) == wanted.nodes and not self._is_complete():
+                if self.loop.now >= deadline:
+                    silent = self.members.keys() - self._answers.keys()
+                    self._answers |= dict.fromkeys(silent, "does not say whom it reaches")
+                self._turn(deadline, look)
+        problems = [f"{self.members[key].name} {said}" for key, said in self._answers.items() if said]
+        if problems:
+            reason = f"launcher={wanted.launcher}: {'; '.join(problems[:NAMED])}; {CURE}"
+            self.dismiss(reason)
+            raise ConfigError(reason)
+
+    def _turn(self, deadline: float, look: Callable[[], None]) -> None:
+        self.loop.turn(max(0.0, min(TURN_S, deadline - self.loop.now)))
+        try:
+            look()
+        except ConfigError as error:
+            self.dismiss(str(error))
+            raise
 
     def _progress(self) -> None:
         wanted, here = self.wanted, len(self.members)
@@ -167,6 +220,9 @@ class Rendezvous:
                 self._enlist(key, message)
             case wire.Prepared() if key in self._candidates:
                 self._prepared(key, message)
+            case wire.Reached() if key in self.members:
+                if message.number == self._asked:  # not of a question before one of them left
+                    self._answers[key] = message.problem
             case wire.Alive():
                 pass
             case wire.Piece() if key in self._pieces:
@@ -205,6 +261,7 @@ class Rendezvous:
         else:
             del self._candidates[key]
             self.members[key] = facts
+            self._ports[key] = theirs.port
             if self._vacant:
                 node = self._vacant.pop(0)
                 self.keys[node] = key
@@ -217,6 +274,7 @@ class Rendezvous:
         self._candidates.pop(key, None)
         if self._gathering:
             if self.members.pop(key, None) is not None:
+                self._answers.pop(key, None)
                 self._progress()
         elif key in self.members:
             self._ended.setdefault(key, f"its agent is gone ({reason})")

@@ -18,18 +18,18 @@ class Starter(Protocol):
     keeps: ClassVar[bool]
     """Whether it needs a process outside of the run's namespaces (``Needs.keeper``)."""
 
-    def check(self, cluster: Cluster, around: RunContext) -> None:
-        """Raise :class:`ConfigError` for a run that cannot be started so."""
+    def check(self, cluster: Cluster, around: RunContext, port: int) -> None:
+        """Raise :class:`ConfigError` for a run that cannot be started so. ``port``: of the coordinator; 0: any."""
         ...
 
     def unable(self) -> dict[str, str]:
         """Commands that cannot be carried out there, with the reason."""
         ...
 
-    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
+    def gather(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
         """Wait for the machines of a job with this ``task``; raises :class:`ConfigError` if they do not come.
 
-        ``device``: where gradients are computed, as in ``backend.device``.
+        ``device``: where gradients are computed, as in ``backend.device``; ``port``: of the coordinator; 0: any.
         """
         ...
 

@@ -23,6 +23,8 @@ from runtime.live.transport.secured import binding_of
 from strategies.protocol import AGGREGATOR, NodeId
 
 MAGIC = b"SGL1"
+TLS_HANDSHAKE = b"\x16\x03"
+"""How a TLS client begins (RFC 8446, section 5.1)."""
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 HELLO_BYTES = 128
@@ -37,6 +39,10 @@ _FIELDS = struct.Struct("<4sB3xIII")
 
 class AuthError(ConnectionError):
     """The other end does not belong to this run."""
+
+
+class SpeaksTlsError(AuthError):
+    """The other end speaks TLS, and we do not."""
 
 
 class SilenceError(ConnectionError):
@@ -72,6 +78,8 @@ def hello(secret: bytes, identity: Identity, nonce_s: bytes, nonce_c: bytes, bin
 
 def check_hello(secret: bytes, message: bytes, nonce_s: bytes, binding: bytes = b"") -> tuple[Identity, bytes]:
     """Identity of a client and the server's own proof; raises :class:`AuthError`."""
+    if message.startswith(TLS_HANDSHAKE):
+        raise SpeaksTlsError("an unauthenticated peer connected: it speaks TLS")
     fields = message[: HELLO_BYTES - NONCE_BYTES - PROOF_BYTES]
     nonce_c, proof = message[len(fields) : -PROOF_BYTES], message[-PROOF_BYTES:]
     if len(message) != HELLO_BYTES or not hmac.compare_digest(

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 from collections.abc import Callable
 
 from runtime.errors import is_full
 from runtime.live.transport.address import LOOPBACK, Address, listen, tune
-from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Greeting, Identity
+from runtime.live.transport.auth import (
+    HANDSHAKE_DEADLINE_S,
+    MAX_UNAUTHENTICATED,
+    AuthError,
+    Greeting,
+    Identity,
+    SilenceError,
+)
 from runtime.live.transport.channel import Decode, LoopChannel
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import MalformedMessage, Message, decode, encode
@@ -47,8 +55,8 @@ class Hub:
         self.admit, self.on_message, self.on_closed = admit, on_message, on_closed
         self.peers: dict[Key, tuple[Identity, LoopChannel]] = {}
         self.unauthenticated: dict[socket.socket, None] = {}
-        self.on_stranger: Callable[[str], None] = lambda address: None
-        """Called with the address of a peer that could not prove the secret."""
+        self.on_stranger: Callable[[str, OSError], None] = lambda address, error: None
+        """Called with the address of a peer that could not prove the secret, and how that came about."""
         self.listener, self.address = self._listen(transport, host, port, path, certificate)
         loop.watch(self.listener, self._accept)
 
@@ -110,7 +118,14 @@ class Hub:
 
     def _expire(self, sock: socket.socket) -> None:
         if sock in self.unauthenticated:
+            self._name(sock, SilenceError(f"it said nothing for {HANDSHAKE_DEADLINE_S:g} s"))
             self._turn_away(sock)
+
+    def _name(self, sock: socket.socket, error: OSError) -> None:
+        """A TLS handshake that fails is worth a word; elsewhere somebody who only looks whether we listen is not."""
+        if isinstance(error, AuthError) or self.address.tls:
+            with contextlib.suppress(OSError):  # gone already
+                self.on_stranger(sock.getpeername()[0], error)
 
     def _turn_away(self, sock: socket.socket) -> None:
         self.unauthenticated.pop(sock, None)
@@ -126,8 +141,8 @@ class Hub:
                 raise AuthError(f"{identity} is not expected")
             greeting.welcome()
         except OSError as error:
-            if isinstance(error, AuthError) and sock.family == socket.AF_INET:
-                self.on_stranger(sock.getpeername()[0])
+            if sock.family == socket.AF_INET:
+                self._name(sock, error)
             self._turn_away(sock)
             return
         del self.unauthenticated[sock]

@@ -67,6 +67,11 @@ def test_other_code_is_refused_even_of_the_same_commit() -> None:
     code = msgspec.structs.replace(OURS.code, sha256="cd" * 32, dirty=True)
     line = difference(msgspec.structs.replace(OURS, code=code), OURS, "torch")
     assert line.startswith("code: commit cccccccccccc with changes there, commit cccccccccccc here; ")
+    code = msgspec.structs.replace(code, dirty=False)  # a new file, which git does not count
+    line = difference(msgspec.structs.replace(OURS, code=code), OURS, "torch")
+    assert line.startswith(
+        f"code: commit {'c' * 12} (files {'cd' * 6}) there, commit {'c' * 12} (files {'ab' * 6}) here; "
+    )
 
 
 @pytest.mark.parametrize(

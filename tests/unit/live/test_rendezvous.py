@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import select
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from runtime.live.agent.dialing import dial
 from runtime.live.agent.membership import Cut, Membership
 from runtime.live.joining import wire
 from runtime.live.joining.facts import Code, Facts
+from runtime.live.joining.ways import door_of, open_door
+from runtime.live.launchers import rendezvous
 from runtime.live.launchers.pieces import Pieces
 from runtime.live.launchers.rendezvous import Rendezvous, Wanted
 from runtime.live.transport.channel import LoopChannel
@@ -122,6 +127,15 @@ def test_an_agent_with_tls_says_that_the_run_has_none(make: Make) -> None:
     assert scene.ends[0].endswith("does not speak TLS; leave --tls out, or start the run with launcher.tls=true")
 
 
+def test_who_speaks_tls_and_who_does_not_is_named(make: Make) -> None:
+    plain, secured = make(), make(certificate=new_certificate())
+    for scene, words in ((plain, "it speaks TLS; leave --tls out there"), (secured, "it does not speak TLS; give it")):
+        scene.agent(tls=scene is plain)
+        scene.until(lambda: scene.ends and scene.said)  # noqa: B023
+        assert scene.said[0].startswith(f"launcher=join: refused 127.0.0.1: {words}")
+    assert secured.ends[0].endswith("; a run with launcher.tls=true needs --tls")
+
+
 def test_other_code_is_named_on_both_sides(make: Make) -> None:
     scene = make()
     scene.agent(msgspec.structs.replace(OURS, code=Code(sha256="b" * 64)))
@@ -152,6 +166,55 @@ def test_too_few_are_sent_home_with_one_line(make: Make) -> None:
         scene.rendezvous.gather()
     scene.threads[0].join(20)
     assert scene.ends == ["the driver refuses us: the run does not start, since not all nodes have joined"]
+
+
+# ---- the ways between machines ---------------------------------------------------------------------------------------
+
+
+def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
+    """The coordinator's port is open, a member's is not: nobody listens at its door."""
+    with open_door("127.0.0.1") as door:
+        gone = door_of("", door)
+    scene = make(nodes=2)
+    sock = dial_and_enlist(scene, port=gone.port)
+    scene.agent()
+    way = f"does not reach 127.0.0.1 (alpha) at 127.0.0.1:{gone.port} (connection refused)"
+    with pytest.raises(ConfigError, match=rf"^launcher=join: 127.0.0.1 \(alpha\) {re.escape(way)}; let the machines"):
+        scene.rendezvous.gather()
+    scene.threads[-1].join(20)
+    assert way in scene.ends[0]
+    sock.close()
+
+
+def test_an_agent_that_never_says_whom_it_reaches_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "ANSWER_S", 0.2)
+    scene = make()
+    sock = dial_and_enlist(scene, problem=None)
+    with pytest.raises(ConfigError, match=r"^launcher=join: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
+        scene.rendezvous.gather()
+    sock.close()
+
+
+def test_who_leaves_while_ways_are_tried_is_awaited_again(make: Make) -> None:
+    scene = make(nodes=2)
+    socks = [dial_and_enlist(scene), dial_and_enlist(scene, problem=None)]
+    scene.rendezvous.loop.after(0.2, socks[1].close)
+    scene.rendezvous.loop.after(0.4, scene.agent)
+    scene.rendezvous.gather()
+    assert [line.split()[1] for line in scene.said[-2:]] == ["1", "2"]
+    assert socks[1].fileno() == -1
+    socks[0].close()
+
+
+def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
+    with open_door("127.0.0.1") as other:
+        port = other.getsockname()[1]
+        scene = make(tasks_port=port)
+        scene.agent()
+        with pytest.raises(ConfigError, match=f"^runtime.port={port}: address already in use; choose another, or 0"):
+            scene.rendezvous.gather()
+    scene.threads[0].join(20)
+    assert scene.ends[0].startswith(f"the driver refuses us: runtime.port={port}: ")
 
 
 def test_one_too_many_is_told_so(make: Make) -> None:
@@ -201,23 +264,32 @@ def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
     socks[0].close()
 
 
-def dial_and_enlist(scene: Scene) -> Any:
-    """An agent that says what is needed to become a member, and nothing more."""
+def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0) -> Any:
+    """An agent that says what is needed to become a member, and nothing more.
+
+    ``problem``: of the ways to others; None: it does not say. ``port``: of its door.
+    """
     found: list[Any] = []
 
     def speak() -> None:
         sock = dial("127.0.0.1", scene.rendezvous.hub.address.port, TOKEN, 5.0)
         channel = LoopChannel(sock, wire.decode)
-        for message in (wire.Enlist(facts=OURS), wire.Prepared(num_samples=7)):
+        for message in (wire.Enlist(facts=OURS), wire.Prepared(num_samples=7, port=port)):
             assert not channel.send(encode(message))
             while isinstance(message, wire.Enlist) and not list(channel.receive()):
                 pass
         found.append(sock)
+        with suppress(OSError, ValueError):  # closed by the test
+            while problem is not None:
+                select.select([sock], [], [], 0.1)
+                for asked in channel.receive():
+                    if isinstance(asked, wire.Reach):
+                        channel.send(encode(wire.Reached(number=asked.number, problem=problem)))
 
     thread = threading.Thread(target=speak)
     thread.start()
+    scene.threads.append(thread)
     scene.until(lambda: found)
-    thread.join()
     return found[0]
 
 

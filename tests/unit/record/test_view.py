@@ -105,6 +105,41 @@ def test_deaths_are_remembered(picture: Picture) -> None:
     assert picture.last_note == "3.2 s: worker 1 exited (killed by signal 9)"
 
 
+def launched(picture: Picture, role: str, number: int, node: str, incarnation: int = 0) -> None:
+    picture.note(1.0, "Launched", role=role, id=number, incarnation=incarnation, node=node, pid=9)
+
+
+def test_machines_and_their_tasks(picture: Picture) -> None:
+    launched(picture, "worker", 0, "local")
+    assert picture.machines() == [], "a job of one machine"
+    for number in range(3):
+        launched(picture, "worker", number, f"node{number % 2}")
+    launched(picture, "server", 0, "node0")
+    assert picture.machines() == ["node0: worker:0, worker:2, server:0", "node1: worker:1"]
+    launched(picture, "worker", 2, "node1", incarnation=1)
+    picture.note(1.1, "Exited", role="worker", id=2, incarnation=0, reason="killed by signal 9")
+    picture.note(1.2, "Exited", role="server", id=0, incarnation=0, reason="exited")
+    assert picture.machines() == ["node0: worker:0", "node1: worker:1, worker:2"]
+    for number in range(20):
+        launched(picture, "worker", number, "node0")
+    assert picture.machines()[0].endswith("worker:7, 12 more")
+
+
+def test_a_lost_machine_is_named_until_another_takes_its_place(picture: Picture) -> None:
+    launched(picture, "worker", 1, "node1")
+    picture.note(4.0, "NodeLost", node="node1", reason="its agent is gone")
+    assert picture.headline(4.0).endswith("  lost: node1")
+    assert picture.machines() == ["node1 (lost): worker:1"]
+    assert picture.last_note == "4.0 s: node1 is lost (its agent is gone)"
+    picture.note(6.0, "NodeJoined", node="node1", address="10.0.0.3")
+    assert "lost" not in picture.headline(6.0)
+    assert picture.last_note == "6.0 s: node1 is here again, at 10.0.0.3"
+    picture.note(7.0, "Moved", task="worker:1", node="node2")
+    assert picture.last_note == "7.0 s: worker:1 starts again on node2"
+    picture.note(8.0, "Moved", task="worker:1", host="host2")
+    assert picture.last_note.startswith("7.0 s"), "of emulated hosts, which have no machines"
+
+
 # ---- the views ------------------------------------------------------------------------------------------------------
 
 
@@ -147,9 +182,20 @@ def test_the_table(picture: Picture) -> None:
         tell(picture, arrived(1, iteration))
     tell(picture, Lost(t=1.0, worker=0, incarnation=0, reason="killed", restarting=True))
     picture.note(3.2, "Exited", role="worker", id=0, incarnation=0, reason="killed by signal 9")
+    launched(picture, "server", 1, "node1")
     view.close(3.5)
     shown = text_of(screen).split("starting processes")[-1]
-    for words in ("110.0", "300.0", "24", "delay 0.12", "(1 restarts)", "server:0", "slowdown 2", "killed by signal 9"):
+    for words in (
+        "110.0",
+        "300.0",
+        "24",
+        "delay 0.12",
+        "(1 restarts)",
+        "server:0",
+        "slowdown 2",
+        "node1: server:1",
+        "killed by signal 9",
+    ):
         assert words in shown, words
 
 
