@@ -10,14 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import Normal, Stroke
 
 from analysis.figures.names import shown_name
+from analysis.figures.page import NARROW_IN
 from analysis.figures.style import FAINT, Look
 from analysis.figures.zoom import draw_zoom
 
 MARKER_GAP = 0.14
 """Distance of a curve's markers, as a fraction of the diagonal."""
 MARKER = {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5}
-NARROW_IN = 4.5
-"""Below this width the legend does not fit next to the axes."""
 LINE_PT = 9.0
 """Distance of labels above one another."""
 LABEL_GAP = 0.085

@@ -15,7 +15,7 @@ from analysis.claims.cells import cell_of
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.bars import HEIGHT, draw_bars
 from analysis.figures.names import shown_name
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.page import new_panels, save, styled
 from analysis.figures.style import PAPER_COLOUR, STRATEGY_COLOURS, Look, looks
 from analysis.records.provenance import caption
 
@@ -34,8 +34,8 @@ def draw(path: Path, results: Results) -> Path:
     about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
     look = bar_looks(results.spec.shown)
     with styled():
-        page = new_page(0.85 + 0.32 * rows, about)
-        for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=alike)[0], strict=True):
+        page, places = new_panels(0.85 + 0.32 * rows, about, len(panels), sharey=alike)
+        for level, axes in zip(panels, places, strict=True):
             mine = table if level is None else table[table[drawn.panels] == level]
             marks = paper if level is None else paper[paper[drawn.panels] == level]
             bars = mine.rename(columns={drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"})

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import with_paper
 from analysis.figures.names import NO_NAMES, shown_name, shown_title
-from analysis.figures.page import legend_above, new_page, save, styled
+from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
 
@@ -31,13 +31,13 @@ def draw(path: Path, results: Results) -> Path:
     about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
     look = level_looks(results.spec.shown)
     with styled():
-        page = new_page(2.4, about)
-        for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
+        page, places = new_panels(2.4, about, len(panels))
+        for level, axes in zip(panels, places, strict=True):
             mine = table if level is None else table[table[drawn.panels] == level]
             draw_groups(axes, mine, str(drawn.along), drawn.by, look, drawn.names)
             axes.set_title("" if level is None else shown_title(str(drawn.panels), level, drawn.names))
             axes.set_xlabel(drawn.along_label or str(drawn.along))
-        page.axes[0].set_ylabel(drawn.label)
+        label_left(places, drawn.label)
         keys = [
             Patch(facecolor=each.colour, edgecolor="white", hatch=each.hatch, lw=0, label=shown_name(name, drawn.names))
             for name, each in look.items()

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from analysis.experiments.results import Results, paper_values, summary
 from analysis.figures.experiment_bars import with_paper
 from analysis.figures.names import shown_name
-from analysis.figures.page import legend_above, new_page, save, styled
+from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 from analysis.records.provenance import caption
 
@@ -30,8 +30,8 @@ def draw(path: Path, results: Results) -> Path:
     about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
     look = level_looks(results.spec.shown)
     with styled():
-        page = new_page(2.7, about)
-        for level, axes in zip(panels, page.subplots(1, len(panels), squeeze=False, sharey=True)[0], strict=True):
+        page, places = new_panels(2.7, about, len(panels))
+        for level, axes in zip(panels, places, strict=True):
             mine = table if level is None else table[table[drawn.panels] == level]
             marks = paper if level is None else paper[paper[drawn.panels] == level]
             draw_lines(axes, numbered(mine, results), numbered(marks, results), look)
@@ -39,7 +39,7 @@ def draw(path: Path, results: Results) -> Path:
             axes.set_xlabel(drawn.along_label or str(drawn.along))
             if drawn.log:
                 axes.set_xscale("log", base=2)
-        page.axes[0].set_ylabel(drawn.label)
+        label_left(places, drawn.label)
         page.axes[0].set_ylim(bottom=0.0)  # after all panels are drawn, as it stops their shared autoscaling
         keys = [
             Line2D(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
@@ -39,6 +40,8 @@ class Form:
     """Whether the caption is on the picture. It is always in the file, as metadata, and in a text file next to it."""
 
 
+NARROW_IN = 4.5
+"""On a page of less width there is room for one panel, and none next to it for a legend."""
 _form: ContextVar[Form] = ContextVar("form", default=Form())  # noqa: B039 (frozen)
 
 
@@ -83,6 +86,20 @@ def new_page(height_in: float, caption: str, width_in: float | None = None) -> F
     # suplabels, unlike texts, are given space by the layout engine
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=CAPTION_SIZE, color=FAINT)
     return figure
+
+
+def new_panels(height_in: float, caption: str, count: int, *, sharey: bool = True) -> tuple[Figure, list[Axes]]:
+    """A page of ``count`` panels, each that high: in a row, or above one another where the page is narrow."""
+    stacked = count if page_width_in() < NARROW_IN else 1
+    page = new_page(height_in * stacked, caption)
+    return page, list(page.subplots(stacked, count // stacked, squeeze=False, sharey=sharey).flat)
+
+
+def label_left(places: Iterable[Axes], label: str) -> None:
+    """The label of the vertical axis, at every panel that has no other to its left."""
+    for axes in places:
+        if (place := axes.get_subplotspec()) is not None and place.is_first_col():
+            axes.set_ylabel(label)
 
 
 def legend_above(figure: Figure, keys: Sequence[Artist]) -> None:

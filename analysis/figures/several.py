@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures.bars import draw_bars, draw_spent
-from analysis.figures.convergence import NARROW_IN, draw_convergence
-from analysis.figures.page import new_page, page_width_in, save, styled
+from analysis.figures.convergence import draw_convergence
+from analysis.figures.page import NARROW_IN, new_page, page_width_in, save, styled
 from analysis.figures.style import looks
 from analysis.measures.stats import curves, time_shares
 from analysis.records.provenance import caption

@@ -163,7 +163,8 @@ def few_seeds(seeds: pd.Series, who: str, where: str) -> list[str]:
     """What is thin about these numbers of seeds, by what is compared; ``who`` begins the sentence if they differ."""
     if seeds.min() != seeds.max():
         return [f"{who} with different numbers of seeds ({seeds.min()} to {seeds.max()})"]
-    return [f"{where}{seeds.max()} seeds only: intervals are wide; five or more narrow them"] if 1 < seeds.max() < 5 else []
+    thin = f"{where}{seeds.max()} seeds only: intervals are wide; five or more narrow them"
+    return [thin] if 1 < seeds.max() < 5 else []
 
 
 def curves(scored: Sequence[pd.DataFrame], labels: Sequence[str], points: int = 400) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from analysis.figures.experiment_groups import draw_groups
 from analysis.figures.experiment_lines import draw_lines
 from analysis.figures.experiment_servers import binned
 from analysis.figures.experiment_workers import OTHERS, RESTARTED, over_time, roles
-from analysis.figures.page import legend_above, new_page, styled
+from analysis.figures.page import Form, drawn_as, legend_above, new_page, styled
 from analysis.figures.style import Look, level_looks
 from analysis.records.load import Run, load_run
 from tests.support.records import Simulation, Story, disturbance
@@ -87,6 +87,26 @@ def test_panels_with_other_bars_name_their_own(tmp_path: Path, monkeypatch: pyte
     experiment_bars.draw(tmp_path / "x.png", results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size"))
     shown = {axes.get_title(loc="left"): [text.get_text() for text in axes.get_yticklabels()] for axes in pages[0].axes}
     assert shown == {"1": ["ASP"], "2": ["BSP", "ASP"]}
+
+
+@pytest.mark.painted
+@pytest.mark.parametrize("kind", ["bars", "groups", "lines"])
+def test_panels_of_a_column_stand_above_one_another(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Next to each other their labels would overlap; Matplotlib measures."""
+    pages: list[Figure] = []
+    module = import_module(f"analysis.figures.experiment_{kind}")
+    monkeypatch.setattr(module, "save", lambda page, *_: pages.append(page))
+    given: dict[str, Any] = {"panels": "size", "label": "job completion time (s)"}
+    given |= {} if kind == "bars" else {"along": "size"}
+    for width_in in (3.33, 7.0):
+        with drawn_as(Form(width_in)):
+            module.draw(tmp_path / "x.png", results(tmp_path, kind, **given))
+    for page, columns in zip(pages, (1, 2), strict=True):
+        page.draw_without_rendering()
+        boxes = [axes.get_tightbbox() for axes in page.axes]
+        assert len({round(axes.get_position().x0, 2) for axes in page.axes}) == columns
+        assert not boxes[0].overlaps(boxes[1])  # type: ignore[union-attr, arg-type]
+        assert bool(page.axes[1].get_ylabel()) == (columns == 1 and kind != "bars")
 
 
 def test_lines_show_ours_and_the_papers() -> None:
