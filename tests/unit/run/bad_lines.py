@@ -104,6 +104,14 @@ BAD_LINES: list[tuple[str, str]] = [
         "launcher.tls=true: the connections of topology.collective=gloo are not encrypted; use ",
     ),
     (
+        "jobs=list launcher=join launcher.listen=127.0.0.1",
+        "jobs=list: sets of jobs share the hosts of this machine; leave launcher=join out, or start one",
+    ),
+    (
+        "straggler=link_throttle launcher=join launcher.listen=127.0.0.1",
+        "straggler.targets=link:0: launcher=join disturbs workers and servers, and no hosts or links; name worker:0",
+    ),
+    (
         "topology.transport=shm launcher=join launcher.listen=127.0.0.1",
         "topology.transport=shm: machines share no memory; use topology.transport=tcp",
     ),
@@ -135,7 +143,8 @@ BAD_LINES: list[tuple[str, str]] = [
         "num_aggregators=1: lr_rule=adadelay weights each gradient by its",
     ),
     (
-        "launcher=join strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 topology.num_servers=1",
+        "launcher=join launcher.listen=127.0.0.1 strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 "
+        "topology.num_servers=1",
         "strategy.num_replicas=1: replicas share memory with their server",
     ),
     (
