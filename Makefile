@@ -84,10 +84,11 @@ paper: $(VENV)/.run  ## all runs of docs/paper again on this commit, and the pag
 	$(PY) scripts/experiment.py '*' --fresh $(ARGS)
 
 # Not installed first: it uses whatever build of torch with CUDA there is, in .venv or else that of PYTHON.
-# With DEVICE=fake all of it runs without a GPU, but what only hardware shows. Ten minutes on one H100 at most (not measured yet).
+# With DEVICE=fake all of it runs without a GPU, but what only hardware shows. The same command continues; MINUTES=14 ends in time.
 gpu:  ## all that needs a GPU: exactness, restarts, sharing, and speed against plain DDP (skips without one; or DEVICE=fake)
-	STRAGGLAB_GPU_DEVICE=$(or $(DEVICE),cuda) STRAGGLAB_BENCH_ROUNDS=$(or $(STRAGGLAB_BENCH_ROUNDS),2) $(GPU_PY) -m pytest tests/live/test_gpu.py tests/bench/test_bench_gpu.py -m gpu $(ARGS)
-	$(if $(ARGS),,$(GPU_PY) scripts/measure_gpu.py --device $(or $(DEVICE),cuda))
+	$(if $(ARGS),\
+	STRAGGLAB_GPU_DEVICE=$(or $(DEVICE),cuda) STRAGGLAB_BENCH_ROUNDS=$(or $(STRAGGLAB_BENCH_ROUNDS),2) $(GPU_PY) -m pytest tests/live/test_gpu.py tests/bench/test_bench_gpu.py -m gpu $(ARGS),\
+	$(GPU_PY) scripts/gpu_session.py --device $(or $(DEVICE),cuda) $(if $(MINUTES),--minutes $(MINUTES)))
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
 	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)

@@ -127,6 +127,8 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     """Nominal time of an undisturbed iteration in seconds; None if it is not known in advance."""
     num_hosts: int = 0
     """Number of emulated hosts, each with a link; 0 if the cluster has none."""
+    no_hosts: str = NO_HOSTS
+    """Why there are none, for error messages."""
     num_devices: int = 0
     """Number of GPUs, of which workers use one each; 0 if they compute on the CPU, or nothing is known of any."""
 
@@ -305,7 +307,7 @@ def target_problem(text: str, cluster: ClusterShape) -> str | None:
     """Why ``cluster`` has no target of that name; None if it has one."""
     target = parse_target(text)
     if target is not None and target.form in ("host", "link", "route") and not cluster.num_hosts:
-        return NO_HOSTS
+        return cluster.no_hosts
     if target is not None and target.form == "device" and not cluster.num_devices:
         return NO_DEVICES
     if target is None or max(target.ids) >= cluster.count("host" if target.form == "route" else target.form):

@@ -16,8 +16,11 @@ from analysis.measures.work import STRAGGLER_FRAC, computed
 from analysis.records.load import Run
 from scripts.grid import QUIET, quoted
 
+FIDELITY, SATURATION, SHARES = PARTS = ("fidelity", "saturation", "shares")
+"""Parts that can be measured by themselves, most wanted first."""
+_PARTS = {"fit": FIDELITY, "live": FIDELITY, "alone": SATURATION, "shares": SHARES}
 NUM_WORKERS = 4
-SHARES = (60, 60, 20, 20)
+PERCENT = (60, 60, 20, 20)
 """Percent of the multiprocessors by worker: two fast ones and two slow ones, three to one (AntDT section VI-B)."""
 CALM = "straggler=none"
 FIDELITY_FRAC = 0.05
@@ -77,7 +80,7 @@ def live_jobs(device: str, data: Path) -> dict[str, list[str]]:
         f"alone_{batch}": [*base, CALM, "cluster.num_workers=1", f"workload.global_batch_samples={batch}", *_epochs(1)]
         for batch in size.batches
     }
-    shares = ["cluster.gpus.share=mps", f"cluster.gpus.mps_percent=[{','.join(map(str, SHARES))}]"]
+    shares = ["cluster.gpus.share=mps", f"cluster.gpus.mps_percent=[{','.join(map(str, PERCENT))}]"]
     for name, words in SYSTEMS.items():
         others = [word for word in base if not (name == "antdt_dd" and word.startswith("topology."))]
         found[f"shares_{name}"] = [*others, CALM, *shares, *words, *_batch(size.each[1]), *_epochs(2 * size.epochs)]
@@ -86,6 +89,11 @@ def live_jobs(device: str, data: Path) -> dict[str, list[str]]:
     for name, job in predicted(device, live=True).items():
         found[f"live_{name}"] = [*base, *job]
     return found
+
+
+def part_of(name: str) -> str:
+    """The part to which a live job belongs."""
+    return _PARTS[name.partition("_")[0]]
 
 
 def virtual_jobs(device: str, data: Path, costs: Path) -> dict[str, list[str]]:
@@ -119,14 +127,18 @@ def _epochs(count: int) -> list[str]:
 
 
 def rows(device: str, runs: Mapping[str, Run]) -> Iterator[Row]:
-    """All results that these runs say: of the papers, then of the virtual clock; without MPS there are no shares."""
-    yield from saturation({batch: runs[f"alone_{batch}"] for batch in SIZES[device].batches})
-    shared = {name: runs[f"shares_{name}"] for name in SYSTEMS if f"shares_{name}" in runs}
-    if shared:
-        yield idle_order(shared)
-    yield gpu_stragglers(runs[f"fit_{SIZES[device].each[1]}"])
+    """All results that these runs say: of the papers, then of the virtual clock; what is not complete is left out."""
+    alone = {batch: f"alone_{batch}" for batch in SIZES[device].batches}
+    if runs.keys() >= set(alone.values()):
+        yield from saturation({batch: runs[name] for batch, name in alone.items()})
+    shared = {name: f"shares_{name}" for name in SYSTEMS}
+    if runs.keys() >= set(shared.values()):
+        yield idle_order({name: runs[job] for name, job in shared.items()})
+    if (largest := f"fit_{SIZES[device].each[1]}") in runs:
+        yield gpu_stragglers(runs[largest])
+    pairs = {name: (f"live_{name}", f"virtual_{name}") for name in predicted(device, live=True)}
     yield from fidelity(
-        {name: (runs[f"live_{name}"], runs[f"virtual_{name}"]) for name in predicted(device, live=True)}
+        {name: (runs[live], runs[virtual]) for name, (live, virtual) in pairs.items() if {live, virtual} <= runs.keys()}
     )
 
 
@@ -145,7 +157,7 @@ def idle_order(shared: Mapping[str, Run]) -> Row:
     idle = {name: idle_frac(run) for name, run in shared.items()}
     text = ", ".join(f"{name} {value:.1%}" for name, value in idle.items())
     holds = all(idle[one] > idle[other] for one, other in zip(list(SYSTEMS), list(SYSTEMS)[1:], strict=False))
-    return Row(f"antdt.fig9: idle time, MPS shares {SHARES}", "bsp > lb_bsp_gpu > antdt_dd", text, holds)
+    return Row(f"antdt.fig9: idle time, MPS shares {PERCENT}", "bsp > lb_bsp_gpu > antdt_dd", text, holds)
 
 
 def gpu_stragglers(run: Run) -> Row:

@@ -2,11 +2,13 @@
 
 python scripts/measure_gpu.py                       # on the first GPU; five minutes; writes to out/gpu/cuda
 python scripts/measure_gpu.py --device fake         # the same jobs, smaller, on the fake device: shows that they run
+python scripts/measure_gpu.py --part fidelity       # one part: fidelity, saturation, shares, or hogs
 
 MPS is needed for unequal shares; without it those rows are left out. Existing records are not made again, so the same
-command continues after an interruption. It prints a table and writes it to OUTDIR/measured.md; what hogs take of the
-device (scripts/calibrate_injectors.py) is below OUTDIR/hogs. Without a GPU it says so and does nothing. The exit code
-is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
+command continues after an interruption. After each part it prints a table of all existing records, and writes it to
+OUTDIR/measured.md; what hogs take of the device (scripts/calibrate_injectors.py) is below OUTDIR/hogs. Without a GPU it
+says so and does nothing. The exit code is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid
+input.
 """
 
 from __future__ import annotations
@@ -38,13 +40,25 @@ from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts import calibrate, calibrate_injectors
 from scripts.answering import answer
-from scripts.gpu_measurements import SIZES, Row, cells, live_jobs, rows, virtual_jobs
-from scripts.grid import Runner, fill, run_child, stored
+from scripts.gpu_measurements import (
+    FIDELITY,
+    PARTS,
+    SHARES,
+    SIZES,
+    Row,
+    cells,
+    live_jobs,
+    part_of,
+    rows,
+    virtual_jobs,
+)
+from scripts.grid import JobFailed, Runner, fill, run_child, stored
 from workloads import data
 from workloads.data import Split
 from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10
 
 NAME = "measure_gpu.py"
+HOGS = "hogs"
 HEADS = ("what", "wanted", "found", "holds")
 
 
@@ -57,30 +71,50 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child, look: Lo
         if asked.device == "cuda" and (lack := look("gpu")) is not None:
             console.print(f"skipped: {lack.reason}", soft_wrap=True)
             return 0
-        runs = measured(asked.device, asked.out, console, runner)
-        report(asked.device, runs, asked.out, shlex.join(["python", f"scripts/{NAME}", *words]), console)
-        return calibrate_injectors.main(
-            ["--device", asked.device, "--quick", "-o", str(asked.out / "hogs")], runner, look
-        )
+        command = shlex.join(["python", f"scripts/{NAME}", *words])
+        failed: list[JobFailed] = []
+        for part in asked.parts:
+            if part == HOGS:
+                hogs = ["--device", asked.device, "--quick", "-o", str(asked.out / "hogs")]
+                if code := calibrate_injectors.main(hogs, runner, look):
+                    return code
+                continue
+            try:
+                measure(part, asked.device, asked.out, console, runner)
+                report(asked.device, existing(asked.device, asked.out), asked.out, command, console)
+            except JobFailed as error:  # the other parts do without
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return 0
 
     return answer(NAME, lambda: parse(words), work)
 
 
-def measured(device: str, out: Path, console: Console, runner: Runner) -> dict[str, Run]:
-    """Live runs, the cost model that they say, and virtual runs by it."""
+def measure(part: str, device: str, out: Path, console: Console, runner: Runner) -> None:
+    """The live runs of a part; of ``fidelity`` also the cost model that they say, and virtual runs by it."""
     images = out / "data"
     store_images(images, SIZES[device].samples)
-    jobs = live_jobs(device, images)
-    if device == "cuda" and shutil.which(PROGRAM) is None:
+    if part == SHARES and device == "cuda" and shutil.which(PROGRAM) is None:
         console.print(f"left out: unequal shares: {PROGRAM} is not installed")
-        jobs = {name: job for name, job in jobs.items() if not name.startswith("shares_")}
+        return
+    jobs = {name: job for name, job in live_jobs(device, images).items() if part_of(name) == part}
     runs = fill(jobs, {name: stored(name, job, out) for name, job in jobs.items()}, out, console, runner, live=True)
+    if part != FIDELITY:
+        return
     costs = out / "costs.yaml"
     fits = [str(run.path) for name, run in runs.items() if name.startswith("fit_")]
     if calibrate.main([*fits, "-o", str(costs), "--force"]) != 0:
         raise RecordError(f"{costs}: these runs say no cost model")
-    jobs = virtual_jobs(device, images, costs)
-    return runs | fill(jobs, {}, out, console, runner, live=False)
+    fill(virtual_jobs(device, images, costs), {}, out, console, runner, live=False)
+
+
+def existing(device: str, out: Path) -> dict[str, Run]:
+    """Read the existing records."""
+    images = out / "data"
+    jobs = live_jobs(device, images) | virtual_jobs(device, images, out / "costs.yaml")
+    found = {name: stored(name, job, out) for name, job in jobs.items()}
+    return {name: run for name, run in found.items() if run is not None}
 
 
 def store_images(folder: Path, count: int) -> None:
@@ -115,9 +149,11 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=tuple(SIZES), default="cuda", help="cuda (default) or fake")
-    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/gpu)")
+    parser.add_argument("--part", choices=(*PARTS, HOGS), help="measure only this (default: all of them)")
+    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/gpu/DEVICE)")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_args(list(words))
+    asked.parts = (asked.part,) if asked.part else (*PARTS, HOGS)
     asked.out = (asked.out or Path("out/gpu") / asked.device).absolute()
     refuse_unwritable_folder("-o", asked.out)
     return asked

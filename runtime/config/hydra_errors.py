@@ -17,7 +17,12 @@ REFUSALS = (HydraException, OmegaConfBaseException, UserWarning)
 """Exceptions that :func:`explain` explains."""
 
 LAUNCHERS = "hydra/launcher"
-PLUGINS = {"joblib": "pip install 'stragglab[sweeps]'", "ray": "pip install hydra-ray-launcher"}
+PLUGINS = {
+    "joblib": "pip install 'stragglab[sweeps]'",
+    "ray": "pip install hydra-ray-launcher",
+    "submitit_local": "pip install hydra-submitit-launcher",
+    "submitit_slurm": "pip install hydra-submitit-launcher",
+}
 """How to get launchers that Hydra does not bring along."""
 
 

@@ -143,7 +143,6 @@ class LiveRuntime:
 
     def check(self, around: RunContext) -> Needs:
         """Check what a run needs of this machine; raises ``ConfigError`` for what is impossible here."""
-        self.launcher.check(self.cluster, around, self.port)
         if around.aggregators and self.launcher.elsewhere:
             raise ConfigError(
                 f"strategy.num_aggregators={around.aggregators}: aggregators are processes of this machine, and tasks "
@@ -154,6 +153,7 @@ class LiveRuntime:
                 f"strategy.num_replicas={around.replicas}: replicas share memory with their server, in which their "
                 "distance is measured, and tasks are elsewhere; set it to 0, or launcher=local"
             )
+        self.launcher.check(self.cluster, around, self.port)
         if (hosts := self.parse_hosts(around.num_servers + around.replicas)) is not None:
             aggregator_hosts(hosts, around.aggregators)
         mechanisms = self.mechanisms(around)

@@ -15,7 +15,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from injectors.plan import OF_MEMBERS, ClusterShape, Plan, validate_plan
+from injectors.plan import NO_HOSTS, OF_MEMBERS, ClusterShape, Plan, validate_plan
 from runtime.api import CHILDREN, Needs, RunContext, Runtime
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
@@ -36,6 +36,7 @@ from runtime.training.optimizers import make_optimizer
 from strategies.protocol import DATA_POLICIES, Strategy
 
 LOOPBACK = "127.0.0.1"
+NOT_ELSEWHERE = "launcher={launcher} disturbs workers and servers, and no hosts or links; name worker:0 or the like"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,7 +299,9 @@ def check_scheduler(strategy: Strategy, scheduler: Scheduler, config: Config) ->
 
 def shape_of(config: Config, runtime: Runtime, replicas: int = 0, gpus: tuple[int, ...] = ()) -> ClusterShape:
     """The description of the cluster for a pattern; servers that are replicas can be disturbed like others."""
+    elsewhere = config.launcher != ON_THIS_MACHINE
     return ClusterShape(
+        no_hosts=NOT_ELSEWHERE.format(launcher=config.names.launcher) if elsewhere else NO_HOSTS,
         num_workers=config.num_workers,
         num_servers=config.topology.num_servers + replicas,
         num_hosts=runtime.num_hosts,

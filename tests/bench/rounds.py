@@ -118,6 +118,7 @@ def bracketed(title: str, peers: Mapping[str, Measure], probe: Probe, rounds: in
                 continue
             try:
                 seconds[name] = measure()
+                print(f"{title}: {name}: {1e3 * seconds[name]:.3f} ms", flush=True)  # kept if the session is ended
             except Unavailable as reason:
                 comparison.missing[name] = Missing(str(reason), excused=True)
             except PeerError as error:

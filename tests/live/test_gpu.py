@@ -13,7 +13,8 @@ import pytest
 
 from analysis.measures.injections import collect
 from analysis.records.load import load_run
-from tests.support.gpus import DEVICE, needs_gpus, needs_mps
+from runtime.backends.devices.found import tensorflow_cuda
+from tests.support.gpus import DEVICE, ON_HARDWARE, needs_gpus, needs_mps
 from tests.support.runs import DIGITS, ROOT, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(600), *needs_gpus()]
@@ -118,6 +119,13 @@ def test_other_work_takes_what_the_plan_says(tmp_path: Path) -> None:
 def test_shares_of_a_device(reference: Run, tmp_path: Path) -> None:
     shared = run(tmp_path / "mps", *ON_GPU, "cluster.gpus.share=mps", "cluster.gpus.mps_percent=[50,25]")
     np.testing.assert_allclose(losses(shared), losses(reference), rtol=LOSS)
+
+
+@pytest.mark.skipif(not ON_HARDWARE or tensorflow_cuda() is None, reason="needs a GPU, and TensorFlow built with CUDA")
+def test_tensorflow_learns_what_it_does_without_a_gpu(tmp_path: Path) -> None:
+    places = {"cpu": (), "gpu": ON_GPU}
+    on_cpu, on_gpu = (run(tmp_path / name, "backend=tensorflow", *words) for name, words in places.items())
+    np.testing.assert_allclose(losses(on_gpu), losses(on_cpu), rtol=LOSS)
 
 
 @pytest.mark.parametrize("workers", [pytest.param(2, marks=needs_gpus(2, hardware=True))])

@@ -287,7 +287,7 @@ def test_a_machine_that_others_do_not_reach_is_named_before_anything_starts(apar
     agents = [apart.agent(0, "--address", "127.0.0.1"), apart.agent(1)]
     run = apart.run("run", *JOB)
     (line,) = errors(run, 2)
-    assert line.startswith("run.py: launcher=join: 10.77.0.")
+    assert line.startswith("run.py: launcher.nodes=2: 10.77.0.")
     assert " does not reach 127.0.0.1 (" in line
     assert line.endswith(" (connection refused); let the machines of the run reach each other at all ports")
     assert not run.run_dir.exists()

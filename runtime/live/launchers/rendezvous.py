@@ -162,7 +162,7 @@ class Rendezvous:
                 self._turn(deadline, look)
         problems = [f"{self.members[key].name} {said}" for key, said in self._answers.items() if said]
         if problems:
-            reason = f"launcher={wanted.launcher}: {'; '.join(problems[:NAMED])}; {CURE}"
+            reason = f"launcher.nodes={wanted.nodes}: {'; '.join(problems[:NAMED])}; {CURE}"
             self.dismiss(reason)
             raise ConfigError(reason)
 

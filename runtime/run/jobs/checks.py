@@ -20,7 +20,7 @@ from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.cluster.hosts import Host, Hosts, parse_machines
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import TARGET, instantiate, locate
-from runtime.config.parse import Config, parse
+from runtime.config.parse import ON_THIS_MACHINE, Config, parse
 from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
 from runtime.run.checks import CheckedJob, check_job, explained
@@ -87,6 +87,7 @@ class CheckedSet:
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:
     """Check all jobs of the source that ``jobs`` names; raises :class:`ConfigError` with one line."""
     config, source = anchored(written, start), written.names.jobs
+    _refuse_elsewhere(config)
     real_time: bool = locate(config.runtime[TARGET]).real_time  # type: ignore[attr-defined]
     if real_time:
         _refuse_counted(config)
@@ -174,6 +175,7 @@ def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
         )
 
 
+<<<<<<< HEAD
 def _refuse_restarting(jobs: Sequence[SetJob]) -> None:
     """Real tasks that are restarted would go where no cluster has given them a place."""
     for job in jobs:
@@ -183,6 +185,14 @@ def _refuse_restarting(jobs: Sequence[SetJob]) -> None:
         raise ConfigError(
             f"strategy={names.strategy}: restarts tasks on other hosts, which runtime={names.runtime} cannot do for a "
             "set of jobs; choose another strategy, or runtime=virtual"
+=======
+def _refuse_elsewhere(config: Config) -> None:
+    """Before anything leads to hosts, which would be refused there."""
+    if config.launcher != ON_THIS_MACHINE:
+        raise ConfigError(
+            f"jobs={config.names.jobs}: sets of jobs share the hosts of this machine; leave launcher="
+            f"{config.names.launcher} out, or start one job (jobs=none)"
+>>>>>>> w-machines21
         )
 
 

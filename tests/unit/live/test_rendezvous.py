@@ -179,7 +179,9 @@ def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
     sock = dial_and_enlist(scene, port=gone.port)
     scene.agent()
     way = f"does not reach 127.0.0.1 (alpha) at 127.0.0.1:{gone.port} (connection refused)"
-    with pytest.raises(ConfigError, match=rf"^launcher=join: 127.0.0.1 \(alpha\) {re.escape(way)}; let the machines"):
+    with pytest.raises(
+        ConfigError, match=rf"^launcher.nodes=2: 127.0.0.1 \(alpha\) {re.escape(way)}; let the machines"
+    ):
         scene.rendezvous.gather()
     scene.threads[-1].join(20)
     assert way in scene.ends[0]
@@ -190,7 +192,7 @@ def test_an_agent_that_never_says_whom_it_reaches_is_named(make: Make, monkeypat
     monkeypatch.setattr(rendezvous, "ANSWER_S", 0.2)
     scene = make()
     sock = dial_and_enlist(scene, problem=None)
-    with pytest.raises(ConfigError, match=r"^launcher=join: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
+    with pytest.raises(ConfigError, match=r"^launcher.nodes=1: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
         scene.rendezvous.gather()
     sock.close()
 

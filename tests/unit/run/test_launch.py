@@ -191,6 +191,26 @@ def test_a_job_that_fails_in_a_process_of_joblib_shows_in_the_exit_code(anew: An
 
 @pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
 @pytest.mark.timeout(400)
+def test_records_by_submitit_are_those_of_one_job_after_another(anew: Anew, tmp_path: Path) -> None:
+    """As on a cluster with Slurm, but in processes of this machine."""
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    words = [*JOB, "-m", "strategy=bsp", "seed=1", "max_time_s=60"]
+    spread = (
+        "hydra/launcher=submitit_local",
+        "hydra.launcher.timeout_min=5",
+        f"hydra.launcher.submitit_folder={tmp_path}/%j",
+    )
+    for folder, more in (("spread", spread), ("in_turn", ())):
+        done = anew(*words, *more, f"hydra.sweep.dir={folder}", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    first, second = (
+        (tmp_path / name / "0_bsp_none_seed1" / "events.jsonl").read_bytes() for name in ("spread", "in_turn")
+    )
+    assert first == second
+
+
+@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
+@pytest.mark.timeout(400)
 def test_a_job_that_owes_another_sweeper_a_number_fails_in_one_line(
     plugins: list[str], anew: Anew, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from runtime.live.machines.mechanisms import Missing
 from scripts import gpu_measurements as measurements
 from scripts import measure_gpu
 from scripts.gpu_measurements import NUM_WORKERS, SIZES, live_jobs, predicted, virtual_jobs
+from scripts.grid import JobFailed
 
 
 def test_a_machine_without_a_gpu_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,3 +98,43 @@ def test_fidelity_is_within_five_per_cent() -> None:
         (False, "live 10.00 s, virtual 9.40 s (-6.0%)"),
     ]
     assert [line[-1] for line in measurements.cells(rows)] == ["yes", "NO"]
+
+
+def test_a_part_that_fails_keeps_no_other_from_being_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report comes after each part, and the hogs at the end."""
+    done: list[str] = []
+
+    def measure(part: str, *_: Any) -> None:
+        done.append(part)
+        if part == measurements.FIDELITY:
+            raise JobFailed("a run failed")
+
+    monkeypatch.setattr(measure_gpu, "measure", measure)
+    monkeypatch.setattr(measure_gpu, "existing", lambda device, out: {})
+    monkeypatch.setattr(measure_gpu, "report", lambda *_: done.append("report"))
+    monkeypatch.setattr(measure_gpu.calibrate_injectors, "main", lambda *_: done.append("hogs") or 0)
+    words = ["--device", "fake", "-o", str(tmp_path)]
+    assert measure_gpu.main(words) == 1
+    assert done == ["fidelity", "saturation", "report", "shares", "report", "hogs"]
+    done.clear()
+    assert measure_gpu.main([*words, "--part", "shares"]) == 0
+    assert done == ["shares", "report"]
+
+
+def test_what_is_not_complete_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    some: Any = {
+        "fit_16": None,
+        "live_asp": ended(10.0),
+        "virtual_asp": ended(10.1),
+        "live_bsp": ended(9.0),
+        "alone_2": None,
+    }
+    row = measurements.Row("stragglers", "", "", None)
+    monkeypatch.setattr(measurements, "gpu_stragglers", lambda run: row)
+    assert [one.what for one in measurements.rows("fake", some)] == ["stragglers", "fidelity of JCT, asp"]
+    assert list(measurements.rows("fake", {})) == []
+
+
+def test_every_live_job_belongs_to_a_part() -> None:
+    parts = {measurements.part_of(name) for name in live_jobs("cuda", Path("/images"))}
+    assert parts == set(measurements.PARTS)

@@ -1,0 +1,134 @@
+"""A session on a GPU: most wanted first, what is done is kept, and nothing is begun that has no time left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.live.machines.mechanisms import Missing
+from scripts import gpu_session
+from scripts.gpu_measurements import PARTS
+from scripts.gpu_session import ENDED, run_step
+from scripts.gpu_steps import Result, Step, order, parsed, steps
+
+ALL = [step.name for step in steps("fake", Path("/out"))]
+
+
+class Scripted:
+    """Runs nothing; steps named in ``codes`` end with these."""
+
+    def __init__(self, **codes: int) -> None:
+        self.codes, self.ran, self.limits_s = codes, list[str](), list[float]()
+
+    def __call__(self, step: Step, device: str, most_s: float, output: Path) -> int:
+        self.ran.append(step.name)
+        self.limits_s.append(most_s)
+        output.write_text("words\n")
+        return self.codes.get(step.name, 0)
+
+
+def session(folder: Path, runner: Scripted, *words: str) -> int:
+    return gpu_session.main(["--device", "fake", "-o", str(folder), *words], runner)
+
+
+def test_all_steps_run_once_and_failed_ones_again_after_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = Scripted(hogs=1, two_devices=5)  # 5: pytest has skipped all
+    assert session(tmp_path, first) == 1
+    assert first.ran == ALL
+    assert capsys.readouterr().out.endswith("failed: hogs; the same command continues\n")
+    second = Scripted()
+    assert session(tmp_path, second) == 0
+    assert second.ran == ["hogs"]
+    assert session(tmp_path, Scripted(hogs=1)) == 0, "nothing is left"
+
+
+def test_a_step_that_was_interrupted_is_begun_before_failed_ones(tmp_path: Path) -> None:
+    session(tmp_path, Scripted(ddp_free=ENDED))
+    (tmp_path / "steps" / "shares.txt").write_text("half of its wor")
+    runner = Scripted()
+    assert session(tmp_path, runner) == 0
+    assert runner.ran == ["shares", "ddp_free"]
+
+
+def test_no_step_has_more_time_than_there_is_and_none_begins_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(gpu_session.time, "monotonic", lambda: now_s[0])
+
+    class Lasting(Scripted):
+        def __call__(self, step: Step, device: str, most_s: float, output: Path) -> int:
+            now_s[0] += most_s
+            return super().__call__(step, device, most_s, output)
+
+    runner = Lasting()
+    assert session(tmp_path, runner, "--minutes", "4.5") == 1
+    most_s = [step.most_s for step in steps("fake", tmp_path)]
+    assert runner.ran == ALL[:2]
+    assert runner.limits_s == [most_s[0], 270 - most_s[0]]
+    assert f"not run: {', '.join(ALL[2:])}; the same command continues" in capsys.readouterr().out
+
+
+def test_steps_cover_every_test_and_every_part_within_minutes() -> None:
+    """Selected by name, so that a test that is renamed or added would be left out."""
+    root = Path(__file__).parents[3]
+    all_steps = steps("cuda", Path("/out"))
+    assert max(step.most_s for step in all_steps) <= 180
+    for file in ("tests/live/test_gpu.py", "tests/bench/test_bench_gpu.py"):
+        names = {
+            line.split("(")[0][4:] for line in (root / file).read_text().splitlines() if line.startswith("def test_")
+        }
+        if "bench" in file:
+            names = {f"{name}[{kernels}" for name in names for kernels in ("free", "exact")}
+        chosen = [step.words[-1].split(" or ") for step in all_steps if file in step.words]
+        counts = {name: sum(any(word in name for word in words) for words in chosen) for name in names}
+        assert set(counts.values()) == {1}, counts
+    parts = [step.words[step.words.index("--part") + 1] for step in all_steps if "--part" in step.words]
+    assert sorted(parts) == sorted(PARTS)
+
+
+def test_a_process_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    code = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('begun', flush=True); time.sleep(60)"
+    assert run_step(Step("", "", ("-c", code), 9), "fake", 1.0, output) == ENDED
+    assert output.read_text().startswith("begun\n")
+    assert (
+        run_step(Step("", "", ("-c", "import os; print(os.environ['STRAGGLAB_GPU_DEVICE'])"), 9), "fake", 9, output)
+        == 0
+    )
+    assert output.read_text() == "fake\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "result"),
+    [
+        ("a\nexit code 1 after 12 s\n", Result(1, 12.0)),
+        ("exit code 1 after 12 s\nmore\n", None),
+        ("", None),
+    ],
+)
+def test_the_last_line_is_the_result(output: str, result: Result | None) -> None:
+    assert parsed(output) == result
+    if result is not None:
+        assert parsed(result.line) == result
+
+
+def test_what_never_ran_comes_before_what_failed() -> None:
+    some = steps("fake", Path("/out"))[:3]
+    done = {some[0].name: Result(1, 1.0), some[1].name: Result(0, 1.0)}
+    assert [step.name for step in order(some, done)] == [some[2].name, some[0].name]
+
+
+def test_without_a_gpu_it_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    look = lambda name: Missing(reason=f"no {name} here", cure="")  # noqa: E731
+    assert gpu_session.main(["-o", str(tmp_path / "out")], Scripted(), look) == 0
+    assert capsys.readouterr().out == "skipped: no gpu here\n"
+
+
+@pytest.mark.parametrize("words", ["--minutes 0", "--minutes nan", "--device tpu", "--steps 3"])
+def test_bad_words_are_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu_session.main(words.split(), Scripted()) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
