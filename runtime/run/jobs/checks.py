@@ -175,7 +175,6 @@ def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
         )
 
 
-<<<<<<< HEAD
 def _refuse_restarting(jobs: Sequence[SetJob]) -> None:
     """Real tasks that are restarted would go where no cluster has given them a place."""
     for job in jobs:
@@ -185,14 +184,15 @@ def _refuse_restarting(jobs: Sequence[SetJob]) -> None:
         raise ConfigError(
             f"strategy={names.strategy}: restarts tasks on other hosts, which runtime={names.runtime} cannot do for a "
             "set of jobs; choose another strategy, or runtime=virtual"
-=======
+        )
+
+
 def _refuse_elsewhere(config: Config) -> None:
     """Before anything leads to hosts, which would be refused there."""
     if config.launcher != ON_THIS_MACHINE:
         raise ConfigError(
             f"jobs={config.names.jobs}: sets of jobs share the hosts of this machine; leave launcher="
             f"{config.names.launcher} out, or start one job (jobs=none)"
->>>>>>> w-machines21
         )
 
 
