@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.files import write_file
-from analysis.fitting.calibration import Calibration, calibrate, check
+from analysis.fitting.calibration import calibrate, check
+from analysis.fitting.estimates import Calibration
 from analysis.fitting.robust import Estimate
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from runtime.errors import ConfigError, print_error

@@ -132,7 +132,7 @@ def parse(words: Sequence[str]) -> Any:
     """Parse the command line; raises a one-line :class:`ConfigError` for invalid input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--placements", metavar="LIST", default="pack,spread")
-    parser.add_argument("--costs", metavar="NAME", default="hosts_jobs", help="cost model of the virtual clock")
+    parser.add_argument("--costs", metavar="NAME", default="hosts_sets", help="cost model of the virtual clock")
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, default=Path("out/compare_jobs"))
     parser.add_argument("--report", metavar="FILE", type=Path, help="the page, besides OUTDIR/compare_jobs.md")
     parser.add_argument("overrides", nargs="*", help="settings of all runs")

@@ -10,7 +10,7 @@ On emulated hosts, computing and carrying messages cost core-seconds, determined
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import exp, hypot, nan, pi, sin, sqrt
 from typing import Any
@@ -18,35 +18,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.fitting.estimates import BLOCK, FEWEST, FLOAT_BYTES, Calibration, put_line, put_median, too_few
+from analysis.fitting.host_costs import fit_wire, fit_work, observed
 from analysis.fitting.pacing import is_paced, paced_s
-from analysis.fitting.robust import MAD_SIGMA, Estimate, Line, fit_line, median, ordinary
-from analysis.measures.host_work import has_cores, hosts_of, touched, traffic, wire_s, work
+from analysis.fitting.ring_costs import fit_ring, has_ring, updates_of
+from analysis.fitting.robust import MAD_SIGMA, Estimate, median, ordinary
+from analysis.measures.host_work import has_cores, hosts_of, touched, wire_s
+from analysis.measures.neighbours import Neighbours, set_of
 from analysis.records.load import RecordError, Run
 from analysis.records.nodes import parse_node, server_name, worker_name
 from analysis.records.schema import Other
 
-BLOCK = 8
-"""Successive iterations of a worker that form one block for standard errors."""
-FEWEST = 10
-"""Minimum observations for a parameter of the iterations; a slope needs as many at either end."""
-SPREAD = 1.5
-"""Minimum ratio of the two ends for fitting a slope; the partial batches at an epoch's end do not suffice."""
-FLOAT_BYTES = 4
-MINGLES = 0.5
-"""Part of all traffic that is others' while any of the workers computes, at least, where they are not in step."""
-HALVINGS = 40
-"""Of the range in which ``interrupt_per_byte_s`` is looked for."""
 SLEPT = ("delay", "slowdown")
 """Kinds of disturbance that tasks carry out themselves, by sleeping: nothing else in the iteration changes."""
-
-
-@dataclass
-class Calibration:
-    """``estimates`` by cost field; why the fields in ``missing`` have none; smallest and largest value ``covered``."""
-
-    estimates: dict[str, Estimate] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    covered: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration:
@@ -67,21 +51,29 @@ def calibrate(runs: Sequence[Run], num_parameters: Sequence[int]) -> Calibration
     _fit_computing(frame[frame["free"]], fitted)
     staged = frame[frame["free"] & (frame["stage_s"] > 0)]
     lack = "nothing is copied to a device"
-    _fit_line(fitted, ("stage_base_s", "stage_per_byte_s"), staged, "bytes", "stage_s", "model size", lack)
-    _fit_line(fitted, ("data_base_s", "data_per_sample_s"), quick, "samples", "data_s", "batch size")
+    put_line(fitted, ("stage_base_s", "stage_per_byte_s"), staged, "bytes", "stage_s", "model size", lack)
+    put_line(fitted, ("data_base_s", "data_per_sample_s"), quick, "samples", "data_s", "batch size")
     updates = _quick(pd.concat([_updates(*part) for part in parts], ignore_index=True))
-    _fit_line(fitted, ("update_base_s", "update_per_byte_s"), updates, "grad_bytes", "each_s", "size of updates")
-    if hosts_of(runs[0]):
-        _fit_wire(frame[frame["free"] & (frame["num_workers"] == 1)], fitted)
-        _fit_work(pd.concat([_work(*part) for part in parts], ignore_index=True), fitted)
+    put_line(fitted, ("update_base_s", "update_per_byte_s"), updates, "grad_bytes", "each_s", "size of updates")
+    served, on_hosts = frame[~frame["ring"]], bool(hosts_of(runs[0]))
+    if on_hosts:
+        fit_wire(served[served["free"] & (served["num_workers"] == 1)], fitted)
+        neighbours = Neighbours(runs, [FLOAT_BYTES * number for number in num_parameters])
+        rows = [observed(*part, neighbours) for part in parts if not has_ring(part[1])]
+        if rows:
+            fit_work(pd.concat(rows, ignore_index=True), fitted)
     else:
-        calm = frame[~frame["server_disturbed"]]
-        _fit_line(fitted, ("latency_s", "transfer_per_byte_s"), calm, "bytes", "send_s", "model size")
+        calm = served[~served["server_disturbed"]]
+        put_line(fitted, ("latency_s", "transfer_per_byte_s"), calm, "bytes", "send_s", "model size")
         carrying = ("carry_per_byte_s", "carry_within_per_byte_s")
         fitted.missing |= dict.fromkeys(carrying, "contained in transfer_per_byte_s")
         fitted.missing["interrupt_per_byte_s"] = "only emulated hosts share a kernel"
-    _fit_messages(frame, quick, fitted)
+    crowded = frame[frame["crowded"]]
+    _fit_messages(frame, crowded if len(crowded) else quick, fitted)
     _fit_rare(runs, fitted)
+    ring = frame[frame["ring"]]
+    sums = [updates_of(run, ring[ring["run"] == number], size) for number, run, size in parts]
+    fit_ring(pd.concat(sums, ignore_index=True), fitted, on_hosts=on_hosts)
     for name, column in (("batch_samples", "assigned_samples"), ("num_workers", "num_workers")):
         fitted.covered[name] = (int(frame[column].min()), int(frame[column].max()))
     return fitted
@@ -151,8 +143,9 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
 
     ``run``, ``block`` (unique over all runs); ``paced_s``: F(b) of its device (NaN without one); ``asked_s``: the
     requested delay (NaN for a slow-down); ``bytes`` of a gradient; ``disturbed``: a window of another kind overlapped
-    it; ``server_disturbed``: a server was slowed meanwhile; ``free``: every task had a core; ``over_s``: push time
-    beyond that of the links; ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
+    it; ``server_disturbed``: a server was slowed meanwhile; ``free``: every task had a core; ``crowded``: the run is
+    one of a set of jobs; ``ring``: it has a ring instead of servers; ``over_s``: push time beyond that of the links;
+    ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
     """
     held = np.array(run.contents.held, np.int64)
     rows = run.tables.iterations.assign(run=number, held=held, bytes=FLOAT_BYTES * num_parameters)
@@ -170,7 +163,8 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
             rows.loc[hit, "asked_s"] += window.magnitude if window.kind == "delay" else nan
         else:
             rows["disturbed"] |= meanwhile & names.isin(tasks)
-    rows["free"] = has_cores(run)
+    rows["ring"] = has_ring(run)
+    rows["free"], rows["crowded"] = has_cores(run), set_of(run) is not None
     rows["over_s"] = rows["send_s"] - wire_s(run, FLOAT_BYTES * num_parameters)
     rows["block"] = number * 10**9 + rows["worker"] * 10**6 + rows.groupby("worker").cumcount() // BLOCK
     return rows.assign(**_overheads(run, rows))
@@ -220,22 +214,6 @@ def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     return rows.assign(free=has_cores(run))
 
 
-def _work(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
-    """Processor time of tasks (:func:`host_work.work`) with ``run``, ``block``; ``bytes`` of the model.
-
-    ``of_others``: bytes per second between hosts of messages of others, see :func:`host_work.traffic`; ``mingles``:
-    whether workers compute while others send.
-    """
-    rows = work(run)
-    blocks = number * 10**9 + np.arange(len(rows)) // BLOCK
-    num_bytes, num_servers = FLOAT_BYTES * num_parameters, run.job.get("num_servers") or 1
-    sent = traffic(run, num_bytes)
-    of_others = rows["node"].map(sent.of_others).fillna(0.0)
-    mingles = bool(of_others[rows["role"] == "worker"].min() > MINGLES * sent.all_bytes_per_s)
-    about = {"of_others": of_others, "mingles": mingles}
-    return rows.assign(run=number, block=blocks, bytes=num_bytes, num_servers=num_servers, **about)
-
-
 # ---- frames to estimates --------------------------------------------------------------------------------------------
 
 
@@ -245,7 +223,7 @@ def _fit_computing(frame: pd.DataFrame, fitted: Calibration) -> None:
     real = calm[calm["paced_s"].isna()]
     held = calm[(calm["overrun_s"] == 0) & (calm["paced_s"] > 0)]
     names = ("compute_base_s", "compute_per_sample_s")
-    line = _fit_line(fitted, names, real, "samples", "compute_s", "batch size", "every run is paced by a device")
+    line = put_line(fitted, names, real, "samples", "compute_s", "batch size", "every run is paced by a device")
     if line is not None:
         sigma = _fit_jitter(real, line.residuals, fitted)
         for name in fitted.estimates.keys() & names:  # the fitted line is a median, but jitter has mean 1
@@ -258,7 +236,7 @@ def _fit_computing(frame: pd.DataFrame, fitted: Calibration) -> None:
     late_s = held["compute_s"] - held["paced_s"] * exp(-(sigma**2) / 2)
     slept = frame[(frame["injected_s"] > 0) & (frame["held"] == 0) & (frame["asked_s"] > 0)]
     over = pd.concat([held.assign(over_s=late_s), slept.assign(over_s=slept["injected_s"] - slept["asked_s"])])
-    _fit_median(fitted, "sleep_overshoot_s", over, "over_s", "nothing sleeps: no device, no injected delay")
+    put_median(fitted, "sleep_overshoot_s", over, "over_s", "nothing sleeps: no device, no injected delay")
 
 
 def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> float:
@@ -269,7 +247,7 @@ def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> flo
     who = ["run", "worker", "incarnation"]
     logs = logs - logs.groupby(rows["run"]).transform("median")
     if len(logs) < FEWEST:
-        fitted.missing |= dict.fromkeys(("jitter_sigma", "jitter_rho"), _too_few(len(logs)))
+        fitted.missing |= dict.fromkeys(("jitter_sigma", "jitter_rho"), too_few(len(logs)))
         return 0.0
     usual = logs[ordinary(logs.to_numpy())]
     sigma = median(rows.loc[usual.index].assign(size=usual.abs()), "size").scaled(MAD_SIGMA)
@@ -278,7 +256,7 @@ def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> flo
     both[["before", "last"]] = both.groupby(who)[["log", "iteration"]].shift(1)
     both = both[both["iteration"] == both["last"] + 1]
     if len(both) < FEWEST or not sigma.value:
-        fitted.missing["jitter_rho"] = _too_few(len(both)) if sigma.value else "no jitter"
+        fitted.missing["jitter_rho"] = too_few(len(both)) if sigma.value else "no jitter"
     else:  # rank correlation, which is robust against outliers, converted as for normal logarithms
         rho = 2 * sin(pi / 6 * float(both["log"].corr(both["before"], method="spearman")))
         rho = float(np.clip(rho, 0.0, 0.99))
@@ -286,116 +264,10 @@ def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> flo
     return sigma.value
 
 
-def _fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
-    """Push time beyond that of the links, for a worker that shares them with no one; the work at both ends overlaps."""
-    lack = "no run of one worker whose tasks have a core each (cluster.hosts.cpu_cores=null)"
-    _fit_median(fitted, "latency_s", rows[~rows["server_disturbed"]], "over_s", lack)
-    fitted.missing["transfer_per_byte_s"] = "contained in carry_per_byte_s"
-
-
-def _fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
-    """Core-seconds of carrying, computing and interruptions: processor time of servers and workers.
-
-    A byte costs less where more of them arrive together, so only the runs with the most workers are used. Where
-    interruptions are known, computing is that of runs without any.
-    """
-    rows = rows[rows["num_workers"] == rows["num_workers"].max()]
-    servers, workers = (rows[rows["role"] == role] for role in ("server", "worker"))
-    servers, workers = servers[servers["messages"] > 0], workers[workers["iterations"] > 0]
-    names = ("compute_base_s", "compute_per_sample_s")
-    for name in names:
-        fitted.estimates.pop(name, None)
-        fitted.missing.pop(name, None)
-    _fit_carrying(servers, fitted)
-    within = workers["crossing_frac"] == 0
-    if _fit_interruptions(servers, workers, names, fitted):
-        workers = workers[within]
-    _fit_line(fitted, names, _computing(workers, fitted), "samples", "real_s", "batch size")
-
-
-def _computing(workers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
-    """What computing an iteration's ``samples`` took (``real_s``): what the other terms do not explain."""
-    samples = workers["samples"] / workers["iterations"]
-    others_s = _value(fitted, "data_base_s") + _value(fitted, "data_per_sample_s") * samples
-    carried = 2 * workers["bytes"] * workers["crossing_frac"]
-    others_s += carried * _value(fitted, "carry_per_byte_s")
-    others_s += (2 * workers["bytes"] - carried) * _within(fitted)
-    real_s = _uninterrupted_s(workers, fitted) / workers["iterations"] - others_s
-    return workers.assign(samples=samples, real_s=real_s)
-
-
-def _uninterrupted_s(rows: pd.DataFrame, fitted: Calibration) -> pd.Series:
-    """Processor time without what interruptions by messages between hosts were charged to it."""
-    charged = 1 - rows["of_others"] * _value(fitted, "interrupt_per_byte_s")
-    uninterrupted: pd.Series = rows["cpu_s"] * charged
-    return uninterrupted
-
-
-def _fit_carrying(servers: pd.DataFrame, fitted: Calibration) -> None:
-    """Of messages that stay on their host, by servers with no others; then of those that leave it, by all others."""
-    part_bytes = servers["bytes"] / servers["num_servers"]
-    updates_s = servers["updates"] * _value(fitted, "update_base_s")
-    updates_s += servers["grads"] * part_bytes * _value(fitted, "update_per_byte_s")
-    carried_s = _uninterrupted_s(servers, fitted) - updates_s
-    servers = servers.assign(carry=carried_s / (servers["messages"] * part_bytes))
-    apart = servers["crossing_frac"] > 0
-    lack = "no run whose tasks are all on one host (cluster.hosts.count=1); at carry_per_byte_s"
-    _fit_median(fitted, "carry_within_per_byte_s", servers[~apart], "carry", lack)
-    rows = servers[apart]
-    if "carry_within_per_byte_s" in fitted.estimates:
-        stays = (1 - rows["crossing_frac"]) * _value(fitted, "carry_within_per_byte_s")
-        rows = rows.assign(carry=(rows["carry"] - stays) / rows["crossing_frac"])
-    _fit_median(fitted, "carry_per_byte_s", rows, "carry", "no server was observed that has messages of other hosts")
-
-
-def _fit_interruptions(
-    servers: pd.DataFrame, workers: pd.DataFrame, names: tuple[str, str], fitted: Calibration
-) -> bool:
-    """The time for which a byte interrupts: so long that computing takes as long between hosts as within one.
-
-    Only runs whose workers compute while others send show it. It is found by halving: with more of it, less of the
-    processor time is left for carrying, and then for computing. Returns whether these runs determine it.
-    """
-    within, apart = workers[workers["crossing_frac"] == 0], workers[(workers["crossing_frac"] > 0) & workers["mingles"]]
-    if len(within) < FEWEST or len(apart) < FEWEST:
-        lack = "no runs on one host and, with an asynchronous strategy, on several"
-        fitted.missing["interrupt_per_byte_s"] = lack
-        return False
-    alone = Calibration(dict(fitted.estimates))
-    _fit_line(alone, names, _computing(within, alone), "samples", "real_s", "batch size")
-
-    def longer(interrupt_s: float) -> pd.DataFrame:
-        tried = Calibration(dict(alone.estimates))
-        tried.estimates["interrupt_per_byte_s"] = Estimate(interrupt_s, 0.0, len(apart))
-        _fit_carrying(servers, tried)
-        rows = _computing(apart, tried)
-        real_s = _value(alone, names[0]) + _value(alone, names[1]) * rows["samples"]
-        return rows.assign(longer_s=rows["real_s"] - real_s)
-
-    low, high = 0.0, 1 / float(apart["of_others"].max())
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if longer(middle)["longer_s"].median() > 0 else (low, middle)
-    left = longer(low)
-    slope = float((left["cpu_s"] / left["iterations"] * left["of_others"]).median())
-    error = median(left, "longer_s").error / slope
-    fitted.estimates["interrupt_per_byte_s"] = Estimate(low, error, len(left))
-    _fit_carrying(servers, fitted)
-    return True
-
-
-def _within(fitted: Calibration) -> float:
-    known = "carry_within_per_byte_s" in fitted.estimates
-    return _value(fitted, "carry_within_per_byte_s" if known else "carry_per_byte_s")
-
-
-def _value(fitted: Calibration, name: str) -> float:
-    """The estimate; 0 if these runs do not determine it."""
-    return fitted.estimates[name].value if name in fitted.estimates else 0.0
-
-
 def _fit_messages(frame: pd.DataFrame, quick: pd.DataFrame, fitted: Calibration) -> None:
     """The coordinator's service time, and from the remaining overhead of quick workers the latency of a message.
+
+    Where there are sets of jobs, it is that of theirs: with neighbours, who is awake waits for a processor.
 
     The coordinator is serial, so no gap between two events is shorter than its service time; the shortest gaps are
     service times of queued events. Gaps as long as the overhead itself are not: then nothing was queued. Where few
@@ -404,7 +276,7 @@ def _fit_messages(frame: pd.DataFrame, quick: pd.DataFrame, fitted: Calibration)
     """
     rows = quick[quick["overhead_s"] > 0]
     if len(rows) < FEWEST:
-        fitted.missing |= dict.fromkeys(("control_s", "decision_s"), _too_few(len(rows)))
+        fitted.missing |= dict.fromkeys(("control_s", "decision_s"), too_few(len(rows)))
         return
     short = frame[frame["meets"] & (frame["gap_s"] < rows["overhead_s"].median() / 2)]
     met = short[short["gap_s"] < 2 * short["gap_s"].quantile(0.05)]
@@ -434,14 +306,13 @@ def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
     for name, (seconds, lack) in found.items():
         values = [(number, value) for number, run in enumerate(runs) for value in seconds(run)]
         rows = pd.DataFrame(values, columns=["run", "seconds"]).assign(block=range(len(values)))
-        _fit_median(fitted, name, rows, "seconds", lack, fewest=1)
+        put_median(fitted, name, rows, "seconds", lack, fewest=1)
     if "checkpoint_base_s" in fitted.estimates and "control_s" in fitted.estimates:  # the order, and the answer
         checkpoint, control = fitted.estimates["checkpoint_base_s"], fitted.estimates["control_s"]
         value = max(0.0, checkpoint.value - 2 * control.value)
         fitted.estimates["checkpoint_base_s"] = replace(checkpoint, value=value)
     fitted.missing["pending_s"] = "contained in launch_s"
     fitted.missing["worker_cores"] = fitted.missing["server_cores"] = "not fitted: live tasks compute on one thread"
-    fitted.missing |= dict.fromkeys(("ring_step_s", "ring_per_byte_s"), "only runs with topology=allreduce have a ring")
     fitted.missing["disk_bytes_per_s"] = "contained in checkpoint_base_s"
     links = "hosts have links of their own" if hosts_of(runs[0]) else "no link of these runs has a limit"
     fitted.missing["link_bytes_per_s"] = links
@@ -465,36 +336,3 @@ def _checkpoints(run: Run) -> Iterator[float]:
     for line in run.notable_lines:
         if isinstance(line.note, Other) and line.note.type == "Checkpointed":
             yield float(line.note.fields["seconds"])
-
-
-def _fit_median(
-    fitted: Calibration, name: str, rows: pd.DataFrame, column: str, lack: str, fewest: int = FEWEST
-) -> None:
-    if len(rows) >= fewest:
-        found = median(rows, column)
-        fitted.estimates[name] = replace(found, value=max(0.0, found.value))
-    else:
-        fitted.missing[name] = _too_few(len(rows)) if len(rows) else lack
-
-
-def _fit_line(
-    fitted: Calibration, names: tuple[str, str], rows: pd.DataFrame, x: str, y: str, size: str, lack: str = ""
-) -> Line | None:
-    """Fit ``y`` = base + slope * ``x``; the base alone if the sizes are too similar to determine a slope."""
-    rows = rows[(rows[y] > 0) & rows[x].notna()]
-    if len(rows) < FEWEST:
-        reason = lack if lack and not len(rows) else _too_few(len(rows))
-        fitted.missing |= dict.fromkeys(names, reason)
-        return None
-    sizes = np.sort(rows[x].to_numpy(dtype="float64"))
-    line = fit_line(rows, x, y, sloped=bool(sizes[-FEWEST] >= SPREAD * sizes[FEWEST - 1]))
-    if line.slope is None:
-        fitted.missing[names[1]] = f"one {size} only"
-        fitted.estimates[names[0]] = replace(line.base, note=f"at one {size}")
-    else:
-        fitted.estimates |= zip(names, (line.base, line.slope), strict=True)
-    return line
-
-
-def _too_few(number: int) -> str:
-    return f"only {number} observations"

@@ -7,17 +7,20 @@ core to themselves is measured as wall time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.measures.injections import PAYLOAD_FRAC
 from analysis.records.load import Run
 from analysis.records.nodes import TASKS, parse_node, role_of, server_name, worker_name
 
 WORK_COLUMNS = (
+    "t",
+    "period_s",
     "node",
     "role",
     "cpu_s",
@@ -28,6 +31,8 @@ WORK_COLUMNS = (
     "messages",
     "num_workers",
 )
+INSTANT_S = 1e-9
+"""What is sent at once is sent evenly within this."""
 
 
 def hosts_of(run: Run) -> list[dict[str, Any]]:
@@ -60,10 +65,11 @@ def wire_s(run: Run, num_bytes: int) -> float:
 def work(run: Run) -> pd.DataFrame:
     """A row per task and undisturbed telemetry sample: processor time, and the work done in it.
 
-    ``node``, ``role``, ``cpu_s``, ``crossing_frac`` (the part of its messages that leaves its host); for a worker
-    ``iterations`` and their ``samples``; for a server ``updates`` and their ``grads``, ``messages`` (parts of the model
-    that it received or sent); ``num_workers`` of the run. Work that overlaps an edge of the sample is counted where it
-    ends: off by one at most, and by nothing on average.
+    ``t``, ``period_s`` (the sample is of so many seconds until ``t``), ``node``, ``role``, ``cpu_s``, ``crossing_frac``
+    (the part of its messages that leaves its host); for a worker ``iterations`` and their ``samples``; for a server
+    ``updates`` and their ``grads``, ``messages`` (parts of the model that it received or sent); ``num_workers`` of the
+    run. Work that overlaps an edge of the sample is counted where it ends: off by one at most, and by nothing on
+    average.
     """
     nodes = run.tables.nodes
     tasks = nodes[nodes["cpu_cores"].notna() & role_of(nodes["node"]).isin(TASKS)]
@@ -73,40 +79,79 @@ def work(run: Run) -> pd.DataFrame:
     return rows.assign(crossing_frac=rows["node"].map(crossing))
 
 
+def crossing_bytes(run: Run, num_bytes: int) -> dict[int, float]:
+    """By worker: those of a gradient of so many bytes that leave its host."""
+    numbers = run.tables.iterations["worker"].unique()
+    return {number: num_bytes * _crossing_frac(run, worker_name(number)) for number in numbers}
+
+
 class Traffic(NamedTuple):
     """Bytes per second that a run sends between its hosts."""
 
     all_bytes_per_s: float
     of_others: dict[str, float]
-    """By task: those of messages of which it is no end; of a worker on average while it computes."""
+    """By task: those of messages of which it is no end, while a worker computes or a server has a message."""
 
 
 def traffic(run: Run, num_bytes: int) -> Traffic:
     """What a run with a model of so many bytes sends between hosts, from the times of its iterations.
 
-    A gradient counts when its worker begins to push, parameters when it begins to receive.
+    A gradient is sent evenly while its worker pushes it, parameters while it receives them.
     """
     rows, num_servers = run.tables.iterations, run.job.get("num_servers") or 1
     ends_s = rows["t"] - rows["send_s"]
     begins_s = ends_s - rows["compute_s"]
-    numbers = rows["worker"].unique()
-    sizes = {number: num_bytes * _crossing_frac(run, worker_name(number)) for number in numbers}
+    sizes = crossing_bytes(run, num_bytes)
     span_s = float(rows["t"].max() - begins_s.min())
     all_bytes = 2 * float(rows["worker"].map(sizes).sum())
+    workers = np.tile(rows["worker"].to_numpy(), 2)
+    since_s = np.concatenate([ends_s, begins_s - rows["recv_s"].fillna(0.0)])
+    until_s = np.concatenate([rows["t"], begins_s])
     found = {}
     for number in range(num_servers):
-        own_bytes = 2 * num_bytes / num_servers * len(rows) * _crossing_frac(run, server_name(number))
-        found[server_name(number)] = (all_bytes - own_bytes) / span_s if span_s else 0.0
-    for number in numbers:
-        mine = rows["worker"] == number
-        others = rows[~mine]
-        sent = np.concatenate([ends_s[~mine], (begins_s - rows["recv_s"].fillna(0.0))[~mine]])
-        order = np.argsort(sent)
-        total = np.concatenate([[0.0], np.cumsum(np.tile(others["worker"].map(sizes), 2)[order])])
-        until, since = (total[np.searchsorted(sent[order], at[mine])] for at in (ends_s, begins_s))
-        computing_s = float(rows.loc[mine, "compute_s"].sum())
-        found[worker_name(number)] = float((until - since).sum()) / computing_s if computing_s else 0.0
+        own = _with_server(run, server_name(number), num_bytes / num_servers)
+        others = {worker: sizes[worker] - own[worker] for worker in sizes}
+        found[server_name(number)] = _rate(since_s, until_s, since_s, until_s, _by(workers, others))
+    for number in sizes:
+        mine, theirs = (rows["worker"] == number).to_numpy(), workers != number
+        sent = since_s[theirs], until_s[theirs], _by(workers[theirs], sizes)
+        found[worker_name(number)] = _rate(begins_s[mine].to_numpy(), ends_s[mine].to_numpy(), *sent)
     return Traffic(all_bytes / span_s if span_s else 0.0, found)
+
+
+def _with_server(run: Run, server: str, part_bytes: float) -> dict[int, float]:
+    """By worker: the bytes of its message to this server, if that is on another host."""
+    near = touched(run, next(f"host:{host['number']}" for host in hosts_of(run) if server in host["tasks"]))
+    numbers = run.tables.iterations["worker"].unique()
+    return {number: 0.0 if worker_name(number) in near else part_bytes for number in numbers}
+
+
+def _by(workers: NDArray[np.int64], sizes: Mapping[int, float]) -> NDArray[np.float64]:
+    return np.array([sizes[worker] for worker in workers])
+
+
+def _rate(begins_s: NDArray[np.float64], ends_s: NDArray[np.float64], *sent: NDArray[np.float64]) -> float:
+    """Bytes per second of the messages ``sent`` (since, until, bytes) on average over these times."""
+    spent_s = float((ends_s - begins_s).sum())
+    return float((_sent_by(ends_s, *sent) - _sent_by(begins_s, *sent)).sum()) / spent_s if spent_s else 0.0
+
+
+def _sent_by(
+    at_s: NDArray[np.float64],
+    since_s: NDArray[np.float64],
+    until_s: NDArray[np.float64],
+    num_bytes: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The bytes of all messages that are sent by each of the times ``at_s``, if each is sent evenly (pure)."""
+    if not len(since_s):
+        return np.zeros(len(at_s))
+    rate = num_bytes / np.maximum(until_s - since_s, INSTANT_S)
+    edges_s = np.concatenate([since_s, np.maximum(until_s, since_s + INSTANT_S)])
+    order = np.argsort(edges_s)
+    rates = np.cumsum(np.concatenate([rate, -rate])[order])
+    sent = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(edges_s[order]))])
+    by_then: NDArray[np.float64] = np.interp(at_s, edges_s[order], sent)
+    return by_then
 
 
 def _crossing_frac(run: Run, task: str) -> float:
@@ -136,7 +181,8 @@ def _rows(run: Run, t: float, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
         node = parse_node(row["node"])
         cpu_s = row["cpu_cores"] * row["period_s"]
         mine = arrived[arrived["worker"] == node.number]
-        yield {"node": row["node"], "role": node.role, "cpu_s": cpu_s} | (
+        about = {"t": t, "period_s": row["period_s"], "node": row["node"], "role": node.role, "cpu_s": cpu_s}
+        yield about | (
             {"iterations": len(mine), "samples": int(mine["samples"].sum())}
             if node.role == "worker"
             else {"updates": len(updates), "grads": int(updates["num_grads"].sum()), "messages": len(arrived) + sent}

@@ -79,6 +79,22 @@ def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
         assert 0.0 < used.cpu_cores.max() < 1.0
 
 
+def test_a_job_with_a_ring_shares_hosts_with_one_that_has_servers(start: Start) -> None:
+    """Its replicas exchange gradients over the same links, and each sample counts once in all of them."""
+    ring = entry("ring", 0, 2, 3, servers=0).replace("}", ", settings: ['topology=allreduce']}")
+    run = begin(start, entry("a", 0, 2, 3), ring, words=("placement=spread",))
+    run.finish()
+    assert set(table_of(run.run_dir).status) == {"done"}
+    placed = [note for note in notes_of(run.run_dir) if note["type"] == "Placed"]
+    assert [(len(note["workers"]), len(note["servers"])) for note in placed] == [(2, 1), (2, 0)]
+    assert len(set(placed[1]["workers"])) == 2, "its messages use the links"
+    for job in ("a", "ring"):
+        assert uses(run, job) == {3.0}
+        assert problems(record_of(run, job).lines()) == []
+    cluster = load_cluster(run.run_dir)
+    assert check_cluster(cluster, job_times(cluster)).problems == ()
+
+
 def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> None:
     run = begin(start, entry("a", 0, 2, 2), entry("victim", 0, 2, 2000), entry("c", 0.1, 2, 2))
     victim = record_of(run, "victim")

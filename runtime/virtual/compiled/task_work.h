@@ -13,7 +13,7 @@ typedef struct {
     Activity *work;        /* that it does now, apart from messages */
     PyObject *waiting;                 /* a list, or NULL: what it does when it continues */
     double uses_cores, weight;         /* the latter of all that it does together */
-    double own_s, owed_s;              /* interruptions by its messages; by others', which make its next work longer */
+    double own_s, owed_s; /* interruptions by its messages that are over; by others', which make its next work longer */
     int64_t life;
     char paused, is_here;
     Message *first, *last; /* that are dropped with it, in the order of their starts */
@@ -27,7 +27,8 @@ typedef struct {
     PyObject *tasks; /* name -> Task */
     PyObject *ways;  /* path -> Way */
     int64_t generation; /* of the ways */
-    double interrupted_s; /* for how long messages between machines have interrupted whatever worked */
+    double interrupted_s; /* for how long messages between machines whose transfer is over have interrupted others */
+    Message *first, *last; /* those that are transferred now, in the order of their starts; of messages' lists */
 } TaskWork;
 
 /* What a message uses on a path, and what is in progress there. */
@@ -50,7 +51,9 @@ struct Message {
     PyObject *then;
     double latency_s;
     unsigned open; /* bits: the transfer, the work of the sender and of the receiver */
+    double num_bytes, interrupt_s; /* for how long all of it interrupts others, evenly during its transfer; 0: not */
     Message *before, *after;
+    Message *earlier, *later; /* that interrupt others now */
 };
 
 static PyTypeObject TaskType, WayType, MessageType, TaskWorkType;
@@ -120,9 +123,45 @@ static void take_off(Message *one) {
     Py_DECREF(one);
 }
 
+/* For how long a message has interrupted others so far. */
+static double so_far_s(const TaskWork *self, const Message *one) {
+    double left = one->way->flow ? left_of(one->way->flow, self->clock->now) : 0.0;
+    return one->interrupt_s * (1.0 - left / one->num_bytes);
+}
+
+/* For how long messages of which a task is no end have interrupted whatever worked so far. */
+static double interrupted_by_others_s(const TaskWork *self, const Task *task) {
+    double interrupted_s = self->interrupted_s - task->own_s;
+    for (const Message *one = self->first; one; one = one->later)
+        if (one->way->ends[0] != task && one->way->ends[1] != task)
+            interrupted_s += so_far_s(self, one);
+    return interrupted_s;
+}
+
+static void begin_interrupting(TaskWork *self, Message *one) {
+    one->earlier = self->last;
+    one->later = NULL;
+    *(self->last ? &self->last->later : &self->first) = one;
+    self->last = one;
+}
+
+/* The transfer of a message, if it is one that interrupts, is over now. */
+static void end_interrupting(TaskWork *self, Message *one) {
+    if (!one->interrupt_s)
+        return;
+    double seconds = so_far_s(self, one);
+    *(one->earlier ? &one->earlier->later : &self->first) = one->later;
+    *(one->later ? &one->later->earlier : &self->last) = one->earlier;
+    one->interrupt_s = 0.0;
+    self->interrupted_s += seconds;
+    for (int end = 0; end < 2; end++)
+        one->way->ends[end]->own_s += seconds;
+}
+
 static int drop_message(TaskWork *self, Message *one) {
     Py_INCREF(one);
     unsigned open = one->open;
+    end_interrupting(self, one);
     take_off(one);
     int failed = stop_slot(self->links, &one->way->flow);
     for (int end = 0; !failed && end < 2; end++)
@@ -213,7 +252,7 @@ static int sleep_task(TaskWork *self, Task *task, double seconds, PyObject *then
 static int run_ended(Step *step) {
     TaskWork *self = (TaskWork *)step->owner;
     Task *task = (Task *)step->other;
-    double now = self->clock->now, interrupted_s = self->interrupted_s - task->own_s - step->q;
+    double now = self->clock->now, interrupted_s = interrupted_by_others_s(self, task) - step->q;
     if (interrupted_s > 0.0 && now > step->r)
         task->owed_s += step->s * (interrupted_s / (now - step->r));
     if (go_on(step->one))
@@ -232,7 +271,7 @@ static int use_cores(TaskWork *self, Task *task, PyObject *owner, Activity **slo
     Step *ended = make_step(run_ended, self, then, task, core_seconds, 0);
     if (ended) {
         ended->r = self->clock->now;
-        ended->q = self->interrupted_s - task->own_s;
+        ended->q = interrupted_by_others_s(self, task);
     }
     int failed =
         !ended || begin_on(self->processors, owner, slot, core_seconds, set, (PyObject *)ended, task->accounts,
@@ -309,6 +348,8 @@ static Task *task_at(TaskWork *self, Way *way, int end) {
 
 static int run_part(Step *step) {
     Message *one = (Message *)step->owner;
+    if (!step->n && one->task)
+        end_interrupting(one->work, one);
     one->open &= ~(1u << step->n);
     if (one->open || !one->task)
         return 0;
@@ -343,14 +384,12 @@ static int transfer(TaskWork *self, Message *message, double num_bytes) {
 
 static int is_apart(const Way *way) { return PyBytes_GET_SIZE(way->accounts) > 0; }
 
-static int interrupt_others(TaskWork *self, Way *way, double seconds) {
-    self->interrupted_s += seconds;
-    for (int end = 0; end < 2; end++) {
-        Task *task = task_at(self, way, end);
-        if (!task)
-            return -1;
-        task->own_s += seconds;
-    }
+/* It interrupts all tasks but the two at its ends from now on. */
+static int interrupt_others(TaskWork *self, Message *one, double seconds) {
+    if (!task_at(self, one->way, 0) || !task_at(self, one->way, 1))
+        return -1;
+    one->interrupt_s = seconds;
+    begin_interrupting(self, one);
     return 0;
 }
 
@@ -366,9 +405,11 @@ static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, doubl
     one->then = Py_NewRef(then);
     one->latency_s = latency_s + way->latency_s;
     one->open = carry_s ? 7 : 1;
+    one->num_bytes = num_bytes;
+    one->interrupt_s = 0.0;
     PyObject_GC_Track(one);
     append_message(task, one);
-    int failed = (interrupt_s && is_apart(way) && interrupt_others(self, way, interrupt_s)) ||
+    int failed = (interrupt_s && is_apart(way) && interrupt_others(self, one, interrupt_s)) ||
                  transfer(self, one, num_bytes);
     for (int end = 0; !failed && carry_s && end < 2; end++)
         failed = carry_at(self, one, end, carry_s);

@@ -64,6 +64,10 @@ class Sharing:
             self._close(key, self._fluid.stop(self.clock.now, key))
             self._settle_soon()
 
+    def left(self, key: Hashable) -> float:
+        """How much of an activity's amount is left now: 0 if it is not in progress."""
+        return self._fluid.left(self.clock.now, key) if key in self._open else 0.0
+
     def divide(self, account: str, weight: float) -> None:
         """All activities of an account in progress have this weight together, each an equal part of it."""
         own = self._own.get(account, {})

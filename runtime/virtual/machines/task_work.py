@@ -42,13 +42,22 @@ class Task(msgspec.Struct, eq=False):
     weight: float = 1.0
     """Of all that it does together."""
     own_s: float = 0.0
-    """For how long its own messages have interrupted others."""
+    """For how long its own messages have interrupted others, those whose transfer is over."""
     owed_s: float = 0.0
     """Core-seconds of interruptions, which it has to work in addition to what it does next."""
     waiting: list[Then] = []
     """What it does when it continues."""
     messages: dict[Path, dict[Hashable, None]] = {}
     """That are dropped with it: what is not done yet of each."""
+
+
+class Interrupting(NamedTuple):
+    """A message between machines, which interrupts all tasks but the two at its ends evenly during its transfer."""
+
+    ends: tuple[Task, Task]
+    num_bytes: float
+    seconds: float
+    """For which all of it interrupts."""
 
 
 @final
@@ -68,7 +77,9 @@ class TaskWork:
         self._tasks: dict[str, Task] = {}
         self._ways: dict[Path, Way] = {}
         self._interrupted_s = 0.0
-        """For how long messages between machines have interrupted whatever worked, since the start."""
+        """For how long messages between machines whose transfer is over have interrupted whatever worked."""
+        self._interrupting: dict[Path, Interrupting] = {}
+        """Those that are transferred now, in the order of their starts."""
 
     # ---- who works ---------------------------------------------------------------------------------------------------
 
@@ -101,6 +112,7 @@ class TaskWork:
         one.waiting = []
         self._processors.stop(task)
         for path, parts in one.messages.items():
+            self._end_interrupting(path)
             self._links.stop(path)
             for part in parts:
                 self._processors.stop(part)
@@ -174,7 +186,8 @@ class TaskWork:
         if not way.accounts:
             carry_s = within_s
         elif interrupt_s:
-            self._interrupt_others(path, interrupt_s)
+            ends = self._tasks[path[0]], self._tasks[path[1]]
+            self._interrupting[path] = Interrupting(ends, float(num_bytes), interrupt_s)
         parts: dict[Hashable, None] = {path: None}
         if carry_s:
             parts |= {(path, path[0]): None, (path, path[1]): None}
@@ -182,6 +195,8 @@ class TaskWork:
         messages[path] = parts
 
         def done(part: Hashable) -> None:
+            if part == path:
+                self._end_interrupting(path)
             del parts[part]
             if not parts:
                 del messages[path]
@@ -192,10 +207,27 @@ class TaskWork:
             limit = THREAD_CORES if self._tasks[end].uses_cores > THREAD_CORES else inf
             self._use_cores(end, (path, end), carry_s, partial(done, (path, end)), limit)
 
-    def _interrupt_others(self, path: Path, seconds: float) -> None:
-        self._interrupted_s += seconds
-        for end in path:
-            self._tasks[end].own_s += seconds
+    def _interrupted_by_others_s(self, task: Task) -> float:
+        """For how long messages between machines of which a task is no end have interrupted whatever worked so far."""
+        interrupted_s = self._interrupted_s - task.own_s
+        for path, message in self._interrupting.items():
+            if task is not message.ends[0] and task is not message.ends[1]:
+                interrupted_s += self._so_far_s(path, message)
+        return interrupted_s
+
+    def _so_far_s(self, path: Path, message: Interrupting) -> float:
+        """For how long the message that is transferred on a path has interrupted others."""
+        return message.seconds * (1.0 - self._links.left(path) / message.num_bytes)
+
+    def _end_interrupting(self, path: Path) -> None:
+        """The transfer on a path, if it is one between machines, is over now."""
+        if path in self._interrupting:
+            message = self._interrupting[path]
+            seconds = self._so_far_s(path, message)
+            del self._interrupting[path]
+            self._interrupted_s += seconds
+            for end in message.ends:
+                end.own_s += seconds
 
     def _use_cores(self, task: str, key: Hashable, core_seconds: float, then: Then, limit: float) -> None:
         """Use the processor; all that a task does has its weight together: it is one thread among others.
@@ -205,10 +237,10 @@ class TaskWork:
         """
         one = self._tasks[task]
         core_seconds, one.owed_s = core_seconds + one.owed_s, 0.0
-        begun_s, before_s = self.clock.now, self._interrupted_s - one.own_s
+        begun_s, before_s = self.clock.now, self._interrupted_by_others_s(one)
 
         def ended() -> None:
-            interrupted_s = self._interrupted_s - one.own_s - before_s
+            interrupted_s = self._interrupted_by_others_s(one) - before_s
             if interrupted_s > 0.0 and self.clock.now > begun_s:
                 one.owed_s += core_seconds * (interrupted_s / (self.clock.now - begun_s))
             then()

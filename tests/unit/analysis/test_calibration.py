@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting.calibration import Calibration, calibrate
+from analysis.fitting.calibration import calibrate
+from analysis.fitting.estimates import Calibration
 from analysis.fitting.pacing import paced_s
 from analysis.records.load import RecordError, Run, load_run
 from runtime.virtual.costs import Costs, load_costs

@@ -25,9 +25,9 @@ AWAY, NEAR = ("worker:0", "server:0"), ("worker:1", "server:1")
 class Lab:
     """Two workers and two servers: those that end in 0 have a host each, those that end in 1 share the third."""
 
-    def __init__(self, clock: Any, cores: float = inf) -> None:
+    def __init__(self, clock: Any, cores: float = inf, link_bytes_per_s: float = inf) -> None:
         self.clock = clock
-        hosts = [Site(f"host:{number}", cores, inf, 0.0) for number in range(3)]
+        hosts = [Site(f"host:{number}", cores, link_bytes_per_s, 0.0) for number in range(3)]
         homes = {"worker:0": hosts[0], "server:0": hosts[1], "worker:1": hosts[2], "server:1": hosts[2]}
         self.machines = ModelledMachines(clock, homes)
         self.ended: list[float] = []
@@ -80,6 +80,40 @@ def test_interruptions_are_charged_while_others_are_paid_for(clock: Any) -> None
     lab.send(0.5, AWAY, 0.25)
     lab.send(2.1, AWAY, 0.5)
     assert lab.run() == pytest.approx([1.0, 2.25, 3.75])
+
+
+def test_a_message_interrupts_evenly_while_it_is_transferred(clock: Any) -> None:
+    """From 0.5 to 2.5: a quarter of it during the first piece of work, which ends at 1, and half during the second."""
+    lab = Lab(clock, link_bytes_per_s=MB / 2)
+    lab.work("worker:1", 1.0, 0.875, 1.0, 1.0)
+    lab.send(0.5, AWAY, 0.5)
+    assert lab.run() == pytest.approx([1.0, 2.0, 3.25, 4.375])
+
+
+def test_a_message_that_is_dropped_has_interrupted_for_its_part(clock: Any) -> None:
+    lab = Lab(clock, link_bytes_per_s=MB / 2)
+    lab.work("worker:1", 1.0, 1.0, 1.0)
+    lab.send(0.0, AWAY, 0.5)
+    lab.clock.at(0.5, PLAN, lab.machines.forget, "worker:0")
+    assert lab.run() == pytest.approx([1.0, 2.125, 3.125])
+
+
+def test_nobody_is_interrupted_by_a_message_of_its_own_while_it_is_transferred(clock: Any) -> None:
+    lab = Lab(clock, link_bytes_per_s=MB / 2)
+    lab.work("worker:0", 1.0, 1.0)
+    lab.send(0.0, AWAY, 0.5)
+    assert lab.run() == pytest.approx([1.0, 2.0])
+
+
+def test_messages_that_share_a_link_interrupt_for_longer_and_no_more(clock: Any) -> None:
+    lab = Lab(clock, link_bytes_per_s=MB)
+    lab.work("worker:1", 1.0, 1.0, 1.0, 1.0)
+    for path in (AWAY, ("worker:0", "server:1")):
+        lab.send(0.0, path, 0.25)
+    ended = lab.run()
+    assert ended[-1] == pytest.approx(4.5), "both take two seconds, and interrupt for half a second together"
+    assert ended[0] == 1.0
+    assert ended[1] == pytest.approx(2.25)
 
 
 def test_a_message_within_a_host_and_one_while_nobody_works_interrupt_nobody(clock: Any) -> None:
