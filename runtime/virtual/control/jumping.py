@@ -50,7 +50,7 @@ class JobJumps:
         """Since the last change."""
         self._lr_scale = 1.0
         self._members: set[int] = set()
-        """Who is measured."""
+        """Who is measured; empty before anybody is there."""
 
     # ---- measuring ---------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,10 @@ class JobJumps:
 
     def outlook(self) -> Outlook:
         """What it lets the lab do now."""
-        if set(self.executor.members.here()) != self._members:  # a worker was lost, or is back
+        here = set(self.executor.members.here())
+        if not self._members:  # it has begun since
+            self._members = here
+        elif here != self._members:  # a worker was lost, or is back
             self.changed()
         if not self.pace.settled:
             return Outlook(settled=False)

@@ -174,10 +174,10 @@ def losing(one: Drawn, seed: int, kind: Kind) -> Drawn:
     return msgspec.structs.replace(one, schedule=Schedule(build_plan("losing", 0, 1e7, windows)))
 
 
-@pytest.mark.parametrize("seeds", [(0,), pytest.param(range(1, 7), marks=pytest.mark.long)])
+@pytest.mark.parametrize("seeds", [(1,), pytest.param((0, *range(2, 9)), marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["kill", "pause"])
 def test_jobs_whose_workers_are_lost_end_near_full_detail(kind: Kind, seeds: Sequence[int]) -> None:
-    """0.6 % off with kills and 0.8 % with pauses, on average over the long cases."""
+    """0.7 % off with kills and 0.8 % with pauses, on average over all nine labs; 3.5 and 3.7 % at worst."""
     errors = []
     for seed in seeds:
         drawn = draw_lab(seed, jobs=3, hosts=4, rounds=(400, 1200), disturbed=0.0)
