@@ -200,7 +200,7 @@ def test_a_busy_machine_is_mentioned(bench: Bench, monkeypatch: pytest.MonkeyPat
 def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
     result = whole.five()
     files = {path.name for path in whole.out.iterdir()}
-    assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv"}
+    assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv", "jct.txt"}
     assert (whole.out / "jct.png").read_bytes().startswith(PNG)
     assert set(pd.read_csv(whole.out / "fidelity.csv")["strategy"]) == {"bsp", "asp"}
     for line in ("JCT (job completion time) within 5 %: 2 of 2 cases", "losses of BSP bit-identical: 5 of 5 pairs"):
@@ -238,7 +238,8 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
     ):
         assert part in text
     assert "![job completion times](images/fidelity.png)" in text
-    assert {path.name for path in (page.parent / "images").iterdir()} == {"fidelity.png", "fidelity.csv"}
+    pictures = {path.name for path in (page.parent / "images").iterdir()}
+    assert pictures == {"fidelity.png", "fidelity.csv", "fidelity.txt"}
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
     assert [len(table) - 2 for table in tables] == [2, 2, 2, 2, 2]
     for setting in ("workload.metric=loss", "1 % slower: `cluster.device.base_s=", "Not compared: "):
