@@ -1,6 +1,6 @@
 """Run one set of jobs live and on the virtual clock, for several placements, and compare when each job is done.
 
-python scripts/compare_jobs.py                                     # pack and spread; into out/compare_jobs, 5 minutes
+python scripts/compare_jobs.py                                     # pack and spread; into out/compare_jobs, 7 minutes
 python scripts/compare_jobs.py --costs my_machine --report docs/cluster_jobs_live.md
 
 Four jobs share four emulated hosts with two GPUs each, as root. Live runs come first, one after another: leave the
@@ -41,8 +41,11 @@ GPUS = {"a": 2, "b": 2, "c": 3, "d": 1}
 ITERATIONS = {"a": 1500, "b": 1900, "c": 2300, "d": 1200}
 SUBMIT_S = {"a": 0.0, "b": 0.0, "c": 1.0, "d": 2.0}
 """All GPUs are taken at once, and the jobs end far enough from each other that their order means something."""
+QUARTER_CORE = "cluster.hosts.real_cores_per_core=0.0625"
+"""Of this machine for each host of four cores: four of 0.4 leave two cores nothing for coordinators and the network."""
 SHARED = (
     *("jobs=list", "cluster=hosts", "cluster.hosts.gpus=2", "workload=digits_cnn", "strategy=bsp", "straggler=none"),
+    QUARTER_CORE,
     *("replay.max_iterations=null", "replay.models=null", "replay.use_every_s=1", "workload.optimizer.lr=0.003"),
     *("workload.target=null", "eval_every_s=null", "checkpoint_every_s=null", *QUIET),
 )
