@@ -45,7 +45,7 @@ class QuorumGate(ABC):
         return self.roster.members - self.buffer.keys()
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All workers compute."""
+        """Every worker computes on the current parameters, with nothing waiting."""
         self.roster = Roster(workers)
         self.version = version
         self.buffer: dict[int, Grad] = {}
