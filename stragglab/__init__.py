@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from strategies.composition.parts import Parts as Parts
     from strategies.protocol import *  # noqa: F403
     from workloads.data import Split as Split
+    from workloads.own import ClassificationTask as ClassificationTask
+    from workloads.own import split_table as split_table
 
 PLACES = {
     "Run": "analysis.records.load",
@@ -43,6 +45,8 @@ PLACES = {
     "Plan": "injectors.plan",
     "build_plan": "injectors.plan",
     "Split": "workloads.data",
+    "ClassificationTask": "workloads.own",
+    "split_table": "workloads.own",
     "RunFailed": "stragglab.running",
     "check": "stragglab.running",
     "run": "stragglab.running",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import data
+from workloads.classification import CrossEntropy
 from workloads.torch_random import default_layers
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ MODELS = ("mlp", "cnn")
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Digits:
+class Digits(CrossEntropy):
     """Ten classes; ``model`` is ``mlp`` (64-hidden-10) or ``cnn`` (two 3x3 convolutions and a linear layer).
 
     ``hidden_units`` is the width of the MLP and of the CNN's second convolution. ``data_dir`` holds the converted
@@ -100,18 +101,6 @@ class Digits:
             nn.Flatten(),
             nn.Linear(hidden * 16, 10),
         )
-
-    def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy summed over the batch."""
-        from torch.nn.functional import cross_entropy
-
-        return cross_entropy(module(inputs), targets, reduction="sum")
-
-    def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy of each sample."""
-        from torch.nn.functional import cross_entropy
-
-        return cross_entropy(module(inputs), targets, reduction="none")
 
     def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
         """Accuracy and mean loss of held-out samples."""

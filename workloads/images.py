@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from workloads.classification import Classification
 from workloads.models.images import image_model
 from workloads.models.initial import Initializer
 from workloads.models.layers import Layers, count, independent_samples, initializers
@@ -15,12 +13,11 @@ from workloads.tasks import DatasetTask
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Images(DatasetTask):
+class Images(Classification, DatasetTask):
     """``model`` is one of ``workloads.models.images.MODELS``; ``width`` scales its channels. Metric: accuracy."""
 
     model: str
@@ -58,25 +55,6 @@ class Images(DatasetTask):
 
         return build(self.layers(), self.dataset.facts.input_shape)
 
-    def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        from torch.nn.functional import cross_entropy
-
-        return cross_entropy(module(inputs), targets, reduction="sum")
-
-    def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        from torch.nn.functional import cross_entropy
-
-        return cross_entropy(module(inputs), targets, reduction="none")
-
-    def torch_per_sample_stats(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """For each sample, whether the best class is right (0 or 1), and the loss: [batch, 2]."""
-        import torch
-        from torch.nn.functional import cross_entropy
-
-        scores = module(inputs)
-        hits = (scores.argmax(dim=1) == targets).float()
-        return torch.stack([hits, cross_entropy(scores, targets, reduction="none")], dim=1)
-
     def tensorflow_module(self) -> Any:
         """Build the layers in Keras."""
         from workloads.models.tensorflow.images import build
@@ -104,8 +82,3 @@ class Images(DatasetTask):
         scores = module(inputs, training=False)
         hits = tf.cast(tf.equal(tf.argmax(scores, axis=1, output_type=targets.dtype), targets), tf.float32)
         return tf.stack([hits, tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=scores)], axis=1)
-
-    def metrics(self, stats: NDArray[Any]) -> dict[str, float]:
-        """Accuracy and mean loss."""
-        accuracy, loss = stats.mean(axis=0, dtype=np.float64)
-        return {"accuracy": float(accuracy), "loss": float(loss)}

@@ -13,6 +13,7 @@ from strategies.gates.exactly import ExactlyGate
 from strategies.gates.first_fresh import FirstFreshGate
 from strategies.gates.groups import GroupsGate
 from strategies.gates.modal import ModalGate, Mode
+from strategies.gates.quorum import QuorumGate
 from strategies.gates.ring import RingGate
 from strategies.gates.switching import SwitchingGate
 
@@ -28,6 +29,7 @@ __all__ = [
     "GroupsGate",
     "ModalGate",
     "Mode",
+    "QuorumGate",
     "RingGate",
     "SwitchingGate",
     "Verdict",

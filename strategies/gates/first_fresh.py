@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.checks import check_whole
-from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.gates.needed import check_most, three_quarters
-from strategies.gates.roster import Roster
-from strategies.protocol import Grad, Started
+from strategies.gates.quorum import QuorumGate
+from strategies.protocol import Started
 
 
 @final
 @dataclass(kw_only=True)
-class FirstFreshGate:
+class FirstFreshGate(QuorumGate):
     """A gradient is fresh iff it was computed on the current version. A worker is never interrupted.
 
     With fewer members than K the gate waits for all of them: with a fixed K, as in TensorFlow's SyncReplicasOptimizer,
@@ -26,8 +24,8 @@ class FirstFreshGate:
         num_backup: workers that are not waited for, instead of ``k``; neither: a quarter, rounded down.
     """
 
-    rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = True
+    logged_as: ClassVar[str] = "fresh"
 
     k: int | None = None
     num_backup: int | None = None
@@ -52,41 +50,6 @@ class FirstFreshGate:
         fewer = None if self.num_backup is None else num_workers - self.num_backup
         self.num_needed = self.k or fewer or three_quarters(num_workers)
 
-    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        """All workers compute, backups included."""
-        self.roster = Roster(workers)
-        self.version = version
-        self.buffer: dict[int, Grad] = {}
-        return self.roster.all()
-
-    def arrived(self, grad: Grad) -> Verdict:
-        """Drop a late gradient, whose worker computes again; buffer a fresh one, and update when K have arrived."""
-        if grad.samples and grad.version < self.version:
-            return Verdict(drop=(grad,), go=(grad.worker,))
-        self.buffer[grad.worker] = grad
-        return self._test()
-
-    def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Keep waiting for a worker that restarts; the departure of another may complete the round."""
-        if restarting:
-            self.roster.lost_work |= self.roster.members & {worker} - self.buffer.keys()
-            return NOTHING
-        self.roster.leave(worker)
-        return self._test()
-
-    def joined(self, worker: int) -> Verdict:
-        """A returning member computes if it lost its work; a new one enters with the next round."""
-        return Verdict(go=(worker,)) if self.roster.admits(worker) else NOTHING
-
-    def _test(self) -> Verdict:
-        enough = len(self.buffer) >= self.num_needed or self.roster.members <= self.buffer.keys()
-        if not enough or not (self.buffer or self.roster.deserted):
-            return NOTHING
-        update, self.buffer = by_worker(self.buffer.values()), {}
-        self.version += any(grad.samples for grad in update)
-        go = {grad.worker for grad in update} | self.roster.enter()
-        return Verdict(apply=update, go=tuple(sorted(go & self.roster.members)), opens=not update)
-
-    def log_state(self) -> dict[str, float | int | str]:
-        """The number of fresh gradients that have arrived."""
-        return {"fresh": len(self.buffer)}
+    def enough(self) -> bool:
+        """Whether K fresh gradients have arrived."""
+        return len(self.buffer) >= self.num_needed

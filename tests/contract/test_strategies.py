@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,13 +166,23 @@ def nonsense(value: Any) -> list[Any]:
 
 
 def settings() -> list[tuple[str, str]]:
-    """(strategy, field) for every field of every YAML."""
-    return [(name, field) for name in NAMES for field in spec(name) if field != "_target_"]
+    """(strategy, setting) for every field of every YAML, and of every part that one names: ``gate.bound``."""
+    return [(name, path) for name in NAMES for path in paths(spec(name))]
+
+
+def paths(fields: Mapping[str, Any], slot: str = "") -> Iterator[str]:
+    """The settings, by their slots; of those of parts, the ones that have a value."""
+    for field, value in fields.items():
+        if field != "_target_" and not (slot and (value is None or isinstance(value, Mapping | list))):
+            yield slot + field
+        if isinstance(value, Mapping):
+            yield from paths(value, f"{slot}{field}.")
 
 
 @pytest.mark.parametrize(("name", "field"), settings())
 def test_a_setting_out_of_range_is_refused_by_its_name(name: str, field: str) -> None:
-    for bad in nonsense(spec(name)[field]):
+    value = reduce(getitem, field.split("."), spec(name))
+    for bad in nonsense(value):
         assert refusal(name, **{field: bad}).startswith(f"strategy.{field}={bad}")
 
 

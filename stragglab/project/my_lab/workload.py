@@ -3,66 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from torch import nn
 
-from stragglab import Split
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-NUM_TEST = 500
+from stragglab import ClassificationTask, Split, split_table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rings:
+class Rings(ClassificationTask):
     """Is a point of the plane on the inner ring or on the outer one?"""
 
-    num_samples: int = 2000
+    num_samples: int = 2500
     noise: float = 0.12
     hidden_units: int = 32
 
-    independent_samples: ClassVar[bool] = True  # no sample's loss depends on the others of its batch
-
-    def prepare(self) -> int:
-        """Called once, before any process starts: download or convert here. Returns the number of samples."""
-        return self.num_samples
-
-    def preload(self) -> list[str]:
-        """Nothing to import beyond the framework."""
-        return []
-
     def load(self) -> Split:
-        """The data, in every worker: inputs float32 [N, 2], targets int64 [N]. Large arrays: numpy.load(mmap_mode)."""
+        """All inputs [N, 2] and their classes [N]; a fifth of them is held out."""
         random = np.random.default_rng(7)
-        total = self.num_samples + NUM_TEST
-        targets = random.integers(0, 2, total)
-        angle, radius = random.uniform(0, 2 * np.pi, total), 0.5 + 0.5 * targets
+        rings = random.integers(0, 2, self.num_samples)
+        angle, radius = random.uniform(0, 2 * np.pi, self.num_samples), 0.5 + 0.5 * rings
         points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-        inputs = (points + random.normal(0, self.noise, points.shape)).astype(np.float32)
-        test = slice(self.num_samples, None)
-        train = slice(self.num_samples)
-        return Split(train=(inputs[train], targets[train]), test=(inputs[test], targets[test]))
+        return split_table(points + random.normal(0, self.noise, points.shape), rings, test_frac=0.2)
 
-    def torch_module(self) -> torch.nn.Module:
-        """The network; its initial values follow from the job's seed."""
-        from torch import nn
-
+    def torch_module(self) -> nn.Module:
+        """The network: a score for each class."""
         return nn.Sequential(nn.Linear(2, self.hidden_units), nn.Tanh(), nn.Linear(self.hidden_units, 2))
-
-    def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Summed over the samples, not averaged: updates weigh gradients by their samples."""
-        return self.torch_losses(module, inputs, targets).sum()
-
-    def torch_losses(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each sample."""
-        from torch.nn.functional import cross_entropy
-
-        return cross_entropy(module(inputs), targets, reduction="none")
-
-    def torch_metrics(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, float]:
-        """Metrics of the held-out samples."""
-        hits = (module(inputs).argmax(dim=1) == targets).float().mean()
-        return {"accuracy": float(hits), "loss": float(self.torch_losses(module, inputs, targets).mean())}

@@ -56,15 +56,15 @@ def test_a_job_of_ones_own_can_run(lab: Path) -> None:
     ready = preflight(JOB)
     assert ready.jobs is not None
     _, job = ready.jobs.pending[0]
-    kinds = {type(one).__module__.partition(".")[0] for one in (job.strategy, job.task)}  # type: ignore[union-attr]
+    kinds = {type(one).__module__.partition(".")[0] for one in (job.strategy.gate, job.task)}  # type: ignore[union-attr]
     assert kinds == {lab.name}
     assert {one.kind for one in job.plan.disturbances} == {"slowdown"}  # type: ignore[union-attr]
 
 
 def test_without_it_the_code_is_refused_and_the_setting_named(lab: Path) -> None:
-    assert not is_allowed(f"{lab.name}.strategy.MyStrategy")
+    assert not is_allowed(f"{lab.name}.strategy.MostGate")
     with pytest.raises(ConfigError, match="name the project that it is in with project=DIR"):
-        instantiate({"_target_": f"{lab.name}.strategy.MyStrategy"})
+        instantiate({"_target_": f"{lab.name}.strategy.MostGate"})
     with pytest.raises(
         ConfigError, match=r"straggler=my_straggler: no such straggler .*; project=DIR adds those of your own project"
     ):

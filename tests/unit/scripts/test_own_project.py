@@ -95,7 +95,7 @@ def test_files_that_cannot_be_used_are_named() -> None:
     assert "figure: nothing is not one of the axes" in lines[0]
     assert lines[1] == "ok      conf/straggler/my_straggler.yaml"
     assert lines[2].startswith("failed  conf/strategies/lost.yaml: strategies is no group; there are backend, cluster")
-    assert lines[3].endswith("my_strategy.yaml: strategy.spare=9: must be less than the number of workers (4)")
+    assert lines[3].endswith("my_strategy.yaml: strategy.gate.spare=9: must be less than the number of workers (4)")
     assert lines[4].endswith("my_workload.yaml: workload.epoch: no such setting; did you mean workload.epochs?")
     assert lines[5].startswith("4 failed")
 
@@ -114,14 +114,30 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+IMPORT = "from stragglab.strategies.gates import QuorumGate\n"
+DEAF = """from stragglab.strategies.gates import QuorumGate as Sound
+from stragglab.strategies.gates import Verdict
+
+
+class QuorumGate(Sound):
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        return Verdict()
+"""
+"""A gate that waits for workers that have left."""
+
+
 @pytest.mark.long(like="test_files_that_cannot_be_used_are_named")
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
         ("", "", ""),
-        ("        self.roster.leave(worker)\n", "", "reaches_the_end"),
-        ("tuple(sorted(go & self.roster.members))", "tuple(go & self.roster.members)[:1]", "reaches_the_end"),
-        ("value < least", "value is None", "out_of_range"),
+        (IMPORT, DEAF, "reaches_the_end"),
+        (
+            "return (self.version",
+            "from random import random\n\n        return random() < 0.5 and (self.version",
+            "same_again",
+        ),
+        ('        check_whole("spare", self.spare)\n', "", "out_of_range"),
     ],
 )
 def test_the_contract_suite_finds_what_is_planted(old: str, new: str, found: str) -> None:
