@@ -119,6 +119,13 @@ def _work_name(run: Run) -> str:
 # ---- context of the run ---------------------------------------------------------------------------------------------
 
 
+class _Machine(NamedTuple):
+    """The tasks of a machine that has joined, by number."""
+
+    workers: frozenset[int]
+    servers: frozenset[int]
+
+
 class _Context(NamedTuple):
     """The part of a run that determines which workers a disturbance affects."""
 
@@ -126,8 +133,8 @@ class _Context(NamedTuple):
     """All workers."""
     on_host: Mapping[int, frozenset[int]]
     """Workers by host number."""
-    on_machines: tuple[frozenset[str], ...]
-    """Workers and servers by machine, where machines have joined; empty otherwise."""
+    on_machines: tuple[_Machine, ...]
+    """Where machines have joined; empty otherwise."""
     on_device: Mapping[int, frozenset[int]]
     """Workers by the GPU that they use."""
     model_bytes: float
@@ -150,28 +157,21 @@ def _context_of(run: Run) -> _Context:
     )
 
 
-def _on_machines(run: Run) -> tuple[frozenset[str], ...]:
+def _on_machines(run: Run) -> tuple[_Machine, ...]:
     """As placed at the start: each role round about (``docs/cluster.md``)."""
     count = len((run.meta.get("machine") or {}).get("nodes") or ())
-    sizes = {role: run.job.get(f"num_{role}s") or 0 for role in ("worker", "server")} if count else {}
-    return tuple(
-        frozenset(f"{role}:{number}" for role, size in sizes.items() for number in range(at, size, count))
-        for at in range(count)
-    )
+    sizes = [run.job.get(f"num_{role}s") or 0 for role in ("worker", "server")]
+    return tuple(_Machine(*(frozenset(range(at, size, count)) for size in sizes)) for at in range(count))
 
 
-def _crossing(target: str, machines: tuple[frozenset[str], ...]) -> tuple[frozenset[int], frozenset[int]]:
+def _crossing(target: str, machines: tuple[_Machine, ...]) -> tuple[frozenset[int], frozenset[int]]:
     """The workers whose pushes, and whose pulls, pass a link or a route between machines that have joined."""
     ends = parse_node(target).numbers
     ways = permutations(range(len(machines)), 2)
     passing = [way for way in ways if (way == ends if len(ends) > 1 else ends[0] in way)]
-    pushing = [_numbers(machines[one], "worker") for one, other in passing if _numbers(machines[other], "server")]
-    pulling = [_numbers(machines[other], "worker") for one, other in passing if _numbers(machines[one], "server")]
+    pushing = [machines[one].workers for one, other in passing if machines[other].servers]
+    pulling = [machines[other].workers for one, other in passing if machines[one].servers]
     return frozenset[int]().union(*pushing), frozenset[int]().union(*pulling)
-
-
-def _numbers(tasks: frozenset[str], role: str) -> frozenset[int]:
-    return frozenset(node.number for node in map(parse_node, tasks) if node.role == role)
 
 
 def _on_device(run: Run) -> dict[int, frozenset[int]]:

@@ -39,7 +39,7 @@ class _Change:
 
 
 class LinkPacing:
-    """The limits of all links now, and what every task has heard of them.
+    """The limits of all links now, and the rates that every task was sent last.
 
     ``link_bytes_per_s``: of each machine on the wire, without a limit. ``machine_of`` returns the machine's number of
     every worker and server, ``here`` those that are connected; ``send`` sends to one of these.
@@ -56,7 +56,7 @@ class LinkPacing:
         self._limits: dict[str, float] = {}
         """Bytes of payload per second, by target."""
         self._heard: dict[NodeId, dict[str, int]] = {}
-        """The rates towards others that a task heard of last."""
+        """The rates towards others that a task was sent last."""
         self._order = 0
         self._changes: dict[int, _Change] = {}
 

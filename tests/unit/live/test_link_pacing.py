@@ -1,4 +1,4 @@
-"""Links of machines elsewhere: who hears of which rate, what is claimed when, and what becomes of tasks that go."""
+"""Links of machines elsewhere: who receives which rate, what is claimed when, and what becomes of tasks that go."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Scene:
         self.before = before
 
 
-def test_both_ends_hear_of_it_and_nothing_is_claimed_before_they_have_answered() -> None:
+def test_both_ends_receive_it_and_nothing_is_claimed_before_they_have_answered() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
     assert {node: message.towards for node, message in scene.sent} == {
@@ -74,7 +74,7 @@ def test_what_the_kernel_holds_is_what_is_achieved() -> None:
     assert scene.rates[0].achieved == pytest.approx(FULL / 4, rel=1e-4)
 
 
-def test_a_window_inside_another_link_s_is_told_only_to_whom_it_changes_something() -> None:
+def test_a_window_inside_another_link_s_is_sent_only_to_whom_it_changes_something() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
     scene.answer()
@@ -91,13 +91,17 @@ def test_a_kernel_that_cannot_is_named() -> None:
     assert scene.rates == [LinkRate(FULL / 2, None, "worker:1: protocol not available")]
 
 
-def test_who_goes_is_not_waited_for_and_the_next_incarnation_hears_of_the_rates_in_force() -> None:
+def test_who_goes_is_not_waited_for_and_the_next_incarnation_receives_the_rates_in_force() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
     scene.here.remove(AWAY)
     scene.paced.left(AWAY)
     assert scene.rates == []
-    scene.answer()  # also of the one that is gone, which changes nothing
+    late = [scene.sent.pop(index) for index, (node, _) in enumerate(scene.sent) if node == AWAY]
+    scene.answer()
+    assert len(scene.rates) == 1
+    for node, order in late:  # it was on its way
+        scene.paced.answered(node, LinksPaced(order=order.order, held={"server:0": 1}))
     assert len(scene.rates) == 1
     scene.here.append(AWAY)
     scene.paced.ready(AWAY)
@@ -124,7 +128,7 @@ def test_a_newcomer_takes_its_part_from_others_and_gives_it_back() -> None:
     assert dict(scene.sent)[AWAY].towards == {"server:0": HALF}
 
 
-def test_a_job_whose_links_are_whole_hears_nothing() -> None:
+def test_a_job_whose_links_are_whole_receives_nothing() -> None:
     scene = Scene()
     scene.paced.ready(AWAY)
     scene.paced.look()
@@ -154,7 +158,7 @@ def links() -> Iterator[ServerLinks]:
         theirs.close()
 
 
-def test_a_worker_paces_what_it_is_told_to_and_releases_the_rest(links: ServerLinks) -> None:
+def test_a_worker_paces_what_it_is_asked_to_and_releases_the_rest(links: ServerLinks) -> None:
     said: list[Any] = []
 
     class Channel:
