@@ -71,8 +71,9 @@ class LinkPacing:
         rates, (sharing, *_) = self._rates(machine_of), flows_of(target, machine_of)
         change = _Change(target, asked, {flow: rates[flow] for flow in sharing if flow in rates}, then)
         self._order += 1
+        asked_of = self._tell_all(rates)
+        change.awaited = asked_of.intersection(self.here())  # sending shows that some are gone
         self._changes[self._order] = change
-        change.awaited = self._tell_all(rates)
         self._end_if_done(self._order)
 
     def look(self) -> None:

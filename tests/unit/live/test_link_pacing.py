@@ -110,6 +110,23 @@ def test_who_goes_is_not_waited_for_and_the_next_incarnation_receives_the_rates_
     assert len(scene.rates) == 1, "it is no change of the plan"
 
 
+def test_who_proves_to_be_gone_when_it_is_sent_a_rate_is_not_waited_for() -> None:
+    scene = Scene()
+
+    def send(node: NodeId, message: Message) -> None:
+        if node == AWAY:
+            scene.here.remove(AWAY)
+            scene.paced.left(AWAY)
+        else:
+            scene.send(node, message)
+
+    scene.paced.send = send
+    scene.change("link:1", 0.5)
+    assert scene.rates == [], "the server has not answered"
+    scene.answer()
+    assert len(scene.rates) == 1
+
+
 def test_a_newcomer_takes_its_part_from_others_and_gives_it_back() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
