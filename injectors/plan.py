@@ -127,6 +127,8 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     """Nominal time of an undisturbed iteration in seconds; None if it is not known in advance."""
     num_hosts: int = 0
     """Number of emulated hosts, each with a link; 0 if the cluster has none."""
+    num_machines: int = 0
+    """Number of machines elsewhere, each with a link, instead of hosts."""
     no_hosts: str = NO_HOSTS
     """Why there are none, for error messages."""
     num_devices: int = 0
@@ -135,7 +137,8 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     def count(self, role: str) -> int:
         """Number of targets of a role (``worker``, ``server``, ``host``, ``device``, ``link``)."""
         counts = {"worker": self.num_workers, "server": self.num_servers, "device": self.num_devices}
-        return self.num_hosts if role in ("host", "link") else counts[role]
+        hosts = {"host": self.num_hosts, "link": self.num_hosts or self.num_machines}
+        return hosts[role] if role in hosts else counts[role]
 
     def targets(self, role: str) -> list[str]:
         """All targets of a role, by id. Routes (``link:0>2``) are targets, too, but are not listed."""
@@ -146,7 +149,7 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
         roles = ("worker", "server", "host", "device", "link")
         ends = ((names[0], names[-1]) for role in roles if (names := self.targets(role)))
         words = [first if first == last else f"{first} to {last}" for first, last in ends]
-        return ", ".join([*words, FORM_TEXT["route"]] if self.num_hosts > 1 else words)
+        return ", ".join([*words, FORM_TEXT["route"]] if self.count("link") > 1 else words)
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -306,11 +309,12 @@ def member_problem(one: Disturbance, cluster: ClusterShape) -> str | None:
 def target_problem(text: str, cluster: ClusterShape) -> str | None:
     """Why ``cluster`` has no target of that name; None if it has one."""
     target = parse_target(text)
-    if target is not None and target.form in ("host", "link", "route") and not cluster.num_hosts:
+    counted = "" if target is None else "link" if target.form == "route" else target.form
+    if counted in ("host", "link") and not cluster.count(counted):
         return cluster.no_hosts
     if target is not None and target.form == "device" and not cluster.num_devices:
         return NO_DEVICES
-    if target is None or max(target.ids) >= cluster.count("host" if target.form == "route" else target.form):
+    if target is None or max(target.ids) >= cluster.count(counted):
         return f"there is no such target; valid are {cluster.describe_targets()}"
     if len(set(target.ids)) < len(target.ids):
         return "leads from a host to itself; name two hosts that differ"

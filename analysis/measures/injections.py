@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from itertools import permutations
 from math import nan
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ def injections(run: Run) -> pd.DataFrame:
     """One row per executed window of the plan (for a delay: a window that met an iteration or update).
 
     ``window`` is its index in the plan; ``target``, ``kind``, ``start_s``, ``end_s``, ``magnitude`` as planned; ``by``
-    is the mechanism (``sleep``, ``cgroup``, ``duty``, ``cpulimit``, ``hog``, ``tc``, ``signal``).
+    is the mechanism (``sleep``, ``cgroup``, ``duty``, ``cpulimit``, ``hog``, ``tc``, ``pacing``, ``signal``).
 
     ``asked``, ``achieved`` (read back from the mechanism; for a sleep, measured), ``full`` (undisturbed): cores, parts
     of a GPU, bytes per second on the wire, mean seconds per iteration or update, or 0 and 1. ``readback_s`` is the time
@@ -118,6 +119,13 @@ def _work_name(run: Run) -> str:
 # ---- context of the run ---------------------------------------------------------------------------------------------
 
 
+class _Machine(NamedTuple):
+    """The tasks of a machine that has joined, by number."""
+
+    workers: frozenset[int]
+    servers: frozenset[int]
+
+
 class _Context(NamedTuple):
     """The part of a run that determines which workers a disturbance affects."""
 
@@ -125,6 +133,8 @@ class _Context(NamedTuple):
     """All workers."""
     on_host: Mapping[int, frozenset[int]]
     """Workers by host number."""
+    on_machines: tuple[_Machine, ...]
+    """Where machines have joined; empty otherwise."""
     on_device: Mapping[int, frozenset[int]]
     """Workers by the GPU that they use."""
     model_bytes: float
@@ -141,9 +151,27 @@ def _context_of(run: Run) -> _Context:
             host["number"]: frozenset(node.number for node in map(parse_node, host["tasks"]) if node.role == "worker")
             for host in hosts
         },
+        on_machines=_on_machines(run),
         on_device=_on_device(run),
         model_bytes=float(FLOAT_BYTES * size) if single and size is not None else nan,
     )
+
+
+def _on_machines(run: Run) -> tuple[_Machine, ...]:
+    """As placed at the start: each role round about (``docs/cluster.md``)."""
+    count = len((run.meta.get("machine") or {}).get("nodes") or ())
+    sizes = [run.job.get(f"num_{role}s") or 0 for role in ("worker", "server")]
+    return tuple(_Machine(*(frozenset(range(at, size, count)) for size in sizes)) for at in range(count))
+
+
+def _crossing(target: str, machines: tuple[_Machine, ...]) -> tuple[frozenset[int], frozenset[int]]:
+    """The workers whose pushes, and whose pulls, pass a link or a route between machines that have joined."""
+    ends = parse_node(target).numbers
+    ways = permutations(range(len(machines)), 2)
+    passing = [way for way in ways if (way == ends if len(ends) > 1 else ends[0] in way)]
+    pushing = [machines[one].workers for one, other in passing if machines[other].servers]
+    pulling = [machines[other].workers for one, other in passing if machines[one].servers]
+    return frozenset[int]().union(*pushing), frozenset[int]().union(*pulling)
 
 
 def _on_device(run: Run) -> dict[int, frozenset[int]]:
@@ -167,6 +195,8 @@ def _own(target: str, context: _Context) -> frozenset[int]:
         return context.on_device.get(node.number, frozenset())
     if node.role == "server":
         return frozenset()
+    if context.on_machines:
+        return frozenset().union(*_crossing(target, context.on_machines))
     return frozenset().union(*(context.on_host.get(host, ()) for host in node.numbers))
 
 
@@ -178,6 +208,9 @@ def _shown_by(kind: str, target: str, context: _Context) -> tuple[frozenset[int]
     if kind != "bandwidth":
         return own, ("compute_s",) if own else ()
     sender, *receivers = parse_node(target).numbers
+    if receivers and context.on_machines:
+        pushing, pulling = _crossing(target, context.on_machines)
+        return (pushing, ("send_s",)) if pushing else (pulling, ("pull_s",))
     if not receivers:
         return own or context.all_workers, ("pull_s", "send_s")
     pushing = context.on_host.get(sender, frozenset())

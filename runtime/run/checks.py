@@ -36,7 +36,7 @@ from runtime.training.optimizers import make_optimizer
 from strategies.protocol import DATA_POLICIES, Strategy
 
 LOOPBACK = "127.0.0.1"
-NOT_ELSEWHERE = "launcher={launcher} disturbs workers and servers, and no hosts or links; name worker:0 or the like"
+NOT_ELSEWHERE = "launcher={launcher} disturbs workers, servers and links, and no hosts; name worker:0 or the like"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,6 +305,7 @@ def shape_of(config: Config, runtime: Runtime, replicas: int = 0, gpus: tuple[in
         num_workers=config.num_workers,
         num_servers=config.topology.num_servers + replicas,
         num_hosts=runtime.num_hosts,
+        num_machines=config.launcher["nodes"] if elsewhere else 0,
         num_devices=1 + max(gpus, default=-1),
         base_iter_s=runtime.base_iter_s(ceil(config.workload.global_batch_samples / config.num_workers)),
     )

@@ -16,6 +16,7 @@ from injectors.plan import OF_MEMBERS, RULES, Kind, target_name, target_of
 from injectors.schedule import Change, Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.errors import is_full
+from runtime.live.control.link_pacing import LinkPacing, LinkRate
 from runtime.live.machines.machines import HostMachines
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Actuated, Freeze, MalformedMessage, Message, Occupy, Throttle
@@ -66,6 +67,8 @@ class Injector:
         users: DeviceUsers = NOBODY,
     ) -> None:
         self.users = users
+        self.paced: LinkPacing | None = None
+        """The links of machines elsewhere; None: those of emulated hosts, if there are any."""
         self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
         self.schedule = schedule
         self._changes = deque(schedule.changes(KINDS))
@@ -151,7 +154,7 @@ class Injector:
             case "gpu":
                 self._occupy(change, begun_s)
             case "bandwidth":
-                self._note(change, begun_s, "tc", *self._set_rate(change))
+                self._slow_link(change, begun_s)
             case "cut":
                 assert self.machines.network is not None
                 self.machines.network.cut(target_of(change.target).number, change.level > 0)
@@ -215,6 +218,17 @@ class Injector:
             left = self.users.left(device, lambda target, kind: self._levels[target, kind], targets)
             self.tell(name, Occupy(target=name, taken_frac=1.0 - left))
             self._await(name, partial(self._done, change, begun_s, left))
+
+    def _slow_link(self, change: Change, begun_s: float) -> None:
+        if self.paced is None:
+            self._note(change, begun_s, "tc", *self._set_rate(change))
+        else:
+            self.paced.change(change.target, change.level, lambda rate: self._link_paced(change, begun_s, rate))
+
+    def _link_paced(self, change: Change, begun_s: float, rate: LinkRate) -> None:
+        if rate.problem:
+            self.owner.failed(f"bandwidth of {change.target} could not be injected: {rate.problem}")
+        self._note(change, begun_s, "pacing", rate.asked, rate.achieved)
 
     def _set_rate(self, change: Change) -> tuple[float | None, float | None]:
         """Bytes per second on the wire: requested and achieved."""

@@ -30,6 +30,7 @@ from runtime.live.control.factory import INSEPARABLE, port_for
 from runtime.live.control.following import LiveFollowers
 from runtime.live.control.gpu_use import GpuMeter
 from runtime.live.control.injecting import Injector
+from runtime.live.control.link_pacing import LinkPacing
 from runtime.live.control.port import LivePort
 from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
@@ -108,6 +109,7 @@ class LiveJob:
         self.users = DeviceUsers(processes.gpus, experiment.job.num_workers, self.machines.host_of)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
         self.session.injector = self.injector
+        self.session.paced = self.injector.paced = self._link_pacing()
         note = self.session.note
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
         if self.site.elsewhere:
@@ -130,6 +132,25 @@ class LiveJob:
         """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
         self._winding_down = False
         self._gone_by_s = 0.0
+
+    @property
+    def _paces_links(self) -> bool:
+        return self.site.elsewhere and "bandwidth" in self.schedule.kinds
+
+    def _link_pacing(self) -> LinkPacing | None:
+        """What limits the links of machines elsewhere, if the plan does."""
+        rate = self.site.link_bytes_per_s
+        return (
+            LinkPacing(rate, self._machine_of, self._connected, self.hub.send) if self._paces_links and rate else None
+        )
+
+    def _machine_of(self) -> dict[str, int]:
+        """The number of the machine of every worker and server."""
+        nodes = [str(node) for node in self.session.coordinator.executor.layout.nodes]
+        return {node: self.site.nodes.index(self.agents.where(node)) for node in nodes}
+
+    def _connected(self) -> list[NodeId]:
+        return [key for key in self.hub.peers if key.role in ("worker", "server")]
 
     def _supervisor(self, session: LiveSession) -> LiveSupervisor:
         asked, job = self.processes, self.experiment.job
@@ -296,6 +317,7 @@ class LiveJob:
             checkpoints=self.site.checkpoints,
             certificate=self.site.certificate,
             holds=Send in experiment.strategy.needs,
+            paces_links=self._paces_links,
             num_replicas=experiment.job.num_replicas,
         )
 

@@ -94,9 +94,10 @@ class Orders:
         caller, known = self.tasks[effect.key], [self.tasks[key] for key in effect.to]
         addresses = [task.side if beside and task.side else task.address_for(caller) for task in known]
         servers = tuple(address for address in addresses if address)
+        names = tuple(str(task.key) for task, address in zip(known, addresses, strict=True) if address)
         held = self.ranges()
         ranges = tuple(held[key] for key in effect.to if key in held)
-        attach = messages.Attach(generation=effect.generation, servers=servers, ranges=ranges)
+        attach = messages.Attach(generation=effect.generation, servers=servers, ranges=ranges, names=names)
         self.hub.send(effect.key, attach)
 
     def _reconfigure(self, effect: Reconfigure) -> None:

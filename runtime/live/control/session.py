@@ -19,6 +19,7 @@ from runtime.errors import is_full
 from runtime.live.control.agents import Agents
 from runtime.live.control.allotting import Allotter
 from runtime.live.control.injecting import Injector
+from runtime.live.control.link_pacing import LinkPacing
 from runtime.live.control.port import LivePort
 from runtime.live.control.replica_port import ReplicaPort
 from runtime.live.control.reports import input_of
@@ -38,6 +39,7 @@ from runtime.live.transport.messages import (
     Followed,
     Goodbye,
     Held,
+    LinksPaced,
     Message,
     Paced,
     Passed,
@@ -83,6 +85,8 @@ class LiveSession:
         self.sha256 = ""
         self.injector: Injector
         self.allotter: Allotter
+        self.paced: LinkPacing | None = None
+        """The links of machines elsewhere, if the plan limits them."""
         self.step = Step()
         """Of the optimizer, in a job with replicas of the server."""
         self.links: dict[str, float] = {}
@@ -139,6 +143,8 @@ class LiveSession:
         if self.supervisor.receive(identity, message):
             if isinstance(message, TaskReady):
                 self.allotter.ready(identity.key)
+                if self.paced is not None:
+                    self.paced.ready(identity.key)
             return
         self._heard(identity, message)
         if isinstance(message, Followed) and not self._has_followed(identity.key, message):
@@ -163,6 +169,8 @@ class LiveSession:
                 self.served(identity.id, message.worked_s)
             case Paced():
                 self.allotter.paced(identity.key, message)
+            case LinksPaced() if self.paced is not None and not self.recorded:
+                self.paced.answered(identity.key, message)
             case Ungiven() | Apart():
                 self._of_replica(message)
 
@@ -193,6 +201,8 @@ class LiveSession:
 
     def on_closed(self, identity: Identity, reason: str) -> None:
         """A task's connection is gone."""
+        if self.paced is not None and not self.recorded:
+            self.paced.left(identity.key)
         self.supervisor.closed(identity, reason)
 
     def _version_evaluated(self, evaluated: VersionEvaluated) -> None:
@@ -419,6 +429,8 @@ class LiveSession:
             layout = self.coordinator.executor.layout
             self._layout_version = layout.version
             self.allotter.keep([*layout.nodes, *self.supervisor.aggregators])
+            if self.paced is not None:
+                self.paced.look()
 
     def _deny(self, node: NodeId, reason: str) -> None:
         if node.role == "server":

@@ -16,6 +16,7 @@ from runtime.live.transport.messages import (
     Heartbeat,
     Held,
     LinkLost,
+    LinksPaced,
     Loaded,
     MalformedMessage,
     Message,
@@ -36,9 +37,9 @@ CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, Li
 """Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Forked, Exited, Actuated, Sampled}),
-    "worker": CLIENT | {Report, Held, Passed, Ungiven, Halted, Saved, Paced, NormPart},
+    "worker": CLIENT | {Report, Held, Passed, Ungiven, Halted, Saved, Paced, LinksPaced, NormPart},
     "server": frozenset(
-        {TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced, LinkLost, Followed, Apart}
+        {TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced, LinksPaced, LinkLost, Followed, Apart}
     ),
     AGGREGATOR: CLIENT | {Summed},
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},

@@ -56,6 +56,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Of the job; empty: a random one."""
     certificate: str = ""
     """Key and certificate of all that listens; empty: connections are not encrypted."""
+    link_bytes_per_s: float | None = None
+    """Rate of each machine's link on the wire, of which a disturbance leaves a part; None: links are not paced."""
     checkpoints: str = ""
     """A directory that all machines share; empty: each has its own."""
 

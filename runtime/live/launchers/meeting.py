@@ -19,6 +19,7 @@ import msgspec
 
 from runtime.api import RunContext
 from runtime.backends.devices.choice import CPU, FAKE
+from runtime.cluster.hosts import BITS_PER_MBIT
 from runtime.config.parse import Cluster
 from runtime.errors import ConfigError
 from runtime.live.joining import wire
@@ -49,6 +50,7 @@ class Meeting(ABC):
     wait_s: float
     lease_s: float
     rejoin_s: float
+    link_mbps: float | None
     shared_dir: str | None
     tls: bool
     trusts_network: bool
@@ -70,6 +72,10 @@ class Meeting(ABC):
             raise ConfigError(f"launcher.wait_s={self.wait_s:g}: must be more than 0")
         if self.lease_s < 4 * HEARTBEAT_S:
             raise ConfigError(f"launcher.lease_s={self.lease_s:g}: must be at least {4 * HEARTBEAT_S:g}")
+        if self.link_mbps is not None and not 0 < self.link_mbps < inf:
+            raise ConfigError(
+                f"launcher.link_mbps={self.link_mbps:g}: must be more than 0, or null where no link is slowed"
+            )
         if not 0 <= self.rejoin_s < inf:
             raise ConfigError(f"launcher.rejoin_s={self.rejoin_s:g}: must be 0 (a lost node ends the job) or more")
         if self.rejoin_s and self.shared_dir is None:
@@ -115,6 +121,7 @@ class Meeting(ABC):
                 f"topology.transport={around.transport}: machines share no memory; use topology.transport=tcp"
             )
         self._check_collective(around.collective)
+        self._check_links(around)
         if around.collective and self.shared_dir is None:
             raise ConfigError(
                 "launcher.shared_dir=null: a checkpoint of replicas is stored by one of them and read by all; name a "
@@ -146,6 +153,31 @@ class Meeting(ABC):
             raise ConfigError(
                 f"{setting}: whoever reaches its ports could take part, since its connections prove no token; use "
                 "topology.collective=ring, or launcher.trusts_network=true where only the run's machines can"
+            )
+
+    def _check_links(self, around: RunContext) -> None:
+        """What is sent between workers and servers can be paced, and nothing else."""
+        if cut := around.targets_of("cut"):
+            raise ConfigError(
+                f"launcher={self.name}: connections can be paced, and nothing cuts {cut[0]}; choose kind bandwidth, or "
+                "cluster=hosts on one machine"
+            )
+        if not (slowed := around.targets_of("bandwidth")):
+            return
+        if self.link_mbps is None:
+            raise ConfigError(
+                f"launcher.link_mbps=null: {slowed[0]} has no rate to throttle; set it to that of the slowest "
+                "machine's interface"
+            )
+        if around.collective or around.replicas:
+            setting = (
+                f"topology.collective={around.collective}"
+                if around.collective
+                else f"strategy.num_replicas={around.replicas}"
+            )
+            raise ConfigError(
+                f"{setting}: {slowed[0]} is slowed by pacing what workers and servers send to each other, and not what "
+                "replicas do; choose topology=ps without replicas, or another straggler"
             )
 
     def _check_listen(self) -> None:
@@ -219,6 +251,7 @@ class Meeting(ABC):
             secret=wire.secret_of(there.wanted.token, self._salt),
             certificate=there.wanted.certificate,
             checkpoints=self._shared,
+            link_bytes_per_s=None if self.link_mbps is None else self.link_mbps * BITS_PER_MBIT / 8,
         )
 
     def make(self) -> MeetingLauncher:

@@ -37,7 +37,7 @@ def _answer(links: ServerLinks, message: Message, obey: Callable[[Message], Mess
 def attach(links: ServerLinks, message: Attach) -> Message:
     """Connect to the servers; returns the answer."""
     try:
-        links.attach(message.generation, message.servers, message.ranges)
+        links.attach(message.generation, message.servers, message.ranges, message.names)
     except OSError as error:
         return LinkLost(generation=message.generation, reason=str(error))
     return Attached(generation=message.generation)

@@ -90,34 +90,3 @@ class Keeper:
             sock.close()
             raise
         return sock
-
-
-@final
-class SplitChannel:
-    """A worker's control channel without the orders that its keeper takes."""
-
-    def __init__(self, channel: BlockingChannel, keeper: Keeper) -> None:
-        self.channel, self.keeper = channel, keeper
-        self._messages: queue.SimpleQueue[Message | ConnectionError] = queue.SimpleQueue()
-        threading.Thread(target=self._read, name="control", daemon=True).start()
-
-    def tell(self, message: Message) -> None:
-        """Send a message; raises ``ConnectionError`` when the coordinator is gone."""
-        self.channel.tell(message)
-
-    def receive(self) -> Message | None:
-        """The next message; raises ``ConnectionError`` when the coordinator is gone."""
-        message = self._messages.get()
-        if isinstance(message, ConnectionError):
-            raise message
-        return message
-
-    def _read(self) -> None:
-        while True:
-            try:
-                message = self.channel.receive()
-            except ConnectionError as error:
-                self._messages.put(error)
-                return
-            if message is not None and not self.keeper.takes(message):
-                self._messages.put(message)

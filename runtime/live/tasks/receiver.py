@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from runtime.live.tasks.datalink import DataLink, Sink
-from runtime.live.transport.address import connect, listen, pace, tune
+from runtime.live.transport.address import connect, least, listen, pace, tune
 from runtime.live.transport.auth import HANDSHAKE_DEADLINE_S, MAX_UNAUTHENTICATED, AuthError, Identity, call
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.heartbeat import start_heartbeat
@@ -32,6 +32,8 @@ class Receiver(ABC):
         self.generation = 0
         self.rate: int | None = None
         """Bytes per second at which each link may send; None: no limit."""
+        self.towards: dict[str, int] = {}
+        """Bytes per second at which the link to a task, ``worker:1``, may send."""
         self.selector = selectors.DefaultSelector()
         self.links: dict[tuple[str, int], DataLink] = {}
         self.unauthenticated: dict[DataLink, None] = {}
@@ -166,8 +168,12 @@ class Receiver(ABC):
         link.promises = not self.spec.holds
         if link.identity.role in ("worker", AGGREGATOR) and self.spec.transfer_bits == HALF_BITS:
             link.use_halves(self.sink)
-        if self.rate is not None:
-            pace(link.sock, self.rate)
+        if self.rate_of(link) is not None:
+            pace(link.sock, self.rate_of(link))
+
+    def rate_of(self, link: DataLink) -> int | None:
+        """Bytes per second at which a link may send; None: no limit."""
+        return least(self.rate, self.towards.get(str(link.identity.key)))
 
     def watch(self, link: DataLink) -> None:
         """Wait for what the link needs now: to read, and to write if something is left to send."""

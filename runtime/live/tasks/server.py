@@ -26,7 +26,7 @@ from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.following import Copy, Following, HandingOver
 from runtime.live.tasks.receiver import Receiver
 from runtime.live.tasks.store import Store, save_part
-from runtime.live.transport.address import pace
+from runtime.live.transport.address import least, pace
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.board import FOLLOWS, HOLDS, NEITHER, Board
@@ -39,12 +39,14 @@ from runtime.live.transport.messages import (
     Goodbye,
     HandOver,
     LinkLost,
+    LinksPaced,
     LoadCheckpoint,
     Loaded,
     Message,
     NormPart,
     Pace,
     Paced,
+    PaceLinks,
     SaveCheckpoint,
     ScoreParts,
     Update,
@@ -97,7 +99,7 @@ class Server(Receiver):
             case LoadCheckpoint() | Goodbye():
                 self.waiting.clear()
                 self._obey(message)
-            case Pace():
+            case Pace() | PaceLinks():
                 self._obey(message)
             case Follow():
                 self._follow(message)
@@ -149,6 +151,8 @@ class Server(Receiver):
                 self._load(message)
             case Pace():
                 self._pace(message.bytes_per_s)
+            case PaceLinks():
+                self._pace_links(message)
             case HandOver():
                 self._hand_over(message)
             case Goodbye():
@@ -207,8 +211,17 @@ class Server(Receiver):
 
     def _pace(self, bytes_per_s: int | None) -> None:
         self.rate = bytes_per_s
-        held = [pace(link.sock, bytes_per_s) for link in self.links.values()]
-        self.send(Paced(bytes_per_s=min((rate for rate in held if rate is not None), default=None)))
+        self.send(Paced(bytes_per_s=least(*(pace(link.sock, self.rate_of(link)) for link in self.links.values()))))
+
+    def _pace_links(self, order: PaceLinks) -> None:
+        changed = {**self.towards, **order.towards}
+        self.towards = order.towards
+        try:
+            links = {str(link.identity.key): link for link in self.links.values()}
+            held = {name: pace(links[name].sock, self.rate_of(links[name])) for name in changed if name in links}
+            self.send(LinksPaced(order=order.order, held=held))
+        except OSError as error:
+            self.send(LinksPaced(order=order.order, held={}, problem=str(error)))
 
     def _fence(self, message: Fence) -> None:
         who = (message.role, message.id)

@@ -20,8 +20,10 @@ from runtime.core.sampling import sample_epochs, sample_indices
 from runtime.core.shards import Cut
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.client import serve
-from runtime.live.tasks.keeping import Keeper, SplitChannel
+from runtime.live.tasks.keeping import Keeper
+from runtime.live.tasks.link_orders import LinkOrders
 from runtime.live.tasks.pacing import Pacer
+from runtime.live.tasks.split_channel import SplitChannel
 from runtime.live.transport.address import LOOPBACK
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.buffers import SharedBuffers
@@ -206,11 +208,14 @@ def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> 
         links = ServerLinks(model.num_parameters, spec.secret, identity, buffers)
         if identity.role == "worker":
             place = spec.place(identity.role, identity.id)
-            links.same_machine = not place.host and place.address == LOOPBACK and not spec.holds
+            linked = bool(place.host) or spec.paces_links
+            links.same_machine = not linked and place.address == LOOPBACK and not spec.holds
             links.bits = spec.transfer_bits
         if identity.role == "worker" and spec.num_replicas:
             links.keeper = keeper = Keeper(spec.secret, identity, channel)
-            task = make(spec, SplitChannel(channel, keeper), model, links)
+            task = make(spec, SplitChannel(channel, keeper.takes), model, links)
+        elif identity.role == "worker" and spec.paces_links:
+            task = make(spec, SplitChannel(channel, LinkOrders(links, channel).takes), model, links)
         else:
             task = make(spec, channel, model, links)
         channel.tell(TaskReady(num_parameters=model.num_parameters))

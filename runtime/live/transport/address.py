@@ -124,6 +124,11 @@ def pace(sock: socket.socket, bytes_per_s: int | None) -> int | None:
     return None if held == UNPACED else int(held)
 
 
+def least(*rates: int | None) -> int | None:
+    """The smallest of some limits; None is none."""
+    return min((rate for rate in rates if rate is not None), default=None)
+
+
 def congestion_control() -> str:
     """The congestion control that a tuned socket gets here."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:

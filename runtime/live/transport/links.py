@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from runtime.core.vectors import FloatVector, aligned_vector
-from runtime.live.transport.address import Address, connect, pace
+from runtime.live.transport.address import Address, connect, least, pace
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, Header, as_bytes, pack, unpack
@@ -60,6 +61,11 @@ class ServerLinks:
         self.received_s = 0.0
         self.rate: int | None = None
         """Bytes per second at which each connection may send; None: no limit."""
+        self._towards: dict[str, int] = {}
+        """Bytes per second at which the connection to a server, ``server:0``, may send."""
+        self._named: dict[str, socket.socket] = {}
+        self._pacing = threading.Lock()
+        """Rates of links change while this task computes or sends."""
         self.generation = 0
         self.keeper: Keeper | None = None
         """Keeps gradients for replicas of the server."""
@@ -71,8 +77,17 @@ class ServerLinks:
         self._aggregators: dict[Address, socket.socket] = {}
         self._half_grad: HalfVector | None = None
 
-    def attach(self, generation: int, servers: Sequence[Address], ranges: Sequence[tuple[int, int]]) -> None:
-        """Connect to all servers again, which hold these ranges; raises ``OSError`` if one cannot be reached."""
+    def attach(
+        self,
+        generation: int,
+        servers: Sequence[Address],
+        ranges: Sequence[tuple[int, int]],
+        names: Sequence[str] = (),
+    ) -> None:
+        """Connect to all servers again, which hold these ranges; raises ``OSError`` if one cannot be reached.
+
+        ``names``: of the servers, where links may be limited.
+        """
         self.close()
         self.generation = generation
         if self.keeper is not None:
@@ -84,14 +99,37 @@ class ServerLinks:
             self._views = [(as_bytes(come), as_bytes(go)) for come, _, go, _ in self._halves]
         for address in servers:
             self.socks.append(self._call(address))
-        if self.rate is not None:
-            self.pace(self.rate)
+        with self._pacing:
+            self._named = dict(zip(names, self.socks, strict=False))
+            for name in self._towards:
+                self._pace(name)
+            if self.rate is not None:
+                self._pace_all()
 
     def pace(self, bytes_per_s: int | None) -> int | None:
         """Limit the rate of every connection, now and after :meth:`attach`; returns the least that the kernel has."""
-        self.rate = bytes_per_s
-        held = [pace(sock, bytes_per_s) for sock in (*self.socks, *self._aggregators.values())]
+        with self._pacing:
+            self.rate = bytes_per_s
+            return self._pace_all()
+
+    def pace_towards(self, towards: Mapping[str, int]) -> dict[str, int | None]:
+        """Limit the rate towards these servers, now and after :meth:`attach`, and no other ones.
+
+        Any thread may call it. Returns what the kernel has, of the connections that this changes; raises ``OSError``.
+        """
+        with self._pacing:
+            changed = {**self._towards, **towards}
+            self._towards = dict(towards)
+            return {name: self._pace(name) for name in changed if name in self._named}
+
+    def _pace_all(self) -> int | None:
+        names = {sock: name for name, sock in self._named.items()}
+        socks = (*self.socks, *self._aggregators.values())
+        held = [pace(sock, least(self.rate, self._towards.get(names.get(sock, "")))) for sock in socks]
         return min((rate for rate in held if rate is not None), default=None)
+
+    def _pace(self, name: str) -> int | None:
+        return pace(self._named[name], least(self.rate, self._towards.get(name))) if name in self._named else None
 
     def _call(self, address: Address) -> socket.socket:
         sock = connect(address)
@@ -104,9 +142,10 @@ class ServerLinks:
         return sock
 
     def close(self) -> None:
-        for sock in (*self.socks, *self._aggregators.values()):
-            sock.close()
-        self.socks, self._aggregators = [], {}
+        with self._pacing:
+            for sock in (*self.socks, *self._aggregators.values()):
+                sock.close()
+            self.socks, self._aggregators, self._named = [], {}, {}
 
     def receive_params(self, ticket: int) -> int:
         """Wait until all servers have delivered under ``ticket``; returns the version delivered.

@@ -105,6 +105,8 @@ class Attach(Message, frozen=True, kw_only=True, tag=True):
     servers: tuple[Address, ...]
     ranges: tuple[tuple[int, int], ...]
     """[lo, hi) of the parameter vector that each of them holds."""
+    names: tuple[str, ...] = ()
+    """Of the servers, ``server:0``."""
 
 
 class Work(Message, frozen=True, kw_only=True, tag=True):
@@ -169,6 +171,17 @@ class Pace(Message, frozen=True, kw_only=True, tag=True):
     """Worker, server: send parameters and gradients at most at this rate; None: no limit. Answered by ``Paced``."""
 
     bytes_per_s: int | None = None
+
+
+class PaceLinks(Message, frozen=True, kw_only=True, tag=True):
+    """Worker, server: send to these tasks at most at these rates, and to others without a limit of a link's.
+
+    Answered by ``LinksPaced`` with the same ``order``.
+    """
+
+    order: int
+    towards: dict[str, int]
+    """Bytes per second, by ``server:0`` or ``worker:1``."""
 
 
 class Gather(Message, frozen=True, kw_only=True, tag=True):
@@ -501,6 +514,16 @@ class Paced(Message, frozen=True, kw_only=True, tag=True):
     bytes_per_s: int | None
 
 
+class LinksPaced(Message, frozen=True, kw_only=True, tag=True):
+    """What the kernel limits the connections to that a ``PaceLinks`` has changed."""
+
+    order: int
+    held: dict[str, int | None]
+    """Bytes per second by the other end; None: no limit. Those with no connection now are missing."""
+    problem: str = ""
+    """Why the kernel does not limit them; empty: it does."""
+
+
 class Heartbeat(Message, frozen=True, kw_only=True, tag=True):
     """The task or agent is alive."""
 
@@ -525,6 +548,7 @@ AnyMessage = (
     | EvaluateVersion
     | ComputeReference
     | Pace
+    | PaceLinks
     | Gather
     | LeaveOut
     | Goodbye
@@ -560,6 +584,7 @@ AnyMessage = (
     | Apart
     | Busy
     | Paced
+    | LinksPaced
     | Heartbeat
 )
 

@@ -84,6 +84,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool = False
     """Whether workers hold their gradients: then none is certain to come to a server."""
 
+    paces_links: bool = False
+    """Whether links are limited at times by pacing what workers and servers send."""
     num_replicas: int = 0
     """Servers that follow the others, for which workers keep what they have computed."""
 

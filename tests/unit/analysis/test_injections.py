@@ -298,6 +298,29 @@ def test_a_route_shows_in_what_goes_there(tmp_path: Path) -> None:
     assert pull["slowdown"] == pytest.approx(5.0)
 
 
+@pytest.mark.parametrize(
+    ("target", "pushes", "pulls"),
+    [("link:0", True, True), ("link:1", True, True), ("link:1>0", True, False), ("link:0>1", False, True)],
+)
+def test_links_of_machines_that_have_joined(target: str, pushes: bool, pulls: bool, tmp_path: Path) -> None:
+    """Worker 0 is with the server on machine 0, and passes no link; worker 1 on machine 1 does."""
+    slow = {"send_s": 0.32 if pushes else 0.08, "pull_s": 0.4 if pulls else 0.08}
+    received = Telling(disturbance(1.0, 9.0, target, 0.25, "bandwidth"), num_workers=2)
+    del received.story.meta["machine"]["hosts"]
+    received.story.meta["machine"]["nodes"] = [{"node": "node0"}, {"node": "node1"}]
+    received.noted(1.0, target, "bandwidth", 0.25, by="pacing")
+    for worker in (0, 1):
+        received.t = 0.0
+        received.work(1.0, 0.01, worker, pull_s=0.08, send_s=0.08)
+        received.work(9.0, 0.01, worker, **(slow if worker else {"pull_s": 0.08, "send_s": 0.08}))
+        received.rest(9.2).work(10.0, 0.01, worker, pull_s=0.08, send_s=0.08)
+    row = only(received, tmp_path)
+    assert (row["by"], row["asked"], row["full"]) == ("pacing", LINK / 4, LINK)
+    rates = {"push_bytes_per_s": 0.32 if pushes else None, "pull_bytes_per_s": 0.4 if pulls else None}
+    for name, seconds in rates.items():
+        assert pd.isna(row[name]) if seconds is None else row[name] == pytest.approx(4 * FLOATS / seconds)
+
+
 def test_with_several_servers_a_rate_cannot_be_told(tmp_path: Path) -> None:
     row = only(linked("link:0", num_servers=2), tmp_path)
     assert pd.isna(row["push_bytes_per_s"])

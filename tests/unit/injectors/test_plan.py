@@ -20,6 +20,7 @@ from injectors.plan import (
     parse_target,
     plan_json,
     plan_sha256,
+    target_problem,
     validate_plan,
 )
 
@@ -293,6 +294,19 @@ def test_targets_of_a_cluster() -> None:
     assert HOSTS.describe_targets().endswith(
         "host:0 to host:2, device:0 to device:1, link:0 to link:2, link:<host>><host>"
     )
+
+
+def test_machines_elsewhere_have_links_and_are_no_hosts() -> None:
+    shape = ClusterShape(num_workers=2, num_servers=1, num_machines=2, no_hosts="no hosts there")
+    assert shape.targets("link") == ["link:0", "link:1"]
+    assert shape.targets("host") == []
+    assert target_problem("link:1", shape) is None
+    assert target_problem("link:0>1", shape) is None
+    assert target_problem("host:0", shape) == "no hosts there"
+    for target in ("link:2", "link:0>2"):
+        assert target_problem(target, shape) == (
+            "there is no such target; valid are worker:0 to worker:1, server:0, link:0 to link:1, link:<host>><host>"
+        )
 
 
 def test_a_disturbance_of_a_machine_says_so_in_the_file_and_others_say_nothing() -> None:

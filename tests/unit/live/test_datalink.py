@@ -281,6 +281,7 @@ def bare_server(store: Store, **links: Any) -> Any:
     """A server without its sockets: what obeys updates."""
     server = Server.__new__(Server)
     server.store, server.generation, server.fenced, server.unauthenticated = store, GENERATION, {}, {}
+    server.rate, server.towards = None, {}
     server.updates, server.busy_s, server.injected_s = 0, 0.0, 0.0
     server.links, server.waiting, server.running = links.get("links", {}), deque(), True
     server.selector = SimpleNamespace(modify=lambda *_: None, unregister=lambda *_: None)  # type: ignore[assignment]

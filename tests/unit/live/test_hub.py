@@ -204,6 +204,7 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "EvaluateVersion",
         "ComputeReference",
         "Pace",
+        "PaceLinks",
         "Gather",
         "LeaveOut",
         "Goodbye",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.containment import Isolation
 from runtime.live.control.injecting import Injector
+from runtime.live.control.link_pacing import LinkRate
 from runtime.live.machines.machines import HostMachines
 from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.transport.messages import Actuated, Freeze, Throttle
@@ -148,6 +150,24 @@ def test_links() -> None:
     assert [said for said in scene.links.said if said[0] == "cut"] == [("cut", 0, True), ("cut", 0, False)]
     first = next(note for _, note in scene.notes if note["target"] == "link:1")
     assert (first["asked"], first["achieved"]) == (pytest.approx(1e6), pytest.approx(1e6 - 1)), "as read back"
+
+
+def test_links_of_machines_elsewhere_are_paced_and_noted_when_all_have_answered() -> None:
+    scene, asked = Scene(window("bandwidth", "link:1", 0.1)), []
+    scene.injector.paced = SimpleNamespace(change=lambda *words: asked.append(words))  # type: ignore[assignment]
+    scene.injector.start()
+    scene.clock.run_until(1)
+    ((target, level, then),) = asked
+    assert (target, level, scene.notes) == ("link:1", 0.1, [])
+    scene.clock.now = 1.2
+    then(LinkRate(1e6, 9e5))
+    ((_, note),) = scene.notes
+    assert (note["by"], note["asked"], note["achieved"], note["took_s"]) == ("pacing", 1e6, 9e5, pytest.approx(0.2))
+    assert scene.failures == []
+    scene.injector.stop()
+    assert [words[:2] for words in asked] == [("link:1", 0.1), ("link:1", 1.0)], "it ends with the run"
+    asked[1][2](LinkRate(None, None, "worker:1: protocol not available"))
+    assert scene.failures == ["bandwidth of link:1 could not be injected: worker:1: protocol not available"]
 
 
 def test_the_agent_answers_in_order_and_its_answer_is_what_counts() -> None:

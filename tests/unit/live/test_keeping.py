@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from runtime.live.tasks import keeping
-from runtime.live.tasks.keeping import Keeper, SplitChannel
+from runtime.live.tasks.keeping import Keeper
+from runtime.live.tasks.split_channel import SplitChannel
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PUSH, pack, unpack
@@ -165,7 +166,7 @@ def test_each_incarnation_of_a_replica_has_its_own_connection(worker: Worker) ->
 
 
 def test_the_worker_gets_all_other_orders_in_their_order(worker: Worker) -> None:
-    channel = SplitChannel(worker.channel, worker.keeper)  # type: ignore[arg-type]
+    channel = SplitChannel(worker.channel, worker.keeper.takes)  # type: ignore[arg-type]
     for message in (Forget(grad_id=1), None, Release(grads=(0,)), Forget(grad_id=2), ConnectionResetError("gone")):
         worker.channel.to_come.put(message)
     assert [channel.receive(), channel.receive()] == [Forget(grad_id=1), Forget(grad_id=2)]

@@ -62,6 +62,7 @@ def test_the_port_of_the_coordinator_is_tried_before_anybody_is_awaited(tmp_path
         tls=False,
         trusts_network=False,
         gpus_per_node=0,
+        link_mbps=None,
         shared_dir=None,
     )
     join.check(CLUSTER, RunContext(), 0)

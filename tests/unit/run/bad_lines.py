@@ -109,8 +109,31 @@ BAD_LINES: list[tuple[str, str]] = [
         "jobs=list: sets of jobs share the hosts of this machine; leave launcher=join out, or start one",
     ),
     (
+        "straggler=cpu_throttle straggler.targets=[host:0] launcher=join launcher.listen=127.0.0.1",
+        "straggler.targets=host:0: launcher=join disturbs workers, servers and links, and no hosts; name worker:0",
+    ),
+    (
         "straggler=link_throttle launcher=join launcher.listen=127.0.0.1",
-        "straggler.targets=link:0: launcher=join disturbs workers and servers, and no hosts or links; name worker:0",
+        "launcher.link_mbps=null: link:0 has no rate to throttle; set it to that of the slowest machine's interface",
+    ),
+    (
+        "straggler=link_throttle straggler.targets=[link:2] launcher=join launcher.listen=127.0.0.1 "
+        "launcher.link_mbps=9",
+        "straggler.targets=link:2: there is no such target; valid are worker:0 to worker:3, server:0 to server:1, link",
+    ),
+    (
+        "launcher=join launcher.listen=127.0.0.1 launcher.link_mbps=0",
+        "launcher.link_mbps=0: must be more than 0, or null where no link is slowed",
+    ),
+    (
+        "topology=allreduce straggler=link_throttle launcher=join launcher.listen=127.0.0.1 launcher.link_mbps=9 "
+        "launcher.shared_dir=/tmp",
+        "topology.collective=ring: link:0 is slowed by pacing what workers and servers send to each other, and not",
+    ),
+    (
+        "straggler=on_off straggler.kind=cut straggler.magnitude=1 straggler.targets=[link:0] launcher=join "
+        "launcher.listen=127.0.0.1",
+        "launcher=join: connections can be paced, and nothing cuts link:0; choose kind bandwidth, or",
     ),
     (
         "topology.transport=shm launcher=join launcher.listen=127.0.0.1",

@@ -1,0 +1,39 @@
+"""Orders about a worker's links, which a thread carries out at once.
+
+The worker itself reads orders between iterations only; a push that is under way at the start or the end of a window
+must become slower or quicker then, not when it is over.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+from runtime.live.transport.links import ServerLinks
+from runtime.live.transport.messages import LinksPaced, Message, PaceLinks
+
+
+class Tells(Protocol):
+    """A channel to which several threads may send."""
+
+    def tell(self, message: Message) -> None:
+        """Send a message; raises ``ConnectionError`` when the coordinator is gone."""
+        ...
+
+
+@final
+class LinkOrders:
+    """``takes`` is called by the thread that reads the control channel."""
+
+    def __init__(self, links: ServerLinks, channel: Tells) -> None:
+        self.links, self.channel = links, channel
+
+    def takes(self, message: Message) -> bool:
+        """Whether it is about links, and therefore carried out and answered by now."""
+        if not isinstance(message, PaceLinks):
+            return False
+        try:
+            answer = LinksPaced(order=message.order, held=self.links.pace_towards(message.towards))
+        except OSError as error:
+            answer = LinksPaced(order=message.order, held={}, problem=str(error))
+        self.channel.tell(answer)
+        return True

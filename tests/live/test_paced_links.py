@@ -1,0 +1,131 @@
+"""Links of machines that have joined are slowed by pacing: for as long as the closed form says, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from runtime.live.hosts.rules import PAYLOAD_FRAC
+from tests.support.invariants import problems
+from tests.support.joined import Cluster
+from tests.support.leaks import Start
+from tests.support.runs import DIGITS, LEDGER, Run
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
+
+PATIENCE_S = 180.0
+MBPS, LEFT = 80.0, 0.25
+BYTES_PER_S = MBPS * 1e6 / 8 * LEFT * PAYLOAD_FRAC
+"""What a link carries of parameters or gradients in a window."""
+BIG = (*DIGITS, "workload.task.hidden_units=6000", "cluster.num_workers=2", "topology.num_servers=1")
+"""Parameters of 1.8 MB; worker 0 and the server are on machine 0, worker 1 on machine 1."""
+WIDE = 0.2
+"""A busy machine makes transfers longer; 64 kB pass before the kernel begins to wait."""
+
+
+def links(path: Path, *rows: tuple[float, float, str]) -> tuple[str, ...]:
+    lines = [f"{start_s},{duration_s},{target},bandwidth,{LEFT}" for start_s, duration_s, target in rows]
+    path.write_text("\n".join(["time,duration,target,kind,magnitude", *lines]) + "\n")
+    return "straggler=trace", f"straggler.path={path}", f"launcher.link_mbps={MBPS}"
+
+
+def transfers(run: Run, worker: int, name: str) -> tuple[list[float], list[float]]:
+    """Seconds of a worker's transfers between the two notes of a window, and of those before and after it."""
+    opened, closed = (note["t"] for note in injected(run))
+    inside, outside = [], []
+    for t, event in arrived(run, worker):
+        timings = event["timings"]
+        begun = t - sum(timings[part] for part in ("pull_s", "compute_s", "send_s"))
+        if opened < begun and t < closed:
+            inside.append(timings[name])
+        elif t < opened or begun > closed:
+            outside.append(timings[name])
+    return inside, outside
+
+
+def arrived(run: Run, worker: int) -> list[tuple[float, dict[str, Any]]]:
+    """A worker's gradients, and when they were there."""
+    found = [(line["t"], line["event"]) for line in run.lines() if line.get("event", {}).get("type") == "Arrived"]
+    return [(t, event) for t, event in found if event["grad"]["worker"] == worker]
+
+
+def injected(run: Run) -> list[dict[str, Any]]:
+    return [{**line["note"], "t": line["t"]} for line in run.lines() if line.get("note", {}).get("type") == "Injected"]
+
+
+def test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed(
+    loopback: Cluster, start: Start, tmp_path: Path
+) -> None:
+    job = (*BIG, "workload.epochs=5")
+    agents = [loopback.agent(number) for number in range(2)]
+    plan = links(tmp_path / "plan.csv", (0.3, 4.5, "link:1"))
+    run = loopback.run("run", *job, *plan).finish(PATIENCE_S)
+    undisturbed = start("undisturbed", *job).finish(PATIENCE_S)
+    assert run.sha256 == undisturbed.sha256
+    assert losses(run) == losses(undisturbed)
+    opened, closed = injected(run)
+    assert (opened["by"], opened["asked"]) == ("pacing", MBPS * 1e6 / 8 * LEFT)
+    assert opened["achieved"] == pytest.approx(opened["asked"], rel=1e-5)
+    assert (closed["level"], closed["asked"], closed["achieved"]) == (1.0, None, None)
+    expected_s = 4 * run.finished["num_parameters"] / BYTES_PER_S
+    for name in ("send_s", "pull_s"):
+        slow, quick = transfers(run, 1, name)
+        assert slow
+        assert all((1 - WIDE) * expected_s < seconds for seconds in slow)
+        assert min(slow) < (1 + WIDE) * expected_s
+        assert median(quick) < expected_s / 3
+    assert median(transfers(run, 0, "send_s")[0]) < expected_s / 3, "its gradients pass no link"
+    assert problems(run.lines()) == []
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
+def losses(run: Run) -> list[tuple[int, float]]:
+    """Of every worker, in order."""
+    return [(worker, event["loss"]) for worker in range(2) for _, event in arrived(run, worker)]
+
+
+@pytest.mark.long(like="test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed")
+def test_machines_in_namespaces_with_tls_and_a_route(apart: Cluster, start: Start, tmp_path: Path) -> None:
+    """Packets of 1,500 bytes; only what worker 1 sends is slow."""
+    job = (*BIG, "workload.epochs=5")
+    agents = [apart.agent(number, "--tls") for number in range(2)]
+    plan = links(tmp_path / "plan.csv", (0.3, 5.0, "link:1>0"))
+    run = apart.run("run", *job, *plan, "launcher.tls=true").finish(PATIENCE_S)
+    assert run.sha256 == start("undisturbed", *job).finish(PATIENCE_S).sha256
+    expected_s = 4 * run.finished["num_parameters"] / BYTES_PER_S
+    slow, quick = transfers(run, 1, "send_s")
+    assert slow
+    assert (1 - WIDE) * expected_s < min(slow) < (1 + WIDE) * expected_s
+    assert median(quick) < expected_s / 3
+    assert median(transfers(run, 1, "pull_s")[0]) < expected_s / 3
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
+@pytest.mark.long(like="test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed")
+def test_a_worker_that_starts_again_within_a_window_is_slow_again(loopback: Cluster, tmp_path: Path) -> None:
+    agents = [loopback.agent(number) for number in range(2)]
+    plan = tmp_path / "plan.csv"
+    words = links(plan, (0.3, 7.0, "link:1"))
+    plan.write_text(plan.read_text() + "1.5,0.2,worker:1,kill,1\n")
+    run = loopback.run("run", *BIG, "workload.epochs=5", "checkpoint_every_s=0.5", *words).finish(PATIENCE_S)
+    (killed,) = {note["t"] for note in injected(run) if note["kind"] == "kill" and note["level"]}
+    closed = next(note["t"] for note in injected(run) if note["kind"] == "bandwidth" and note["level"] == 1.0)
+    after = [event["timings"]["send_s"] for t, event in arrived(run, 1) if killed < t < closed]
+    expected_s = 4 * run.finished["num_parameters"] / BYTES_PER_S
+    assert max(after) > expected_s / 2
+    assert problems(run.lines()) == []
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
+@pytest.mark.long(like="test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed")
+def test_a_job_of_small_transfers_keeps_its_ledger(loopback: Cluster, tmp_path: Path) -> None:
+    """Four workers and two servers, so that some share a link."""
+    agents = [loopback.agent(number) for number in range(2)]
+    plan = links(tmp_path / "plan.csv", (0.2, 60.0, "link:0"), (0.2, 60.0, "link:1"))
+    run = loopback.run("run", *LEDGER, "workload.epochs=4", "save_parameters=true", *plan).finish(PATIENCE_S)
+    assert set(run.parameters()) == {4}
+    assert problems(run.lines()) == []
+    assert [agent.wait() for agent in agents] == [0, 0]
