@@ -24,7 +24,7 @@ BAD_LINES: list[tuple[str, str]] = [
         "strategy=ssp strategy.bonud=3",
         "strategy.bonud=3: no such setting of strategy=ssp; did you mean strategy.bound?",
     ),
-    ("strategy=bsp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data)"),
+    ("strategy=bsp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data, "),
     ("strategy=composed strategy.gate.bonud=3", "did you mean strategy.gate.bound?"),
     ("strategy=composed strategy.gate.bound=-1", "strategy.gate.bound=-1: must be a whole number, 0 or more"),
     ("strategy=composed strategy.gate=ssp", "strategy.gate=ssp: must be settings with a _target_"),
@@ -77,7 +77,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("runtime.lease_s=0.6", "runtime.lease_s=0.6: must be at least twice heartbeat_s=0.5"),
     ("cluster.device.base_s=fast", "cluster.device.base_s=fast: must be a number"),
     ("cluster.device.base_s=-1", "-1"),
-    ("max_losses=-1", "max_losses=-1: must be 0 or more"),
+    ("max_losses=-1", "max_losses=-1: must be at least 0"),
     ("runtime.max_restarts=-1", "runtime.max_restarts=-1: must be 0 or more (null for no limit)"),
     ("runtime.port=70000", "runtime.port=70000: must be between 0"),
     ("topology.num_servers=0", "topology.num_servers=0: topology=ps needs at least 1; topology=allreduce has none"),
@@ -329,7 +329,7 @@ BAD_LINES: list[tuple[str, str]] = [
     # sweeps: every job is checked before the first starts
     ("-m strategy=bsp,spp", "strategy=spp: no such strategy; did you mean ssp?"),
     ("-m strategy=ssp strategy.bound=3,1,-1", "must be 0 or more (null for no bound) (in the job strategy.bound=-1)"),
-    ("-m strategy=bsp,ssp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data)"),
+    ("-m strategy=bsp,ssp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data, "),
     (
         "strategy=backup_workers -m strategy.num_backup=1,2,3 cluster.num_workers=4,3",
         "(in the job strategy.num_backup=3",

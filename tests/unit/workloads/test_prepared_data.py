@@ -83,7 +83,7 @@ def test_a_data_set(tmp_path: Path) -> None:
         (images[:4], "train has 4 inputs and 5 targets"),
     ):
         np.save(place / "train_inputs.npy", array)
-        with pytest.raises(DataError, match=f"{problem}.*; remove it, and prepare the data with: python scripts/"):
+        with pytest.raises(DataError, match=f"{problem}.*; remove it, and prepare the data with: python run.py data"):
             data.prepare(str(tmp_path))
     (place / "train_inputs.npy").write_bytes(b"")
     with pytest.raises(DataError, match=r"/train_inputs\.npy: is empty\); remove it, and prepare the data with"):
