@@ -76,14 +76,14 @@ class HostReplicas(ReplicaGroup):
         for worker, source in order.returning:
             copy = HandOver(partial(self._copy, source, worker))
             for one in (source, worker):
-                self._order(one, sent_s, copy.join)
+                self.order(one, sent_s, copy.join)
 
     def _sum(self, sent_s: float, members: Sequence[int]) -> None:
         ring = RingSum(self.machines, self.costs, [_name(worker) for worker in members], self.num_parameters)
         self._rings = [*(one for one in self._rings if one.waiting), ring]
         self._last, self._members = ring, members
         for rank, worker in enumerate(members):
-            self._order(worker, sent_s, partial(self._update, ring, rank))
+            self.order(worker, sent_s, partial(self._update, ring, rank))
 
     def _update(self, ring: RingSum, rank: int, done: Then) -> None:
         ring.join(rank, partial(self._summed, ring, rank, done))
@@ -111,7 +111,7 @@ class HostReplicas(ReplicaGroup):
     def measure(self, place: int, sent_s: float, then: Callable[[float], object]) -> None:
         seconds = self.costs.update_per_byte_s * self.model_bytes
         for rank, worker in enumerate(self._members):
-            self._order(worker, sent_s, partial(self._measure, _name(worker), seconds, then if not rank else None))
+            self.order(worker, sent_s, partial(self._measure, _name(worker), seconds, then if not rank else None))
 
     def _measure(self, name: str, seconds: float, then: Callable[[float], object] | None, done: Then) -> None:
         self.machines.compute(name, seconds, partial(self._did, then, done))
@@ -121,7 +121,7 @@ class HostReplicas(ReplicaGroup):
         here = self.here()
         keeper = next((worker for worker in (*self._members, *here) if worker in here), 0)  # the job begins with all
         seconds = self.costs.checkpoint_s(self.model_bytes)
-        self._order(keeper, sent_s, partial(self._write, _name(keeper), seconds, then))
+        self.order(keeper, sent_s, partial(self._write, _name(keeper), seconds, then))
 
     def _write(self, name: str, seconds: float, then: Callable[[float], object], done: Then) -> None:
         self.machines.sleep(name, seconds, partial(self._did, then, done))
@@ -137,7 +137,8 @@ class HostReplicas(ReplicaGroup):
         """An order has reached a replica, which carries it out after its earlier ones."""
         self._turns_of(worker).put(work)
 
-    def _order(self, worker: int, sent_s: float, work: Work) -> None:
+    def order(self, worker: int, sent_s: float, work: Work) -> None:
+        """An order is sent, which a replica that is lost before it comes does not carry out."""
         reached_s = sent_s + self.costs.control_s
         self.machines.clock.at(reached_s, MACHINE, self._turns_of(worker).put, work)
 

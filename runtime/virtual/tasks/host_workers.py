@@ -173,7 +173,7 @@ class HostWorkers(WorkerModel):
         if (parent := iteration.order.parent) is not None:
             iteration.missing += 1
             send = partial(self._send_child, iteration, parent)
-            self.clock.at(sent_s + self.costs.control_s, MACHINE, replicas.take_turn, parent, send)
+            replicas.order(parent, sent_s, send)
 
     def _send_child(self, iteration: Iteration, parent: int, done: Then) -> None:
         if not iteration.void:
