@@ -27,6 +27,7 @@ from strategies.protocol import (
     Apply,
     Arrived,
     Command,
+    Evaluated,
     Failed,
     Grad,
     Ready,
@@ -243,8 +244,10 @@ class OrderedGate:
     # ---- transfers ---------------------------------------------------------------------------------------------------
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
-        """Apply whose turn it is, plan what waits, send what may go."""
+        """Apply whose turn it is, plan what waits, send what may go; when parameters are evaluated decides nothing."""
         match event:
+            case Evaluated():
+                return []
             case Ready():
                 self._hold(event)
             case Arrived():
