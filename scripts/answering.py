@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from rich.console import Console
+
 from analysis.records.load import RecordError
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error
+from runtime.live.machines.mechanisms import Look
 from scripts.grid import JobFailed
 
 
@@ -37,3 +40,11 @@ def answer(
         return print_error(program, error, where=where)
     except KeyboardInterrupt:
         return print_error(program, "interrupted; run the same command again to continue", INTERRUPTED)
+
+
+def lacks_gpu(device: str, look: Look, console: Console) -> bool:
+    """Whether ``device`` is a GPU that ``look`` does not find; says so in one line, as nothing is measured then."""
+    lack = look("gpu") if device == "cuda" else None
+    if lack is not None:
+        console.print(f"skipped: {lack.reason}", soft_wrap=True)
+    return lack is not None

@@ -32,7 +32,7 @@ from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
-from scripts.answering import answer
+from scripts.answering import answer, lacks_gpu
 from scripts.gpu_measurements import SIZES
 from scripts.gpu_steps import LEAST_S, Result, Step, order, parsed, steps
 
@@ -52,8 +52,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: 
     console = Console(highlight=False, markup=False)
 
     def work(asked: argparse.Namespace) -> int:
-        if asked.device == "cuda" and (lack := look("gpu")) is not None:
-            console.print(f"skipped: {lack.reason}", soft_wrap=True)
+        if lacks_gpu(asked.device, look, console):
             return 0
         return session(asked, console, runner or run_step)
 

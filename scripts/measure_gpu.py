@@ -39,7 +39,7 @@ from runtime.live.machines.mps import PROGRAM
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts import calibrate, calibrate_injectors
-from scripts.answering import answer
+from scripts.answering import answer, lacks_gpu
 from scripts.gpu_measurements import (
     FIDELITY,
     PARTS,
@@ -68,8 +68,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child, look: Lo
     console = Console(highlight=False, markup=False)
 
     def work(asked: argparse.Namespace) -> int:
-        if asked.device == "cuda" and (lack := look("gpu")) is not None:
-            console.print(f"skipped: {lack.reason}", soft_wrap=True)
+        if lacks_gpu(asked.device, look, console):
             return 0
         command = shlex.join(["python", f"scripts/{NAME}", *words])
         failed: list[JobFailed] = []

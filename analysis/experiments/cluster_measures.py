@@ -59,6 +59,11 @@ class Digest:
         """Workers next to other jobs' servers; likewise."""
         return beside_servers(self.cluster)
 
+    @cached_property
+    def shared(self) -> dict[str, float]:
+        """How busy the hosts of such servers are; likewise."""
+        return shared_use(self.cluster)
+
     @property
     def completed(self) -> bool:
         """Whether every job did."""
@@ -209,7 +214,7 @@ def _beside(name: str) -> Measure:
 
 def _shared(name: str) -> Measure:
     """How busy such hosts are, on average."""
-    return lambda run: shared_use(run.cluster)[name]
+    return lambda run: run.shared[name]
 
 
 def paired_ratio(ours: pd.DataFrame, theirs: pd.DataFrame) -> float:

@@ -14,6 +14,7 @@ from strategies.protocol import (
     Arrived,
     Compute,
     Drop,
+    Evaluated,
     Grad,
     Ready,
     Restored,
@@ -224,6 +225,14 @@ def test_a_late_one_makes_nobody_else_too_late() -> None:
     world.arrive(D, 1.0)
     world.arrive(B, 1.0)
     assert ([worker for worker, _ in world.commits[1:]], world.delays[1:]) == ([D, B, A], [4, 4, 4])
+
+
+def test_an_evaluation_decides_nothing() -> None:
+    """A is overdue, but a job without gradients has no evaluations: only the timer may pass it over."""
+    world = held_up()
+    assert world.strategy.handle(Evaluated(t=4.5, version=10, asked_s=4.4, metrics={"loss": 1.0})) == []
+    wake(world, 4.5)
+    assert list(world.left) == [A, B]
 
 
 def test_nobody_is_overdue_where_that_is_not_wanted() -> None:
