@@ -228,7 +228,7 @@ def test_a_late_one_makes_nobody_else_too_late() -> None:
 
 
 def test_an_evaluation_decides_nothing() -> None:
-    """A is overdue, but a job without gradients has no evaluations: only the timer may pass it over."""
+    """Departure: A is overdue, but a job without gradients has no evaluations: only the timer may pass it over."""
     world = held_up()
     assert world.strategy.handle(Evaluated(t=4.5, version=10, asked_s=4.4, metrics={"loss": 1.0})) == []
     wake(world, 4.5)
