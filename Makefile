@@ -67,7 +67,7 @@ check: $(VENV)/.dev  ## format, lint, types, import arrows
 bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; keep the machine idle meanwhile)
 	$(PY) -m pytest tests/bench -m bench $(ARGS)
 
-fidelity: $(VENV)/.run  ## live against virtual: every strategy, into docs/fidelity*.md (some 40 minutes; keep the machine idle)
+fidelity: $(VENV)/.run  ## live against virtual: every strategy, into docs/fidelity*.md (some 35 minutes; keep the machine idle)
 	$(PY) scripts/compare.py --report docs/fidelity.md $(ARGS)
 	$(PY) scripts/compare.py --grid allreduce --report docs/fidelity_allreduce.md $(ARGS)
 
