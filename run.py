@@ -48,7 +48,7 @@ from runtime.run.streams import run_program  # noqa: E402
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
 COMMANDS = {
-    "compare": "scripts.compare_runs",
+    "compare": "scripts.compare",
     "figures": "scripts.figures",
     "verify": "scripts.verify",
     "replay": "scripts.replay",

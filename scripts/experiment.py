@@ -63,17 +63,17 @@ from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
-from scripts.answering import answer
-from scripts.coding_tables import coding
-from scripts.compare_runs import TEXTS
-from scripts.delayed_sgd import delayed_sgd
-from scripts.forks import processors, run_here
-from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
-from scripts.lists import number_of, numbers_of
-from scripts.paper import add_paper, form_of
-from scripts.predictor_rates import rates_of
-from scripts.sheets import print_sheet
-from scripts.transfer_tables import delays, groups, replicas, transfers
+from scripts.common.answering import answer
+from scripts.common.forks import processors, run_here
+from scripts.common.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
+from scripts.common.lists import number_of, numbers_of
+from scripts.common.paper_figures import add_paper, form_of
+from scripts.common.sheets import print_sheet
+from scripts.compare import TEXTS
+from scripts.tables.coding import coding
+from scripts.tables.delayed_sgd import delayed_sgd
+from scripts.tables.predictor_rates import rates_of
+from scripts.tables.transfers import delays, groups, replicas, transfers
 
 SPECS = ROOT / "conf" / "experiment"
 OUT = Path("out/experiments")

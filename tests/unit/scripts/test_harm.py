@@ -21,8 +21,8 @@ from runtime.run.checks import check_job
 from runtime.run.experiment import run_experiment
 from runtime.run.timing import outcome_of_job
 from scripts import harm_and_gain as script
-from scripts.harm_jobs import PATTERNS, WORKERS
-from scripts.lists import steady_strategies
+from scripts.common.choices import steady_strategies
+from scripts.jobs.harm import PATTERNS, WORKERS
 
 PAGE_CSV = script.ROOT / "docs" / "harm.csv"
 SMALL = ("--workers", "4", "--jobs", "1", "workload.epochs=3")

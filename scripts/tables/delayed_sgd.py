@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from analysis.experiments.spec import Cell, Spec, cells
-from scripts.coding_tables import computed
+from scripts.tables.coding import computed
 
 FEATURES, SAMPLES, BATCH = 20, 2000, 8
 UPDATES, EVERY = 2000, 50

@@ -25,7 +25,7 @@ from runtime.errors import ConfigError
 from runtime.run.checks import check_job
 from runtime.run.timing import Forgetful, outcome_of_job
 from runtime.virtual.costs import SCHEMA, parse_costs
-from scripts.forks import in_forks
+from scripts.common.forks import in_forks
 from strategies.protocol import Apply, Arrived, Drop
 
 USUAL_S = 0.06

@@ -1,4 +1,4 @@
-"""The default grids of ``scripts/compare.py``: jobs that are short but informative.
+"""The default grids of ``scripts/fidelity.py``: jobs that are short but informative.
 
 Iterations take 36 ms; patterns, and the monitoring windows of strategies, have a quarter of their length in ``conf``.
 The target is a held-out loss, which decreases steadily, and not an accuracy, which moves in steps of one image and

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts import compare as script
-from scripts.lists import steady_strategies
+from scripts import fidelity as script
+from scripts.common.choices import steady_strategies
 from tests.support.turns import by_turns
-from tests.unit.scripts.test_compare_script import GRID, Bench, ComparedRunner, bench, whole
+from tests.unit.scripts.test_fidelity_script import GRID, Bench, ComparedRunner, bench, whole
 
 __all__ = ["bench", "whole"]
 

@@ -11,18 +11,17 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
 from math import comb, inf
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import yaml
 
 from analysis.experiments.spec import Cell, Spec, cells
+from runtime.house import ROOT
 from strategies.coding import Code, build
 from strategies.coding.decoding import RESIDUAL
 from strategies.coding.terms import Floats, Indices
 
-ROOT = Path(__file__).resolve().parents[1]
 CLUSTERS = ("A", "B", "C", "D")
 """Wang et al., Table II."""
 SYSTEMS = {

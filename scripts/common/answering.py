@@ -10,7 +10,7 @@ from rich.console import Console
 from analysis.records.load import RecordError
 from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error
 from runtime.live.machines.mechanisms import Look
-from scripts.grid import JobFailed
+from scripts.common.grid import JobFailed
 
 
 def answer(

@@ -23,7 +23,7 @@ from analysis.records.load import Run
 from runtime.containment.process import die_with
 from runtime.errors import FAILED, NO_SPACE, REFUSED, ConfigError
 from runtime.house import NAME, run_py
-from scripts.forks import in_forks
+from scripts.common.forks import in_forks
 
 PATIENCE_S, GRACE_S = 60.0, 10.0
 BUSY_LOAD = 0.5

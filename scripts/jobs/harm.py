@@ -22,8 +22,8 @@ from runtime.errors import ConfigError
 from runtime.house import ROOT
 from runtime.run.checks import check_job
 from runtime.virtual.costs import load_costs
-from scripts.forks import in_forks
-from scripts.grid import JobFailed, progress
+from scripts.common.forks import in_forks
+from scripts.common.grid import JobFailed, progress
 
 CODE = ("strategies", "injectors", "predictors", "runtime", "workloads")
 WHOLE = (

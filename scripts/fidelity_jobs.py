@@ -1,7 +1,7 @@
 """Run one set of jobs live and on the virtual clock, for several placements, and compare when each job is done.
 
-python scripts/compare_jobs.py                                     # pack and spread; into out/compare_jobs, 7 minutes
-python scripts/compare_jobs.py --costs my_machine --report docs/cluster_jobs_live.md
+python scripts/fidelity_jobs.py                                     # pack and spread; into out/fidelity_jobs, 7 minutes
+python scripts/fidelity_jobs.py --costs my_machine --report docs/cluster_jobs_live.md
 
 Four jobs share four emulated hosts with two GPUs each, as root. Live runs come first, one after another: leave the
 machine idle meanwhile. The virtual ones have as many iterations and parameters as those had. Existing records are not
@@ -33,9 +33,10 @@ from runtime.errors import refuse
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
-from scripts.answering import answer
-from scripts.grid import QUIET, Runner, fill, quoted, run_child, stored
-from scripts.lists import choices, names_of
+from scripts.common.answering import answer
+from scripts.common.choices import choices
+from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored
+from scripts.common.lists import names_of
 
 GPUS = {"a": 2, "b": 2, "c": 3, "d": 1}
 ITERATIONS = {"a": 1500, "b": 1900, "c": 2300, "d": 1200}
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
         metas = [cluster.meta for cluster in (*live.values(), *virtual.values())]
         report(met, caption(metas), str(metas[0].get("started_at"))[:10], asked, words, console)
 
-    return answer("compare_jobs.py", lambda: parse(words), work)
+    return answer("fidelity_jobs.py", lambda: parse(words), work)
 
 
 def make(
@@ -124,10 +125,10 @@ def report(
 ) -> None:
     """Print and write the page and the numbers."""
     text = page(
-        met, f"Made on {day} by\n\n```\n{shlex.join(['python', 'scripts/compare_jobs.py', *words])}\n```", source
+        met, f"Made on {day} by\n\n```\n{shlex.join(['python', 'scripts/fidelity_jobs.py', *words])}\n```", source
     )
     console.print(text, soft_wrap=True)
-    for path in (asked.out / "compare_jobs.md", *([asked.report] if asked.report else [])):
+    for path in (asked.out / "fidelity_jobs.md", *([asked.report] if asked.report else [])):
         console.print(str(write_file(path, text)), soft_wrap=True)
 
 
@@ -136,8 +137,8 @@ def parse(words: Sequence[str]) -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--placements", metavar="LIST", default="pack,spread")
     parser.add_argument("--costs", metavar="NAME", default="hosts_sets", help="cost model of the virtual clock")
-    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, default=Path("out/compare_jobs"))
-    parser.add_argument("--report", metavar="FILE", type=Path, help="the page, besides OUTDIR/compare_jobs.md")
+    parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, default=Path("out/fidelity_jobs"))
+    parser.add_argument("--report", metavar="FILE", type=Path, help="the page, besides OUTDIR/fidelity_jobs.md")
     parser.add_argument("overrides", nargs="*", help="settings of all runs")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
@@ -149,4 +150,4 @@ def parse(words: Sequence[str]) -> Any:
 
 
 if __name__ == "__main__":
-    run_program("compare_jobs.py", main)
+    run_program("fidelity_jobs.py", main)

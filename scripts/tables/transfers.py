@@ -2,8 +2,8 @@
 
 ``scripts/experiment.py`` takes the rows of an experiment with ``table: transfers`` (orders of pending updates),
 ``delays`` (three ways to treat a late update), ``groups`` (aggregation) and ``replicas`` (replication) from here; those
-with ``table: delayed_sgd`` are in ``scripts/delayed_sgd.py``. Sizes are in MB, rates in MB/s, and the server takes in
-100 MB/s.
+with ``table: delayed_sgd`` are in ``scripts/tables/delayed_sgd.py``. Sizes are in MB, rates in MB/s, and the server
+takes in 100 MB/s.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.spec import Cell, Spec, cells
-from scripts.coding_tables import computed
+from scripts.tables.coding import computed
 from strategies.transfers import Update, plan
 from strategies.transfers.aggregate import Aggregator, group
 from strategies.transfers.fluid import fair_finishes

@@ -1,4 +1,4 @@
-"""``scripts/compare_jobs.py``: the same set live and on the virtual clock, with records that nobody ran."""
+"""``scripts/fidelity_jobs.py``: the same set live and on the virtual clock, with records that nobody ran."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import scripts.compare_jobs as script
+import scripts.fidelity_jobs as script
 from tests.support.cluster_records import ClusterStory
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 
@@ -38,7 +38,7 @@ class JobsRunner(FakeRunner):
 
 
 class Bench(ScriptBench):
-    name = "compare_jobs"
+    name = "fidelity_jobs"
 
     def run(self, *words: str, runner: FakeRunner | None = None) -> Result:
         return self.said(script.main(["-o", str(self.out), *words], runner or JobsRunner()))
