@@ -87,7 +87,7 @@ def main(composed: DictConfig) -> float:
 
 def run_job(job: Checked, run_dir: Path) -> Result:
     """From the checked job to the figures. It raises nothing: other jobs of a sweep go on."""
-    from runtime.run.experiment import JobFailed
+    from runtime.run.job import JobFailed
 
     reason = ""
     if job.models_hosts:

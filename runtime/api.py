@@ -194,8 +194,8 @@ class Runtime(Protocol):
         """The cost model of the cluster, as records name it; None: real time needs none."""
         ...
 
-    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
-        """Run the job to its end; the record is written by ``experiment.record``."""
+    def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
+        """Run the job to its end; the record is written by ``spec.record``."""
         ...
 
 

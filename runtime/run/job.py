@@ -37,7 +37,7 @@ EXIT_CODES: dict[RunStatus, int] = {
 }
 
 
-def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
+def run_job(checked: CheckedJob, run_dir: Path) -> int:
     """Run one job into ``run_dir``; returns the exit code (0 done, 130 or 128 + signal interrupted).
 
     Raises :class:`runtime.errors.ConfigError` for errors that show only when the data is read, :class:`JobFailed` for a
@@ -51,7 +51,7 @@ def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
     write_head(run_dir, checked, job)
     picture = Picture(job, title(config, job), checked.plan)
     view = make_view(config.view, picture)
-    experiment = make_run_spec(
+    spec = make_run_spec(
         checked,
         job,
         Fanout(recorder, picture),
@@ -60,12 +60,12 @@ def run_experiment(checked: CheckedJob, run_dir: Path) -> int:
         columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
         tick=view.tick,
     )
-    outcome = checked.runtime.run(experiment, Schedule(checked.plan))
+    outcome = checked.runtime.run(spec, Schedule(checked.plan))
     view.close(outcome.t)
     recorder.close()
     if outcome.status not in ("done", "interrupted"):
         raise JobFailed(f"{title(config, job)}: {outcome.reason}", EXIT_CODES[outcome.status])
-    return 128 + experiment.interrupted_by if experiment.interrupted_by else EXIT_CODES[outcome.status]
+    return 128 + spec.interrupted_by if spec.interrupted_by else EXIT_CODES[outcome.status]
 
 
 def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Path, **more: Any) -> RunSpec:

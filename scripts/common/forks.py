@@ -18,7 +18,7 @@ from runtime.errors import FAILED
 from runtime.house import ROOT, module_name
 
 GRACE_S, POLL_S = 10.0, 0.05
-NEEDED = ("hydra", "torch", "scipy.stats", "runtime.run.experiment", "runtime.run.preflight", "runtime.virtual.runtime")
+NEEDED = ("hydra", "torch", "scipy.stats", "runtime.run.job", "runtime.run.preflight", "runtime.virtual.runtime")
 """Modules that a virtual run imports. They are not used before the fork: a child must not inherit a thread pool."""
 
 

@@ -40,7 +40,7 @@ class JobJumps:
         settled: Callable[[], None],
     ) -> None:
         self.session, self.executor = session, session.coordinator.executor
-        hint = session.experiment.strategy.staleness_hint()
+        hint = session.spec.strategy.staleness_hint()
         bound = None if hint is None else hint.bound
         self._blocks = bound is not None and bound > 0
         times = 1 if bound == 0 else measured.apart
@@ -177,11 +177,11 @@ class LabJumps:
 
     def started(self, session: VirtualSession) -> None:
         """A job is about to start; raises ``ConfigError`` for one that cannot jump."""
-        experiment = session.experiment
+        spec = session.spec
         refuse_jumps(
-            experiment.strategy,
+            spec.strategy,
             session.schedule.disturbances,
-            halts_on_loss=experiment.job.halts_on_loss,
+            halts_on_loss=spec.job.halts_on_loss,
             computes=not isinstance(session.learner, NoLearner),
             telemetry=session.telemetry_every_s is not None,
         )

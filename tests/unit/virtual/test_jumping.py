@@ -238,7 +238,7 @@ def refused(one: Drawn, strategy: Strategy | None = None, **spec: Any) -> None:
     def make(clock: Any, tenancy: Any) -> Any:
         session = session_of(one, Nobody(), clock, tenancy)
         if strategy is not None:
-            session.experiment = make_run_spec(one.job, strategy, Nobody())
+            session.spec = make_run_spec(one.job, strategy, Nobody())
         if spec:
             session.learner = make_learner(make_run_spec(one.job, BSP(), Nobody(), **spec))
         return session

@@ -377,8 +377,8 @@ def pausing_later() -> Schedule:
 def play(strategy: Strategy, costs: Costs, schedule: Schedule, profile: DeviceProfile | None, transport: str) -> Tape:
     tape = Tape()
     job = virtual_job(3, 90)
-    experiment = make_run_spec(job, strategy, tape, transport=transport)
-    run_alone(VirtualSession(experiment, schedule, NoLearner(64, None), costs, profile))
+    spec = make_run_spec(job, strategy, tape, transport=transport)
+    run_alone(VirtualSession(spec, schedule, NoLearner(64, None), costs, profile))
     return tape
 
 
