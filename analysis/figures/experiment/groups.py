@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment_bars import with_paper
+from analysis.figures.experiment.bars import with_paper
 from analysis.figures.names import NO_NAMES, shown_name, shown_title
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks

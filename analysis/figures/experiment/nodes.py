@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 
 from analysis.experiments.measures import server_rates
 from analysis.experiments.results import Results
-from analysis.figures.experiment_servers import binned
-from analysis.figures.experiment_workers import over_time
+from analysis.figures.experiment.servers import binned
+from analysis.figures.experiment.workers import over_time
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import STRATEGY_COLOURS
 from analysis.measures.metrics import jct_s

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from analysis.experiments.measures import server_rates, throughput_over_time
 from analysis.experiments.results import Results
-from analysis.figures.experiment_workers import events
+from analysis.figures.experiment.workers import events
 from analysis.figures.names import shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, level_looks

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment_bars import with_paper
+from analysis.figures.experiment.bars import with_paper
 from analysis.figures.names import shown_name
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks

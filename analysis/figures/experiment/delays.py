@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment_bars import with_paper
-from analysis.figures.experiment_lines import MARKER, draw_lines
+from analysis.figures.experiment.bars import with_paper
+from analysis.figures.experiment.lines import MARKER, draw_lines
 from analysis.figures.names import shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import Look, level_looks
