@@ -35,7 +35,7 @@ from runtime.live.control.port import LivePort
 from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
 from runtime.live.control.supervisor import LiveSupervisor
-from runtime.live.control.telemetry import Elsewhere, Sampler, read_here
+from runtime.live.control.telemetry import Elsewhere, Read, Sampler, read_here
 from runtime.live.joining.site import SAVED, Site, room, roomiest
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
@@ -72,8 +72,12 @@ class LiveJob:
         self.site = site or Site()
         self.on_hosts = hosts is not None
         self.outcome: Outcome | None = None
+        self.begun: Callable[[], None] = lambda: None
+        """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
+        self._winding_down = False
+        self._gone_by_s = 0.0
         self.loop = Loop(beside)
-        secret = self.site.secret or secrets.token_bytes(32)
+        self.secret = self.site.secret or secrets.token_bytes(32)
         self.threads = int(spec.backend_spec.get("num_threads", 1))
         start, count = spec.job.start_layout, spec.strategy.aggregators
         tasks = [*map(str, start.nodes), *(str(NodeId.aggregator(number)) for number in range(count))]
@@ -87,11 +91,33 @@ class LiveJob:
         self.session.links = {} if hosts is None else hosts.links
         self.session.step = step_of(spec.optimizer)
         self.session.place_of = self.machines.host_of
-        self.hub = Hub(
+        self.hub = self._make_hub()
+        self.agents = self._make_agents(launcher, tasks)
+        self.session.connect(self.hub, self.agents, self._port, self._coordinator)
+        self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
+        self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
+        self.session.injector = self.injector
+        self.session.paced = self.injector.paced = self._link_pacing()
+        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
+        self.session.allotter = Allotter(
+            self.machines,
+            self.injector.level,
+            self.hub.send,
+            self.injector.throttle,
+            self.session.note,
+            self.session.failed,
+        )
+        self.sampler = self._make_sampler(self._go_elsewhere() if self.site.elsewhere else read_here)
+        self.session.served = self.sampler.served
+
+    # ---- its parts ---------------------------------------------------------------------------------------------------
+
+    def _make_hub(self) -> Hub:
+        return Hub(
             self.loop,
-            secret,
-            spec.transport,
-            processes.port,
+            self.secret,
+            self.spec.transport,
+            self.processes.port,
             self.machines.control_path,
             self.session.supervisor.admit,
             self.session.on_message,
@@ -99,39 +125,30 @@ class LiveJob:
             host=self.site.listen,
             certificate=self.site.certificate,
         )
-        logs, failed = spec.run_dir / "logs", self.session.failed
-        self.agents = Agents(launcher, self.hub, self.loop, logs, failed, self.site.nodes)
-        self.agents.node_of = self.site.node_of(tasks)
-        self.agents.node_lost, self.agents.node_back = self._node_lost, self._node_back
-        self.agents.node_here = self._node_here
-        self.secret = secret
-        self.session.connect(self.hub, self.agents, self._port, self._coordinator)
-        self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
-        self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
-        self.session.injector = self.injector
-        self.session.paced = self.injector.paced = self._link_pacing()
-        note = self.session.note
-        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
-        if self.site.elsewhere:
-            self.session.supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
-            self.session.supervisor.where = lambda task: {"node": self.agents.where(task)}
-        level, throttle = self.injector.level, self.injector.throttle
-        self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
+
+    def _make_agents(self, launcher: Launcher, tasks: list[str]) -> Agents:
+        logs = self.spec.run_dir / "logs"
+        agents = Agents(launcher, self.hub, self.loop, logs, self.session.failed, self.site.nodes)
+        agents.node_of = self.site.node_of(tasks)
+        agents.node_lost, agents.node_back, agents.node_here = self._node_lost, self._node_back, self._node_here
+        return agents
+
+    def _go_elsewhere(self) -> Read:
+        """Tasks are on machines that have joined: who knows of them there; returns what reads their use."""
+        readings = Elsewhere()
+        supervisor = self.session.supervisor
+        supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
+        supervisor.where = lambda task: {"node": self.agents.where(task)}
+        self.session.sampled = readings.receive
+        self.session.site, self.session.moves_to = self._site_of, self._moves_to
+        return readings.read
+
+    def _make_sampler(self, read: Read) -> Sampler:
         network = self.machines.network
         counters = None if network is None else network.counters
-        own_limits, read = self.session.allotter.own_limits, read_here
-        if self.site.elsewhere:
-            readings = Elsewhere()
-            self.session.sampled, read = readings.receive, readings.read
-            self.session.site, self.session.moves_to = self._site_of, self._moves_to
-        seen = spec.backend_spec.get("device") == CUDA and not self.site.elsewhere
-        gpu_of = GpuMeter(processes.gpus if seen else (), os.environ)
-        self.sampler = Sampler(counters, self.machines.placement, own_limits, read, gpu_of)
-        self.session.served = self.sampler.served
-        self.begun: Callable[[], None] = lambda: None
-        """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
-        self._winding_down = False
-        self._gone_by_s = 0.0
+        on_gpus = self.spec.backend_spec.get("device") == CUDA and not self.site.elsewhere
+        gpu_of = GpuMeter(self.processes.gpus if on_gpus else (), os.environ)
+        return Sampler(counters, self.machines.placement, self.session.allotter.own_limits, read, gpu_of)
 
     @property
     def _paces_links(self) -> bool:
