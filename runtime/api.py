@@ -200,7 +200,7 @@ class Runtime(Protocol):
 
 
 class AgentStart(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of an agent at its start."""
+    """What an agent is given when it starts; it gets everything else from the coordinator."""
 
     spec: bytes
     """The encoded task description, with the job's secret: it must not appear in arguments or the environment."""

@@ -226,7 +226,7 @@ def slowdown_cells(row: pd.Series) -> Iterator[str]:
 
 
 def link_cells(row: pd.Series) -> Iterator[str]:
-    """The cells of one level of a link."""
+    """One row of the table of links: rate and what is left of it, then what was asked and measured, in Mbit/s."""
     yield from (f"{mbps(row['full']):g}", f"{row['magnitude']:g}")
     yield number(mbps(row["payload_asked_bytes_per_s"]), ".3g")
     for name in ("push", "pull"):

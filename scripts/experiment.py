@@ -160,7 +160,7 @@ def of_paper(spec: Spec) -> bool:
 
 
 def claims_of(spec: Spec) -> list[Claim]:
-    """The claims that it answers."""
+    """The claims of its paper that an experiment answers; none for one of a user's own."""
     return chosen(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
 
 
@@ -345,7 +345,7 @@ def write_page(results: Results, page: Path, picture: Path) -> None:
 
 
 def page_of(folder: Path, paper: str) -> Path:
-    """That of a ledger."""
+    """Where the page of a paper is, by the name of its ledger of claims."""
     return folder / f"{load_pages()[paper].name}.md"
 
 

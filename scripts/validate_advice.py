@@ -59,7 +59,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of its record."""
+        """The directory of its record, below ``records/``."""
         return f"{self.strategy}_{self.straggler}_seed{self.seed}"
 
     def words(self, asked: argparse.Namespace) -> list[str]:

@@ -112,7 +112,7 @@ def device_grid(device: str, sample_s: float, quick: bool) -> list[Cell]:
 
 
 def plan_text(windows: Sequence[Window]) -> str:
-    """The text of a plan file."""
+    """The windows as a CSV file, as ``straggler=trace`` reads it."""
     return "".join(",".join(map(str, row)) + "\n" for row in (Window._fields, *windows))
 
 

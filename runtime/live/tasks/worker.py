@@ -65,7 +65,7 @@ class Links(Protocol):
 
 
 class Worker:
-    """One incarnation of a worker."""
+    """One incarnation of a worker: receives an order and parameters, computes the gradient, pushes it and reports."""
 
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: Links) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links

@@ -55,7 +55,7 @@ class JobJumps:
     # ---- measuring ---------------------------------------------------------------------------------------------------
 
     def measure(self) -> None:
-        """Measure from now on."""
+        """Forget what was measured, and measure the present members from now on: something has changed."""
         self._members = set(self.executor.members.here())
         self.pace.reset(self._members, self.session.clock.now)
         self._skipped_s = 0.0
