@@ -14,7 +14,7 @@ from typing import Protocol, final
 import msgspec
 
 from runtime.api import Crashed, Outcome, never_began
-from runtime.core.jumps import Measured
+from runtime.core.jumping.jumps import Measured
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent

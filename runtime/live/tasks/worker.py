@@ -15,9 +15,9 @@ import numpy as np
 
 from runtime.backends.base import Model, ordered_batches
 from runtime.cluster.device import parse_device
-from runtime.core.holdout import Holdout
-from runtime.core.sampling import sample_epochs, sample_indices
-from runtime.core.shards import Cut
+from runtime.core.data.holdout import Holdout
+from runtime.core.data.sampling import sample_epochs, sample_indices
+from runtime.core.data.shards import Cut
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.client import serve
 from runtime.live.tasks.keeping import Keeper

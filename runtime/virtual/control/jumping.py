@@ -1,6 +1,7 @@
 """Jumps of a lab: which jobs have to be measured again after a change, and what a jump does to each of them.
 
-When and how far the lab jumps is decided in :mod:`runtime.core.jumps`, what is booked in :mod:`runtime.core.skipping`.
+When and how far the lab jumps is decided in :mod:`runtime.core.jumping.jumps`, what is booked in
+:mod:`runtime.core.jumping.skipping`.
 
 Two clocks of every job make that simple. What is in progress (work, messages, sleeps, reports on their way) is on the
 clock of its tasks, which jumps take along: it is as far from its end afterwards as before. All else is on the job's
@@ -16,9 +17,9 @@ from typing import final
 
 from runtime.core.inputs import GradientArrived
 from runtime.core.job import ApplyOrder
-from runtime.core.jumps import Measured, Outlook, span_s
-from runtime.core.pace import Pace
-from runtime.core.skipping import Skipped, Skipping, slots_of
+from runtime.core.jumping.jumps import Measured, Outlook, span_s
+from runtime.core.jumping.pace import Pace
+from runtime.core.jumping.skipping import Skipped, Skipping, slots_of
 from runtime.virtual.clock import Clock, Timeline
 from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.control.session import VirtualSession

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from injectors.schedule import Schedule
-from runtime.core.permutation import permute
-from runtime.core.shards import Epoch
+from runtime.core.data.permutation import permute
+from runtime.core.data.shards import Epoch
 from runtime.record.columns import FLOATS, INTEGERS, ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.tasks.host_workers import HostWorkers

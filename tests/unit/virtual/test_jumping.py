@@ -16,7 +16,7 @@ from analysis.records.load import load_run
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.api import Outcome
-from runtime.core.jumps import Measured
+from runtime.core.jumping.jumps import Measured
 from runtime.errors import ConfigError
 from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
+from runtime.core.data.shards import Range
 from runtime.core.job import ComputeOrder
-from runtime.core.shards import Range
 from runtime.virtual.clock import MACHINE, PLAN, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs

@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from runtime.core.data.shards import samples_of
 from runtime.core.executor import Executor
+from runtime.core.jumping.pace import START, Pace
 from runtime.core.ledger import Order
-from runtime.core.pace import START, Pace
-from runtime.core.shards import samples_of
 from strategies.protocol import Grad
 
 T = TypeVar("T", Order, Grad)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.core.permutation import permute
-from runtime.core.shards import Cut, Range
+from runtime.core.data.permutation import permute
+from runtime.core.data.shards import Cut, Range
 
 
 def sample_epochs(ranges: Sequence[Range]) -> NDArray[np.int64]:

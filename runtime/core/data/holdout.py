@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.core.permutation import permute
+from runtime.core.data.permutation import permute
 
 HELD_OUT = 0x686F6C64
 """Key that makes this draw independent of other uses of the seed."""

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from runtime.core.permutation import permute_one
+from runtime.core.data.permutation import permute_one
 
 
 class Range(msgspec.Struct, frozen=True, gc=False, array_like=True):

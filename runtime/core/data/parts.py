@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runtime.core.data.shards import Range, Shards
 from runtime.core.job import Piece
-from runtime.core.shards import Range, Shards
 from strategies.protocol import Part, split_evenly
 
 DRAWER = -1
