@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
-from runtime.run.checks import CheckedJob, check_job
+from runtime.run.checks.job import CheckedJob, check_job
 from runtime.run.jobs.checks import Again, CheckedSet, check_set
 
 Checked = CheckedJob | CheckedSet

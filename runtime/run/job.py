@@ -22,8 +22,8 @@ from runtime.record.columns import ColumnRecorder
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.record.recorder import Fanout, Recorder
 from runtime.record.view import Picture, make_view
-from runtime.run.checks import CheckedJob, refuse_empty
-from runtime.run.devices import device_of
+from runtime.run.checks.devices import device_of
+from runtime.run.checks.job import CheckedJob, refuse_empty
 from runtime.training.lr_schedules import make_schedule
 
 UNTOLD = ("lr_at", "seed", "stuck_after_s")

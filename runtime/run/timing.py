@@ -8,7 +8,7 @@ from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.core.job import RecordSink
 from runtime.errors import ConfigError
-from runtime.run.checks import CheckedJob
+from runtime.run.checks.job import CheckedJob
 from runtime.run.job import make_job, make_run_spec, prepare_data
 
 

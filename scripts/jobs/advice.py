@@ -22,7 +22,7 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.run.timing import Forgetful, outcome_of_job
 from runtime.virtual.costs import SCHEMA, parse_costs
 from scripts.common.forks import in_forks

@@ -20,7 +20,7 @@ from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
 from runtime.house import ROOT
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.virtual.costs import load_costs
 from scripts.common.forks import in_forks
 from scripts.common.grid import JobFailed, progress

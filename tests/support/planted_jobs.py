@@ -14,7 +14,7 @@ from injectors.plan import Disturbance, Plan, build_plan
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.run.timing import Forgetful, outcome_of_job
 from scripts.jobs.advice import FIXED
 from strategies.protocol import Arrived

@@ -15,7 +15,7 @@ from analysis.measures.metrics import summarise
 from analysis.records.integrity import integrity
 from analysis.records.load import Run, load_run
 from runtime.config.parse import parse
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.run.job import run_job
 from tests.unit.run.test_preflight import composed
 

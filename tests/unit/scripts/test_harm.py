@@ -17,7 +17,7 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.run.job import run_job
 from runtime.run.timing import outcome_of_job
 from scripts import harm_and_gain as script

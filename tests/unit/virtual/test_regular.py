@@ -25,7 +25,7 @@ from runtime.config.parse import parse
 from runtime.core.job import Job
 from runtime.native import WAVES, native
 from runtime.record.columns import ColumnRecorder
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.run.job import run_job
 from runtime.training.progress import Progress, load_progress
 from runtime.virtual import VirtualRuntime

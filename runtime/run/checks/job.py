@@ -23,14 +23,14 @@ from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.containment import is_linux
 from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
-from runtime.run.devices import check_devices, gpus_in_turn
-from runtime.run.following import check_replicas
-from runtime.run.hogs import check_hogs
-from runtime.run.measuring import check_measuring
-from runtime.run.pacing import check_pacing
+from runtime.run.checks.devices import check_devices, gpus_in_turn
+from runtime.run.checks.followers import check_replicas
+from runtime.run.checks.hogs import check_hogs
+from runtime.run.checks.norms import check_measuring
+from runtime.run.checks.pacing import check_pacing
+from runtime.run.checks.resources import check_fits
+from runtime.run.checks.topologies import check_topology, check_transfer
 from runtime.run.probing import reason
-from runtime.run.resources import check_fits
-from runtime.run.topologies import check_topology, check_transfer
 from runtime.training.lr_schedules import make_schedule
 from runtime.training.optimizers import make_optimizer
 from strategies.protocol import DATA_POLICIES, Strategy

@@ -13,7 +13,7 @@ from runtime.cluster.gpus import parse_gpus
 from runtime.cluster.hosts import parse_hosts
 from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.errors import ConfigError
-from runtime.run.devices import device_of
+from runtime.run.checks.devices import device_of
 
 
 def check_hogs(
