@@ -57,6 +57,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("qwertyuiop=3", "python run.py --help lists them all"),
     ("hydra/launcher=nope", "no such hydra/launcher"),
     ("hydra/launcher=ray", "pip install hydra-ray-launcher"),
+    ("hydra/sweeper=optuna", "pip install hydra-optuna-sweeper"),
     ("hydra/launcher=submitit_slurm", "pip install hydra-submitit-launcher"),
     ("hydra.run.dri=x", "hydra.run.dri"),
     ("--config-name nope", "nope"),
