@@ -132,8 +132,8 @@ class VirtualSession:
             held=self._held if Send in experiment.strategy.needs else None,
         )
         self.servers, self.workers, self.machines = modelled
-        count = experiment.strategy.aggregators
-        self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count)
+        count, at = experiment.strategy.aggregators, experiment.strategy.aggregators_at
+        self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count, at)
         if self._aggregators:
             add_aggregators(modelled, costs, self._aggregators, self._summed)
         self.followers: Followers | None = None
