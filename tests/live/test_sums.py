@@ -53,11 +53,14 @@ def test_most_gradients_arrive_in_sums_and_every_sample_is_used_once(start: Star
 
 
 @pytest.mark.long(like="test_most_gradients_arrive_in_sums_and_every_sample_is_used_once")
-def test_it_trains_as_without_a_tree(start: Start) -> None:
+@pytest.mark.parametrize(
+    "words", [("strategy=bsp",), ("strategy=star_h", "strategy.modes=[ssgd]")], ids=["bsp", "star"]
+)
+def test_it_trains_as_without_a_tree(start: Start, words: tuple[str, ...]) -> None:
     """BSP on the virtual clock, which adds the same gradients in rank order: equal up to rounding."""
-    job = (*DIGITS, "workload.epochs=1", "save_parameters=true", "strategy=bsp")
-    flat = start("flat", *job, "runtime=virtual", "cluster.device={base_s: 0.01}").finish()
-    run = start("run", *job, "strategy.tree_fanout=2", "strategy.tree_wait_s=1").finish()
+    job = (*DIGITS, "workload.epochs=1", "save_parameters=true")
+    flat = start("flat", *job, "strategy=bsp", "runtime=virtual", "cluster.device={base_s: 0.01}").finish()
+    run = start("run", *job, *words, "strategy.tree_fanout=2", "strategy.tree_wait_s=1").finish()
     assert sums(run)
     assert run.finished["version"] == flat.finished["version"]
     np.testing.assert_allclose(run.parameters(), flat.parameters(), rtol=0, atol=1e-5)
