@@ -116,6 +116,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         if problem := problem_of(job.request, empty, policy, placement):
             raise ConfigError(f"jobs={source}: {problem}")
         jobs.append(job)
+    _refuse_left_behind(jobs, policy)
     needs = Needs()
     for job in jobs:
         needs = needs.with_those_of(job.checked.needs)
@@ -160,6 +161,18 @@ def _refuse_inseparable(config: Config) -> None:
             f"policy={config.names.policy}: preempts, and with topology.collective=ddp a job cannot continue "
             "after its replicas have ended; choose topology.collective=ring, or a policy that does not preempt"
         )
+
+
+def _refuse_left_behind(jobs: Sequence[SetJob], policy: Policy) -> None:
+    """A cluster gives places to workers and servers, and where a preempted job resumes its aggregators are not."""
+    for job in jobs if policy.preempts else ():
+        if job.checked.strategy.aggregators:
+            names = job.checked.written.names
+            raise ConfigError(
+                f"policy={names.policy}: preempts, and strategy={names.strategy} has aggregators on hosts, which would "
+                "stay there; set strategy.tree_fanout=null (of mlfabric num_aggregators=0), or choose a policy that "
+                "does not preempt"
+            )
 
 
 def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
