@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from runtime.errors import ConfigError
-from runtime.run.experiment import run_experiment
+from runtime.run.job import run_job
 from runtime.run.jobs.replay import run_set
 from runtime.run.jobs.running import placed_job
 from strategies.protocol import Places
@@ -44,7 +44,7 @@ def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path) -> 
     job = checked_set(only, *TREE).jobs[0]
     found = table_of(tmp_path / "set").loc["only"]
     places = Places(workers=tuple(found.worker_hosts), servers=tuple(found.server_hosts))
-    assert run_experiment(placed_job(job.checked, places, 8), tmp_path / "only") == 0
+    assert run_job(placed_job(job.checked, places, 8), tmp_path / "only") == 0
     own, alone = tmp_path / "set" / "jobs" / "only", tmp_path / "only"
     assert (own / "events.jsonl").read_bytes() == (alone / "events.jsonl").read_bytes()
 
