@@ -22,10 +22,12 @@ class Lab:
     def __init__(self, play: Callable[[Lab], bool]) -> None:
         self.loop, self.machines = Loop(), SharedMachines("0" * 16, None, NOTHING)
         self.interrupted_by, self.keeper = 0, None
+        self.added: list[str] = []
         self.begun: dict[str, Any] = {}
         self.play = play
 
     def add(self, name: str, make: Callable[..., Any], **_: Any) -> None:
+        self.added.append(name)
         self.loop.after(0.0, lambda: self.begun.update({name: make(self, name, None)}))
 
     def job(self, name: str) -> Any:
@@ -73,7 +75,7 @@ def test_who_waits_starts_on_what_a_restart_has_freed_once_that_is_carried_out()
     def play(lab: Lab) -> bool:
         if len(lab.begun) == 2 and not answers:
             answers.append(lab.begun["j0"].session.elsewhere("worker:0"))
-            in_between.append(sorted(lab.begun))
+            in_between.append(lab.added[:])
         return len(lab.begun) == 3
 
     notes = played(play, a=2, b=2, c=2)
