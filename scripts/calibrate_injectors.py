@@ -140,7 +140,7 @@ def write_plan(cell: Cell, asked: argparse.Namespace) -> None:
 def stored(cell: Cell, asked: argparse.Namespace) -> Run | None:
     """The record of this run, if it exists; one with other settings or another plan is refused."""
     # compare the plan itself, so that its file's location does not matter
-    run = stored_by_name(cell.name, settings(cell, asked), asked.out, apart="straggler.path=")
+    run: Run | None = stored_by_name(cell.name, settings(cell, asked), asked.out, apart="straggler.path=")
     if run is None:
         return None
     planned = [(row.start_s, round(row.end_s - row.start_s, 6), row.magnitude) for row in run.plan.itertuples()]

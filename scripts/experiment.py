@@ -221,7 +221,7 @@ def composed_words() -> Iterator[Any]:
 
 def plain(config: Any) -> dict[str, Any]:
     """The configuration with interpolations unresolved, since their values differ between runs."""
-    content = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
+    content: Any = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
     return {str(key): value for key, value in content.items() if key not in APART}
 
 

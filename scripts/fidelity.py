@@ -178,7 +178,7 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
 
 def present(cell: Cell, asked: argparse.Namespace) -> Run | None:
     """The record of this run, if it exists; a virtual one of another cost model counts as missing."""
-    run = stored(cell.name, settings(cell, asked), asked.out, apart=COSTS)
+    run: Run | None = stored(cell.name, settings(cell, asked), asked.out, apart=COSTS)
     if run is None or SIDES[cell.side] != "virtual":
         return run
     return run if str(run.meta.get("calibration")).partition(",")[0] == asked.calibration else None

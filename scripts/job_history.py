@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -28,6 +28,7 @@ from analysis.records.schema import Observed
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from strategies.protocol import NodeUse
 from strategies.scaling.brain.history import FinishedJob
 from strategies.scaling.brain.usage import WINDOW
 
@@ -46,9 +47,8 @@ def finished_job(run: Run) -> FinishedJob | None:
 
     unit = float(run.job["strategy_fields"].get("unit_cores", 1.0))
 
-    def cores(row: dict[str, object], role: str) -> list[float]:
-        used = [getattr(use, "cpu_cores") for name, use in row.items() if name.startswith(role)]  # noqa: B009
-        return [cores / unit for cores in used]
+    def cores(row: Mapping[str, NodeUse], role: str) -> list[float]:
+        return [(use.cpu_cores or 0.0) / unit for name, use in row.items() if name.startswith(role)]
 
     def memory(role: str) -> int:
         seen = [use.memory_bytes or 0 for row in rows for name, use in row.items() if name.startswith(role)]
@@ -100,7 +100,7 @@ def settings(jobs: Sequence[FinishedJob]) -> str:
         "history": [msgspec.to_builtins(job) for job in jobs],
         "history_of": [newest.workload, newest.dataset],
     }
-    return HEAD + yaml.safe_dump(body, sort_keys=False)
+    return HEAD + str(yaml.safe_dump(body, sort_keys=False))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -143,7 +143,9 @@ class Oracle:
         found = dict[Hashable, float]()
         for mode in (SSGD, *modes):
             assert isinstance(mode, Mode)
-            found |= schedule.choice.priced(workers, times_s, groups, self.made.batch_samples, self.phi(t), mode)
+            priced = schedule.choice.priced(workers, times_s, groups, self.made.batch_samples, self.phi(t), mode)
+            for key, price in priced.items():
+                found[key] = price
         slow = exceeding(deviations(dict(zip(workers, times_s, strict=True))), self.strategy.straggler_frac)
         known = schedule.choice.priced(workers, times_s, groups, self.made.batch_samples, self.phi(t))
         return found, next(iter(known)) if slow else SSGD

@@ -122,13 +122,13 @@ def verdicts(root: Path, wanted: Sequence[Mutant], jobs: int, known: dict[str, s
             passes[mutant.tests] = None
             waiting.append((None, mutant.tests))
         waiting.append((mutant, mutant.tests))
-    for mutant, tests, code, said in _ended(root, waiting, jobs):
-        if mutant is None:
+    for ended, tests, code, said in _ended(root, waiting, jobs):
+        if ended is None:
             passes[tests] = code == GOOD
             if code != GOOD:
                 print(f"these tests fail without any mutant: {' '.join(tests)}\n{said}", file=sys.stderr)
         else:
-            held.setdefault(tests, []).append((mutant, code))
+            held.setdefault(tests, []).append((ended, code))
         for one, its_code in held.pop(tests, ()) if passes[tests] is not None else ():
             yield one, _verdict(its_code) if passes[tests] else UNTESTED
 

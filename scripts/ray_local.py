@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -64,7 +65,7 @@ def serve(nodes: int, cpus: int, gpus: int, folder: str, *, until_eof: bool) -> 
     os.environ["RAY_TMPDIR"] = folder  # else Ray notes this cluster in /tmp/ray, which need not exist or names another
     from ray.cluster_utils import Cluster
 
-    each = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
+    each: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
     cluster = Cluster(
         initialize_head=True,
         head_node_args={**each, "include_dashboard": False, "temp_dir": folder, "gcs_server_port": 0},
@@ -81,7 +82,7 @@ def serve(nodes: int, cpus: int, gpus: int, folder: str, *, until_eof: bool) -> 
             signal.pause()
     finally:
         with contextlib.suppress(Exception):
-            cluster.shutdown()
+            cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

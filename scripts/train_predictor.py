@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = shlex.join(["python", "scripts/train_predictor.py", *words])
         told = {"format": FORMAT, "series": arguments.series, "command": command}
         content = io.BytesIO()
-        np.savez_compressed(content, **told, **arrays)
+        np.savez_compressed(content, **{**told, **arrays})
         write_file(arguments.out, content.getvalue())
     except (RecordError, ConfigError, OSError) as error:
         return print_error("train_predictor.py", error)
@@ -126,7 +126,7 @@ def fit(learnt: Floats, held_out: Floats, epochs: int, seed: int) -> tuple[dict[
         return (head(lstm(windows[:, :-1])[0]) - windows[:, 1:])[:, WARM:]
 
     for _ in range(epochs):
-        for chosen in torch.randperm(len(scaled)).split(BATCH):
+        for chosen in torch.split(torch.randperm(len(scaled)), BATCH):
             optimizer.zero_grad()
             (errors(scaled[chosen]) ** 2).mean().backward()
             optimizer.step()

@@ -28,11 +28,12 @@ def answer(
         refusals: errors about the input, besides those of settings and records.
     """
     where = ""
+    refused: tuple[type[Exception], ...] = (ConfigError, RecordError, *refusals)
     try:
         asked = parse()
         where = asked.out
         return work(asked) or 0
-    except (ConfigError, RecordError, *refusals) as error:
+    except refused as error:
         return print_error(program, error, REFUSED)
     except JobFailed as error:
         return print_error(program, error, FAILED)

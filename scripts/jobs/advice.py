@@ -119,10 +119,10 @@ def _composed(topology: str, names: tuple[str, ...]) -> dict[str, Any]:
         return {name: composer.raw([*FIXED, f"topology={topology}", f"strategy={name}"]) for name in names}
 
 
-def configured(replay: Replay, name: str, raw: Mapping[str, Any], costs: Path) -> dict[str, Any]:
+def configured(replay: Replay, name: str, composed: Mapping[str, Any], costs: Path) -> dict[str, Any]:
     """The composed configuration with the job's own numbers."""
     model, scale = replay.model, replay.scale
-    raw = json.loads(json.dumps(raw))
+    raw: dict[str, Any] = json.loads(json.dumps(composed))
     if (settings := OF_TOPOLOGY.get(name)) and replay.topology != "ps":
         raw["strategy"] |= {key: value.format(topology=replay.topology) for key, value in settings.items()}
     raw["cluster"] |= {
@@ -164,7 +164,7 @@ def cost_file(replay: Replay, about: str) -> str:
         values |= {"latency_s": model.message_s / 2 * scale, "update_base_s": model.barrier_s * scale}
     elif steps:
         values["ring_step_s"] = (model.message_s + model.barrier_s) / steps * scale
-    text = f"# {about}\n" + yaml.safe_dump({"schema": SCHEMA, "values": values}, sort_keys=False)
+    text = f"# {about}\n{yaml.safe_dump({'schema': SCHEMA, 'values': values}, sort_keys=False)}"
     parse_costs(text.encode())  # never write what cannot be read back
     return text
 

@@ -198,12 +198,14 @@ def stored(path: Path) -> dict[str, Timed]:
         for row in csv.DictReader(file):
             if None in row.values() or set(row) != set(Timed._fields):
                 continue
-            row |= {name: int(row[name]) for name in ("workers", "seed")}
-            row |= {
+            read: dict[str, Any] = {
+                **row,
+                "workers": int(row["workers"]),
+                "seed": int(row["seed"]),
                 "jct_s": float(row["jct_s"]) if row["jct_s"] else None,
                 "updates": int(row["updates"] or 0),
             }
-            found[row["key"]] = Timed(**row)
+            found[row["key"]] = Timed(**read)
     return found
 
 

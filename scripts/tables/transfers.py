@@ -71,12 +71,13 @@ def case_of(name: str, seed: int) -> Case:
     ``worked``, ``slide14``: four of unequal size, and four of which one has a quarter of the bandwidth and is due.
     """
     if name in ("worked", "slide14"):
-        sizes, uplinks = ((50, 80, 100, 120), (100,) * 4) if name == "worked" else ((100,) * 4, (100, 100, 100, 25))
-        return _case(sizes, uplinks, (9, 8, 10, 7), WORKED)
+        given = ((50, 80, 100, 120), (100,) * 4) if name == "worked" else ((100,) * 4, (100, 100, 100, 25))
+        return _case(*given, (9, 8, 10, 7), WORKED)
     chance = np.random.default_rng([2020, seed, *name.encode()])
     sizes = chance.uniform(20, 200, PENDING) if name == "sizes" else np.full(PENDING, 100.0)
     uplinks = np.full(PENDING, INTO) if name == "sizes" else INTO * 10 ** chance.uniform(-1, 0, PENDING)
-    return _case(sizes.tolist(), uplinks.tolist(), PRESENT - chance.integers(0, TAU_MAX, PENDING), (PRESENT, TAU_MAX))
+    versions = (PRESENT - chance.integers(0, TAU_MAX, PENDING)).tolist()
+    return _case(sizes.tolist(), uplinks.tolist(), versions, (PRESENT, TAU_MAX))
 
 
 def _case(sizes: Sequence[float], uplinks: Sequence[float], versions: Sequence[int], at: tuple[int, int]) -> Case:
