@@ -15,9 +15,9 @@ OF_CLUSTER = ("cluster.jsonl", "hosts.parquet", "jobs.parquet", "meta.json")
 
 
 def write_sums(run_dir: Path, names: Sequence[str]) -> None:
-    """Write ``SHA256SUMS`` of the existing ones of these files, which nobody changes from now on.
+    """Write ``SHA256SUMS`` of those files that exist; nothing is added to them any more.
 
-    A full disk leaves the file out: it is not a part of the record's data, and the record itself says how the run ended.
+    A full disk leaves the file out: nothing of the run is in it, and the log says how the run ended.
     """
     try:
         publish(run_dir / SUMS, [_line(run_dir / name) for name in names if (run_dir / name).exists()])
