@@ -139,8 +139,17 @@ def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
 def report_one(spec: Spec, asked: argparse.Namespace, console: Console) -> None:
     """Process the records of one experiment: figure, verdicts, page."""
     out = folder_of(spec, asked)
-    results = tabulated(spec) if spec.table is not None else collect(spec, read_records(spec, out))
-    report(results, asked, out, console, partial=not of_paper(spec) or spec != load_spec(known_specs()[spec.name]))
+    partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
+    if spec.table is not None:
+        results = tabulated(spec)
+    else:
+        runs, due = read_records(spec, out), len(list(cells(spec)))
+        if len(runs) < due:  # with --redraw alone: else they have been made, or the experiment has failed
+            partial = True
+            said = f"{spec.name}: {due - len(runs)} of {due} records are missing, so no page is changed"
+            console.print(said, soft_wrap=True)
+        results = collect(spec, runs)
+    report(results, asked, out, console, partial=partial)
     if not of_paper(spec) and spec.table is None and not spec.clusters:
         compare_records(spec, out, console)
 
@@ -177,7 +186,7 @@ def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner
     """Make the records that are missing or outdated. ``runner``: instead of ``run.py``, for tests."""
     out = folder_of(spec, asked)
     there = {cell.name: cell for cell in cells(spec)}
-    console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs")
+    console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs", soft_wrap=True)
     wanted = {name: [*settings_of(spec, cell), *QUIET] for name, cell in there.items()}
     with composed_words() as compose_words:
         found = {
@@ -208,7 +217,8 @@ def commit_of(asked: argparse.Namespace, console: Console) -> str | None:
         why = "this is no git repository" if commit == "unknown" else "there are uncommitted changes; commit them first"
         raise ConfigError(f"--fresh: {why}")
     if commit.endswith(DIRTY):
-        console.print(f"there are uncommitted changes: records made now say {commit}, and so will their page")
+        said = f"there are uncommitted changes: records made now say {commit}, and so will their page"
+        console.print(said, soft_wrap=True)
     return commit if asked.fresh else None
 
 

@@ -130,7 +130,7 @@ Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reas
 [harm_reasons.yaml](harm_reasons.yaml), and a test compares the two.
 Not compared: strategies that launch nodes, since what they gain depends on the cores that they may have.
 
-The job: the digits, 1,437 samples, 128 per update, 4 servers, no gradients (`backend=none`); an iteration takes 20 ms
+The job: the digits, 1,438 samples, 128 per update, 4 servers, no gradients (`backend=none`); an iteration takes 20 ms
 and 1.25 ms per sample, messages as in `local_tcp`. Epochs: {paced} workers. Only time is compared: an
 asynchronous strategy processes as many samples, and may need more of them for the same accuracy (see other pages).
 `cpu_throttle` and `link_throttle` need hosts: one per worker (`cluster=hosts`, processors a tenth as

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from analysis.records.load import RecordError
 from analysis.sinks.errors import SinkError
-from analysis.sinks.exporting import export
+from analysis.sinks.exporting import export, missing
 
 
 class Export(Callback):
@@ -21,6 +21,17 @@ class Export(Callback):
     def __init__(self, sink: str, where: str | None = None) -> None:
         self.sink = sink
         self.where = where
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        """Hydra calls this before the job: what it will not be able to do is no news for its end."""
+        if package := missing(self.sink):
+            print(
+                f"{self.sink}: {package} is not installed, so nothing will be sent (pip install {package}; "
+                "python run.py export sends records later)",
+                file=sys.stderr,
+            )
+
+    on_multirun_start = on_run_start
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
         """Hydra calls this when a job is over."""

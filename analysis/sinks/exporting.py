@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from analysis.records.load import load_run
@@ -10,6 +11,12 @@ from analysis.sinks.errors import SinkError
 
 SINKS = {"tensorboard": "runs/tensorboard", "mlflow": "sqlite:///runs/mlflow.db", "mllog": "runs/mllog"}
 """Name (a module here) -> where it goes by default."""
+
+
+def missing(sink: str) -> str:
+    """The package that the sink needs and that is not installed; empty if it has what it needs."""
+    needs: str = import_module(f"{__package__}.{sink}").NEEDS
+    return needs if needs and find_spec(needs) is None else ""
 
 
 def export(run_dir: Path, sink: str, where: str | None = None) -> str:

@@ -149,15 +149,19 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
 
 def title(config: Config, job: Job) -> str:
     """The name of the job in the view."""
-    others = f"all-reduce by {config.topology.collective}" if not job.num_servers else f"{job.num_servers} servers"
+    others = _counted(job.num_servers, "server") if job.num_servers else f"all-reduce by {config.topology.collective}"
     where = config.names.cluster
     if config.launcher != ON_THIS_MACHINE:
         where += f", machines by {config.names.launcher}"
     return (
-        f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {others} "
+        f"{config.names.strategy} on {config.workload.name}, {_counted(job.num_workers, 'worker')}, {others} "
         f"({config.names.runtime}, {where}, {config.topology.transport}), stragglers "
         f"{config.names.straggler}, seed {config.seed}"
     )
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _fields(spec: dict[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:
     for name in found.Tags()["scalars"]:
         wanted = [(point.step, pytest.approx(point.value, rel=1e-6)) for point in points if point.name == name]
         assert [(event.step, event.value) for event in found.Scalars(name)] == wanted
+    assert __import__("tensorboard.compat", fromlist=["tf"]).tf.__version__ == "stub", "all of TensorFlow was imported"
 
 
 def test_mlflow_has_settings_metrics_and_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,3 +85,13 @@ def test_a_run_goes_there_when_it_ends(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.err
     assert "mllog: runs/mllog/a.log" in done.err
     assert ":::MLLOG" in (tmp_path / SINKS["mllog"] / "a.log").read_text()
+
+
+def test_that_nothing_will_be_sent_is_said_before_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
+    words = ("runtime=virtual", "workload=ledger", "backend=none", "workload.epochs=1", "straggler=none", "view=none")
+    done = run_cli(*words, "draw=false", "hydra/callbacks=mlflow", "hydra.run.dir=runs/a", cwd=tmp_path)
+    first, *_, last = done.err.splitlines()
+    assert done.exit_code == 0, done.err
+    assert first.startswith("mlflow: mlflow is not installed, so nothing will be sent (pip install mlflow; ")
+    assert last.startswith("mlflow: nothing was sent: ")

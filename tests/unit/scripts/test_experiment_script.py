@@ -310,6 +310,14 @@ def test_the_same_records_give_the_same_page(bench: Bench) -> None:
     assert bench.page.read_text() == before
 
 
+def test_what_is_redrawn_without_some_of_its_records_changes_no_page(bench: Bench) -> None:
+    bench.run("--only", "system=bsp")
+    code, out, _ = bench.run("--redraw", runner=ComposedRunner())
+    assert code == 0
+    assert "toy_table: 4 of 8 records are missing, so no page is changed\n" in out
+    assert not bench.page.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
