@@ -83,7 +83,9 @@ class Subtrees:
         )
 
 
-def assigned(groups: Sequence[Sequence[int]], names: Sequence[str], places: Mapping[str, str]) -> list[dict[int, str]]:
+def assigned(
+    groups: Sequence[Sequence[int]], names: Sequence[str], places: Mapping[str, str], *, sharing: bool
+) -> list[dict[int, str]]:
     """Who sums for each inner node, by group: an aggregator on its host if there is one, or else any.
 
     The least used one of those in question, so that two inner nodes share one only where there are not enough.
@@ -92,6 +94,7 @@ def assigned(groups: Sequence[Sequence[int]], names: Sequence[str], places: Mapp
         groups: the inner nodes of every group.
         names: the aggregators.
         places: hosts of tasks, by name.
+        sharing: whether inner nodes on one host share what is there, rather than take one elsewhere that is free.
     """
     uses = Counter(dict.fromkeys(names, 0))
     found = [dict[int, str]() for _ in groups]
@@ -100,6 +103,7 @@ def assigned(groups: Sequence[Sequence[int]], names: Sequence[str], places: Mapp
             for worker in inner:
                 host = places.get(str(NodeId.worker(worker)))
                 here = [name for name in names if host is not None and places.get(name) == host]
+                here = here if sharing else [name for name in here if not uses[name]]
                 if worker not in own and (here or elsewhere):
                     own[worker] = min(here or names, key=lambda name: uses[name])
                     uses[own[worker]] += 1

@@ -61,7 +61,8 @@ class TreeGate:
             directly. For so long its first child waits for the node, which may have no data left to compute. None: half
             of the median iteration, without waiting.
         smoothing: weight of the newest value in a worker's latency.
-        near_workers: whether aggregators are on hosts of workers, even if others have no tasks.
+        near_workers: whether aggregators are on hosts of workers, even if others have no tasks, and inner nodes on one
+            host share what is there.
         gate: decides about updates: one that knows whose gradients make an update (AllGate, ModalGate).
     """
 
@@ -227,7 +228,8 @@ class TreeGate:
         if not changed:
             return
         inner = [tree.tree.children(None) if len(tree.members) > 1 else () for tree in self._trees]
-        for tree, via in zip(self._trees, assigned(inner, self._names, self._places), strict=True):
+        found = assigned(inner, self._names, self._places, sharing=self.near_workers)
+        for tree, via in zip(self._trees, found, strict=True):
             tree.via = via
 
     def _coming(self) -> set[int]:

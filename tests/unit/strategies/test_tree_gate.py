@@ -102,16 +102,17 @@ def test_children_are_waited_for_half_an_iteration() -> None:
 
 def test_an_inner_node_s_aggregator_is_on_its_host_if_there_is_one() -> None:
     places = {"worker:3": "host:1", "worker:1": "host:2", "aggregator:0": "host:9", "aggregator:1": "host:1"}
-    assert assigned([(3, 1)], NAMES, places) == [{3: "aggregator:1", 1: "aggregator:0"}]
+    assert assigned([(3, 1)], NAMES, places, sharing=False) == [{3: "aggregator:1", 1: "aggregator:0"}]
 
 
-def test_several_inner_nodes_share_what_is_on_their_host_before_they_go_elsewhere() -> None:
+def test_inner_nodes_on_one_host_share_what_is_there_or_take_what_is_free() -> None:
     places = {"worker:3": "host:1", "worker:1": "host:1", "aggregator:0": "host:1", "aggregator:1": "host:2"}
-    assert assigned([(3, 1)], NAMES, places) == [{3: "aggregator:0", 1: "aggregator:0"}]
+    assert assigned([(3, 1)], NAMES, places, sharing=True) == [{3: "aggregator:0", 1: "aggregator:0"}]
+    assert assigned([(3, 1)], NAMES, places, sharing=False) == [{3: "aggregator:0", 1: "aggregator:1"}]
 
 
 def test_several_groups_share_the_aggregators_evenly() -> None:
-    assert assigned([(3,), (5,), (1, 0)], NAMES, {}) == [
+    assert assigned([(3,), (5,), (1, 0)], NAMES, {}, sharing=True) == [
         {3: "aggregator:0"},
         {5: "aggregator:1"},
         {1: "aggregator:0", 0: "aggregator:1"},
