@@ -136,7 +136,7 @@ def test_workers_use_the_devices_that_agents_see(
     """Fake ones, of which an agent that is shown too few is refused; every process sees one, and servers none."""
     job = (*DIGITS, "workload.epochs=1", "backend.device=fake", "cluster.num_workers=4")
     local = start("local", *job).finish(PATIENCE_S)
-    seeing, seen = "workload.task._target_=tests.support.seeing.Seeing", tmp_path / "seen"
+    seen = tmp_path / "seen"
     seen.mkdir()
     monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
@@ -144,8 +144,9 @@ def test_workers_use_the_devices_that_agents_see(
     assert poor.process.poll() is None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     agents = [loopback.agent(number) for number in range(2)]
-    shown = (seeing, f"+workload.task.seen_dir={seen}", "launcher.gpus_per_node=2")
-    joined = loopback.run("joined", *job, *shown, env=ALLOW).finish(PATIENCE_S)
+    conf = ("--config-dir", str(Path(__file__).parent / "conf"), f"workload.task.seen_dir={seen}")
+    seeing = ["workload=seeing" if word == "workload=digits" else word for word in job]
+    joined = loopback.run("joined", *seeing, *conf, "launcher.gpus_per_node=2", env=ALLOW).finish(PATIENCE_S)
     assert joined.sha256 == local.sha256
     assert [agent.wait() for agent in (poor, *agents)] == [2, 0, 0]
     found = {
