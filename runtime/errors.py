@@ -11,7 +11,11 @@ FAILED, REFUSED, NO_SPACE, DEVICE_FULL, INTERRUPTED = 1, 2, 74, 75, 130
 """Exit codes: failure; a refused request, before anything was started; a full disk (``EX_IOERR``); a device without
 memory for a task (``EX_TEMPFAIL``); Ctrl-C."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_DEVICE_FULL = re.compile(r"CUDA.*out of memory", re.IGNORECASE)
+_DEVICE_FULL = re.compile(
+    r"CUDA.*out of memory|CU(BLAS|DNN)_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)",
+    re.IGNORECASE,
+)
+"""Libraries say neither how much they wanted nor always that it was memory: handles that cannot be made have none."""
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 """All that numpy's message says about a full disk."""
 

@@ -18,7 +18,7 @@ from scripts.common.grid import QUIET, quoted
 
 FIDELITY, SATURATION, SHARES = PARTS = ("fidelity", "saturation", "shares")
 """Parts that can be measured by themselves, most wanted first."""
-_PARTS = {"fit": FIDELITY, "live": FIDELITY, "alone": SATURATION, "shares": SHARES}
+_PARTS = {"fit": FIDELITY, "live": FIDELITY, "alone": SATURATION, "graphs": SATURATION, "shares": SHARES}
 NUM_WORKERS = 4
 PERCENT = (60, 60, 20, 20)
 """Percent of the multiprocessors by worker: two fast ones and two slow ones, three to one (AntDT section VI-B)."""
@@ -80,6 +80,7 @@ def live_jobs(device: str, data: Path) -> dict[str, list[str]]:
         f"alone_{batch}": [*base, CALM, "cluster.num_workers=1", f"workload.global_batch_samples={batch}", *_epochs(1)]
         for batch in size.batches
     }
+    found["graphs"] = [*found[f"alone_{min(size.batches)}"], "backend.graphs=true"]
     shares = ["cluster.gpus.share=mps", f"cluster.gpus.mps_percent=[{','.join(map(str, PERCENT))}]"]
     for name, words in SYSTEMS.items():
         others = [word for word in base if not (name == "antdt_dd" and word.startswith("topology."))]
@@ -131,15 +132,36 @@ def rows(device: str, runs: Mapping[str, Run]) -> Iterator[Row]:
     alone = {batch: f"alone_{batch}" for batch in SIZES[device].batches}
     if runs.keys() >= set(alone.values()):
         yield from saturation({batch: runs[name] for batch, name in alone.items()})
+    if {smallest := alone[min(alone)], "graphs"} <= runs.keys():
+        yield launches(runs[smallest], runs["graphs"])
     shared = {name: f"shares_{name}" for name in SYSTEMS}
     if runs.keys() >= set(shared.values()):
         yield idle_order({name: runs[job] for name, job in shared.items()})
     if (largest := f"fit_{SIZES[device].each[1]}") in runs:
         yield gpu_stragglers(runs[largest])
+        yield spent(runs[largest])
     pairs = {name: (f"live_{name}", f"virtual_{name}") for name in predicted(device, live=True)}
     yield from fidelity(
         {name: (runs[live], runs[virtual]) for name, (live, virtual) in pairs.items() if {live, virtual} <= runs.keys()}
     )
+
+
+SPENT = {"waiting": "wait_s", "loading": "data_s", "pulling": "pull_s", "computing": "compute_s", "sending": "send_s"}
+
+
+def spent(run: Run) -> Row:
+    """Where an iteration goes; copies are part of computing."""
+    times = computed(run.tables.iterations)[[*SPENT.values(), "stage_s"]].median()
+    parts = ", ".join(f"{word} {1e3 * times[name]:.2f}" for word, name in SPENT.items())
+    found = f"{parts} (of it copies {1e3 * times['stage_s']:.2f})"
+    return Row(f"an iteration of {NUM_WORKERS} workers, medians, ms", "", found, None)
+
+
+def launches(alone: Run, at_once: Run) -> Row:
+    """What it costs to launch the kernels of the smallest batch one by one."""
+    times = [1e3 * float(computed(run.tables.iterations)["compute_s"].median()) for run in (alone, at_once)]
+    found = "one by one {:.2f} ms, at once {:.2f} ms".format(*times)
+    return Row("kernels of the smallest batch, one worker", "", found, None)
 
 
 def saturation(alone: Mapping[int, Run]) -> Iterator[Row]:

@@ -35,6 +35,7 @@ from runtime.run.streams import run_program
 from scripts.common.answering import answer, lacks_gpu
 from scripts.gpu_measurements import SIZES
 from scripts.gpu_steps import LEAST_S, Result, Step, order, parsed, steps
+from scripts.leftovers import nothing_left
 
 NAME = "gpu_session.py"
 DEVICE, ROUNDS = "STRAGGLAB_GPU_DEVICE", "STRAGGLAB_BENCH_ROUNDS"
@@ -105,18 +106,19 @@ def run_step(step: Step, device: str, most_s: float, output: Path) -> int:
             start_new_session=True,
             preexec_fn=partial(die_with, os.getpid()),
         )
-    try:
-        return process.wait(most_s)
-    except subprocess.TimeoutExpired:
-        return ENDED
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)  # tests and scripts then end what they have started
-            try:
-                process.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait(GRACE_S)
+    with nothing_left(process.pid):
+        try:
+            return process.wait(most_s)
+        except subprocess.TimeoutExpired:
+            return ENDED
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)  # tests and scripts then end what they have started
+                try:
+                    process.wait(GRACE_S)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait(GRACE_S)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -47,6 +47,10 @@ def steps(device: str, out: Path) -> list[Step]:
             180,
         ),
         _measured("fidelity", "JCT on the virtual clock within 5 %, alone and next to hogs", device, out),
+        _tests(
+            "ddp_graphs", "ours at 0.95 of plain DDP, all kernels of a gradient launched at once", BENCH, "graphs", 180
+        ),
+        _tests("graphs", "the same bits when all kernels of a gradient are launched at once", TESTS, "graph", 90),
         _tests("two_devices", "NCCL against our ring, where there are two devices", TESTS, "on_their_devices", 90),
         _tests("tensorflow", "losses of TensorFlow on the device", TESTS, "tensorflow", 120),
         _tests("ddp_exact", "ours at 0.95 of DDP, both with exact kernels", BENCH, "exact", 180),

@@ -23,6 +23,7 @@ from runtime.backends.base import (
 )
 from runtime.backends.devices.buckets import Buckets, Write
 from runtime.backends.devices.choice import CPU, DEVICES, make_device, preload
+from runtime.backends.devices.graphs import Batch, Graphs
 from runtime.backends.devices.staging import Staging
 from runtime.backends.torch_evaluation import TorchEvaluation
 from runtime.backends.torch_masks import Masks
@@ -49,6 +50,7 @@ class TorchModel:
         recalibrate_samples: int = 1024,
         device: str = CPU,
         exact: bool = True,
+        graphs: bool = False,
     ) -> None:
         import torch
 
@@ -68,6 +70,7 @@ class TorchModel:
         self.evaluation = TorchEvaluation(task, self.module, eval_batch_samples, recalibrate_samples, self.place)
         self.grads: list[Tensor] = []
         self.buckets: Buckets | None = None
+        self.graphs = self._graphs() if graphs else None
         self._views: dict[int, list[Tensor]] = {}
         self._place = 0
 
@@ -77,9 +80,16 @@ class TorchModel:
             return None
         from runtime.backends.devices.host_masks import draw_on_host
 
-        draw_on_host(self.module)
+        draw_on_host(self.module, device.place)
         self.module.to(device.torch_name)
         return Staging(device, self.num_parameters)
+
+    def _graphs(self) -> Graphs | None:
+        """None: masks are drawn on the host for every batch, so no kernels can be launched without it."""
+        if self.masks.active:
+            return None
+        assert self.staging is not None, "there are no graphs on the CPU"
+        return Graphs(self.staging.device, self._whole_passes, list(self.module.buffers()))
 
     def place(self, values: Tensor) -> Tensor:
         """Inputs where the model computes."""
@@ -140,6 +150,20 @@ class TorchModel:
 
     def gradient(self, batch: tuple[Tensor, Tensor], micro: Sequence[MicroBatch]) -> float:
         """Forward and backward pass of the summed loss."""
+        losses = self.graphs.launch(batch, micro) if self.graphs is not None else None
+        if losses is None:
+            overlaps = self.buckets is not None and self.buckets.several
+            losses = self._passes(batch, micro, overlaps=overlaps)
+        if self.staging is None:
+            return sum(map(float, losses), 0.0)
+        self.stage_s, found = self.staging.take(losses)
+        return sum(found, 0.0)
+
+    def _whole_passes(self, batch: Batch, micro: Sequence[MicroBatch]) -> list[Tensor]:
+        return self._passes(batch, micro, overlaps=False)
+
+    def _passes(self, batch: Batch, micro: Sequence[MicroBatch], *, overlaps: bool) -> list[Tensor]:
+        """Compute the gradient where the model is; ``overlaps``: start to copy each part that is final."""
         import torch
 
         inputs, targets = batch
@@ -152,16 +176,14 @@ class TorchModel:
                 loss, weighted = self._weighted(part, targets[rows], one)
             else:
                 loss = weighted = self.task.torch_loss(self.module, part, targets[rows])
-            if self.buckets is not None and self.buckets.several and index == len(micro) - 1:
+            if overlaps and index == len(micro) - 1:
+                assert self.buckets is not None
                 with self.buckets.overlapping(_adding(coefficient) if index else _putting(coefficient)):
                     torch.autograd.grad(weighted, self.parameters)
             else:
                 self._collect(torch.autograd.grad(weighted, self.parameters), coefficient, first=not index)
             losses.append(loss.detach())
-        if self.staging is None:
-            return sum(map(float, losses), 0.0)
-        self.stage_s, found = self.staging.take(losses)
-        return sum(found, 0.0)
+        return losses
 
     def _collect(self, grads: tuple[Tensor, ...], coefficient: float, *, first: bool) -> None:
         """Add the gradients of a micro-batch; the first replaces what was there."""
@@ -222,7 +244,8 @@ class TorchBackend:
 
     ``device`` is where workers, evaluator and scorer compute: ``cpu``, ``cuda``, or ``fake``, which behaves like a
     device with memory of its own and needs none (docs/gpus.md). ``exact`` (``cuda``): deterministic kernels in full
-    float32; else torch chooses (TF32 in convolutions, sums in any order), and runs are not equal to the bit.
+    float32; else torch chooses (TF32 in convolutions, sums in any order), and runs are not equal to the bit. ``graphs``
+    (not on the CPU): all kernels of a gradient are launched at once, which is of use where they are small.
 
     Parameters are evaluated ``eval_batch_samples`` at a time; with batch normalisation, after its statistics were
     measured on ``recalibrate_samples`` training samples (docs/workloads.md).
@@ -235,6 +258,7 @@ class TorchBackend:
 
     device: str = CPU
     exact: bool = True
+    graphs: bool = False
     num_threads: int = 1
     eval_batch_samples: int = 512
     recalibrate_samples: int = 1024
@@ -247,6 +271,8 @@ class TorchBackend:
             raise ValueError(
                 f"exact=false: changes nothing on device={CPU}, whose kernels are exact; needs device=cuda"
             )
+        if self.graphs and self.device == CPU:
+            raise ValueError(f"graphs=true: device={CPU} launches no kernels; needs device=cuda")
 
     def preload(self) -> list[str]:
         import torch
@@ -257,7 +283,7 @@ class TorchBackend:
 
     def prepare(self, task: Any, seed: int) -> TorchModel:
         fields = self.num_threads, self.eval_batch_samples, self.recalibrate_samples
-        return TorchModel(task, seed, *fields, self.device, self.exact)
+        return TorchModel(task, seed, *fields, self.device, self.exact, self.graphs)
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
         """The model's initial parameters; builds no model if the task draws them itself, and none on a device."""

@@ -78,13 +78,15 @@ class TorchEvaluation:
             return
         if self._chosen is None:
             self._chosen = calibration_samples(len(train[1]), self.recalibrate_samples)
+        momenta = [norm.momentum for norm in self.norms]
         for norm in self.norms:
             norm.reset_running_stats()  # type: ignore[operator]
             norm.momentum = None  # type: ignore[assignment]
             norm.train()
         for batch in whole_batches(self._chosen, self.batch_samples):
             self.module(self._tensors(*(part[batch] for part in train))[0])
-        for norm in self.norms:
+        for norm, momentum in zip(self.norms, momenta, strict=True):
+            norm.momentum = momentum  # without one, each batch of a training that follows would wait for the device
             norm.eval()
 
     def _tensors(self, inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[Tensor, Tensor]:

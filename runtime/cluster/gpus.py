@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from runtime.config.checking import convert
+from strategies.protocol import AGGREGATOR
 
 SETTING = "cluster.gpus"
 
@@ -41,7 +42,7 @@ def on_nodes(nodes: int, gpus_per_node: float) -> tuple[int, ...]:
 
 
 def device_of(in_turn: Sequence[int], role: str, number: int) -> int | None:
-    """The device of a task: workers take them in turn, auxiliary tasks the last one, servers none."""
-    if role == "server" or not in_turn:
+    """The device of a task: workers take them in turn, auxiliary tasks the last one, others none."""
+    if role in ("server", AGGREGATOR) or not in_turn:
         return None
     return in_turn[number % len(in_turn)] if role == "worker" else in_turn[-1]

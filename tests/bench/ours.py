@@ -188,6 +188,7 @@ def _run(
     framework: str = "torch",
     device: str = "cpu",
     exact: bool = True,
+    graphs: bool = False,
     strategy: Strategy | None = None,
     watch: Watch | None = None,
     tick: Callable[[float], None] = lambda t: None,
@@ -204,7 +205,7 @@ def _run(
             (run_dir / name).mkdir()
         recorder = recorder_of(run_dir)
         backend = {"_target_": BACKENDS[framework], "num_threads": 1, "device": device}
-        backend |= {} if exact else {"exact": False}
+        backend |= ({} if exact else {"exact": False}) | ({"graphs": True} if graphs else {})
         task = {"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers}
         spec = RunSpec(
             job=_job(num_workers, num_servers, iterations, max_time_s),
@@ -264,6 +265,7 @@ def bsp_step(
     transfer_bits: int = 32,
     device: str = "cpu",
     exact: bool = True,
+    graphs: bool = False,
 ) -> float:
     """Seconds per BSP iteration in steady state: ``stats.block_median`` of ``iterations`` + 1 stamps, warm-up left out.
 
@@ -271,7 +273,8 @@ def bsp_step(
     (``models.LEARNING_RATE``), no pacing, no injection, no periodic evaluation or checkpoint; the recorder as in a
     normal run. An iteration ends when its update is ordered. All workers share one ``device``.
     """
-    several = {"collective": collective, "transfer_bits": transfer_bits, "device": device, "exact": exact}
+    several = {"collective": collective, "transfer_bits": transfer_bits}
+    several |= {"device": device, "exact": exact, "graphs": graphs}
     watch, _ = _run(transport, model, num_workers, num_servers, iterations + WARM_UP + 1, **several)
     return block_median(watch.updates_s[WARM_UP : WARM_UP + iterations + 1])
 

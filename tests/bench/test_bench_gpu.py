@@ -1,6 +1,7 @@
 """One GPU that four workers share: parameter servers over shared memory, and DDP over gloo on the same device.
 
-Like with like: plain DDP and ours with the kernels that torch chooses ("free"), DDP and ours with exact ones.
+Like with like: plain DDP and ours with the kernels that torch chooses ("free"), DDP and ours with exact ones. And plain
+DDP and ours with all kernels of a gradient launched at once ("graphs"): DDP's hooks wait for gloo, so it has no graphs.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ PEERS = {
     "free": {
         "ddp gloo": partial(call, "peers.ddp_gloo", "bsp_step"),
         "ours shm": partial(call, "ours", "bsp_step", transport="shm", num_servers=1, exact=False),
+    },
+    "graphs": {
+        "ddp gloo": partial(call, "peers.ddp_gloo", "bsp_step"),
+        "ours shm": partial(call, "ours", "bsp_step", transport="shm", num_servers=1, exact=False, graphs=True),
     },
     "exact": {
         "ddp gloo": partial(call, "peers.ddp_gloo", "bsp_step", exact=True),

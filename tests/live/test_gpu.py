@@ -58,6 +58,11 @@ def test_runs_are_bit_equal(transport: str, reference: Run, tmp_path: Path) -> N
     assert again.sha256 == reference.sha256
 
 
+def test_a_graph_gives_the_same_bits(reference: Run, tmp_path: Path) -> None:
+    """Two forms of batches are launched at once here: a whole one, and that at the end of an epoch."""
+    assert run(tmp_path / "graphs", *ON_GPU, "backend.graphs=true").sha256 == reference.sha256
+
+
 def test_copies_are_part_of_computing(reference: Run) -> None:
     for event in computed(reference):
         assert 0 < event["timings"]["stage_s"] < event["timings"]["compute_s"]

@@ -131,19 +131,34 @@ def test_ddp_over_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start
 
 @pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_workers_use_the_devices_that_agents_see(
-    loopback: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+    loopback: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Fake ones, of which an agent that is shown too few is refused."""
+    """Fake ones, of which an agent that is shown too few is refused; every process sees one, and servers none."""
     job = (*DIGITS, "workload.epochs=1", "backend.device=fake", "cluster.num_workers=4")
     local = start("local", *job).finish(PATIENCE_S)
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     poor = loopback.agent(0)
     assert poor.process.poll() is None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     agents = [loopback.agent(number) for number in range(2)]
-    joined = loopback.run("joined", *job, "launcher.gpus_per_node=2").finish(PATIENCE_S)
+    conf = ("--config-dir", str(Path(__file__).parent / "conf"), f"workload.task.seen_dir={seen}")
+    seeing = ["workload=seeing" if word == "workload=digits" else word for word in job]
+    joined = loopback.run("joined", *seeing, *conf, "launcher.gpus_per_node=2", env=ALLOW).finish(PATIENCE_S)
     assert joined.sha256 == local.sha256
     assert [agent.wait() for agent in (poor, *agents)] == [2, 0, 0]
+    found = {
+        (note["role"], note["id"], path.read_text())
+        for note in joined.notes("Launched")
+        for path in [seen / str(note["pid"])]
+        if path.exists()
+    }
+    assert {one for one in found if one[0] == "worker"} == {
+        ("worker", number, "3" if number < 2 else "5") for number in range(4)
+    }
+    assert {one[2] for one in found if one[0] != "worker"} <= {"", "5"}
     assert [node["shown_gpus"] for node in joined.meta["machine"]["nodes"]] == [2, 2]
 
 

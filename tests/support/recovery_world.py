@@ -122,6 +122,12 @@ class World:
     # ---- it happens --------------------------------------------------------------------------------------------------
 
     def _die(self, process: Process) -> None:
+        """A worker that has started more than once and not computed yet finds its device full."""
+        task = self.recovery.tasks[process.key]
+        is_built = process.key.role == "worker" and task.state in (TaskState.READY, TaskState.ATTACHED)
+        if is_built and task.incarnation == process.incarnation > 1 and not task.useful:
+            self._crowd(process)
+            return
         self._end(process)
         self.nodes.lost(process.key)
         self.give(inputs.Gone(*process, "killed"))

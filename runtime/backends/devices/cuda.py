@@ -6,6 +6,7 @@ has initialised the driver must not be forked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
@@ -16,8 +17,8 @@ from runtime.backends.devices.exact import make_exact
 from runtime.core.vectors import FloatVector
 
 _CUDA: Any = torch.cuda  # its functions have no types
-ALREADY_REGISTERED = 712
-"""``cudaErrorHostMemoryAlreadyRegistered``."""
+WARM_UPS = 3
+"""Before kernels are recorded, libraries choose them and get their memory (PyTorch, "CUDA semantics", CUDA graphs)."""
 
 
 @final
@@ -47,12 +48,16 @@ class CudaDevice:
         return torch.empty(num_floats, dtype=torch.float32, device=self.torch_name)
 
     def pin(self, host: FloatVector) -> None:
-        """Raises ``RuntimeError`` if the driver refuses."""
+        """Raises ``RuntimeError`` if the driver refuses.
+
+        Also if a part of it is locked already (712): then not all of it need be, and the runtime would report the same
+        error again after the next kernel, since nothing that torch offers clears it.
+        """
         place = host.ctypes.data
-        if place in self._pinned or not host.nbytes:
+        if not host.nbytes or (place in self._pinned and self._pinned[place].nbytes >= host.nbytes):
             return
         code = int(_CUDA.cudart().cudaHostRegister(place, host.nbytes, 0))
-        if code not in (0, ALREADY_REGISTERED):
+        if code:
             raise RuntimeError(
                 f"CUDA error {code}: cannot lock {host.nbytes} bytes of a host vector (cudaHostRegister)"
             )
@@ -72,6 +77,19 @@ class CudaDevice:
 
     def place(self, values: Tensor) -> Tensor:
         return values.pin_memory().to(self.torch_name, non_blocking=True)
+
+    def record(self, kernels: Callable[[], object]) -> Callable[[], None]:
+        now, aside = _CUDA.current_stream(), _CUDA.Stream()
+        aside.wait_stream(now)
+        with _CUDA.stream(aside):
+            for _ in range(WARM_UPS):
+                kernels()
+        now.wait_stream(aside)
+        graph = _CUDA.CUDAGraph()
+        with _CUDA.graph(graph):
+            kernels()
+        replay: Callable[[], None] = graph.replay
+        return replay
 
     def _copy(self, source: Tensor, target: Tensor) -> CudaTransfer:
         begun, ended = (_CUDA.Event(enable_timing=True) for _ in range(2))

@@ -6,6 +6,7 @@ for the other unless it is ordered to. A copy that has been started reads and wr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime.core.vectors import FloatVector
@@ -57,4 +58,12 @@ class Device(Protocol):
 
     def place(self, values: Tensor) -> Tensor:
         """A copy of a host tensor in its memory for kernels from now on; the tensor may be changed on return."""
+        ...
+
+    def record(self, kernels: Callable[[], object]) -> Callable[[], None]:
+        """Record the kernels that ``kernels()`` launches; returns what launches all of them again, on the same memory.
+
+        Some of them may have run, to warm up, and none need have: afterwards what they write is undefined. Raises
+        ``RuntimeError`` if ``kernels()`` waits for the device, or copies anything between it and the host.
+        """
         ...

@@ -7,6 +7,7 @@ changed too early, or read too early, gives wrong numbers. Fresh memory is full 
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from runtime.backends.devices.device import WHOLE
+from runtime.backends.devices.fake_recording import record
 from runtime.backends.devices.turns import Turn
 from runtime.core.vectors import FloatVector
 
@@ -72,6 +74,7 @@ class FakeDevice:
         self._memory: dict[int, _Memory] = {}
         self._queue: deque[FakeTransfer] = deque()
         self._used_bytes = 0
+        self._recording = False
         self.begun: tuple[float, float] | None = None
         """When kernels were launched that nobody has waited for, and what hogs had taken then."""
 
@@ -85,6 +88,12 @@ class FakeDevice:
         return memory.kernels
 
     def pin(self, host: FloatVector) -> None:
+        """Raises ``RuntimeError`` if some of its pages are locked already, as the driver does."""
+        known = self.pinned.get(host.ctypes.data)
+        if not host.nbytes or (known is not None and known.nbytes >= host.nbytes):
+            return
+        if any(_share_pages(host, other) for other in self.pinned.values()):
+            raise RuntimeError("CUDA error 712: part of the host vector is locked already")
         self.pinned[host.ctypes.data] = host
 
     def upload(self, host: FloatVector, there: Tensor) -> FakeTransfer:
@@ -111,7 +120,24 @@ class FakeDevice:
             self._start(FakeTransfer(self, _publishing(memory, memory.kernels.clone())))
 
     def place(self, values: Tensor) -> Tensor:
+        self._refuse_recording()
         return values.clone()
+
+    def record(self, kernels: Callable[[], object]) -> Callable[[], None]:
+        kernels()
+        before = [memory.kernels.clone() for memory in self._memory.values()]
+        self._recording = True
+        try:
+            replay = record(kernels)
+        finally:
+            self._recording = False
+        for memory, values in zip(self._memory.values(), before, strict=True):
+            memory.kernels.copy_(values)
+        return replay
+
+    def _refuse_recording(self) -> None:
+        if self._recording:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     def _lose_turns(self) -> None:
         """Kernels end late by what hogs have taken of the device meanwhile: while one has a turn, nobody else has."""
@@ -135,13 +161,26 @@ class FakeDevice:
             self._queue.popleft().run()
 
     def _start(self, transfer: FakeTransfer) -> FakeTransfer:
+        self._refuse_recording()
         self._queue.append(transfer)
         return transfer
 
     def _of(self, host: FloatVector) -> Tensor:
-        if host.ctypes.data not in self.pinned:
+        known = self.pinned.get(host.ctypes.data)
+        if known is None or known.nbytes < host.nbytes:
             raise RuntimeError("a copy from or to a host vector that is not pinned")
         return torch.from_numpy(host)
+
+
+def _share_pages(one: FloatVector, other: FloatVector) -> bool:
+    (first, last), (start, end) = _pages(one), _pages(other)
+    return first <= end and start <= last
+
+
+def _pages(host: FloatVector) -> tuple[int, int]:
+    """The first and the last page that it is on."""
+    place = host.ctypes.data
+    return place // mmap.PAGESIZE, (place + host.nbytes - 1) // mmap.PAGESIZE
 
 
 def _publishing(memory: _Memory, seen: Tensor) -> Callable[[], object]:

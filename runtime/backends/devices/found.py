@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from itertools import takewhile
 from pathlib import Path
 
 NODES = Path("/dev")
 NODE = "nvidia[0-9]*"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+"""The order in which devices are counted: by the bus, as NVML and the device files do; CUDA's own default is by speed.
+"""
 
 
 def torch_cuda() -> str | None:
@@ -51,11 +55,25 @@ def num_devices(environ: Mapping[str, str] = os.environ) -> int:
 
 def num_shown(environ: Mapping[str, str] = os.environ) -> int | None:
     """How many devices ``CUDA_VISIBLE_DEVICES`` names, whether they are there or not; None: it does not say."""
-    if VISIBLE not in environ:
-        return None
-    return len([name for name in environ[VISIBLE].split(",") if name.strip() not in ("", "-1")])
+    return len(_shown(environ[VISIBLE])) if VISIBLE in environ else None
 
 
 def name_of(device: int, environ: Mapping[str, str] = os.environ) -> str:
-    """The name in ``CUDA_VISIBLE_DEVICES`` of the device that is the ``device``-th of this environment."""
-    return environ[VISIBLE].split(",")[device].strip() if VISIBLE in environ else str(device)
+    """The name in ``CUDA_VISIBLE_DEVICES`` of the device that is the ``device``-th of this environment.
+
+    Where it shows none, that is passed on: a fake device needs none. Raises ``IndexError`` if it shows fewer.
+    """
+    if VISIBLE not in environ:
+        return str(device)
+    shown = _shown(environ[VISIBLE])
+    return shown[device] if shown else environ[VISIBLE]
+
+
+def order_of(environ: Mapping[str, str] = os.environ) -> str:
+    """In which order processes of a run count devices."""
+    return environ.get(ORDER, BY_BUS)
+
+
+def _shown(names: str) -> list[str]:
+    """CUDA shows devices up to the first that is none (CUDA's programming guide, environment variables)."""
+    return list(takewhile(lambda name: name not in ("", "-1"), map(str.strip, names.split(","))))

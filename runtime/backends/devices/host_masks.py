@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+Place = Callable[[Tensor], Tensor]
 
-def draw_on_host(module: nn.Module) -> None:
-    """Let all dropout layers draw on the host; raises ``ValueError`` for a layer whose masks a device would draw."""
+
+def draw_on_host(module: nn.Module, place: Place) -> None:
+    """Let all dropout layers draw on the host; raises ``ValueError`` for a layer whose masks a device would draw.
+
+    ``place`` brings masks to the device, without waiting for the kernels that are in its queue.
+    """
     for name, one in module.named_modules():
         if isinstance(one, nn.Dropout):
-            one.forward = partial(_dropped, one)  # type: ignore[method-assign]
+            one.forward = partial(_dropped, one, place)  # type: ignore[method-assign]
         elif _draws_inside(one):
             raise ValueError(
                 f"backend.device: {name or 'the model'} ({type(one).__name__}) draws dropout masks on the device "
@@ -21,14 +27,14 @@ def draw_on_host(module: nn.Module) -> None:
             )
 
 
-def _dropped(layer: nn.Dropout, inputs: Tensor) -> Tensor:
+def _dropped(layer: nn.Dropout, place: Place, inputs: Tensor) -> Tensor:
     """As torch's own dropout on the CPU, to the bit."""
     if not layer.training or not layer.p:
         return inputs
     if layer.p == 1:
         return inputs * torch.zeros((), device=inputs.device)
     kept = torch.empty_like(inputs, device="cpu").bernoulli_(1 - layer.p).div_(1 - layer.p)  # in the inputs' own layout
-    return inputs * kept.to(inputs.device)
+    return inputs * place(kept)
 
 
 def _draws_inside(module: nn.Module) -> bool:

@@ -217,10 +217,13 @@ class Recovery:
             self._end(task, given.cause, reason, TaskStep.REPLACED if restarting and not final else TaskStep.DEPARTED)
 
     def _may_find_room(self, task: TaskLife) -> bool:
-        """Whether its device may have memory soon: its predecessor is gone, and so many have not tried yet."""
+        """Whether its device may have memory soon: its predecessor is gone, and so many have not tried yet.
+
+        Until it has computed once: the first gradient takes more memory than all before it.
+        """
         limit = self.rules.max_crowded
         tries = limit is None or task.crowded < limit
-        return tries and task.incarnation > 0 and not task.useful and task.state == TaskState.LAUNCHING
+        return tries and task.incarnation > 0 and not task.useful
 
     def _try_later(self, task: TaskLife, reason: str) -> None:
         """Start the next incarnation soon, or at once if all wait for it to begin; that counts for no other limit."""

@@ -87,7 +87,12 @@ _GONE = {
     TaskStep.DEPARTED: TaskState.LEFT,
 }
 """Steps that every state of a live process has: it can end at any time."""
-_BUILT = {TaskStep.DETACHED: TaskState.READY, TaskStep.CONNECTED: TaskState.ATTACHED, TaskStep.MOVED: TaskState.PENDING}
+_BUILT = {
+    TaskStep.DETACHED: TaskState.READY,
+    TaskStep.CONNECTED: TaskState.ATTACHED,
+    TaskStep.MOVED: TaskState.PENDING,
+    TaskStep.CROWDED: TaskState.PENDING,
+}
 
 TASK_TABLE: Mapping[TaskState, Mapping[TaskStep, TaskState]] = {
     TaskState.LAUNCHING: {TaskStep.BUILT: TaskState.READY, TaskStep.CROWDED: TaskState.PENDING, **_GONE},

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple, final
 
-from runtime.backends.devices.found import name_of
+from runtime.backends.devices.found import BY_BUS, name_of, order_of
 from runtime.cluster.gpus import device_of
 from strategies.protocol import NodeId
 
@@ -25,7 +25,8 @@ class GpuUse(NamedTuple):
 class GpuMeter:
     """Reads the use of the device of each task; knows nothing without the library, or without a device.
 
-    ``in_turn`` are the devices that workers take in turn, counted among those of ``environ``.
+    ``in_turn`` are the devices that workers take in turn, counted among those of ``environ``. NVML counts by the bus;
+    where the run counts otherwise, only devices with names are known.
     """
 
     def __init__(self, in_turn: Sequence[int], environ: Mapping[str, str]) -> None:
@@ -45,7 +46,7 @@ class GpuMeter:
         """The use of the device of a task, now."""
         node = NodeId.parse(task)
         device = device_of(self.in_turn, node.role, node.number)
-        if self._nvml is None or device is None:
+        if self._nvml is None or device is None or not self._counts_alike(device):
             return GpuUse()
         try:
             handle = self._handle(device)
@@ -53,6 +54,9 @@ class GpuMeter:
             return GpuUse(busy_percent / 100, int(self._nvml.nvmlDeviceGetMemoryInfo(handle).used))
         except self._nvml.NVMLError:  # a part of a device (MIG) has no counters of its own, for instance
             return GpuUse()
+
+    def _counts_alike(self, device: int) -> bool:
+        return order_of(self.environ) == BY_BUS or not name_of(device, self.environ).isdecimal()
 
     def _handle(self, device: int) -> Any:
         if device not in self._handles:

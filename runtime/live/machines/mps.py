@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from runtime.backends.devices.found import VISIBLE
+from runtime.backends.devices.found import ORDER, VISIBLE, order_of
 from runtime.errors import ConfigError
 
 PROGRAM = "nvidia-cuda-mps-control"
@@ -28,6 +28,7 @@ def mps_daemon(program: str = PROGRAM) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="stragglab-mps-", ignore_cleanup_errors=True) as directory:
         pipes = Path(directory)
         environment = {name: value for name, value in os.environ.items() if name != VISIBLE}  # clients choose
+        environment[ORDER] = order_of()  # clients name devices as it counts them
         environment |= {"CUDA_MPS_PIPE_DIRECTORY": directory, "CUDA_MPS_LOG_DIRECTORY": directory}
         daemon = subprocess.Popen(
             [program, "-f"],

@@ -8,7 +8,7 @@ import socket
 from runtime.backends.devices.choice import FAKE
 from runtime.backends.devices.loads import make_load
 from runtime.cluster.gpus import device_of
-from runtime.live.tasks.gpu_access import device_environment, share_frac
+from runtime.live.tasks.gpu_access import NO_MPS, device_environment, share_frac
 from runtime.live.tasks.hogs import Hogs, obey
 from runtime.live.transport.task_spec import TaskSpec
 
@@ -20,7 +20,7 @@ def device_name(spec: TaskSpec) -> str:
 
 def hog_main(spec: TaskSpec, hogs: Hogs, device: int, sock: socket.socket) -> None:
     """Serve until the agent is gone; computes without MPS, so that it has turns of its own."""
-    os.environ.update(device_environment(device, os.environ))
+    os.environ.update(device_environment(device, os.environ) | NO_MPS)
     turn = hogs.turn(device)
     assert turn is not None
     obey(sock, make_load(device_name(spec), turn))

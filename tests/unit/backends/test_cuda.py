@@ -120,11 +120,42 @@ def test_losses_travel_behind_the_gradient(device: cuda.CudaDevice) -> None:
 
 
 def test_a_vector_that_cannot_be_pinned_is_an_error(device: cuda.CudaDevice) -> None:
-    Driver.code = cuda.ALREADY_REGISTERED
-    device.pin(aligned_vector(SIZE))
-    Driver.code = 2
-    with pytest.raises(RuntimeError, match="CUDA error 2: cannot lock 64 bytes of a host vector"):
-        device.pin(aligned_vector(SIZE))
+    for code in (2, 712):
+        Driver.code = code
+        with pytest.raises(RuntimeError, match=f"CUDA error {code}: cannot lock 64 bytes of a host vector"):
+            device.pin(aligned_vector(SIZE))
+
+
+def test_a_vector_is_pinned_to_its_end(device: cuda.CudaDevice) -> None:
+    whole = aligned_vector(SIZE)
+    for part in (whole[:8], whole[:4], whole):
+        device.pin(part)
+    assert [line[2] for line in Driver.log] == [32, 64], "a part of what is locked is locked"
+
+
+def test_kernels_are_recorded_when_libraries_have_warmed_up(
+    device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apart from all other work, before and after; what is recorded is not run."""
+
+    class Graph:
+        def replay(self) -> None:
+            Driver.log.append("replayed")
+
+    @contextlib.contextmanager
+    def capturing(graph: Graph) -> Iterator[None]:
+        assert isinstance(graph, Graph)
+        Driver.log.append("records")
+        yield
+
+    monkeypatch.setattr(cuda._CUDA, "CUDAGraph", Graph, raising=False)
+    monkeypatch.setattr(cuda._CUDA, "graph", capturing, raising=False)
+    replay = device.record(lambda: Driver.log.append(Driver.here.name))
+    warm_ups = ["copies"] * cuda.WARM_UPS  # as the stand-in calls every other stream
+    waits = ("copies", "waits", "kernels"), ("kernels", "waits", "copies")
+    assert Driver.log == [waits[0], *warm_ups, waits[1], "records", "kernels"]
+    replay()
+    assert Driver.log[-1] == "replayed"
 
 
 def test_inputs_are_placed_on_the_device(device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,17 @@ def test_only_pinned_vectors_are_copied() -> None:
         device.upload(aligned_vector(SIZE), device.vector(SIZE))
 
 
+def test_pages_are_locked_once_and_to_the_end_of_a_vector() -> None:
+    """As by the driver, which locks pages, and refuses what is locked in part."""
+    device, whole = FakeDevice(), aligned_vector(SIZE)
+    device.pin(whole[: SIZE // 2])
+    with pytest.raises(RuntimeError, match="not pinned"):
+        device.upload(whole, device.vector(SIZE))
+    for part in (whole, whole[SIZE // 2 :]):
+        with pytest.raises(RuntimeError, match="CUDA error 712"):
+            device.pin(part)
+
+
 def test_other_vectors_are_lent_to_kernels_and_fetched() -> None:
     staging, total = Staging(FakeDevice(), SIZE), aligned_vector(SIZE)
     for number in (1, 2):
@@ -121,6 +132,10 @@ def test_a_device_that_is_full_says_so_as_cuda_does(monkeypatch: pytest.MonkeyPa
     assert is_device_full(caught.value)
     assert is_device_full(torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 MiB"))
     assert is_device_full(RuntimeError("CUDA error: out of memory"))
+    handle = "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+    assert is_device_full(RuntimeError(handle))
+    assert is_device_full(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"))
+    assert not is_device_full(RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"))
     assert not is_device_full(RuntimeError("out of cheese"))
     assert not is_device_full(MemoryError("CUDA out of memory"))
 
@@ -247,6 +262,8 @@ def test_servers_draw_initial_parameters_without_a_device(monkeypatch: pytest.Mo
 def test_only_pytorch_has_devices() -> None:
     with pytest.raises(ValueError, match=r"^exact=false: changes nothing on device=cpu"):
         TorchBackend(exact=False)
+    with pytest.raises(ValueError, match=r"^graphs=true: device=cpu launches no kernels; needs device=cuda"):
+        TorchBackend(graphs=True)
     with pytest.raises(ValueError, match="device=tpu: must be one of cpu, cuda, fake"):
         TorchBackend(device="tpu")
     with pytest.raises(
@@ -263,14 +280,15 @@ def test_only_pytorch_has_devices() -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_masks_drawn_on_the_host_are_torch_s_own(turned: bool, p: float, shape: tuple[int, ...]) -> None:
     """In whatever order the elements are stored: torch draws in that order."""
-    layer, inputs = nn.Dropout(p), torch.randn(shape)
+    layer, inputs, placed = nn.Dropout(p), torch.randn(shape), list[Any]()
     inputs = inputs.transpose(0, 1) if turned else inputs
     outcomes = []
     for _ in range(2):
         torch.manual_seed(9)
         outcomes.append(layer(inputs))
-        draw_on_host(layer)
+        draw_on_host(layer, lambda mask: placed.append(mask) or mask)  # type: ignore[func-returns-value]
     assert torch.equal(*outcomes)
+    assert len(placed) == (0 < p < 1), "by the device, which need not wait for its kernels"
     layer.eval()
     assert layer(inputs) is inputs
 
@@ -289,9 +307,9 @@ def test_masks_that_only_a_device_could_draw_are_refused(layer: Any, refused: bo
     module = nn.Sequential(nn.Linear(2, 2), layer)
     if refused:
         with pytest.raises(ValueError, match=r"backend\.device: 1 \(.*\) draws dropout masks on the device"):
-            draw_on_host(module)
+            draw_on_host(module, torch.clone)
     else:
-        draw_on_host(module)
+        draw_on_host(module, torch.clone)
 
 
 # ---- tasks ----------------------------------------------------------------------------------------------------------

@@ -373,7 +373,7 @@ def test_a_task_that_never_does_anything_is_given_up_after_so_many_deaths() -> N
 
 
 def test_who_finds_a_killed_predecessor_s_memory_on_its_device_tries_again() -> None:
-    """It counts for no other limit, but only of a successor, before it is built, and so many times."""
+    """It counts for no other limit, but only of a successor, before it has computed, and so many times."""
     recovery = begun(Rules(max_futile=2, max_restarts=1, max_crowded=3, crowded_s=0.5), 1, 1).recovery
     full = inputs.Gone(("worker", 0), 0, "CUDA out of memory", retryable=False, device_full=True)
     first = Recovery(Rules(), 1, 1)
@@ -388,14 +388,20 @@ def test_who_finds_a_killed_predecessor_s_memory_on_its_device_tries_again() -> 
     assert wanted(recovery, msgspec.structs.replace(full, incarnation=4)) == [effects.Failed]
 
 
-def test_a_task_that_was_built_has_no_second_try_for_its_device() -> None:
-    world = begun(Rules(), 2, 1)
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_first_gradient_may_find_too_little_memory_and_later_ones_may_not(computed: bool) -> None:
+    """It is then that a worker takes most of it. Who has computed once has had all that it needs."""
+    world = begun(Rules(crowded_s=0.5), 2, 1)
     unregister(world, ("worker", 0))
     world.settle()
-    (failed,) = world.recovery.receive(
-        inputs.Gone(("worker", 0), 1, "CUDA out of memory", retryable=False, device_full=True)
-    )
-    assert failed == effects.Failed("worker 0 crashed: CUDA out of memory")
+    if computed:
+        world.recovery.receive(inputs.Worked(("worker", 0), 1))
+    full = inputs.Gone(("worker", 0), 1, "CUDA out of memory", retryable=False, device_full=True)
+    found = world.recovery.receive(full)
+    if computed:
+        assert found == [effects.Failed("worker 0 crashed: CUDA out of memory")]
+    else:
+        assert effects.Wait(("worker", 0), 2, 0.5, moves=False) in found
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from runtime.cluster.gpus import device_of, on_nodes
 from runtime.live.tasks.gpu_access import refuse_touched_driver, surroundings_of
 from runtime.live.transport.task_spec import Place
+from tests.support.cli import run_text
 from tests.support.runs import ROOT
 
 
 def spec(gpus: tuple[int, ...] = (0, 0, 2), host: str = "", **more: Any) -> Any:
-    fields = {"mps_pipes": "", "mps_percent": (), **more}
+    fields = {"mps_pipes": "", "mps_percent": (), "collective": "", **more}
     return SimpleNamespace(gpus=gpus, place=lambda role, number: Place(host=host), **fields)
 
 
@@ -26,12 +28,17 @@ def visible(role: str, number: int, environ: dict[str, str] | None = None, **mor
 
 def test_workers_take_devices_in_turn_auxiliary_tasks_the_last_and_servers_none() -> None:
     assert [visible("worker", number) for number in range(5)] == ["0", "0", "2", "0", "0"]
-    assert [visible(role, 0) for role in ("evaluator", "scorer", "server")] == ["2", "2", ""]
+    others = ("evaluator", "scorer", "server", "aggregator")
+    assert [visible(role, 0) for role in others] == ["2", "2", "", ""]
 
 
 def test_devices_are_counted_among_those_that_are_visible() -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "GPU-a, 5 ,7", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     assert [visible("worker", number, environ) for number in range(3)] == ["GPU-a", "GPU-a", "7"]
+    for hidden in ("", "-1"):
+        assert visible("worker", 1, {"CUDA_VISIBLE_DEVICES": hidden}) == hidden
+    with pytest.raises(IndexError):
+        visible("worker", 2, {"CUDA_VISIBLE_DEVICES": "0,-1,1"})
     assert surroundings_of(spec(), "worker", 0, environ)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
     assert surroundings_of(spec(), "worker", 0, {})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
@@ -58,7 +65,33 @@ def test_on_emulated_hosts_nccl_goes_through_their_links() -> None:
         "NCCL_IB_DISABLE": "1",
         "NCCL_HOSTID": "host:1",
     }
-    assert not [name for name in surroundings_of(spec(), "worker", 0, {}) if name.startswith("NCCL")]
+    assert not [name for name in surroundings_of(spec(), "worker", 0, {}) if "NCCL" in name]
+
+
+def test_with_nccl_a_replica_outlives_a_lost_one() -> None:
+    """Torch would end the process, and recovery has nobody to train with."""
+    there = surroundings_of(spec(collective="nccl"), "worker", 0, {})
+    assert there["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "2"
+
+
+COLD = """
+import os
+from types import SimpleNamespace
+from runtime.live.tasks import cold
+from runtime.live.tasks.gpu_access import surroundings_of
+from runtime.live.transport.task_spec import Place
+fields = dict(gpus=(0, 1), mps_pipes="", mps_percent=(), collective="", place=lambda role, number: Place())
+os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-a,GPU-b"
+os.environ.update(surroundings_of(SimpleNamespace(**fields), "worker", 1, os.environ))
+os.execve = lambda program, words, environment: print(environment["CUDA_VISIBLE_DEVICES"], flush=True)
+cold.become_cold({}, -1, "worker", 1, 0)
+"""
+
+
+def test_a_task_that_starts_cold_keeps_its_device() -> None:
+    """As those of TensorFlow do: the new interpreter has the environment of the forked child."""
+    done = run_text(COLD)
+    assert (done.exit_code, done.out) == (0, "GPU-b\n"), done.err
 
 
 # ---- the agent ------------------------------------------------------------------------------------------------------
@@ -107,6 +140,17 @@ def test_an_agent_that_has_touched_a_driver_forks_nobody(monkeypatch: pytest.Mon
     with pytest.raises(RuntimeError, match="the agent has initialised the driver of a GPU"):
         refuse_touched_driver()
     monkeypatch.delitem(sys.modules, "torch")
+    refuse_touched_driver()
+
+
+def test_whoever_has_the_driver_s_file_open_has_initialised_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``torch.cuda.is_available()`` does, and torch says that it has not; so may any other library."""
+    driver, own = tmp_path / "nvidia-uvm", tmp_path / "nvidiactl"
+    driver.touch()
+    with own.open("w"):
+        refuse_touched_driver()
+    with driver.open(), pytest.raises(RuntimeError, match="the agent has initialised the driver of a GPU"):
+        refuse_touched_driver()
     refuse_touched_driver()
 
 

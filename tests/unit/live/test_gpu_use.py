@@ -61,6 +61,15 @@ def test_devices_have_the_names_of_the_environment(nvml: Any) -> None:
     assert [meter(f"worker:{number}").busy_frac for number in range(3)] == [0.4, 0.2, None]
 
 
+def test_devices_that_are_not_counted_by_the_bus_are_known_by_name_only(nvml: Any) -> None:
+    """Or another device's use would be recorded: NVML always counts by the bus."""
+    by_speed = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+    assert GpuMeter((0,), by_speed)("worker:0") == GpuUse()
+    meter = GpuMeter((0, 1), {**by_speed, "CUDA_VISIBLE_DEVICES": "GPU-a,1"})
+    assert [meter(f"worker:{number}").busy_frac for number in range(2)] == [0.4, None]
+    assert GpuMeter((0,), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})("worker:0").busy_frac == 0.1
+
+
 def test_nothing_is_known_without_library_driver_or_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert GpuMeter((), {})("worker:0") == GpuUse()
     assert nvml.begun == 0

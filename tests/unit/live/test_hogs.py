@@ -7,7 +7,8 @@ import select
 import signal
 import socket
 from collections.abc import Iterator
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,6 +17,8 @@ from runtime.backends.devices.loads import FakeLoad
 from runtime.backends.devices.staging import Staging
 from runtime.backends.devices.turns import Turn, Turns
 from runtime.core.vectors import aligned_vector
+from runtime.live.tasks import hog_process
+from runtime.live.tasks.hog_process import hog_main
 from runtime.live.tasks.hogs import Hogs, obey
 from runtime.live.transport.messages import Actuated
 
@@ -88,6 +91,19 @@ def test_one_that_does_not_start_is_named() -> None:
         hogs.start(be)
     os.waitpid(hogs.pids[0], 0)
     hogs.sockets[0].close()
+
+
+def test_a_hog_sees_its_device_only_and_no_daemon_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the daemon's clients it would have no turns of its own."""
+    monkeypatch.setattr(hog_process, "obey", lambda *_: None)
+    monkeypatch.setattr(hog_process, "make_load", lambda *_: None)
+    for name, value in {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps", "CUDA_VISIBLE_DEVICES": "4,5"}.items():
+        monkeypatch.setenv(name, value)
+    spec: Any = SimpleNamespace(backend={"device": "cuda"})
+    nobody: Any = None
+    hog_main(spec, Hogs({1: 1}), 1, nobody)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "5"
+    assert not os.path.exists(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 
 
 class Clock:

@@ -14,7 +14,7 @@ from runtime.live.machines.mps import mps_daemon
 DAEMON = """#!/bin/sh
 if [ "$1" = "-f" ]; then
     {starting}
-    echo "$CUDA_VISIBLE_DEVICES" > "$CUDA_MPS_PIPE_DIRECTORY/control"
+    echo "$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER" > "$CUDA_MPS_PIPE_DIRECTORY/control"
     exec sleep 60
 else
     read words; echo "$words" > {said}
@@ -32,8 +32,9 @@ def daemon(folder: Path, starting: str = ":") -> str:
 def test_it_runs_while_it_is_needed_and_is_asked_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mps, "ENDS_S", 0.2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
     with mps_daemon(daemon(tmp_path, f"echo $$ > {tmp_path}/pid")) as pipes:
-        assert (pipes / "control").read_text() == "\n", "it serves all devices: clients say which"
+        assert (pipes / "control").read_text() == " PCI_BUS_ID\n", "it serves all: clients say which"
         group = int((tmp_path / "pid").read_text())
         os.killpg(group, 0)
     assert (tmp_path / "said").read_text() == "quit\n"

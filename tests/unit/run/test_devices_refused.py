@@ -91,6 +91,10 @@ def test_no_device_and_one_that_is_hidden(machine: Path, monkeypatch: pytest.Mon
     for hidden in ("", "-1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
         assert "no NVIDIA GPU is visible here" in refused()
+    for listed in ("0,-1,1", "0,,1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+        assert found.num_devices() == 1, "CUDA shows none from the first on that is no device"
+        assert "there is no device 1; those that are visible are 0 to 0" in refused({"devices": [0, 1]})
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert "cluster.gpus.devices=[0, 2]: there is no device 2" in refused({"devices": [0, 2]})
     for name in ("nvidia0", "nvidia1"):

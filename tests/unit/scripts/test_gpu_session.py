@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from runtime.live.machines.mechanisms import Missing
@@ -82,7 +87,7 @@ def test_steps_cover_every_test_and_every_part_within_minutes() -> None:
             line.split("(")[0][4:] for line in (root / file).read_text().splitlines() if line.startswith("def test_")
         }
         if "bench" in file:
-            names = {f"{name}[{kernels}" for name in names for kernels in ("free", "exact")}
+            names = {f"{name}[{kernels}" for name in names for kernels in ("free", "graphs", "exact")}
         chosen = [step.words[-1].split(" or ") for step in all_steps if file in step.words]
         counts = {name: sum(any(word in name for word in words) for words in chosen) for name in names}
         assert set(counts.values()) == {1}, counts
@@ -100,6 +105,30 @@ def test_a_process_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None
         == 0
     )
     assert output.read_text() == "fake\n"
+
+
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGKILL])
+def test_a_session_that_is_killed_leaves_nothing(ends: int, tmp_path: Path) -> None:
+    """Nor what a step has started in a group of its own, as tests start runs, which is asked to end by nobody then."""
+    code = "import subprocess, time; print(subprocess.Popen(['sleep', '60'], process_group=0).pid, flush=True); "
+    code += "time.sleep(60)"
+    output, session = tmp_path / "output", os.fork()
+    if session == 0:
+        run_step(Step("", "", ("-c", code), 60), "fake", 60.0, output)
+        os._exit(0)
+    await_true(lambda: output.exists() and output.read_text().endswith("\n"))
+    left = int(output.read_text())
+    assert psutil.pid_exists(left)
+    os.kill(session, ends)
+    os.waitpid(session, 0)
+    await_true(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
+
+
+def await_true(what: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 30.0
+    while not what():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,14 @@ def test_the_jobs_of_both_devices_are_the_same_but_for_their_size() -> None:
 
 
 def test_without_mps_there_are_no_shares_and_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("saturation", "gpu_stragglers", "fidelity"):
+    several = ("saturation", "fidelity")
+    for name in (*several, "launches", "gpu_stragglers", "spent"):
         row = measurements.Row(name, "", "", None)
-        monkeypatch.setattr(measurements, name, lambda found, row=row: row if row.what == "gpu_stragglers" else [row])
+        monkeypatch.setattr(measurements, name, lambda *_, row=row: [row] if row.what in several else row)
     names = {name for name in live_jobs("fake", Path("/images")) if not name.startswith("shares_")}
     runs: Any = dict.fromkeys(names | {f"virtual_{name}" for name in predicted("fake", live=False)})
-    assert [row.what for row in measurements.rows("fake", runs)] == ["saturation", "gpu_stragglers", "fidelity"]
+    found = [row.what for row in measurements.rows("fake", runs)]
+    assert found == ["saturation", "launches", "gpu_stragglers", "spent", "fidelity"]
 
 
 def test_images_are_there_once(tmp_path: Path) -> None:
@@ -60,6 +62,15 @@ def test_images_are_there_once(tmp_path: Path) -> None:
 def alone(*times_s: float) -> Any:
     rows = pd.DataFrame({"samples": 8, "compute_s": times_s})
     return SimpleNamespace(tables=SimpleNamespace(iterations=rows))
+
+
+def test_launches_and_parts_of_an_iteration_are_medians_in_milliseconds() -> None:
+    assert measurements.launches(alone(0.01, 0.01, 0.5), alone(0.003)).found == "one by one 10.00 ms, at once 3.00 ms"
+    names = [*measurements.SPENT.values(), "stage_s"]
+    rows = [{"samples": 8, **{name: scale * (i + 1) for i, name in enumerate(names)}} for scale in (1e-3, 2e-3, 9e-3)]
+    run: Any = SimpleNamespace(tables=SimpleNamespace(iterations=pd.DataFrame([*rows, {"samples": 0}])))
+    found = "waiting 2.00, loading 4.00, pulling 6.00, computing 8.00, sending 10.00 (of it copies 12.00)"
+    assert measurements.spent(run).found == found
 
 
 def ended(seconds: float) -> Any:
@@ -131,7 +142,8 @@ def test_what_is_not_complete_has_no_row(monkeypatch: pytest.MonkeyPatch) -> Non
     }
     row = measurements.Row("stragglers", "", "", None)
     monkeypatch.setattr(measurements, "gpu_stragglers", lambda run: row)
-    assert [one.what for one in measurements.rows("fake", some)] == ["stragglers", "fidelity of JCT, asp"]
+    monkeypatch.setattr(measurements, "spent", lambda run: row._replace(what="parts"))
+    assert [one.what for one in measurements.rows("fake", some)] == ["stragglers", "parts", "fidelity of JCT, asp"]
     assert list(measurements.rows("fake", {})) == []
 
 
