@@ -68,8 +68,8 @@ bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; keep the 
 	$(PY) -m pytest tests/bench -m bench $(ARGS)
 
 fidelity: $(VENV)/.run  ## live against virtual: every strategy, into docs/fidelity*.md (some 35 minutes; keep the machine idle)
-	$(PY) scripts/compare.py --report docs/fidelity.md $(ARGS)
-	$(PY) scripts/compare.py --grid allreduce --report docs/fidelity_allreduce.md $(ARGS)
+	$(PY) scripts/fidelity.py --report docs/fidelity.md $(ARGS)
+	$(PY) scripts/fidelity.py --grid allreduce --report docs/fidelity_allreduce.md $(ARGS)
 
 harm: $(VENV)/.run  ## every strategy over BSP under every straggler on the virtual clock, into docs/harm.md (half an hour)
 	$(PY) scripts/harm_and_gain.py --report docs/harm.md $(ARGS)

@@ -48,7 +48,7 @@ from runtime.run.streams import run_program  # noqa: E402
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
 COMMANDS = {
-    "compare": "scripts.compare_runs",
+    "compare": "scripts.compare",
     "figures": "scripts.figures",
     "verify": "scripts.verify",
     "replay": "scripts.replay",
@@ -87,7 +87,7 @@ def main(composed: DictConfig) -> float:
 
 def run_job(job: Checked, run_dir: Path) -> Result:
     """From the checked job to the figures. It raises nothing: other jobs of a sweep go on."""
-    from runtime.run.experiment import JobFailed
+    from runtime.run.job import JobFailed
 
     reason = ""
     if job.models_hosts:

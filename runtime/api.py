@@ -194,13 +194,13 @@ class Runtime(Protocol):
         """The cost model of the cluster, as records name it; None: real time needs none."""
         ...
 
-    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
-        """Run the job to its end; the record is written by ``experiment.record``."""
+    def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
+        """Run the job to its end; the record is written by ``spec.record``."""
         ...
 
 
 class AgentStart(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of an agent at its start."""
+    """What an agent is given when it starts; it gets everything else from the coordinator."""
 
     spec: bytes
     """The encoded task description, with the job's secret: it must not appear in arguments or the environment."""

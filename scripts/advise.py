@@ -52,9 +52,9 @@ from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
-from scripts.advice_jobs import USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
-from scripts.forks import processors
-from scripts.sheets import print_sheet
+from scripts.common.forks import processors
+from scripts.common.sheets import print_sheet
+from scripts.jobs.advice import USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
 
 BATCH = 32
 """Samples per rank and step where the log does not say: how finely batches can be divided."""

@@ -63,17 +63,17 @@ from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
-from scripts.answering import answer
-from scripts.coding_tables import coding
-from scripts.compare_runs import TEXTS
-from scripts.delayed_sgd import delayed_sgd
-from scripts.forks import processors, run_here
-from scripts.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
-from scripts.lists import number_of, numbers_of
-from scripts.paper import add_paper, form_of
-from scripts.predictor_rates import rates_of
-from scripts.sheets import print_sheet
-from scripts.transfer_tables import delays, groups, replicas, transfers
+from scripts.common.answering import answer
+from scripts.common.forks import processors, run_here
+from scripts.common.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
+from scripts.common.lists import number_of, numbers_of
+from scripts.common.paper_figures import add_paper, form_of
+from scripts.common.sheets import print_sheet
+from scripts.compare import TEXTS
+from scripts.tables.coding import coding
+from scripts.tables.delayed_sgd import delayed_sgd
+from scripts.tables.predictor_rates import rates_of
+from scripts.tables.transfers import delays, groups, replicas, transfers
 
 SPECS = ROOT / "conf" / "experiment"
 OUT = Path("out/experiments")
@@ -160,7 +160,7 @@ def of_paper(spec: Spec) -> bool:
 
 
 def claims_of(spec: Spec) -> list[Claim]:
-    """The claims that it answers."""
+    """The claims of its paper that an experiment answers; none for one of a user's own."""
     return chosen(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
 
 
@@ -311,7 +311,7 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
 
 def draw(results: Results, path: Path) -> Path:
     """Draw the figure of this kind: a module of ``analysis.figures`` with ``draw(path, results)``."""
-    module = import_module(module_name(f"analysis.figures.experiment_{results.spec.figure.kind}"))
+    module = import_module(module_name(f"analysis.figures.experiment.{results.spec.figure.kind}"))
     drawn: Path = module.draw(path, results)
     return drawn
 
@@ -345,7 +345,7 @@ def write_page(results: Results, page: Path, picture: Path) -> None:
 
 
 def page_of(folder: Path, paper: str) -> Path:
-    """That of a ledger."""
+    """Where the page of a paper is, by the name of its ledger of claims."""
     return folder / f"{load_pages()[paper].name}.md"
 
 

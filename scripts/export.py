@@ -22,7 +22,7 @@ from analysis.sinks.exporting import SINKS, export
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.streams import run_program
-from scripts.finding import records_below
+from scripts.common.finding import records_below
 
 
 def main(argv: Sequence[str] | None = None) -> int:

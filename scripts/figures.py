@@ -30,7 +30,7 @@ from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
-from scripts.paper import add_paper, form_of
+from scripts.common.paper_figures import add_paper, form_of
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""

@@ -33,10 +33,11 @@ from analysis.records.load import RecordError, Run
 from runtime.errors import ConfigError, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
-from scripts.answering import answer
-from scripts.forks import processors, run_here
-from scripts.grid import QUIET, Runner, fill, stored
-from scripts.lists import choices, names_of, number_of, numbers_of
+from scripts.common.answering import answer
+from scripts.common.choices import choices
+from scripts.common.forks import processors, run_here
+from scripts.common.grid import QUIET, Runner, fill, stored
+from scripts.common.lists import names_of, number_of, numbers_of
 
 OUT = Path("out/kappa")
 COSTS = ("pooled", "priced")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from analysis.experiments.measures import idle_frac
 from analysis.measures.work import STRAGGLER_FRAC, computed
 from analysis.records.load import Run
-from scripts.grid import QUIET, quoted
+from scripts.common.grid import QUIET, quoted
 
 FIDELITY, SATURATION, SHARES = PARTS = ("fidelity", "saturation", "shares")
 """Parts that can be measured by themselves, most wanted first."""

@@ -32,7 +32,7 @@ from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
-from scripts.answering import answer, lacks_gpu
+from scripts.common.answering import answer, lacks_gpu
 from scripts.gpu_measurements import SIZES
 from scripts.gpu_steps import LEAST_S, Result, Step, order, parsed, steps
 

@@ -29,10 +29,11 @@ from runtime.errors import FAILED, refuse
 from runtime.house import ROOT
 from runtime.run.preflight import refuse_targets
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
-from scripts.answering import answer
-from scripts.forks import processors
-from scripts.harm_jobs import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
-from scripts.lists import choices, names_of, number_of, numbers_of, steady_strategies
+from scripts.common.answering import answer
+from scripts.common.choices import choices, steady_strategies
+from scripts.common.forks import processors
+from scripts.common.lists import names_of, number_of, numbers_of
+from scripts.jobs.harm import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
 
 OUT = Path("out/harm")
 REASONS = ROOT / "docs" / "harm_reasons.yaml"

@@ -39,7 +39,8 @@ from runtime.live.machines.mps import PROGRAM
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts import calibrate, calibrate_injectors
-from scripts.answering import answer, lacks_gpu
+from scripts.common.answering import answer, lacks_gpu
+from scripts.common.grid import JobFailed, Runner, fill, run_child, stored
 from scripts.gpu_measurements import (
     FIDELITY,
     PARTS,
@@ -52,7 +53,6 @@ from scripts.gpu_measurements import (
     rows,
     virtual_jobs,
 )
-from scripts.grid import JobFailed, Runner, fill, run_child, stored
 from workloads import data
 from workloads.data import Split
 from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10

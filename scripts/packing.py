@@ -17,7 +17,7 @@ from typing import NamedTuple
 NAME = "stragglab"
 PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
 """Folders that are packages."""
-LOOSE = ("scripts", "tests/contract", "tests/support")
+LOOSE = ("scripts", "scripts/common", "scripts/jobs", "scripts/tables", "tests/contract", "tests/support")
 """Folders of modules without an ``__init__.py``."""
 ROOTS = frozenset({*PACKAGES, "scripts", "tests"})
 SUITE = ("tests.contract.test_strategies", "tests.contract.test_virtual", "tests.contract.test_virtual_allreduce")

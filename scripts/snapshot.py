@@ -33,8 +33,8 @@ from rich.console import Console
 
 from runtime.errors import FAILED, ConfigError, print_error
 from runtime.house import ROOT
-from scripts.forks import in_forks, processors, run_here
-from scripts.grid import QUIET, progress, quoted, run_child
+from scripts.common.forks import in_forks, processors, run_here
+from scripts.common.grid import QUIET, progress, quoted, run_child
 
 FOLDER = ROOT / "tests" / "snapshots"
 KEPT = ("all", "parameters", "samples")

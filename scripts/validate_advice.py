@@ -34,11 +34,12 @@ from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts import advise
-from scripts.advice_jobs import run_one
-from scripts.answering import answer
-from scripts.grid import QUIET, Runner, fill, quoted, run_child, stored
-from scripts.lists import choices, names_of, numbers_of
-from scripts.marked import put_between
+from scripts.common.answering import answer
+from scripts.common.choices import choices
+from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored
+from scripts.common.lists import names_of, numbers_of
+from scripts.common.marked import put_between
+from scripts.jobs.advice import run_one
 
 PRESENT = "bsp"
 STRATEGIES = "asp_dds,ssp,backup_workers,lb_bsp,lgc"
@@ -58,7 +59,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of its record."""
+        """The directory of its record, below ``records/``."""
         return f"{self.strategy}_{self.straggler}_seed{self.seed}"
 
     def words(self, asked: argparse.Namespace) -> list[str]:

@@ -38,7 +38,7 @@ from runtime.house import NAME, run_py
 from runtime.record.meta import describe_versions, version_of
 from runtime.record.replay import replay
 from runtime.run.streams import run_program
-from scripts.finding import records_below
+from scripts.common.finding import records_below
 from scripts.replay import build_strategy, read_record
 
 STYLES: dict[Verdict, str] = {"ok": "green", "failed": "bold red", "unchecked": "yellow"}

@@ -138,7 +138,7 @@ def stragglers_per_job(run: Digest) -> float:
 
 
 def episodes_per_job(run: Digest) -> float:
-    """Number of episodes, per job."""
+    """Episodes of straggling, over all jobs with a record of iterations; NaN if there are none."""
     return nan if run.found is None or not len(run.found.jobs) else len(run.found.episodes) / len(run.found.jobs)
 
 

@@ -173,7 +173,7 @@ def slowest_bpt_ratio(run: Run) -> float:
 
 
 def final_metric(run: Run) -> float:
-    """Metric of the final parameters."""
+    """The held-out metric after the last update; NaN where the summary has none (no gradients, no evaluation)."""
     value = summarise(run)["final_metric"]
     return nan if value is None else float(value)
 

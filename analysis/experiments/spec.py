@@ -25,7 +25,11 @@ PREDICTOR = "predictor"
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
 KINDS = tuple(
-    sorted(path.stem.partition("_")[2] for path in (Path(__file__).parents[1] / "figures").glob("experiment_*.py"))
+    sorted(
+        path.stem
+        for path in (Path(__file__).parents[1] / "figures" / "experiment").glob("*.py")
+        if path.stem != "__init__"
+    )
 )
 """All kinds of figures."""
 OF_MEASURES = ("bars", "groups", "lines", "against", "delays")
@@ -39,7 +43,7 @@ class SpecError(ValueError):
 
 
 class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The figure and its parameters: see the modules ``analysis/figures/experiment_*.py``."""
+    """The figure and its parameters: see the modules of ``analysis/figures/experiment/``."""
 
     kind: str
     panels: str | None = None

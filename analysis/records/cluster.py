@@ -177,7 +177,7 @@ class _Life:
         return list(self.spans)
 
     def row(self) -> tuple[Any, ...]:
-        """Its row of ``jobs``."""
+        """Its row of the table ``jobs``, in the order of the columns; seconds of the cluster's clock."""
         about, ends = self.submitted, [span[3] for span in self.spans]
         status = self.status or ("running" if "open" in ends else "waiting")
         start_s = self.spans[0][1] if self.spans else nan

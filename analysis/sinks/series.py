@@ -54,7 +54,7 @@ def settings(run: Run) -> dict[str, Any]:
 
 
 def numbers(run: Run) -> dict[str, float]:
-    """The numbers of the summary."""
+    """All numbers of ``summary.json``; those in groups are named ``group.name``."""
     return {name: float(value) for name, value in _flat(summarise(run), "") if isinstance(value, int | float)}
 
 

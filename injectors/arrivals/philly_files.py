@@ -20,7 +20,7 @@ COLUMNS = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 
 
 class TracedJob(NamedTuple):
-    """One job of the trace."""
+    """One job as the trace describes it, times in seconds since 1970, before any is left out."""
 
     place: str
     """Where it stands in the file, for messages."""

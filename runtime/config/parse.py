@@ -1,8 +1,8 @@
 """The typed configuration of one job: the composition of ``conf/``, checked field by field.
 
 Sections with a ``_target_``, and those with a ``name`` that selects a class or function, keep
-their own fields as a plain mapping; those are checked when the thing is built (``runtime/run/checks.py`` builds them
-all before any process starts). Everything else has a type, a range and no default: the YAML holds the numbers.
+their own fields as a plain mapping; those are checked when the thing is built (``runtime/run/checks/job.py`` builds
+them all before any process starts). Everything else has a type, a range and no default: the YAML holds the numbers.
 """
 
 from __future__ import annotations

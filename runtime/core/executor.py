@@ -3,8 +3,8 @@
 A Compute that finds no free data is *held*: it starts as soon as data comes back to the queue or an epoch opens, and it
 ends as an arrival of zero samples when nothing in progress could bring either (see ``Coordinator``). One for
 a worker that restarts is *reserved*: its samples are taken now, in turn, and it starts when the worker is back. A
-Compute of parts takes nothing: its samples are the round's (:mod:`runtime.core.parts`), and if there are none, as at
-the end of an epoch, it ends at once.
+Compute of parts takes nothing: its samples are the round's (:mod:`runtime.core.data.parts`), and if there are none, as
+at the end of an epoch, it ends at once.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from runtime.core.attachments import Attachments
+from runtime.core.data.parts import Parts
+from runtime.core.data.shards import Cut, Range, Shards, cut_epoch, samples_of
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordSink
 from runtime.core.layout import Layout
 from runtime.core.ledger import GradientLedger, Order
 from runtime.core.measuring import Measuring
 from runtime.core.membership import Membership
-from runtime.core.parts import Parts
 from runtime.core.replication import Replication
 from runtime.core.scoring import Scoring
-from runtime.core.shards import Cut, Range, Shards, cut_epoch, samples_of
 from runtime.core.transfers import Transfers
 from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, split_evenly
 

@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from runtime.core.convergence import Convergence
+from runtime.core.data.shards import Range
 from runtime.core.layout import Layout
-from runtime.core.shards import Range
 
 Status = Literal["done", "failed", "stuck", "interrupted"]
 """Ways in which a job ends."""

@@ -234,13 +234,13 @@ class LiveRuntime:
             return on_nodes(getattr(self.launcher, "nodes", 1), getattr(self.launcher, "gpus_per_node", 0))
         return self._gpus.in_turn(num_devices() if device == CUDA else 1)
 
-    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
+    def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
         """A lab with one job."""
-        with self._sharing(str(experiment.backend_spec.get("device", CPU))):
-            lab, name = self.lab(experiment), ""
-            lab.add(name, partial(self.job, experiment, schedule))
+        with self._sharing(str(spec.backend_spec.get("device", CPU))):
+            lab, name = self.lab(spec), ""
+            lab.add(name, partial(self.job, spec, schedule))
             outcome = lab.run()[name]
-        self.clear(experiment)
+        self.clear(spec)
         return outcome
 
     @contextmanager
@@ -254,37 +254,37 @@ class LiveRuntime:
             yield
         self._mps_pipes = ""
 
-    def lab(self, experiment: RunSpec) -> LiveLab:
+    def lab(self, spec: RunSpec) -> LiveLab:
         """For this job, and for others on the same hosts."""
-        hosts = self._hosts_of(experiment)
+        hosts = self._hosts_of(spec)
         starter = self.launcher
-        return LiveLab(hosts, self.mechanisms(experiment.around), starter.make, starter.loop(), starter.release)
+        return LiveLab(hosts, self.mechanisms(spec.around), starter.make, starter.loop(), starter.release)
 
-    def job(self, experiment: RunSpec, schedule: Schedule, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
-        """A job of a lab; the record is written by ``experiment.record``."""
+    def job(self, spec: RunSpec, schedule: Schedule, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
+        """A job of a lab; the record is written by ``spec.record``."""
         for directory in DIRECTORIES:
-            (experiment.run_dir / directory).mkdir(parents=True, exist_ok=True)
-        hosts = self._hosts_of(experiment)
+            (spec.run_dir / directory).mkdir(parents=True, exist_ok=True)
+        hosts = self._hosts_of(spec)
         return LiveJob(
             name,
             lab.loop,
             lab.machines,
             launcher,
-            self._processes(experiment.strategy.watches_use, str(experiment.backend_spec.get("device", CPU))),
-            experiment,
+            self._processes(spec.strategy.watches_use, str(spec.backend_spec.get("device", CPU))),
+            spec,
             schedule,
             hosts,
             self.launcher.site(),
         )
 
-    def _hosts_of(self, experiment: RunSpec) -> Hosts | None:
-        return self.parse_hosts(experiment.job.num_servers + experiment.job.num_replicas)
+    def _hosts_of(self, spec: RunSpec) -> Hosts | None:
+        return self.parse_hosts(spec.job.num_servers + spec.job.num_replicas)
 
     @staticmethod
-    def clear(experiment: RunSpec) -> None:
+    def clear(spec: RunSpec) -> None:
         """Remove files that served only while the job ran."""
-        clear_checkpoints(experiment.run_dir / "checkpoints")
-        shutil.rmtree(experiment.run_dir / MEETING_PLACE, ignore_errors=True)
+        clear_checkpoints(spec.run_dir / "checkpoints")
+        shutil.rmtree(spec.run_dir / MEETING_PLACE, ignore_errors=True)
 
 
 def clear_checkpoints(directory: Path) -> None:

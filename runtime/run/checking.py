@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
-from runtime.run.checks import CheckedJob, check_job
+from runtime.run.checks.job import CheckedJob, check_job
 from runtime.run.jobs.checks import Again, CheckedSet, check_set
 
 Checked = CheckedJob | CheckedSet
@@ -30,11 +30,11 @@ def refuse_without_value(config: Config) -> None:
 
 
 def run_checked(checked: Checked, run_dir: Path) -> int:
-    """Run it into ``run_dir``; returns the exit code. Raises as ``run_experiment`` and ``run_set`` do."""
+    """Run it into ``run_dir``; returns the exit code. Raises as ``run_job`` and ``run_set`` do."""
     if isinstance(checked, CheckedSet):
         from runtime.run.jobs.replay import run_set
 
         return run_set(checked, run_dir)
-    from runtime.run.experiment import run_experiment
+    from runtime.run.job import run_job
 
-    return run_experiment(checked, run_dir)
+    return run_job(checked, run_dir)

@@ -16,8 +16,8 @@ from rich.table import Table
 from runtime.errors import ConfigError, print_error
 from runtime.house import NAME
 from runtime.live.machines import doctor
-from runtime.run.checks import CheckedJob
-from runtime.run.devices import device_of
+from runtime.run.checks.devices import device_of
+from runtime.run.checks.job import CheckedJob
 from runtime.run.preflight import preflight
 from runtime.run.prepare import prepare
 

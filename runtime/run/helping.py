@@ -14,7 +14,7 @@ from runtime.config.hydra_errors import own_part
 from runtime.config.parse import NO_JOBS, parse
 from runtime.config.shadowing import searched_folders
 from runtime.errors import ConfigError
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.training.lr_schedules import SCHEDULES
 from runtime.training.optimizers import RULES
 

@@ -8,8 +8,8 @@ from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.core.job import RecordSink
 from runtime.errors import ConfigError
-from runtime.run.checks import CheckedJob
-from runtime.run.experiment import make_job, make_run_spec, prepare_data
+from runtime.run.checks.job import CheckedJob
+from runtime.run.job import make_job, make_run_spec, prepare_data
 
 
 class Forgetful:
@@ -26,12 +26,12 @@ def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Out
     """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record. ``record`` may observe.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
-    :func:`runtime.run.experiment.run_experiment` does.
+    :func:`runtime.run.job.run_job` does.
     """
     if checked.runtime.needs_gradients:
         name = checked.config.names.runtime
         raise ConfigError(f"runtime={name}: is not virtual; time without a record is virtual time")
-    experiment = make_run_spec(
+    spec = make_run_spec(
         checked,
         make_job(checked, prepare_data(checked.task, checked.config)),
         record or Forgetful(),
@@ -39,4 +39,4 @@ def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Out
         save_parameters_to=None,
         tick=lambda _: None,
     )
-    return checked.runtime.run(experiment, Schedule(checked.plan))
+    return checked.runtime.run(spec, Schedule(checked.plan))

@@ -14,7 +14,7 @@ from typing import Protocol, final
 import msgspec
 
 from runtime.api import Crashed, Outcome, never_began
-from runtime.core.jumps import Measured
+from runtime.core.jumping.jumps import Measured
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent
@@ -257,7 +257,7 @@ class VirtualLab:
         assert session is not None
         if tenant.loop is not None:
             tenant.loop.leave()
-        session.experiment.interrupted_by = self.interrupted_by
+        session.spec.interrupted_by = self.interrupted_by
         try:
             outcome = session.end() if error is None else session.out_of_space(error)
         except OSError as full:
@@ -292,7 +292,7 @@ class VirtualLab:
             if self.interrupted_by:
                 tenant.session.interrupt(self.interrupted_by)
             if shows:
-                tenant.session.experiment.tick(tenant.session.clock.now)
+                tenant.session.spec.tick(tenant.session.clock.now)
         if self.keeper is not None and (shows or self.interrupted_by):
             self.keeper.look(self.interrupted_by)
         if shows:

@@ -198,32 +198,32 @@ class VirtualRuntime:
         beyond = ", extrapolated" if model.extrapolates(batch_samples, self.cluster.num_workers) else ""
         return f"{model.name} {model.sha256[:8]}{beyond}"
 
-    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
+    def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
         """A lab with one job."""
-        learner = make_learner(experiment)
-        if (regular := self._regular(experiment, schedule, learner)) is not None:
-            with interruptible(experiment):
+        learner = make_learner(spec)
+        if (regular := self._regular(spec, schedule, learner)) is not None:
+            with interruptible(spec):
                 return regular.run()
         lab, name = VirtualLab(), "job"
-        lab.add(name, partial(self.session, experiment, schedule, learner))
+        lab.add(name, partial(self.session, spec, schedule, learner))
         return lab.run()[name]
 
     def session(
-        self, experiment: RunSpec, schedule: Schedule, learner: ModelState, clock: Clock, tenancy: Tenancy | None
+        self, spec: RunSpec, schedule: Schedule, learner: ModelState, clock: Clock, tenancy: Tenancy | None
     ) -> VirtualSession:
-        """A job of a lab, on its clock; the record is written by ``experiment.record``."""
+        """A job of a lab, on its clock; the record is written by ``spec.record``."""
         session = VirtualSession(
-            experiment,
+            spec,
             schedule,
             learner,
             self._values,
             self._profiles,
             measures_decisions=self.decisions == "measured",
-            hosts=self._parse_hosts(experiment.job.num_servers + experiment.job.num_replicas),
+            hosts=self._parse_hosts(spec.job.num_servers + spec.job.num_replicas),
             lease_s=longest_silence_s(self.lease_s, self.cluster),
             clock=clock,
             tenancy=tenancy,
-            telemetry_every_s=self.telemetry_s(experiment.strategy),
+            telemetry_every_s=self.telemetry_s(spec.strategy),
             sent_parameters=None if self._stand_in is None else self._stand_in.parameters,
         )
         for node in session.coordinator.executor.layout.nodes:
@@ -237,9 +237,9 @@ class VirtualRuntime:
             return TELEMETRY_S if strategy.watches_use else None
         return self.telemetry_every_s
 
-    def _regular(self, experiment: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
+    def _regular(self, spec: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
         """The fast path, where there is one."""
-        costs, rows = self._values, experiment.columns
+        costs, rows = self._values, spec.columns
         if (
             self._stand_in is not None
             or rows is None
@@ -249,14 +249,14 @@ class VirtualRuntime:
             return None
         if self.cluster.hosts is not None or self.cluster.devices is not None or any(self._cores.values()):
             return None
-        if self.telemetry_s(experiment.strategy) is not None:
+        if self.telemetry_s(spec.strategy) is not None:
             return None
         scored = learner.progress is not None
-        staleness_hint = hint_of(experiment.job, experiment.strategy, costs, scored=scored, kinds=schedule.kinds)
+        staleness_hint = hint_of(spec.job, spec.strategy, costs, scored=scored, kinds=schedule.kinds)
         if staleness_hint is None:
             return None
         loops = Rounds if staleness_hint.bound == 0 else Waves
-        return loops(experiment, rows, schedule, learner, costs, self._profile, staleness_hint)
+        return loops(spec, rows, schedule, learner, costs, self._profile, staleness_hint)
 
 
 def _refuse_timeless_types(profiles: Profiles) -> None:
@@ -269,12 +269,12 @@ def _refuse_timeless_types(profiles: Profiles) -> None:
             )
 
 
-def make_learner(experiment: RunSpec) -> ModelState:
+def make_learner(spec: RunSpec) -> ModelState:
     """The model of the job's task on its backend."""
-    job = experiment.job
-    task, backend = experiment.task, cast(Any, experiment.backend)  # one without gradients has methods of its own
+    job = spec.job
+    task, backend = spec.task, cast(Any, spec.backend)  # one without gradients has methods of its own
     if not backend.computes:
         return NoLearner(backend.parameters_of(task), backend.load_progress())
-    cut = cut_for(job, experiment.strategy.data)
+    cut = cut_for(job, spec.strategy.data)
     model = backend.prepare(task, job.seed)
-    return RealLearner(model, experiment.optimizer, cut, job.seed, job.validation_samples)
+    return RealLearner(model, spec.optimizer, cut, job.seed, job.validation_samples)

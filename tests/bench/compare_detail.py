@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from statistics import mean
 
-from runtime.core.jumps import Measured
+from runtime.core.jumping.jumps import Measured
 from tests.support.shared_labs import draw_lab, run_lab
 
 MOST_FRAC = 0.03

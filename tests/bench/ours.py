@@ -206,7 +206,7 @@ def _run(
         backend = {"_target_": BACKENDS[framework], "num_threads": 1, "device": device}
         backend |= {} if exact else {"exact": False}
         task = {"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers}
-        experiment = RunSpec(
+        spec = RunSpec(
             job=_job(num_workers, num_servers, iterations, max_time_s),
             strategy=strategy or BSP(),
             record=Fanout(recorder, watch),
@@ -224,7 +224,7 @@ def _run(
         )
         gpus = None if device == "cpu" else {"devices": [0]}
         cluster = cluster_of(num_workers=num_workers, gpus=gpus)
-        outcome = LiveRuntime(cluster=cluster).run(experiment, NO_STRAGGLERS)
+        outcome = LiveRuntime(cluster=cluster).run(spec, NO_STRAGGLERS)
         recorder.close()
     if outcome.status != "done":
         raise RuntimeError(f"the job {outcome.status}: {outcome.reason}")

@@ -81,15 +81,15 @@ def play(name: str, workers: int, rounds: int, run_dir: Path, *, full: bool = Fa
         max_time_s=1e6,
     )
     columns = None if full else recorder.rows
-    experiment = make_run_spec(job, strategy, recorder, run_dir, columns=columns)
+    spec = make_run_spec(job, strategy, recorder, run_dir, columns=columns)
     begun = time.perf_counter()
     if full:
-        run_alone(VirtualSession(experiment, calm(), NoLearner(1000, None), COSTS, PROFILE))
+        run_alone(VirtualSession(spec, calm(), NoLearner(1000, None), COSTS, PROFILE))
     else:
         staleness_hint = hint_of(job, strategy, COSTS, scored=False)
         assert staleness_hint is not None
         kind = Rounds if staleness_hint.bound == 0 else Waves
-        kind(experiment, recorder.rows, calm(), NoLearner(1000, None), COSTS, PROFILE, staleness_hint).run()
+        kind(spec, recorder.rows, calm(), NoLearner(1000, None), COSTS, PROFILE, staleness_hint).run()
     recorder.close()
     return time.perf_counter() - begun
 
@@ -188,10 +188,10 @@ def play_hosts(name: str, workers: int, hosts: int, rounds: int, run_dir: Path) 
         epochs=1,
         max_time_s=1e6,
     )
-    experiment = make_run_spec(job, STRATEGIES[name], recorder, run_dir, columns=recorder.rows)
+    spec = make_run_spec(job, STRATEGIES[name], recorder, run_dir, columns=recorder.rows)
     placed = parse_hosts({**HOST, "count": hosts}, workers, 4)
     costs = load_costs("hosts_tcp").values
-    session = VirtualSession(experiment, calm(), NoLearner(75_000, None), costs, None, hosts=placed)
+    session = VirtualSession(spec, calm(), NoLearner(75_000, None), costs, None, hosts=placed)
     begun = time.process_time()
     run_alone(session)
     recorder.close()
@@ -287,9 +287,9 @@ def train(name: str, rounds: int, run_dir: Path) -> tuple[float, float]:
     run_dir.mkdir()
     model = Timed(TorchModel(BenchTask(model=name, num_workers=4), 0, 1))
     job = make_job(num_samples=1280, global_batch_samples=128, epochs=rounds // 10, max_time_s=1e6, lr=0.01)
-    experiment = make_run_spec(job, BSP(), Recorder(run_dir), run_dir)
+    spec = make_run_spec(job, BSP(), Recorder(run_dir), run_dir)
     learner = RealLearner(model, {"name": "sgd", "lr": 0.01, "momentum": 0.9}, cut_for(job, "dynamic"), 0)
-    session = VirtualSession(experiment, calm(), learner, COSTS, PROFILE)
+    session = VirtualSession(spec, calm(), learner, COSTS, PROFILE)
     begun = time.perf_counter()
     run_alone(session)
     return time.perf_counter() - begun, model.spent_s

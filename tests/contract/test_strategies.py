@@ -16,7 +16,7 @@ from runtime.config.instantiate import instantiate
 from runtime.core.elastic import RETIRED
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.errors import ConfigError
-from runtime.run.checks import check_strategy
+from runtime.run.checks.job import check_strategy
 from strategies.protocol import DATA_POLICIES, Apply, Compute, Strategy
 from tests.contract.catalogue import (
     MODES,

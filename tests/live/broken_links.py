@@ -14,6 +14,6 @@ from runtime.live.hosts import rules
 class BrokenLinks(LiveRuntime):  # type: ignore[misc]
     """``runtime=live`` with links that break."""
 
-    def run(self, experiment: RunSpec, schedule: Schedule) -> Outcome:
+    def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
         rules.burst_bytes = lambda rate: 600
-        return super().run(experiment, schedule)
+        return super().run(spec, schedule)

@@ -14,8 +14,8 @@ from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.live.runtime import LiveRuntime
 from runtime.record.recorder import Recorder
-from runtime.run.checks import CheckedJob, check_job
-from runtime.run.experiment import make_job, make_run_spec, open_record, prepare_data, write_head
+from runtime.run.checks.job import CheckedJob, check_job
+from runtime.run.job import make_job, make_run_spec, open_record, prepare_data, write_head
 from runtime.run.preflight import preflight
 from runtime.run.prepare import prepare
 

@@ -16,9 +16,9 @@ from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.holdout import Holdout
+from runtime.core.data.holdout import Holdout
+from runtime.core.data.sampling import sample_indices
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, SendOrder
-from runtime.core.sampling import sample_indices
 from runtime.core.scoring import Products
 from runtime.training.optimizers import make_optimizer
 from scripts.replay import build_strategy

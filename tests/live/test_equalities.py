@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.core.sampling import sample_indices
+from runtime.core.data.sampling import sample_indices
 from scripts.replay import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.runs import DIGITS, Run

@@ -17,7 +17,7 @@ import pytest
 
 from injectors.plan import parse_plan
 from injectors.schedule import Schedule
-from runtime.run.resources import TASK_BYTES
+from runtime.run.checks.resources import TASK_BYTES
 from scripts.replay import build_strategy
 from scripts.replay import main as replay_script
 from tests.support.invariants import Book, problems, replay

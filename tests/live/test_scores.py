@@ -13,7 +13,7 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from runtime.core.holdout import Holdout
+from runtime.core.data.holdout import Holdout
 from scripts.replay import build_strategy
 from strategies.zeno_pp import ZenoPP
 from tests.live.retrace import Retracing

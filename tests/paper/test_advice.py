@@ -18,7 +18,7 @@ from analysis.fitting.step_times import StepModel, fit_steps
 from analysis.logs.table import Columns, read_table
 from analysis.measures.ranking import LOGGED
 from analysis.measures.straggling import Straggling, straggling
-from scripts.advice_jobs import Replay, configurations, cost_file, run_one
+from scripts.jobs.advice import Replay, configurations, cost_file, run_one
 from tests.support.planted_jobs import BASE_S, BATCH, USUAL_S, Planted, calm, planted, run_planted
 from tests.support.turns import by_turns
 

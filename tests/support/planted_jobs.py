@@ -14,9 +14,9 @@ from injectors.plan import Disturbance, Plan, build_plan
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.run.timing import Forgetful, outcome_of_job
-from scripts.advice_jobs import FIXED
+from scripts.jobs.advice import FIXED
 from strategies.protocol import Arrived
 
 BASE_S, PER_SAMPLE_S, BATCH = 0.02, 0.00125, 32

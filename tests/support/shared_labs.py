@@ -14,7 +14,7 @@ from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.job import Job
-from runtime.core.jumps import Measured
+from runtime.core.jumping.jumps import Measured
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs

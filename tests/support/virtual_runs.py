@@ -301,11 +301,11 @@ class VirtualRun:
         self.refused = ""
         with TemporaryDirectory() as folder:
             recorder = Recorder(Path(folder))
-            self.experiment = self._experiment(recorder, learning)
-            self.learner = make_learner(self.experiment)
+            self.spec = self._spec(recorder, learning)
+            self.learner = make_learner(self.spec)
             schedule = Schedule(plan or world.plan)
             self.session = VirtualSession(
-                self.experiment,
+                self.spec,
                 schedule,
                 self.learner,
                 world.costs,
@@ -320,7 +320,7 @@ class VirtualRun:
             recorder.close()
             self.data = recorder.path.read_bytes()
 
-    def _experiment(self, recorder: Recorder, learning: str) -> RunSpec:
+    def _spec(self, recorder: Recorder, learning: str) -> RunSpec:
         backend = {"_target_": BACKENDS[learning]}
         world, run_dir = self.world, recorder.path.parent
         job = msgspec.structs.replace(world.job, validation_samples=self.strategy.validation_samples)

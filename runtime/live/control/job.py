@@ -35,7 +35,7 @@ from runtime.live.control.port import LivePort
 from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
 from runtime.live.control.supervisor import LiveSupervisor
-from runtime.live.control.telemetry import Elsewhere, Sampler, read_here
+from runtime.live.control.telemetry import Elsewhere, Read, Sampler, read_here
 from runtime.live.joining.site import SAVED, Site, room, roomiest
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
@@ -63,35 +63,61 @@ class LiveJob:
         shared: SharedMachines,
         launcher: Launcher,
         processes: Processes,
-        experiment: RunSpec,
+        spec: RunSpec,
         schedule: Schedule,
         hosts: Hosts | None,
         site: Site | None = None,
     ) -> None:
-        self.name, self.processes, self.experiment, self.schedule = name, processes, experiment, schedule
+        self.name, self.processes, self.spec, self.schedule = name, processes, spec, schedule
         self.site = site or Site()
         self.on_hosts = hosts is not None
         self.outcome: Outcome | None = None
+        self.begun: Callable[[], None] = lambda: None
+        """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
+        self._winding_down = False
+        self._gone_by_s = 0.0
         self.loop = Loop(beside)
-        secret = self.site.secret or secrets.token_bytes(32)
-        self.threads = int(experiment.backend_spec.get("num_threads", 1))
-        start, count = experiment.job.start_layout, experiment.strategy.aggregators
+        self.secret = self.site.secret or secrets.token_bytes(32)
+        self.threads = int(spec.backend_spec.get("num_threads", 1))
+        start, count = spec.job.start_layout, spec.strategy.aggregators
         tasks = [*map(str, start.nodes), *(str(NodeId.aggregator(number)) for number in range(count))]
         if hosts is not None:
             hosts = hosts.with_aggregators(count)
         self.machines, self.obstacle = build_machines(
-            shared, name, hosts, tasks, float(self.threads), requests=experiment.strategy.cores_as == "request"
+            shared, name, hosts, tasks, float(self.threads), requests=spec.strategy.cores_as == "request"
         )
         self.machines.places = self.site.placed(self.machines.places)
-        self.session = LiveSession(self.loop, self._supervisor, experiment.record)
+        self.session = LiveSession(self.loop, self._supervisor, spec.record)
         self.session.links = {} if hosts is None else hosts.links
-        self.session.step = step_of(experiment.optimizer)
+        self.session.step = step_of(spec.optimizer)
         self.session.place_of = self.machines.host_of
-        self.hub = Hub(
+        self.hub = self._make_hub()
+        self.agents = self._make_agents(launcher, tasks)
+        self.session.connect(self.hub, self.agents, self._port, self._coordinator)
+        self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
+        self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
+        self.session.injector = self.injector
+        self.session.paced = self.injector.paced = self._link_pacing()
+        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
+        self.session.allotter = Allotter(
+            self.machines,
+            self.injector.level,
+            self.hub.send,
+            self.injector.throttle,
+            self.session.note,
+            self.session.failed,
+        )
+        self.sampler = self._make_sampler(self._go_elsewhere() if self.site.elsewhere else read_here)
+        self.session.served = self.sampler.served
+
+    # ---- its parts ---------------------------------------------------------------------------------------------------
+
+    def _make_hub(self) -> Hub:
+        return Hub(
             self.loop,
-            secret,
-            experiment.transport,
-            processes.port,
+            self.secret,
+            self.spec.transport,
+            self.processes.port,
             self.machines.control_path,
             self.session.supervisor.admit,
             self.session.on_message,
@@ -99,39 +125,30 @@ class LiveJob:
             host=self.site.listen,
             certificate=self.site.certificate,
         )
-        logs, failed = experiment.run_dir / "logs", self.session.failed
-        self.agents = Agents(launcher, self.hub, self.loop, logs, failed, self.site.nodes)
-        self.agents.node_of = self.site.node_of(tasks)
-        self.agents.node_lost, self.agents.node_back = self._node_lost, self._node_back
-        self.agents.node_here = self._node_here
-        self.secret = secret
-        self.session.connect(self.hub, self.agents, self._port, self._coordinator)
-        self.users = DeviceUsers(processes.gpus, experiment.job.num_workers, self.machines.host_of)
-        self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
-        self.session.injector = self.injector
-        self.session.paced = self.injector.paced = self._link_pacing()
-        note = self.session.note
-        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
-        if self.site.elsewhere:
-            self.session.supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
-            self.session.supervisor.where = lambda task: {"node": self.agents.where(task)}
-        level, throttle = self.injector.level, self.injector.throttle
-        self.session.allotter = Allotter(self.machines, level, self.hub.send, throttle, note, failed)
+
+    def _make_agents(self, launcher: Launcher, tasks: list[str]) -> Agents:
+        logs = self.spec.run_dir / "logs"
+        agents = Agents(launcher, self.hub, self.loop, logs, self.session.failed, self.site.nodes)
+        agents.node_of = self.site.node_of(tasks)
+        agents.node_lost, agents.node_back, agents.node_here = self._node_lost, self._node_back, self._node_here
+        return agents
+
+    def _go_elsewhere(self) -> Read:
+        """Tasks are on machines that have joined: who knows of them there; returns what reads their use."""
+        readings = Elsewhere()
+        supervisor = self.session.supervisor
+        supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
+        supervisor.where = lambda task: {"node": self.agents.where(task)}
+        self.session.sampled = readings.receive
+        self.session.site, self.session.moves_to = self._site_of, self._moves_to
+        return readings.read
+
+    def _make_sampler(self, read: Read) -> Sampler:
         network = self.machines.network
         counters = None if network is None else network.counters
-        own_limits, read = self.session.allotter.own_limits, read_here
-        if self.site.elsewhere:
-            readings = Elsewhere()
-            self.session.sampled, read = readings.receive, readings.read
-            self.session.site, self.session.moves_to = self._site_of, self._moves_to
-        seen = experiment.backend_spec.get("device") == CUDA and not self.site.elsewhere
-        gpu_of = GpuMeter(processes.gpus if seen else (), os.environ)
-        self.sampler = Sampler(counters, self.machines.placement, own_limits, read, gpu_of)
-        self.session.served = self.sampler.served
-        self.begun: Callable[[], None] = lambda: None
-        """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
-        self._winding_down = False
-        self._gone_by_s = 0.0
+        on_gpus = self.spec.backend_spec.get("device") == CUDA and not self.site.elsewhere
+        gpu_of = GpuMeter(self.processes.gpus if on_gpus else (), os.environ)
+        return Sampler(counters, self.machines.placement, self.session.allotter.own_limits, read, gpu_of)
 
     @property
     def _paces_links(self) -> bool:
@@ -153,8 +170,8 @@ class LiveJob:
         return [key for key in self.hub.peers if key.role in ("worker", "server")]
 
     def _supervisor(self, session: LiveSession) -> LiveSupervisor:
-        asked, job = self.processes, self.experiment.job
-        cold = int(not self.experiment.backend.fork_safe)
+        asked, job = self.processes, self.spec.job
+        cold = int(not self.spec.backend.fork_safe)
         deadline_s = partial(start_deadline_s, asked.start_deadline_s, on_hosts=self.on_hosts)
         settings = Settings(
             heartbeat_s=asked.heartbeat_s,
@@ -165,11 +182,11 @@ class LiveJob:
             max_restarts=asked.max_restarts,
             failover=job.failover,
             max_losses=job.max_losses,
-            starts_silently=self.experiment.backend_spec.get("device") == CUDA,
-            inseparable=self.experiment.collective == INSEPARABLE,
-            replaces_workers=Launch in self.experiment.strategy.needs,
+            starts_silently=self.spec.backend_spec.get("device") == CUDA,
+            inseparable=self.spec.collective == INSEPARABLE,
+            replaces_workers=Launch in self.spec.strategy.needs,
             scores=job.validation_samples > 0,
-            num_aggregators=self.experiment.strategy.aggregators,
+            num_aggregators=self.spec.strategy.aggregators,
             num_replicas=job.num_replicas,
         )
         shares = job.shares_of(job.num_servers)
@@ -177,24 +194,24 @@ class LiveJob:
         return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session, shares, places)
 
     def _port(self) -> LivePort:
-        make_port = port_for(self.experiment.collective)
+        make_port = port_for(self.spec.collective)
         port = make_port(self.hub, self.loop, self.session, self.schedule.delay_for)
-        if self.experiment.job.num_replicas:
+        if self.spec.job.num_replicas:
             port.followers = LiveFollowers(self.hub, self.session)
-        saved_to = self.experiment.save_parameters_to
+        saved_to = self.spec.save_parameters_to
         port.last_save = "" if saved_to is None else SAVED if self.site.elsewhere else str(saved_to)
         return port
 
     def _coordinator(self, port: LivePort) -> Coordinator:
-        experiment = self.experiment
+        spec = self.spec
         return Coordinator(
-            experiment.job,
-            experiment.strategy,
+            spec.job,
+            spec.strategy,
             port,
-            experiment.record,
+            spec.record,
             disturb=self.schedule.delay_for,
             stopwatch=time.perf_counter,
-            scheduler=experiment.scheduler,
+            scheduler=spec.scheduler,
             place_of=self.machines.host_of,
         )
 
@@ -206,8 +223,8 @@ class LiveJob:
             self.session.failed(self.obstacle)
         else:
             self._say_if_crowded()
-            saves = self.experiment.save_parameters_to is not None
-            self.agents.start(self._spec, self.machines.namespace_fds, saves=saves)
+            saves = self.spec.save_parameters_to is not None
+            self.agents.start(self._task_spec, self.machines.namespace_fds, saves=saves)
         self._view()
         self.session.on_start = self._start_clock
 
@@ -245,12 +262,12 @@ class LiveJob:
 
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
-        self.experiment.interrupted_by = number
+        self.spec.interrupted_by = number
         self.session.interrupt(f"signal {signal.Signals(number).name}")
 
     def out_of_space(self, error: OSError) -> None:
         """The disk is full, so its record cannot continue."""
-        self.session.out_of_space(no_space(error, self.experiment.run_dir))
+        self.session.out_of_space(no_space(error, self.spec.run_dir))
         if self.outcome is None:
             self.outcome = self._outcome()
             self._say_goodbye()
@@ -282,32 +299,32 @@ class LiveJob:
                 file=sys.stderr,
             )
 
-    def _spec(self, agent: int) -> TaskSpec:
-        experiment, cut = self.experiment, self.session.coordinator.cut
+    def _task_spec(self, agent: int) -> TaskSpec:
+        spec, cut = self.spec, self.session.coordinator.cut
         return TaskSpec(
-            run_dir=str(Path(experiment.run_dir).resolve()),
+            run_dir=str(Path(spec.run_dir).resolve()),
             coordinator=self.hub.address,
             secret=self.secret,
             agent=agent,
             heartbeat_s=self.processes.heartbeat_s,
-            transport=experiment.transport,
-            transfer_bits=experiment.transfer_bits,
-            seed=experiment.job.seed,
-            num_workers=experiment.job.num_workers,
+            transport=spec.transport,
+            transfer_bits=spec.transfer_bits,
+            seed=spec.job.seed,
+            num_workers=spec.job.num_workers,
             layout=self.session.coordinator.executor.layout,
             num_samples=cut.num_samples,
             shard_samples=cut.shard_samples,
             num_shards=cut.num_shards,
-            validation_samples=experiment.job.validation_samples,
-            optimizer=experiment.optimizer,
-            backend=experiment.backend_spec,
-            task=experiment.task_spec,
+            validation_samples=spec.job.validation_samples,
+            optimizer=spec.optimizer,
+            backend=spec.backend_spec,
+            task=spec.task_spec,
             device=self.processes.device,
             devices=self.processes.devices,
             threads=self.threads,
             niceness=self.processes.niceness,
-            supports_sample_weights=experiment.job.supports_sample_weights and Partition in experiment.strategy.needs,
-            collective=experiment.collective,
+            supports_sample_weights=spec.job.supports_sample_weights and Partition in spec.strategy.needs,
+            collective=spec.collective,
             places=self.machines.places,
             gpus=self.processes.gpus,
             mps_pipes=self.processes.mps_pipes,
@@ -316,14 +333,14 @@ class LiveJob:
             sample_every_s=self.processes.telemetry_every_s if self.site.elsewhere else None,
             checkpoints=self.site.checkpoints,
             certificate=self.site.certificate,
-            holds=Send in experiment.strategy.needs,
+            holds=Send in spec.strategy.needs,
             paces_links=self._paces_links,
-            num_replicas=experiment.job.num_replicas,
+            num_replicas=spec.job.num_replicas,
         )
 
     def _hogs(self) -> dict[int, int]:
         asked = [(change.target, change.level) for change in self.schedule.changes([GPU])]
-        device = str(self.experiment.backend_spec.get("device"))
+        device = str(self.spec.backend_spec.get("device"))
         return hogs_of(asked, self.users, alike=turns_alike(device, mps=bool(self.processes.mps_pipes)))
 
     # ---- machines elsewhere ------------------------------------------------------------------------------------------
@@ -398,7 +415,7 @@ class LiveJob:
     def _view(self) -> None:
         if self.outcome is not None:
             return
-        self.experiment.tick(self.session.t)
+        self.spec.tick(self.session.t)
         self.loop.after(VIEW_EVERY_S, self._view)
 
     def _start_clock(self) -> None:
@@ -432,13 +449,13 @@ class LiveJob:
         outcome = outcome_of(
             session.coordinator,
             failure=session.failure,
-            interrupted=bool(self.experiment.interrupted_by),
+            interrupted=bool(self.spec.interrupted_by),
             t=session.coordinator.finished_s or session.t,
             parameters_sha256=session.sha256,
             num_parameters=session.supervisor.num_parameters,
             memory={} if session.failure or self.site.elsewhere else session.unique_memory_bytes(),
             failed=session.failed_as,
         )
-        record_outcome(self.experiment.record, outcome)
+        record_outcome(self.spec.record, outcome)
         session.recorded = True
         return outcome

@@ -200,7 +200,7 @@ class LiveLab:
                 os._exit(128 + number)
             self.interrupted_by = number
             for job in self._running:
-                job.experiment.interrupted_by = number
+                job.spec.interrupted_by = number
 
         for number in SIGNALS:
             signal.signal(number, interrupt)
@@ -217,7 +217,7 @@ def refuse_to_share(job: LiveJob, hosts: Hosts | None) -> None:
     theirs = job.machines.hosts
     if (hosts and hosts.machines) != (theirs and theirs.machines):
         raise ConfigError(f"cluster.hosts: {job.name} describes other hosts than its lab; describe the same ones")
-    shared = sorted(one for one in job.experiment.around.disturbed if one.startswith(("host:", "link:")))
+    shared = sorted(one for one in job.spec.around.disturbed if one.startswith(("host:", "link:")))
     if shared:
         raise ConfigError(f"straggler: disturbs {shared[0]}, which {job.name} shares with other jobs; name its tasks")
     if job.machines.mechanisms.host_quotas == "duty":

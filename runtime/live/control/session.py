@@ -18,6 +18,7 @@ from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full
 from runtime.live.control.agents import Agents
 from runtime.live.control.allotting import Allotter
+from runtime.live.control.final_evaluation import FinalEvaluation
 from runtime.live.control.injecting import Injector
 from runtime.live.control.link_pacing import LinkPacing
 from runtime.live.control.port import LivePort
@@ -51,12 +52,6 @@ from runtime.live.transport.messages import (
 )
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
-
-EVALUATOR_JOINS_S = 5.0
-"""Seconds for which the end of a run waits for an evaluator that is about to connect."""
-FINAL_EVALUATION_S = 60.0
-"""Seconds for which the end of a run waits for the final evaluation (the evaluator runs at a lower priority, so on a
-busy machine it may take long)."""
 
 
 class MakeCoordinator(Protocol):
@@ -103,10 +98,7 @@ class LiveSession:
         """Chooses another machine for a task that is restarted elsewhere, without emulated hosts; None: the same."""
         self._layout_version = 0
         """Of the nodes that have places."""
-        self._final_ticket: int | None = None
-        self._joined_by_s: float | None = None
-        self._scored_by_s: float | None = None
-        """Until when the end of the run waits for the evaluator to connect, and for its result."""
+        self._final = FinalEvaluation()
         self.on_start: Callable[[], None] = lambda: None
         self.on_left: Callable[[], None] = lambda: None
         self.on_resumed: Callable[[], None] = lambda: None
@@ -209,8 +201,8 @@ class LiveSession:
         asked = self.port.tickets.pop(evaluated.ticket, None)
         if asked is None:
             return
-        if evaluated.ticket == self._final_ticket:
-            self._final_ticket, self.sha256 = None, evaluated.sha256
+        if self._final.answered(evaluated.ticket):
+            self.sha256 = evaluated.sha256
             t = self.coordinator.finished_s
             event = Evaluated(t=t, version=asked[1], asked_s=t, metrics=evaluated.metrics)
             self.record.event(t, event, (), self.coordinator.version, 0.0, None)
@@ -311,7 +303,7 @@ class LiveSession:
     def _forget_evaluations(self) -> None:
         """Void all evaluations in progress, the final one too: it cannot arrive any more."""
         self.port.tickets.clear()
-        self._final_ticket = None
+        self._final.void()
         self.cannot_evaluate()
 
     def _void(self) -> None:
@@ -533,19 +525,13 @@ class LiveSession:
         """Evaluate the final parameters, outside the job's time; call it repeatedly until it is done."""
         if self.failure is not None:
             return True
-        now = self.loop.now
-        if self._scored_by_s is not None:
-            return self._final_ticket is None or now >= self._scored_by_s
-        if self._joined_by_s is None:
-            self._joined_by_s = now + EVALUATOR_JOINS_S
-        if self.serving(EVALUATOR.name) is None:
-            # after a recovery, the evaluator is the last to connect again
-            return not self.supervisor.running or now >= self._joined_by_s
-        self.port.flush()
-        self.port.evaluate(self.coordinator.version, last=True)
-        self._final_ticket = max(self.port.tickets)
-        self._scored_by_s = now + FINAL_EVALUATION_S
-        return False
+        now, connected = self.loop.now, self.serving(EVALUATOR.name) is not None
+        what = self._final.look(now, connected=connected, recovering=self.supervisor.running)
+        if what == "order":
+            self.port.flush()
+            self.port.evaluate(self.coordinator.version, last=True)
+            self._final.ordered(max(self.port.tickets), now)
+        return what == "done"
 
     def goodbye(self) -> None:
         """Send ``Goodbye`` to all tasks."""

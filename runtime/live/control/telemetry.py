@@ -24,6 +24,10 @@ class Reading(NamedTuple):
     memory_bytes: int | None
 
 
+Read = Callable[[str, int, float], Reading]
+"""What a task's process has used, by the task's name, its process id and the present time."""
+
+
 class Elsewhere:
     """The newest readings of agents on other machines, of whose clocks only differences are used."""
 
@@ -58,7 +62,7 @@ class Sampler:
         links: Callable[[], list[tuple[int, int]]] | None,
         placement: Placement | None,
         own_limits: Callable[[str], tuple[float | None, int | None]] = lambda task: (None, None),
-        read: Callable[[str, int, float], Reading] = read_here,
+        read: Read = read_here,
         gpu_of: Callable[[str], GpuUse] = lambda task: GpuUse(),
     ) -> None:
         self.gpu_of = gpu_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.backends.base import Model, micro_batches
-from runtime.core.holdout import Holdout
+from runtime.core.data.holdout import Holdout
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import ComputeReference, ReferenceReady
 from runtime.live.transport.task_spec import TaskSpec

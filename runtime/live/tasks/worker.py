@@ -15,9 +15,9 @@ import numpy as np
 
 from runtime.backends.base import Model, ordered_batches
 from runtime.cluster.device import parse_device
-from runtime.core.holdout import Holdout
-from runtime.core.sampling import sample_epochs, sample_indices
-from runtime.core.shards import Cut
+from runtime.core.data.holdout import Holdout
+from runtime.core.data.sampling import sample_epochs, sample_indices
+from runtime.core.data.shards import Cut
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.client import serve
 from runtime.live.tasks.keeping import Keeper
@@ -65,7 +65,7 @@ class Links(Protocol):
 
 
 class Worker:
-    """One incarnation of a worker."""
+    """One incarnation of a worker: receives an order and parameters, computes the gradient, pushes it and reports."""
 
     def __init__(self, spec: TaskSpec, channel: BlockingChannel, model: Model, links: Links) -> None:
         self.spec, self.channel, self.model, self.links = spec, channel, model, links

@@ -97,7 +97,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.checkpoints or f"{self.run_dir}/checkpoints")
 
     def place(self, role: str, number: int) -> Place:
-        """The place of a task."""
+        """Where a task lives; the default place (this machine, any port) for one that has none of its own."""
         return self.places.get(str(NodeId(role, number)), Place())
 
     def device_of(self, worker: int) -> dict[str, float] | None:

@@ -23,7 +23,7 @@ from runtime.config.instantiate import TARGET, instantiate, locate
 from runtime.config.parse import ON_THIS_MACHINE, Config, parse
 from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
-from runtime.run.checks import CheckedJob, check_job, explained
+from runtime.run.checks.job import CheckedJob, check_job, explained
 from runtime.run.jobs.models import Models
 from runtime.run.jobs.shaping import iterations_of, refuse_shared, seed_of, sized, with_epochs, with_length
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed

@@ -7,7 +7,7 @@ from typing import final
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome
-from runtime.core.jumps import Measured
+from runtime.core.jumping.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob

@@ -15,7 +15,7 @@ from runtime.record.checkpoint import publish
 from runtime.record.cluster import ClusterRecorder, JobRow
 from runtime.record.cluster_view import make_cluster_view
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
-from runtime.run.experiment import JobFailed, prepare_data
+from runtime.run.job import JobFailed, prepare_data
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
 

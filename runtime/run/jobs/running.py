@@ -13,8 +13,8 @@ from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config
 from runtime.record.cluster import ClusterRecorder
 from runtime.record.crash import log_crash
-from runtime.run.checks import CheckedJob
-from runtime.run.experiment import make_job, make_run_spec, open_record, prepare_data, write_head
+from runtime.run.checks.job import CheckedJob
+from runtime.run.job import make_job, make_run_spec, open_record, prepare_data, write_head
 from runtime.run.jobs.checks import SetJob
 from strategies.protocol import NodeId, Places
 

@@ -10,7 +10,7 @@ from runtime.api import Outcome
 from runtime.core.cluster.arriving import by_submission
 from runtime.core.cluster.coordinator import ClusterCoordinator
 from runtime.core.cluster.inputs import AnyInput, Woke
-from runtime.core.jumps import Measured
+from runtime.core.jumping.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
 from runtime.virtual.clock import TIMER
 from runtime.virtual.cluster.executors import ByDuration, DetailedJob, Executor, InDetail

@@ -39,7 +39,7 @@ class Modelled(NamedTuple):
 
 def assemble(
     clock: Clock,
-    experiment: RunSpec,
+    spec: RunSpec,
     schedule: Schedule,
     costs: Costs,
     num_parameters: int,
@@ -55,12 +55,12 @@ def assemble(
     ``held``: is called for gradients that workers hold, in a job whose strategy schedules transfers.
     ``tenancy``: the job lives on machines that it shares, which have the names of its ``hosts``.
     """
-    job = experiment.job
+    job = spec.job
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
     replicas = None
     if not job.num_servers and hosts is None:
         replicas = Replicas(clock, costs, num_parameters, job.num_workers)
-    shares_memory = experiment.transport == "shm" or not job.num_servers
+    shares_memory = spec.transport == "shm" or not job.num_servers
     if hosts is None and not schedule.kinds & SHARED:
         servers = replicas or Servers(costs, *sizes)
         servers.divide(job.start_layout)

@@ -1,6 +1,7 @@
 """Jumps of a lab: which jobs have to be measured again after a change, and what a jump does to each of them.
 
-When and how far the lab jumps is decided in :mod:`runtime.core.jumps`, what is booked in :mod:`runtime.core.skipping`.
+When and how far the lab jumps is decided in :mod:`runtime.core.jumping.jumps`, what is booked in
+:mod:`runtime.core.jumping.skipping`.
 
 Two clocks of every job make that simple. What is in progress (work, messages, sleeps, reports on their way) is on the
 clock of its tasks, which jumps take along: it is as far from its end afterwards as before. All else is on the job's
@@ -16,9 +17,9 @@ from typing import final
 
 from runtime.core.inputs import GradientArrived
 from runtime.core.job import ApplyOrder
-from runtime.core.jumps import Measured, Outlook, span_s
-from runtime.core.pace import Pace
-from runtime.core.skipping import Skipped, Skipping, slots_of
+from runtime.core.jumping.jumps import Measured, Outlook, span_s
+from runtime.core.jumping.pace import Pace
+from runtime.core.jumping.skipping import Skipped, Skipping, slots_of
 from runtime.virtual.clock import Clock, Timeline
 from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.control.session import VirtualSession
@@ -40,7 +41,7 @@ class JobJumps:
         settled: Callable[[], None],
     ) -> None:
         self.session, self.executor = session, session.coordinator.executor
-        hint = session.experiment.strategy.staleness_hint()
+        hint = session.spec.strategy.staleness_hint()
         bound = None if hint is None else hint.bound
         self._blocks = bound is not None and bound > 0
         times = 1 if bound == 0 else measured.apart
@@ -55,7 +56,7 @@ class JobJumps:
     # ---- measuring ---------------------------------------------------------------------------------------------------
 
     def measure(self) -> None:
-        """Measure from now on."""
+        """Forget what was measured, and measure the present members from now on: something has changed."""
         self._members = set(self.executor.members.here())
         self.pace.reset(self._members, self.session.clock.now)
         self._skipped_s = 0.0
@@ -177,11 +178,11 @@ class LabJumps:
 
     def started(self, session: VirtualSession) -> None:
         """A job is about to start; raises ``ConfigError`` for one that cannot jump."""
-        experiment = session.experiment
+        spec = session.spec
         refuse_jumps(
-            experiment.strategy,
+            spec.strategy,
             session.schedule.disturbances,
-            halts_on_loss=experiment.job.halts_on_loss,
+            halts_on_loss=spec.job.halts_on_loss,
             computes=not isinstance(session.learner, NoLearner),
             telemetry=session.telemetry_every_s is not None,
         )

@@ -78,7 +78,7 @@ class VirtualPort:
     ) -> None:
         self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
         self.tell, self._evaluation_s = tell, evaluation_s
-        self._checkpointed, self._supervisor, self._updating = checkpointed, nodes, updating
+        self._checkpointed, self._find_nodes, self._updating = checkpointed, nodes, updating
         self._scorer, self._applied, self._behind = scorer, applied, behind or Behind()
         self._work, self._tell_here, self._moving = work or clock, tell_here or tell, moving
         self._followers = followers
@@ -86,7 +86,7 @@ class VirtualPort:
 
     @property
     def _nodes(self) -> Nodes:
-        return self._supervisor()
+        return self._find_nodes()  # they come after the port, which they need
 
     def compute(self, order: ComputeOrder) -> None:
         """Compute a gradient on the current parameters."""

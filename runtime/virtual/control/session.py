@@ -76,7 +76,7 @@ class VirtualSession:
     """Drives one job to its end; ``supervisor`` carries out its recovery.
 
     Args:
-        experiment: the job.
+        spec: the job.
         schedule: what is injected when.
         learner: the model's parameters.
         costs: the cost model.
@@ -92,7 +92,7 @@ class VirtualSession:
 
     def __init__(
         self,
-        experiment: RunSpec,
+        spec: RunSpec,
         schedule: Schedule,
         learner: ModelState,
         costs: Costs,
@@ -106,74 +106,122 @@ class VirtualSession:
         telemetry_every_s: float | None = None,
         sent_parameters: int | None = None,
     ) -> None:
-        job = experiment.job
         self.sent_parameters = learner.num_parameters if sent_parameters is None else sent_parameters
         costs = costs.of_model(PARAMETER_BYTES * self.sent_parameters)
-        self.experiment, self.schedule, self.learner, self.costs = experiment, schedule, learner, costs
-        self.record = experiment.record
-        self._links = _links_of(costs, hosts, [str(node) for node in job.start_layout.nodes])
+        self.spec, self.schedule, self.learner, self.costs = spec, schedule, learner, costs
+        self.record = spec.record
+        self._links = _links_of(costs, hosts, [str(node) for node in spec.job.start_layout.nodes])
         self.clock = clock or new_clock()
         self.work = self.clock if tenancy is None else tenancy.clock
         """The clock of all that is in progress; the job's own unless the lab jumps (:mod:`.jumping`)."""
         self.behind = Behind()
         self.jumps: Jumping | None = None
+        self.loads: Loads | None = None
+        """Measures it for the jobs on the same hosts, where any of them may reserve something."""
+        self.failure: str | None = None
+        self.crashed: Crashed | None = None
+        """What an unexpected error of this job becomes; None: it is raised."""
+        self.elsewhere: Callable[[str], int | None] | None = None
+        """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
+        self._declares_stuck = spec.job.stuck_after_s is not None
+        self.busy_until_s = 0.0
+        self.inbox: deque[Call] = deque()
+        self.serving = False
+        """Whether the next waiting input has its time."""
+        self._left: Callable[[], None] = lambda: None
+        """Called when a preempted job has left."""
+        self.away = False
+        """Whether it has, and has no places yet."""
+        self._silent: list[Callable[[], None]] = []
+        """Periodic reports that have stopped meanwhile."""
+        self.telemetry_every_s = telemetry_every_s
         self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
+
+        placement = None if hosts is None else Placement(hosts)
+        self._model_tasks(device, hosts, placement, tenancy)
+        self.port = self._make_port()
+        self.stopwatch = Stopwatch() if measures_decisions else None
+        self.coordinator = self._make_coordinator(tenancy)
+        self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
+        if isinstance(self.servers, ReplicaGroup):
+            self.servers.here = self.coordinator.members.here
+        self.supervisor = self._make_supervisor(lease_s)
+        num_workers = spec.job.num_workers
+        users = DeviceUsers(spec.around.gpus or range(num_workers), num_workers, self.places.host_of)
+        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell, users)
+        self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
+        self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
+
+    # ---- its parts, which call one another ---------------------------------------------------------------------------
+
+    def _model_tasks(
+        self,
+        device: DeviceProfile | Profiles | None,
+        hosts: Hosts | None,
+        placement: Placement | None,
+        tenancy: Tenancy | None,
+    ) -> None:
+        """Servers, workers, aggregators and followers, and where they are."""
+        spec, job, costs = self.spec, self.spec.job, self.costs
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
             self.work,
-            experiment,
-            schedule,
+            spec,
+            self.schedule,
             costs,
             self.sent_parameters,
             profiles,
             hosts,
             self._arrived,
             tenancy,
-            held=self._held if Send in experiment.strategy.needs else None,
+            held=self._held if Send in spec.strategy.needs else None,
         )
         self.servers, self.workers, self.machines = modelled
-        count = experiment.strategy.aggregators
+        count = spec.strategy.aggregators
         self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count)
         if self._aggregators:
             add_aggregators(modelled, costs, self._aggregators, self._summed)
-        self.followers: Followers | None = None
-        if job.num_replicas:
-            assert isinstance(learner, RealLearner), "without gradients there is nothing to follow, which is refused"
-            network = self.workers.network if isinstance(self.workers, Workers) else None
-            self.followers = Followers(
-                self.clock,
-                costs,
-                learner,
-                replicas_of(job),
-                Carriers(self.clock, costs, self.machines, network),
-                holder=lambda: self.servers.names[0],
-                tell=self.tell,
-                note=self._note,
-                follows=lambda server: self.supervisor.follows(server),
-            )
+        self.followers = self._make_followers() if job.num_replicas else None
         if self.work is not self.clock:
-            self.servers.disturb = lambda task, t: schedule.delay_for(task, t + self.behind.s)
-        placement = None if hosts is None else Placement(hosts)
-        requests = experiment.strategy.cores_as == "request"
+            self.servers.disturb = lambda task, t: self.schedule.delay_for(task, t + self.behind.s)
         if self.machines is not None:
             self.workers.tell_arrivals(self._tell_arrived)
+        requests = spec.strategy.cores_as == "request"
         self.places = Places(placement, self.machines, self.servers, self.workers, costs, requests=requests)
-        self.port = VirtualPort(
+
+    def _make_followers(self) -> Followers:
+        """Replicas of the server."""
+        assert isinstance(self.learner, RealLearner), "without gradients there is nothing to follow, which is refused"
+        network = self.workers.network if isinstance(self.workers, Workers) else None
+        return Followers(
             self.clock,
-            learner,
+            self.costs,
+            self.learner,
+            replicas_of(self.spec.job),
+            Carriers(self.clock, self.costs, self.machines, network),
+            holder=lambda: self.servers.names[0],
+            tell=self.tell,
+            note=self._note,
+            follows=lambda server: self.supervisor.follows(server),
+        )
+
+    def _make_port(self) -> VirtualPort:
+        return VirtualPort(
+            self.clock,
+            self.learner,
             self.servers,
             self.workers,
             tell=self.tell,
-            evaluation_s=costs.evaluation_s,
+            evaluation_s=self.costs.evaluation_s,
             checkpointed=lambda *about: self.supervisor.save(*about),
             nodes=lambda: self.nodes,
             scorer=Scorer(
                 self.clock,
-                costs,
-                learner,
+                self.costs,
+                self.learner,
                 self.servers,
-                samples=job.validation_samples,
-                shares_memory=experiment.transport == "shm",
+                samples=self.spec.job.validation_samples,
+                shares_memory=self.spec.transport == "shm",
                 tell=self.tell,
             ),
             updating=self._updating(),
@@ -184,28 +232,26 @@ class VirtualSession:
             tell_here=self._tell_here,
             moving=self._moving() if self.work is not self.clock else (),
         )
-        self.stopwatch = Stopwatch() if measures_decisions else None
-        self.coordinator = Coordinator(
-            job,
-            experiment.strategy,
+
+    def _make_coordinator(self, tenancy: Tenancy | None) -> Coordinator:
+        return Coordinator(
+            self.spec.job,
+            self.spec.strategy,
             self.port,
             self.record,
-            disturb=schedule.delay_for,
+            disturb=self.schedule.delay_for,
             stopwatch=self.stopwatch or float,  # which returns 0
-            scheduler=experiment.scheduler,
+            scheduler=self.spec.scheduler,
             place_of=self.places.host_of,
             reservations=None if tenancy is None else tenancy.reservations,
         )
-        self.loads: Loads | None = None
-        """Measures it for the jobs on the same hosts, where any of them may reserve something."""
-        self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
-        if isinstance(self.servers, ReplicaGroup):
-            self.servers.here = self.coordinator.members.here
-        self.supervisor = VirtualSupervisor(
+
+    def _make_supervisor(self, lease_s: float) -> VirtualSupervisor:
+        return VirtualSupervisor(
             self.clock,
-            costs,
+            self.costs,
             self.coordinator,
-            learner,
+            self.learner,
             self.servers,
             self.workers,
             self.places,
@@ -219,31 +265,10 @@ class VirtualSession:
             behind=self.behind,
             followers=self.followers,
         )
-        users = DeviceUsers(experiment.around.gpus or range(job.num_workers), job.num_workers, self.places.host_of)
-        self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell, users)
-        self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
-        self.telemetry_every_s = telemetry_every_s
-        self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
-        self.failure: str | None = None
-        self.crashed: Crashed | None = None
-        """What an unexpected error of this job becomes; None: it is raised."""
-        self.elsewhere: Callable[[str], int | None] | None = None
-        """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
-        self._declares_stuck = job.stuck_after_s is not None
-        self.busy_until_s = 0.0
-        self.inbox: deque[Call] = deque()
-        self._left: Callable[[], None] = lambda: None
-        """Called when a preempted job has left."""
-        self.away = False
-        """Whether it has, and has no places yet."""
-        self._silent: list[Callable[[], None]] = []
-        """Periodic reports that have stopped meanwhile."""
-        self.serving = False
-        """Whether the next waiting input has its time."""
 
     def _updating(self) -> Callable[[int], None] | None:
         """Who must know the version before every update: replicas, which may have to return to it."""
-        if self.followers is None and self.experiment.job.num_servers:
+        if self.followers is None and self.spec.job.num_servers:
             return None
         return lambda version: self.supervisor.remember(version)
 
@@ -276,7 +301,7 @@ class VirtualSession:
             self._observe(self.telemetry_every_s)
 
     def _step(self) -> dict[str, Any]:
-        return {} if self.followers is None else step_of(self.experiment.optimizer)._asdict()
+        return {} if self.followers is None else step_of(self.spec.optimizer)._asdict()
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""
@@ -289,13 +314,13 @@ class VirtualSession:
             if metrics := self.learner.evaluate():
                 scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
                 self.record.event(t, scored, (), coordinator.version, 0.0, None)
-        return self._end_as(self.failure, self.learner.finish(self.experiment.save_parameters_to))
+        return self._end_as(self.failure, self.learner.finish(self.spec.save_parameters_to))
 
     def _end_as(self, failure: str | None, sha256: str = "", failed: RunStatus = "failed") -> Outcome:
         outcome = outcome_of(
             self.coordinator,
             failure=failure,
-            interrupted=bool(self.experiment.interrupted_by),
+            interrupted=bool(self.spec.interrupted_by),
             t=self.coordinator.finished_s or self.clock.now,
             parameters_sha256=sha256,
             num_parameters=self.learner.num_parameters,
@@ -306,7 +331,7 @@ class VirtualSession:
 
     def out_of_space(self, error: OSError) -> Outcome:
         """End the job: the disk is full, so its record cannot continue."""
-        return self._end_as(no_space(error, self.experiment.run_dir), failed="disk_full")
+        return self._end_as(no_space(error, self.spec.run_dir), failed="disk_full")
 
     @property
     def observes(self) -> bool:
@@ -321,7 +346,7 @@ class VirtualSession:
 
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
-        self.experiment.interrupted_by = number
+        self.spec.interrupted_by = number
         self.coordinator.receive(self.clock.now, inputs.Interrupted(f"signal {number}"))
 
     # ---- preemption --------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from injectors.schedule import Schedule
-from runtime.core.permutation import permute
-from runtime.core.shards import Epoch
+from runtime.core.data.permutation import permute
+from runtime.core.data.shards import Epoch
 from runtime.record.columns import FLOATS, INTEGERS, ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.tasks.host_workers import HostWorkers
@@ -34,7 +34,7 @@ class Arrays:
     """``loop`` is a ``Loop`` of ``_events.c``; its arrays are attributes of this object."""
 
     def __init__(self, session: VirtualSession, module: ModuleType) -> None:
-        job = session.experiment.job
+        job = session.spec.job
         self.session = session
         self.loop: Any = module.Loop(job.num_workers, job.num_servers)
         self.room = module.ROOM
@@ -83,7 +83,7 @@ class Delays:
 def connect(arrays: Arrays, workers: Workers | HostWorkers, record: ColumnRecorder) -> None:
     """Give the loop all that it calls, and the numbers that do not change."""
     session, loop = arrays.session, arrays.loop
-    core, costs, job = session.coordinator, session.costs, session.experiment.job
+    core, costs, job = session.coordinator, session.costs, session.spec.job
     executor, ledger, shards = core.executor, core.ledger, core.shards
     loop.decision_s, loop.control_s, loop.overshoot_s = costs.decision_s, costs.control_s, costs.sleep_overshoot_s
     loop.update_base_s, loop.update_per_byte_s = costs.update_base_s, costs.update_per_byte_s
@@ -151,7 +151,7 @@ def drawer(arrays: Arrays, workers: Workers | HostWorkers) -> Callable[[int], No
 def learner(arrays: Arrays) -> Callable[[int, float, int], None]:
     """Tells the progress model of an update, as ``Executor.apply`` and the port do."""
     session = arrays.session
-    job, shards = session.experiment.job, session.coordinator.shards
+    job, shards = session.spec.job, session.coordinator.shards
     progress = session.learner.progress  # type: ignore[attr-defined]
 
     def learn(samples: int, lr_scale: float, samples_applied: int) -> None:

@@ -10,9 +10,9 @@ from typing import Any, final
 import msgspec
 
 from runtime.core import inputs
+from runtime.core.data.shards import Range, Returned
 from runtime.core.job import ComputeOrder
 from runtime.core.ledger import Order
-from runtime.core.shards import Range, Returned
 from runtime.record.columns import ColumnRecorder
 from runtime.virtual.clock import MACHINE, MESSAGE, Entry
 from runtime.virtual.event_loop.arrays import Arrays, Delays, books_of, write_rows

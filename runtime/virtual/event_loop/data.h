@@ -1,4 +1,4 @@
-/* Which worker trains on which samples: the twin of Shards (runtime/core/shards.py) for members that stay. */
+/* Which worker trains on which samples: the twin of Shards (runtime/core/data/shards.py) for members that stay. */
 
 enum { DYNAMIC, SHARED, EVEN };
 

@@ -7,7 +7,7 @@ enum { UNUSED_ID = -1 };
 #define ROOM 4096 /* rows that are collected */
 #define FEW 64    /* factors of jitter drawn at a time for one worker: runtime/virtual/tasks/jitter.py */
 #define PACES 1024
-#define SHUFFLED 1024 /* shards whose order is computed at once: BLOCK of runtime/core/permutation.py */
+#define SHUFFLED 1024 /* shards whose order is computed at once: BLOCK of runtime/core/data/permutation.py */
 #define MOST_OPEN 64  /* epochs at a time */
 
 /* Samples of a shard; of those that came back, the worker that had them (-1: unknown). */

@@ -75,7 +75,7 @@ class RegularRun(ABC):
 
     def __init__(
         self,
-        experiment: RunSpec,
+        spec: RunSpec,
         rows: IterationWriter,
         schedule: Schedule,
         learner: NoLearner,
@@ -83,9 +83,9 @@ class RegularRun(ABC):
         profile: DeviceProfile | None,
         staleness_hint: BoundedStalenessHint,
     ) -> None:
-        job = experiment.job
-        self.experiment, self.job, self.schedule, self.learner = experiment, job, schedule, learner
-        self.record, self.rows = experiment.record, rows
+        job = spec.job
+        self.spec, self.job, self.schedule, self.learner = spec, job, schedule, learner
+        self.record, self.rows = spec.record, rows
         self.costs, self.profile, self.staleness_hint = costs, profile, staleness_hint
         self.servers = Servers(costs, learner.num_parameters, job.num_servers, schedule.delay_for)
         self.servers.divide(job.start_layout)
@@ -101,7 +101,7 @@ class RegularRun(ABC):
         self._report_s, self._change_s = REPORT_EVERY_S, schedule.next_change(0.0)
         self._evaluate_s = job.eval_every_s or math.inf
         self.next_timer_s = min(self._change_s, self._evaluate_s, self._report_s)
-        shares_memory = experiment.transport == "shm"
+        shares_memory = spec.transport == "shm"
         self.shares_memory = shares_memory
         self.transfer_s = 0.0 if shares_memory else costs.transfer_s(sum(self.servers.num_bytes))
         self.data_s = costs.data_s(self.samples)
@@ -122,7 +122,7 @@ class RegularRun(ABC):
         except OSError as error:
             if not is_full(error):
                 raise
-            return self._outcome("disk_full", no_space(error, self.experiment.run_dir))
+            return self._outcome("disk_full", no_space(error, self.spec.run_dir))
 
     def _run(self) -> Outcome:
         job = self.job
@@ -161,8 +161,8 @@ class RegularRun(ABC):
     def _end(self) -> Outcome:
         job = self.job
         status: Status = "done"
-        if self.experiment.interrupted_by:
-            status, reason = "interrupted", f"signal {self.experiment.interrupted_by}"
+        if self.spec.interrupted_by:
+            status, reason = "interrupted", f"signal {self.spec.interrupted_by}"
         elif self.done == self.total:
             reason = f"{job.epochs} epochs done"
         else:
@@ -179,7 +179,7 @@ class RegularRun(ABC):
         job, all_done = self.job, self.done == self.total
         assert job.epochs is not None
         per_epoch = job.num_samples // self.samples
-        per_shard = per_epoch // job.num_workers if self.experiment.strategy.data == "even" else 1
+        per_shard = per_epoch // job.num_workers if self.spec.strategy.data == "even" else 1
         done = sum(own // per_shard for own in self._iterations())
         outcome = Outcome(
             status=status,
@@ -243,5 +243,5 @@ class RegularRun(ABC):
 
     def _look(self) -> bool:
         """Show the view; return whether to continue."""
-        self.experiment.tick(self.t)
-        return not self.experiment.interrupted_by
+        self.spec.tick(self.t)
+        return not self.spec.interrupted_by

@@ -37,7 +37,7 @@ class Waves(RegularRun):
         self.updates.begin(0.0)
         self.scores_s = self.scored_s if self.costs.decision_s else math.inf
         """When the result of the first evaluation reaches the coordinator; infinite once it has."""
-        even = self.experiment.strategy.data == "even"
+        even = self.spec.strategy.data == "even"
         self.share = self.total // self.job.num_workers if even else self.total
         """Iterations that a worker may do."""
         if (compiled := native(WAVES)) is None:

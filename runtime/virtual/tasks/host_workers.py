@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, final
 
 from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.core.data.shards import samples_of
 from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder, SumOrder
-from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Machines, Then

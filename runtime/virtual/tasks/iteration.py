@@ -9,9 +9,9 @@ from math import inf
 import msgspec
 
 from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.core.data.shards import samples_of
 from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder, SumOrder
-from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.jitter import Jitter

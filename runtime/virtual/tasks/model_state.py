@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from runtime.backends.base import Model, micro_batches, ordered_batches
-from runtime.core.holdout import Holdout
+from runtime.core.data.holdout import Holdout
+from runtime.core.data.sampling import sample_epochs, sample_indices
+from runtime.core.data.shards import Cut
 from runtime.core.job import ApplyOrder, ComputeOrder
-from runtime.core.sampling import sample_epochs, sample_indices
 from runtime.core.scoring import Products, products
-from runtime.core.shards import Cut
 from runtime.core.vectors import FloatVector, aligned_vector, cut_by_shares, server_range
 from runtime.record.checkpoint import publish_array
 from runtime.training.norms import sum_sqr_norm

@@ -14,8 +14,8 @@ from typing import final
 import msgspec
 
 from runtime.cluster.device import Profiles
+from runtime.core.data.shards import samples_of
 from runtime.core.job import ComputeOrder
-from runtime.core.shards import samples_of
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.network import Network

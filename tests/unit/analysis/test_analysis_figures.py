@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_a_strategy_keeps_its_colour_in_any_company() -> None:
     assert looks(["asp", "bsp"])["bsp"] == looks(["bsp"])["bsp"]
     assert colour_of("ssp bound=3") == colour_of("ssp bound=10") == STRATEGY_COLOURS["ssp"]
-    assert colour_of("my_new_method") == colour_of("my_new_method")
+    assert colour_of("my_new_method") == "#44AA99", "by its name alone, in every interpreter"
 
 
 def test_variants_of_a_strategy_are_told_apart_by_their_line() -> None:

@@ -11,7 +11,7 @@ import pytest
 from analysis.experiments.best_fixed import against_best, counts
 from analysis.experiments.results import Results
 from analysis.experiments.spec import Drawing, Spec, SpecError, load_spec
-from analysis.figures.experiment_against import draw
+from analysis.figures.experiment.against import draw
 
 SPEC = Spec(
     name="star_toy",
@@ -71,7 +71,7 @@ def test_cells_are_counted() -> None:
 
 @pytest.mark.painted
 def test_the_figure_draws_what_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.figures.experiment_against.caption", lambda metas: "toy")
+    monkeypatch.setattr("analysis.figures.experiment.against.caption", lambda metas: "toy")
     path = draw(tmp_path / "toy.png", results())
     assert path.stat().st_size > 5_000
     assert len(pd.read_csv(path.with_suffix(".csv"))) == 6

@@ -135,7 +135,7 @@ def test_runs_that_came_to_little_are_finished(tell: Any, tmp_path: Path) -> Non
     summary = finish_cluster(path)
     assert summary["status"] == "killed"
     assert summary["jobs_completed"] == 0
-    assert summary["makespan_s"] is None or not summary["jobs"]
+    assert summary["makespan_s"] is None
     assert (path / "report.html").exists()
 
 

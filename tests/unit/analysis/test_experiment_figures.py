@@ -16,13 +16,14 @@ from matplotlib.text import Text
 from analysis.claims.ledger import Claim
 from analysis.experiments.results import Results, measure_runs
 from analysis.experiments.spec import cells, load_spec
-from analysis.figures import elastic, experiment_bars, experiment_curves, experiment_loss
+from analysis.figures import elastic
 from analysis.figures.bars import number_text
-from analysis.figures.experiment_delays import draw_delays, places
-from analysis.figures.experiment_groups import draw_groups
-from analysis.figures.experiment_lines import draw_lines
-from analysis.figures.experiment_servers import binned
-from analysis.figures.experiment_workers import OTHERS, RESTARTED, over_time, roles
+from analysis.figures.experiment import bars, curves, loss
+from analysis.figures.experiment.delays import draw_delays, places
+from analysis.figures.experiment.groups import draw_groups
+from analysis.figures.experiment.lines import draw_lines
+from analysis.figures.experiment.servers import binned
+from analysis.figures.experiment.workers import OTHERS, RESTARTED, over_time, roles
 from analysis.figures.page import Form, drawn_as, legend_above, new_page, styled
 from analysis.figures.style import Look, level_looks
 from analysis.records.load import Run, load_run
@@ -30,7 +31,8 @@ from tests.support.records import Simulation, Story, disturbance
 from tests.unit.analysis.test_experiments import written
 from tests.unit.analysis.test_fidelity import PNG, story
 
-KINDS = sorted(path.stem for path in (Path(__file__).parents[3] / "analysis" / "figures").glob("experiment_*.py"))
+FOLDER = Path(__file__).parents[3] / "analysis" / "figures" / "experiment"
+KINDS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 
 
 def restarted(folder: Path) -> Run:
@@ -59,7 +61,7 @@ def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None
     return Results(spec=spec, runs=frame, metas=metas, claims=[claim], records=first, evaluations=told_of)
 
 
-PAINTED = ("experiment_bars", "experiment_delays")
+PAINTED = ("bars", "delays")
 """For every commit; the other kinds when it is their turn."""
 
 
@@ -68,23 +70,24 @@ PAINTED = ("experiment_bars", "experiment_delays")
     "kind", [pytest.param(kind, marks=[pytest.mark.painted] if kind in PAINTED else []) for kind in KINDS]
 )
 def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment_loss, "METRIC", "accuracy")  # made-up runs have no other
-    name = kind.removeprefix("experiment_")
-    along = name in ("lines", "delays", "groups")
-    given = {"along": "size"} if along or name == "curves" else {"panels": "size"} if name in ("bars", "loss") else {}
-    given |= {"fixed": ["bsp"]} if name == "against" else {}
-    picture = import_module(f"analysis.figures.{kind}").draw(tmp_path / "x.png", results(tmp_path, name, **given))
+    monkeypatch.setattr(loss, "METRIC", "accuracy")  # made-up runs have no other
+    along = kind in ("lines", "delays", "groups")
+    given = {"along": "size"} if along or kind == "curves" else {"panels": "size"} if kind in ("bars", "loss") else {}
+    given |= {"fixed": ["bsp"]} if kind == "against" else {}
+    picture = import_module(f"analysis.figures.experiment.{kind}").draw(
+        tmp_path / "x.png", results(tmp_path, kind, **given)
+    )
     assert picture.read_bytes().startswith(PNG)
     shown = pd.read_csv(picture.with_suffix(".csv"))
     assert len(shown)
-    if along or name == "bars":
+    if along or kind == "bars":
         assert shown.loc[(shown["size"] == 1) & (shown["system"] == "bsp"), "paper"].tolist() == [0.5]
 
 
 def test_panels_with_other_bars_name_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[Figure] = []
-    monkeypatch.setattr(experiment_bars, "save", lambda page, path, table: pages.append(page))
-    experiment_bars.draw(tmp_path / "x.png", results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size"))
+    monkeypatch.setattr(bars, "save", lambda page, path, table: pages.append(page))
+    bars.draw(tmp_path / "x.png", results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size"))
     shown = {axes.get_title(loc="left"): [text.get_text() for text in axes.get_yticklabels()] for axes in pages[0].axes}
     assert shown == {"1": ["ASP"], "2": ["BSP", "ASP"]}
 
@@ -94,7 +97,7 @@ def test_panels_with_other_bars_name_their_own(tmp_path: Path, monkeypatch: pyte
 def test_panels_of_a_column_stand_above_one_another(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Next to each other their labels would overlap; Matplotlib measures."""
     pages: list[Figure] = []
-    module = import_module(f"analysis.figures.experiment_{kind}")
+    module = import_module(f"analysis.figures.experiment.{kind}")
     monkeypatch.setattr(module, "save", lambda page, *_: pages.append(page))
     given: dict[str, Any] = {"panels": "size", "label": "job completion time (s)"}
     given |= {} if kind == "bars" else {"along": "size"}
@@ -146,7 +149,7 @@ def test_groups_have_a_bar_for_each_and_say_what_never_ends() -> None:
 
 
 def test_curves_have_a_colour_by_system_and_a_line_by_level(tmp_path: Path) -> None:
-    found = experiment_curves.looks_of(results(tmp_path, "curves", along="size"))
+    found = curves.looks_of(results(tmp_path, "curves", along="size"))
     assert list(found) == ["bsp size 1", "asp size 1", "bsp size 2", "asp size 2"]
     assert found["bsp size 1"].colour == found["bsp size 2"].colour != found["asp size 1"].colour
     assert (found["bsp size 1"].line, found["bsp size 2"].line) == ("-", "--")
@@ -154,8 +157,8 @@ def test_curves_have_a_colour_by_system_and_a_line_by_level(tmp_path: Path) -> N
 
 def test_curves_without_lines_show_where_each_level_converged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[Figure] = []
-    monkeypatch.setattr(experiment_curves, "save", lambda page, path, table: pages.append(page))
-    experiment_curves.draw(tmp_path / "x.png", results(tmp_path, "curves", label="converged", value="jct_s"))
+    monkeypatch.setattr(curves, "save", lambda page, path, table: pages.append(page))
+    curves.draw(tmp_path / "x.png", results(tmp_path, "curves", label="converged", value="jct_s"))
     assert [axes.get_title(loc="left") for axes in pages[0].axes] == ["", "converged"]
     assert [text.get_text() for text in pages[0].axes[1].get_xticklabels()] == ["BSP", "ASP"]
 
@@ -164,24 +167,21 @@ def test_curves_without_lines_show_where_each_level_converged(tmp_path: Path, mo
 def test_people_read_names_and_no_ids(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of strategies as everywhere, and of other levels those of ``figure.names``."""
     pages: list[Figure] = []
-    module = import_module(f"analysis.figures.{kind}")
-    monkeypatch.setattr(
-        elastic if kind == "experiment_elastic" else module, "save", lambda page, *_: pages.append(page)
-    )
-    monkeypatch.setattr(experiment_loss, "METRIC", "accuracy")
-    name = kind.removeprefix("experiment_")
-    given: dict[str, Any] = {"along": "size"} if name in ("lines", "delays", "groups") else {}
-    given |= {"panels": "size"} if name in ("bars", "loss", "curves") else {}
-    given |= {"fixed": ["bsp"]} if name == "against" else {}
+    module = import_module(f"analysis.figures.experiment.{kind}")
+    monkeypatch.setattr(elastic if kind == "elastic" else module, "save", lambda page, *_: pages.append(page))
+    monkeypatch.setattr(loss, "METRIC", "accuracy")
+    given: dict[str, Any] = {"along": "size"} if kind in ("lines", "delays", "groups") else {}
+    given |= {"panels": "size"} if kind in ("bars", "loss", "curves") else {}
+    given |= {"fixed": ["bsp"]} if kind == "against" else {}
     module.draw(
-        tmp_path / "x.png", results(tmp_path, name, names={"1": "one", "2": "two", "asp": "The other"}, **given)
+        tmp_path / "x.png", results(tmp_path, kind, names={"1": "one", "2": "two", "asp": "The other"}, **given)
     )
     texts = {text.get_text() for text in pages[0].findobj(Text) if isinstance(text, Text)}
     words = {word.strip(",:") for text in texts for word in text.split()}
     assert not words & {"bsp", "asp"}
-    if name != "nodes":  # the one kind without levels
+    if kind != "nodes":  # the one kind without levels
         assert "BSP" in words
-        assert name in ("gantt", "servers", "delays") or words & {"one", "two"} or "other" in words
+        assert kind in ("gantt", "servers", "delays") or words & {"one", "two"} or "other" in words
     if given.get("panels"):
         assert {"one", "two"} <= {axes.get_title(loc="left") for axes in pages[0].axes}
 
@@ -200,7 +200,7 @@ def test_a_legend_has_as_many_columns_as_fit() -> None:
 
 
 def test_bars_of_other_levels_than_strategies_look_alike() -> None:
-    found = experiment_bars.bar_looks(["bsp", "w4s1", "w8s2"])
+    found = bars.bar_looks(["bsp", "w4s1", "w8s2"])
     assert found["w4s1"] == found["w8s2"] != found["bsp"] == level_looks(["bsp"])["bsp"]
 
 

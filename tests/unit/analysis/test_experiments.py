@@ -146,7 +146,7 @@ COMPUTED = ("gc_tables", *(f"mlfabric_{name}" for name in ("order", "delays", "g
 @pytest.mark.parametrize("name", SPECS)
 def test_an_experiment_names_measures_and_a_figure_that_there_are(name: str) -> None:
     spec = load_spec(SPECS[name])
-    assert (ROOT / "analysis" / "figures" / f"experiment_{spec.figure.kind}.py").is_file()
+    assert (ROOT / "analysis" / "figures" / "experiment" / f"{spec.figure.kind}.py").is_file()
     assert (spec.table is not None) == (name in COMPUTED)
     if spec.table is None:
         assert set(spec.measures) <= set(MEASURES) or set(spec.measures) <= set(CLUSTER_MEASURES)

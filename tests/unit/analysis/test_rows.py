@@ -15,8 +15,8 @@ from analysis.measures.metrics import summarise
 from analysis.records.integrity import integrity
 from analysis.records.load import Run, load_run
 from runtime.config.parse import parse
-from runtime.run.checks import check_job
-from runtime.run.experiment import run_experiment
+from runtime.run.checks.job import check_job
+from runtime.run.job import run_job
 from tests.unit.run.test_preflight import composed
 
 LINE = (
@@ -29,7 +29,7 @@ NOT_ALIKE = ("run_id", "decide_p50_us", "decide_p99_us", "decide_frac", "integri
 
 def made(run_dir: Path, strategy: str, record: str) -> Run:
     [(_, raw)] = composed(LINE.format(strategy) + f" record={record}")
-    assert run_experiment(check_job(parse(raw)), run_dir) == 0
+    assert run_job(check_job(parse(raw)), run_dir) == 0
     return load_run(run_dir)
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from runtime.backends.base import AugmentationKey
 from runtime.backends.torch import TorchModel
-from runtime.core.sampling import sample_epochs, sample_indices
-from runtime.core.shards import Cut, Range
+from runtime.core.data.sampling import sample_epochs, sample_indices
+from runtime.core.data.shards import Cut, Range
 from workloads.data import Split
 from workloads.datasets.cifar10 import COLOURS, Cifar10
 from workloads.datasets.images import Colours, crop_and_flip, draw, normalise

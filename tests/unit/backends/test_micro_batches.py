@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from runtime.backends.base import MicroBatch, micro_batches, ordered_batches, supports_sample_weights
 from runtime.backends.numpy import NumpyModel
 from runtime.backends.torch import TorchModel
+from runtime.core.data.shards import Range
 from runtime.core.job import ComputeOrder, Piece
-from runtime.core.shards import Range
 from runtime.core.vectors import aligned_vector
 from strategies.coding import SCHEMES, build
 from tests.unit.workloads.test_tasks import TASKS

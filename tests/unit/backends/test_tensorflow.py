@@ -17,7 +17,7 @@ from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow import TensorflowBackend
 from runtime.backends.torch import TorchBackend, TorchModel
 from runtime.core.vectors import aligned_vector
-from runtime.run import checks
+from runtime.run.checks import job as checks
 from tests.support.cli import run_cli
 from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, descend, needs_tensorflow

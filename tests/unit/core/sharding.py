@@ -16,8 +16,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from runtime.core.permutation import permute_one
-from runtime.core.shards import Cut, Range, Shards, cut_epoch
+from runtime.core.data.permutation import permute_one
+from runtime.core.data.shards import Cut, Range, Shards, cut_epoch
 
 Sample = tuple[int, int, int]
 """Epoch, shard, position."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.holdout import Holdout
+from runtime.core.data.holdout import Holdout
 from runtime.core.vectors import BLOCK_FLOATS, inner_product
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from runtime.core.jumps import STEP_S, Measured, Outlook, span_s
+from runtime.core.jumping.jumps import STEP_S, Measured, Outlook, span_s
 
 USUAL = Outlook(settled=True, round_s=2.0, left_s=100.0)
 

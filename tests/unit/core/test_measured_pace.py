@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.core.pace import Pace
+from runtime.core.jumping.pace import Pace
 
 
 def measured(together: bool, *, warm_up: int = 1, rounds: int = 3) -> Pace:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import runtime.core.shards
+import runtime.core.data.shards
+from runtime.core.data.shards import Cut, Epoch, Range, Shards
 from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
-from runtime.core.shards import Cut, Epoch, Range, Shards
 from strategies.protocol import ProtocolError
 from tests.unit.core import test_ledger, test_membership, test_shards
 
@@ -91,14 +91,14 @@ def state_forgets_what_is_handed_out(patch: pytest.MonkeyPatch) -> None:
 
 def load_forgets(name: str) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
-        original = runtime.core.shards._load_epoch
+        original = runtime.core.data.shards._load_epoch
 
         def load(cut: Cut, state: dict[str, Any]) -> Epoch:
             epoch = original(cut, state)
             setattr(epoch, name, getattr(Epoch(cut), name))
             return epoch
 
-        patch.setattr(runtime.core.shards, "_load_epoch", load)
+        patch.setattr(runtime.core.data.shards, "_load_epoch", load)
 
     plant.__name__ = f"load_forgets_{name}"
     return plant
@@ -141,7 +141,7 @@ def last_shard_as_long_as_the_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def shuffle_repeats_a_shard(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runtime.core.shards, "permute_one", lambda position, length, key: position // 2)
+    patch.setattr(runtime.core.data.shards, "permute_one", lambda position, length, key: position // 2)
 
 
 def what_came_back_comes_first(patch: pytest.MonkeyPatch) -> None:

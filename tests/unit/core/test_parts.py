@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.parts import cut_evenly
-from runtime.core.shards import Range
+from runtime.core.data.parts import cut_evenly
+from runtime.core.data.shards import Range
 from strategies.protocol import Apply, Arrived, Compute, Drop, Part, Partition, ProtocolError
 from tests.support.harness import Desk, Puppet, make_job
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from runtime.core import permutation
-from runtime.core.permutation import MAX_LENGTH, MAX_TABLE, Key, _sorted, permute, permute_one
+from runtime.core.data import permutation
+from runtime.core.data.permutation import MAX_LENGTH, MAX_TABLE, Key, _sorted, permute, permute_one
 from tests.support.turns import by_turns
 
 Shuffle = Callable[[NDArray[np.int64], int, Key], NDArray[np.int64]]

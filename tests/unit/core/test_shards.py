@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from runtime.core.shards import Cut, Epoch, Range, Shards, cut_epoch
+from runtime.core.data.shards import Cut, Epoch, Range, Shards, cut_epoch
 from tests.unit.core.sharding import ShardsMachine, samples_of
 
 MACHINE = settings(max_examples=30, stateful_step_count=30, phases=[Phase.generate])

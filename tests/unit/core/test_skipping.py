@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.core.coordinator import Coordinator
-from runtime.core.pace import Pace
-from runtime.core.shards import Shards
-from runtime.core.skipping import Skipped, Skipping, slots_of
+from runtime.core.data.shards import Shards
+from runtime.core.jumping.pace import Pace
+from runtime.core.jumping.skipping import Skipped, Skipping, slots_of
 from strategies.asp import ASP
 from strategies.bsp import BSP
 from strategies.protocol import Strategy

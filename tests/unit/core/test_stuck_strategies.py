@@ -182,12 +182,12 @@ def virtual(
         needs = frozenset({Compute, Restart})
 
     job = make_job(**{"max_time_s": 900.0, "stuck_after_s": 30.0, "num_workers": 2, **changes})
-    experiment = make_run_spec(
+    spec = make_run_spec(
         job, Told(reply=reply), Recorder(tmp_path), tmp_path, scheduler=ConstantPending(pending_s=50.0)
     )
     schedule = Schedule(Plan(pattern="test", seed=0, horizon_s=900.0, disturbances=tuple(plan)))
     device = DeviceProfile(base_s=1.0, per_sample_s=0.0)
-    return VirtualSession(experiment, schedule, NoLearner(100, None), load_costs("ideal").values, device)
+    return VirtualSession(spec, schedule, NoLearner(100, None), load_costs("ideal").values, device)
 
 
 def test_a_strategy_that_answers_nothing_is_stuck_at_once(tmp_path: Path) -> None:

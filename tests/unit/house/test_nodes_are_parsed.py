@@ -20,7 +20,7 @@ OTHER_TEXTS = {
     "runtime/core/coordinator.py": "the tag of a timer",
     "runtime/live/machines/cgroups.py": "a line of /proc/self/cgroup",
     "runtime/record/meta.py": "a line of /proc/cpuinfo",
-    "runtime/run/resources.py": "a line of /proc/meminfo",
+    "runtime/run/checks/resources.py": "a line of /proc/meminfo",
 }
 """Files that split other texts at a colon, and what that is."""
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[3]
         ("from strategies import bsp  # é\n", "from stragglab.strategies import bsp  # é\n"),
         ("import runtime.live.agent\n", "import stragglab.runtime.live.agent\n"),
         ("import os, analysis.files as files\n", "import os, stragglab.analysis.files as files\n"),
-        ('é = "é"; from scripts import grid\n', 'é = "é"; from stragglab.scripts import grid\n'),
+        ('é = "é"; from scripts import figures\n', 'é = "é"; from stragglab.scripts import figures\n'),
         ("def f():\n    from tests.support import laws\n", "def f():\n    from stragglab.tests.support import laws\n"),
         ("from analysis_of_mine import x\nimport runtime_of_mine\n", None),
         ('"""See runtime.errors."""\nx = "runtime.errors"\n', None),

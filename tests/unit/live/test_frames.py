@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.core.data.shards import Range
 from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.core.scoring import Products
-from runtime.core.shards import Range
 from runtime.core.vectors import CUT_FLOATS, aligned_vector, server_range
 from runtime.live.transport.address import Address
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack

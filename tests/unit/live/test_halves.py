@@ -17,7 +17,7 @@ from runtime.live.tasks.store import Store
 from runtime.live.transport import halves
 from runtime.live.transport.frames import HEADER_BYTES, PARAMS, POST, as_bytes, pack, unpack
 from runtime.live.transport.halves import decode, encode, half_vector
-from runtime.run.topologies import check_transfer
+from runtime.run.checks.topologies import check_transfer
 from tests.unit.live.test_datalink import GENERATION, Line, Servers
 from tests.unit.live.test_store import TALLY, order, vector
 

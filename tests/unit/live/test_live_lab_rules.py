@@ -19,7 +19,7 @@ def hosts(**fields: Any) -> Hosts:
 def job(theirs: Hosts | None, disturbed: frozenset[str] = frozenset(), quotas: str = "cgroup") -> Any:
     machines = SimpleNamespace(hosts=theirs, mechanisms=SimpleNamespace(host_quotas=quotas))
     return SimpleNamespace(
-        name="j1", machines=machines, experiment=SimpleNamespace(around=SimpleNamespace(disturbed=disturbed))
+        name="j1", machines=machines, spec=SimpleNamespace(around=SimpleNamespace(disturbed=disturbed))
     )
 
 

@@ -12,9 +12,9 @@ from injectors.plan import Disturbance, build_plan
 from runtime.backends.devices import found
 from runtime.config.parse import ON_THIS_MACHINE
 from runtime.errors import ConfigError
-from runtime.run import devices
-from runtime.run.devices import check_devices
-from runtime.run.hogs import check_hogs
+from runtime.run.checks import devices
+from runtime.run.checks.devices import check_devices
+from runtime.run.checks.hogs import check_hogs
 
 TASK = SimpleNamespace()
 

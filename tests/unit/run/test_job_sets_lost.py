@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from runtime.run.experiment import JobFailed
+from runtime.run.job import JobFailed
 from runtime.run.jobs.replay import run_set
 from tests.support.job_sets import checked_set, notes_of, row
 from tests.unit.run.test_job_sets_preempted import plain

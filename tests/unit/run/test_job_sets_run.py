@@ -19,7 +19,7 @@ from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
 from runtime.errors import FAILED
 from runtime.record.cluster import ClusterRecorder, HostRow
-from runtime.run.experiment import JobFailed, run_experiment
+from runtime.run.job import JobFailed, run_job
 from runtime.run.jobs.replay import run_set
 from runtime.run.jobs.running import placed_job
 from runtime.virtual.cluster.use import HostUse
@@ -59,7 +59,7 @@ def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, rec
     job = checked_set([row("only", gpus=9, servers=2)], *words).jobs[0]
     found = table_of(tmp_path / "set").loc["only"]
     places = Places(workers=tuple(found.worker_hosts), servers=tuple(found.server_hosts))
-    assert run_experiment(placed_job(job.checked, places, 8), tmp_path / "only") == 0
+    assert run_job(placed_job(job.checked, places, 8), tmp_path / "only") == 0
     own, alone = tmp_path / "set" / "jobs" / "only", tmp_path / "only"
     for name in ("events.jsonl", "plan.json", *(["iterations.parquet"] if record == "iterations" else [])):
         assert (own / name).read_bytes() == (alone / name).read_bytes()

@@ -25,7 +25,7 @@ from runtime.config.parse import parse
 from runtime.errors import ConfigError
 from runtime.live import LiveRuntime
 from runtime.record.meta import describe_versions
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.run.preflight import preflight
 from runtime.version import own_version
 from tests.support.cli import ROOT, run_cli
@@ -156,7 +156,7 @@ def composer() -> Composer:
 @pytest.mark.parametrize("line", by_turns(choices(), always=30))
 def test_every_file_in_conf_composes_and_builds(line: str, composer: Composer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))  # whatever this machine lacks
-    monkeypatch.setattr("runtime.run.checks.find_spec", lambda name: name)
+    monkeypatch.setattr("runtime.run.checks.job.find_spec", lambda name: name)
     check_job(parse(composer.raw(words(line))))
 
 

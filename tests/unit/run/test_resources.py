@@ -12,9 +12,9 @@ import pytest
 
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
-from runtime.run import resources
+from runtime.run.checks import resources
+from runtime.run.checks.resources import Demand, Limit, Room, check_resources, demand_of, look_around
 from runtime.run.preflight import preflight
-from runtime.run.resources import Demand, Limit, Room, check_resources, demand_of, look_around
 from tests.support.cli import ROOT
 from tests.support.turns import rows_by_turns
 from tests.unit.run.test_preflight import composed
@@ -51,7 +51,7 @@ def default() -> Config:
     ),
 )
 def test_what_no_machine_has_is_refused(line: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.run.checks.find_spec", lambda name: name)
+    monkeypatch.setattr("runtime.run.checks.job.find_spec", lambda name: name)
     with pytest.raises(ConfigError, match=message):
         preflight(line.split())
 
@@ -126,7 +126,7 @@ def test_an_ordinary_user_with_few_processes() -> None:
     # it becomes one only after its imports: CI's Python lies in root's home, where nobody else may read
     script = """
 import os, resource
-from runtime.run.resources import look_around
+from runtime.run.checks.resources import look_around
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.config.parse import Topology
 from runtime.errors import ConfigError
-from runtime.run.topologies import check_topology
+from runtime.run.checks.topologies import check_topology
 from strategies.asp import ASP
 from strategies.bsp import BSP
 

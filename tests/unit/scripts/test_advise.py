@@ -13,7 +13,7 @@ from analysis.logs.step_log import StepLog
 from analysis.reports.advice import Advice, sentences
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from scripts import advise, validate_advice
-from scripts.lists import choices
+from scripts.common.choices import choices
 from tests.support.pages import loaded
 
 STEPS = 40

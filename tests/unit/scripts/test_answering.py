@@ -9,8 +9,8 @@ import pytest
 
 from analysis.records.load import RecordError
 from runtime.errors import ConfigError
-from scripts.answering import answer
-from scripts.grid import JobFailed
+from scripts.common.answering import answer
+from scripts.common.grid import JobFailed
 
 
 class OwnError(Exception):

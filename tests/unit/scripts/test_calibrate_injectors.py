@@ -15,7 +15,7 @@ from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
 from runtime.run.preflight import preflight
 from scripts import calibrate_injectors as script
-from scripts.injector_grid import (
+from scripts.jobs.injectors import (
     ACTUATORS,
     HOSTS,
     TRANSFER_S,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.compare_runs import main
+from scripts.compare import main
 from tests.support.records import bsp_story
 
 

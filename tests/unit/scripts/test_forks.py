@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts import forks
-from scripts.forks import in_forks, run_here
-from scripts.grid import run_child
+from scripts.common import forks
+from scripts.common.forks import in_forks, run_here
+from scripts.common.grid import run_child
 
 
 def test_every_fork_says_how_it_ended(capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,12 +17,12 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
-from runtime.run.checks import check_job
-from runtime.run.experiment import run_experiment
+from runtime.run.checks.job import check_job
+from runtime.run.job import run_job
 from runtime.run.timing import outcome_of_job
 from scripts import harm_and_gain as script
-from scripts.harm_jobs import PATTERNS, WORKERS
-from scripts.lists import steady_strategies
+from scripts.common.choices import steady_strategies
+from scripts.jobs.harm import PATTERNS, WORKERS
 
 PAGE_CSV = script.ROOT / "docs" / "harm.csv"
 SMALL = ("--workers", "4", "--jobs", "1", "workload.epochs=3")
@@ -46,7 +46,7 @@ def config_of(*words: str) -> Config:
 def test_a_job_takes_as_long_as_its_record_says(strategy: str, tmp_path: Path) -> None:
     words = ["runtime=virtual", "backend=none", "workload.target=null", "workload.epochs=3", "view=none"]
     config = config_of(*words, f"strategy={strategy}", "straggler=slowdown")
-    assert run_experiment(check_job(config), tmp_path / "run") == 0
+    assert run_job(check_job(config), tmp_path / "run") == 0
     outcome, record = outcome_of_job(check_job(config)), load_run(tmp_path / "run")
     assert outcome.t == jct_s(record)
     assert (outcome.status, outcome.version) == ("done", len(record.tables.updates))

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts import harm_and_gain, harm_jobs
-from scripts.grid import JobFailed
-from scripts.harm_jobs import Task, Timed, run, stored, tasks_of, time_job, timed
+from scripts import harm_and_gain
+from scripts.common.grid import JobFailed
+from scripts.jobs import harm
+from scripts.jobs.harm import Task, Timed, run, stored, tasks_of, time_job, timed
 
 WORDS = ("--strategies", "bsp,ssp,first_k", "--stragglers", "transient", "--workers", "4", "workload.epochs=2")
 
@@ -39,7 +40,7 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
             os.kill(os.getpid(), signal.SIGKILL)
         return Timed(task.key, task.workers, task.straggler, task.strategy, task.seed, "done", 1.5, 3, "")
 
-    monkeypatch.setattr(harm_jobs, "time_job", killed)
+    monkeypatch.setattr(harm, "time_job", killed)
     with pytest.raises(JobFailed, match="ssp under transient, 4 workers: exit code 137"):
         run(list(tasks_of(asked)), argparse.Namespace(**{**vars(asked), "jobs": 1}), Console())
     assert [one.strategy for one in stored(asked.out / "jobs.csv").values()] == ["bsp"]

@@ -9,7 +9,7 @@ import pytest
 from injectors.patterns import Trace
 from injectors.plan import ClusterShape
 from scripts.calibrate_injectors import START_S
-from scripts.injector_grid import (
+from scripts.jobs.injectors import (
     ACTUATORS,
     GAP_S,
     LEVELS,

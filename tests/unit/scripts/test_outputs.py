@@ -15,8 +15,8 @@ from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts import (
     calibrate,
     calibrate_injectors,
-    compare,
     experiment,
+    fidelity,
     figures,
     fit_progress,
     harm_and_gain,
@@ -39,9 +39,9 @@ def record(tmp_path: Path) -> str:
 
 
 CASES: dict[str, tuple[Callable[[str], int], str]] = {
-    "compare": (lambda _: compare.main(["--report", NOWHERE], never), "compare.py: --report"),
-    "compare-from": (lambda run: compare.main(["--from", run, "--report", NOWHERE], never), "compare.py: --report"),
-    "compare-out": (lambda _: compare.main(["-o", NOWHERE], never), "compare.py: -o"),
+    "fidelity": (lambda _: fidelity.main(["--report", NOWHERE], never), "fidelity.py: --report"),
+    "fidelity-from": (lambda run: fidelity.main(["--from", run, "--report", NOWHERE], never), "fidelity.py: --report"),
+    "fidelity-out": (lambda _: fidelity.main(["-o", NOWHERE], never), "fidelity.py: -o"),
     "injectors": (lambda _: calibrate_injectors.main(["--report", NOWHERE], never), "calibrate_injectors.py: --report"),
     "injectors-out": (lambda _: calibrate_injectors.main(["-o", NOWHERE], never), "calibrate_injectors.py: -o"),
     "experiment": (lambda _: experiment.main(["antdt_fig1", "-o", NOWHERE], never), "experiment: -o"),

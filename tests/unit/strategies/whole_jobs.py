@@ -9,7 +9,7 @@ from runtime.api import Outcome
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
-from runtime.run.checks import check_job
+from runtime.run.checks.job import check_job
 from runtime.run.timing import outcome_of_job
 
 QUIET = "backend=none workload.target=null eval_every_s=null checkpoint_every_s=null max_time_s=3000"

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from runtime.cluster.device import DeviceProfile
+from runtime.core.data.shards import Range
 from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder
 from runtime.core.layout import Layout
-from runtime.core.shards import Range
 from runtime.virtual.clock import MACHINE, MESSAGE, PLAN, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.machines import ModelledMachines

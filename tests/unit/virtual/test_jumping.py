@@ -16,7 +16,7 @@ from analysis.records.load import load_run
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.api import Outcome
-from runtime.core.jumps import Measured
+from runtime.core.jumping.jumps import Measured
 from runtime.errors import ConfigError
 from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder
@@ -238,7 +238,7 @@ def refused(one: Drawn, strategy: Strategy | None = None, **spec: Any) -> None:
     def make(clock: Any, tenancy: Any) -> Any:
         session = session_of(one, Nobody(), clock, tenancy)
         if strategy is not None:
-            session.experiment = make_run_spec(one.job, strategy, Nobody())
+            session.spec = make_run_spec(one.job, strategy, Nobody())
         if spec:
             session.learner = make_learner(make_run_spec(one.job, BSP(), Nobody(), **spec))
         return session

@@ -25,8 +25,8 @@ from runtime.config.parse import parse
 from runtime.core.job import Job
 from runtime.native import WAVES, native
 from runtime.record.columns import ColumnRecorder
-from runtime.run.checks import check_job
-from runtime.run.experiment import run_experiment
+from runtime.run.checks.job import check_job
+from runtime.run.job import run_job
 from runtime.training.progress import Progress, load_progress
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.control.session import VirtualSession
@@ -113,7 +113,7 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
     """One job into ``run_dir``, by the full runtime or the short way."""
     run_dir.mkdir()
     recorder = ColumnRecorder(run_dir)
-    experiment = make_run_spec(
+    spec = make_run_spec(
         job, strategy, recorder, run_dir, columns=recorder.rows, transport=more.get("transport", "tcp")
     )
     shape = ClusterShape(num_workers=job.num_workers, num_servers=job.num_servers, base_iter_s=0.06)
@@ -122,19 +122,19 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs, *, full: boo
     profile = more.get("profile", PROFILE)
     learner = NoLearner(5000, progress)
     if full:
-        outcome = run_alone(VirtualSession(experiment, actuator, learner, costs, profile))
+        outcome = run_alone(VirtualSession(spec, actuator, learner, costs, profile))
     else:
-        outcome = short(experiment, recorder, actuator, learner, costs, profile).run()
+        outcome = short(spec, recorder, actuator, learner, costs, profile).run()
     recorder.close()
     return outcome
 
 
-def short(experiment: RunSpec, recorder: ColumnRecorder, actuator: Any, learner: Any, *rest: Any) -> RegularRun:
+def short(spec: RunSpec, recorder: ColumnRecorder, actuator: Any, learner: Any, *rest: Any) -> RegularRun:
     costs, profile = rest
-    staleness_hint = hint_of(experiment.job, experiment.strategy, costs, scored=learner.progress is not None)
+    staleness_hint = hint_of(spec.job, spec.strategy, costs, scored=learner.progress is not None)
     assert staleness_hint is not None
     kind = Rounds if staleness_hint.bound == 0 else Waves
-    return kind(experiment, recorder.rows, actuator, learner, costs, profile, staleness_hint)
+    return kind(spec, recorder.rows, actuator, learner, costs, profile, staleness_hint)
 
 
 def both(tmp_path: Path, job: Job, strategy: Strategy, costs: Costs, **more: Any) -> tuple[Path, Path]:
@@ -269,10 +269,10 @@ def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path:
     assert command is not None
     line = " ".join(command[1].replace("\\\n", " ").split()).replace("1000000", "12000").replace("=1000 ", "=60 ")
     [(_, raw)] = composed(f"{line} strategy={name} view=none")
-    assert run_experiment(check_job(parse(raw)), tmp_path / "short") == 0
+    assert run_job(check_job(parse(raw)), tmp_path / "short") == 0
     assert taken == [loops]
     monkeypatch.setattr(virtual, "hint_of", lambda *about, **more: None)
-    assert run_experiment(check_job(parse(raw)), tmp_path / "full") == 0
+    assert run_job(check_job(parse(raw)), tmp_path / "full") == 0
     assert taken == [loops]
     short, full = ((tmp_path / way / "iterations.parquet").read_bytes() for way in ("short", "full"))
     assert short == full
@@ -300,7 +300,7 @@ def test_the_runtime_takes_the_long_way_where_it_must(
     recorder = ColumnRecorder(tmp_path)
     job = job_of(num_samples=NUM_WORKERS * BATCH * 2)
     runtime = VirtualRuntime(cluster=cluster_of(num_workers=NUM_WORKERS, device={"base_s": 0.1}, **about))
-    experiment = make_run_spec(job, BSP(), recorder, tmp_path, columns=recorder.rows)
-    outcome = runtime.run(experiment, Schedule(build_plan("test", 0, 1000.0, windows)))
+    spec = make_run_spec(job, BSP(), recorder, tmp_path, columns=recorder.rows)
+    outcome = runtime.run(spec, Schedule(build_plan("test", 0, 1000.0, windows)))
     recorder.close()
     assert outcome.t == pytest.approx(0.5 if windows else 0.2, abs=0.01)

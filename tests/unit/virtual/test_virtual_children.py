@@ -53,10 +53,10 @@ def session(
     **learning: Any,
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
-    experiment = make_run_spec(virtual_job(4, samples, num_servers=0), strategy, tape, **learning)
-    learner = make_learner(experiment) if learning else NoLearner(PARAMETERS, None)
+    spec = make_run_spec(virtual_job(4, samples, num_servers=0), strategy, tape, **learning)
+    learner = make_learner(spec) if learning else NoLearner(PARAMETERS, None)
     devices = [DeviceProfile(base_s=base_s) for base_s in own_s]
-    return VirtualSession(experiment, schedule or slow(), learner, costs, devices), tape
+    return VirtualSession(spec, schedule or slow(), learner, costs, devices), tape
 
 
 def finish(run: VirtualSession, tape: Tape) -> None:

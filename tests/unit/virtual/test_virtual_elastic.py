@@ -59,9 +59,9 @@ class StormRun(VirtualRun):
         self.scheduler = dataclasses.replace(SCHEDULER, evict_notice=seed % 2 == 0)
         super().__init__(world, strategy)
 
-    def _experiment(self, recorder: Recorder, learning: str) -> RunSpec:
+    def _spec(self, recorder: Recorder, learning: str) -> RunSpec:
         return dataclasses.replace(
-            super()._experiment(recorder, learning),
+            super()._spec(recorder, learning),
             scheduler=self.scheduler,
         )
 
@@ -191,8 +191,8 @@ class Regression:
 class RegressionRun(VirtualRun):
     """Trains a :class:`Regression` by plain SGD."""
 
-    def _experiment(self, recorder: Recorder, learning: str) -> RunSpec:
-        spec = super()._experiment(recorder, learning)
+    def _spec(self, recorder: Recorder, learning: str) -> RunSpec:
+        spec = super()._spec(recorder, learning)
         task: Any = Regression(spec.job.num_samples)
         return dataclasses.replace(spec, task=task, optimizer={"name": "sgd", "lr": 0.01})
 

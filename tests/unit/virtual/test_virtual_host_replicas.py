@@ -62,9 +62,9 @@ def session(
     **learning: Any,
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
-    experiment = make_run_spec(allreduce_job(num_workers, samples), strategy, tape, **learning)
-    learner = make_learner(experiment) if learning else NoLearner(parameters, None)
-    return VirtualSession(experiment, schedule or slow(), learner, costs, device, hosts=hosts), tape
+    spec = make_run_spec(allreduce_job(num_workers, samples), strategy, tape, **learning)
+    learner = make_learner(spec) if learning else NoLearner(parameters, None)
+    return VirtualSession(spec, schedule or slow(), learner, costs, device, hosts=hosts), tape
 
 
 # ---- without anything shared ----------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
+from runtime.core.data.shards import Range
 from runtime.core.job import ComputeOrder
-from runtime.core.shards import Range
 from runtime.virtual.clock import MACHINE, PLAN, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
@@ -377,8 +377,8 @@ def pausing_later() -> Schedule:
 def play(strategy: Strategy, costs: Costs, schedule: Schedule, profile: DeviceProfile | None, transport: str) -> Tape:
     tape = Tape()
     job = virtual_job(3, 90)
-    experiment = make_run_spec(job, strategy, tape, transport=transport)
-    run_alone(VirtualSession(experiment, schedule, NoLearner(64, None), costs, profile))
+    spec = make_run_spec(job, strategy, tape, transport=transport)
+    run_alone(VirtualSession(spec, schedule, NoLearner(64, None), costs, profile))
     return tape
 
 

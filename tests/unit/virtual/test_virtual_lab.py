@@ -58,7 +58,7 @@ class Recorded:
     def __init__(self, world: World, strategy: Strategy, run_dir: Path) -> None:
         run_dir.mkdir()
         self.world, self.recorder = world, Recorder(run_dir)
-        self.experiment = make_run_spec(
+        self.spec = make_run_spec(
             world.job,
             strategy,
             self.recorder,
@@ -68,9 +68,9 @@ class Recorded:
         )
 
     def session(self, clock: Clock | None = None, tenancy: Tenancy | None = None) -> VirtualSession:
-        world, learner = self.world, make_learner(self.experiment)
+        world, learner = self.world, make_learner(self.spec)
         return VirtualSession(
-            self.experiment,
+            self.spec,
             Schedule(world.plan),
             learner,
             world.costs,
@@ -271,12 +271,12 @@ class Shared:
 
     def add(self, name: str, start_s: float = 0.0, schedule: Schedule = NOTHING) -> Tape:
         tape = Tape()
-        experiment = make_run_spec(self.job, BSP(), tape)
+        spec = make_run_spec(self.job, BSP(), tape)
 
         def make(clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
             learner = NoLearner(0, None)
             return VirtualSession(
-                experiment, schedule, learner, self.costs, None, hosts=self.hosts, clock=clock, tenancy=tenancy
+                spec, schedule, learner, self.costs, None, hosts=self.hosts, clock=clock, tenancy=tenancy
             )
 
         self.lab.add(name, make, start_s)
@@ -315,8 +315,8 @@ def test_a_job_alone_on_shared_machines_is_as_on_its_own() -> None:
     shared, own = Shared(), Tape()
     tape = shared.add("only")
     shared.lab.run()
-    experiment = make_run_spec(shared.job, BSP(), own)
-    run_alone(VirtualSession(experiment, NOTHING, NoLearner(0, None), shared.costs, None, hosts=shared.hosts))
+    spec = make_run_spec(shared.job, BSP(), own)
+    run_alone(VirtualSession(spec, NOTHING, NoLearner(0, None), shared.costs, None, hosts=shared.hosts))
     assert tape.plain() == own.plain()
 
 

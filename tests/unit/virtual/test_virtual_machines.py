@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.cluster.device import DeviceProfile
+from runtime.core.data.shards import Range
 from runtime.core.job import ComputeOrder
-from runtime.core.shards import Range
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.network import Network

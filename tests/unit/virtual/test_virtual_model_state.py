@@ -13,9 +13,9 @@ import pytest
 from runtime.backends.base import Model, ordered_batches
 from runtime.backends.numpy import NumpyBackend
 from runtime.backends.torch import TorchBackend
+from runtime.core.data.sampling import sample_indices
+from runtime.core.data.shards import Cut, Range
 from runtime.core.job import ApplyOrder, ComputeOrder
-from runtime.core.sampling import sample_indices
-from runtime.core.shards import Cut, Range
 from runtime.core.vectors import FloatVector
 from runtime.training.progress import Progress, ProgressModel
 from runtime.virtual.clock import Clock

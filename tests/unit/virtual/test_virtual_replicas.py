@@ -80,9 +80,9 @@ def session(
     strategy: Strategy, job: Job, costs: Costs = RING, device: Any = QUARTER, **learning: Any
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
-    experiment = make_run_spec(job, strategy, tape, **learning)
-    learner = make_learner(experiment) if learning else NoLearner(PARAMETERS, None)
-    return VirtualSession(experiment, slow(), learner, costs, device), tape
+    spec = make_run_spec(job, strategy, tape, **learning)
+    learner = make_learner(spec) if learning else NoLearner(PARAMETERS, None)
+    return VirtualSession(spec, slow(), learner, costs, device), tape
 
 
 LEDGER: dict[str, Any] = {"backend_spec": {"_target_": "runtime.backends.numpy.NumpyBackend"}}

@@ -162,11 +162,9 @@ def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
     for orders in ((), ("worker:0@4.0",)):
         strategy = Restarting(rule="asp", orders=orders)
         tape = Tape()
-        experiment = make_run_spec(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
+        spec = make_run_spec(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
         schedule = Schedule(build_plan("test", 0, 100.0, slow))
-        run_alone(
-            VirtualSession(experiment, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts)
-        )
+        run_alone(VirtualSession(spec, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts))
         own = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
         late[str(orders)] = own[-1]["timings"]["compute_s"]
     assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}

@@ -119,7 +119,7 @@ def finish(run: VirtualSession, tape: Tape) -> Outcome:
     """To its end, which must be a good one."""
     outcome = run_alone(run)
     assert (outcome.status, problems(tape.plain())) == ("done", [])
-    assert outcome.epochs_done == run.experiment.job.epochs
+    assert outcome.epochs_done == run.spec.job.epochs
     return outcome
 
 

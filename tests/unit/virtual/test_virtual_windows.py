@@ -75,9 +75,9 @@ class Job:
         strategy, job = strategy or BSP(), virtual_job(4, 4 * rounds, **{"num_servers": 2, **changes})
         self.tape = Tape()
         learner = NoLearner(num_bytes // 4, None) if num_bytes or not job.checkpoint_every_s else ledger(job, strategy)
-        experiment = make_run_spec(job, strategy, self.tape)
+        spec = make_run_spec(job, strategy, self.tape)
         about: dict[str, Any] = {"hosts": hosts, "lease_s": lease_s}
-        self.session = VirtualSession(experiment, planned(*windows), learner, costs, device, **about)
+        self.session = VirtualSession(spec, planned(*windows), learner, costs, device, **about)
         for at_s, hit in strikes:
             self.session.clock.at(at_s, MACHINE, hit, self.session)
         self.outcome: Outcome = run_alone(self.session)

@@ -13,7 +13,7 @@ import pytest
 
 from runtime.config.parse import Config
 from runtime.errors import ConfigError
-from runtime.run.experiment import prepare_data
+from runtime.run.job import prepare_data
 from tests.support.cli import run_cli
 from tests.support.runs import DIGITS
 from workloads import data

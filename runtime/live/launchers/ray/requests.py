@@ -78,5 +78,5 @@ successions = msgspec.json.Decoder(Again)
 
 
 def line_of(message: AnyOrder | AnyAnswer | Request) -> bytes:
-    """The line that carries it."""
+    """A message as the line of JSON that goes through the pipe between run, keeper and visit."""
     return msgspec.json.encode(message) + b"\n"

@@ -1,0 +1,79 @@
+"""An experiment as grouped bars: a group per level of one axis, with a bar per level of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from analysis.experiments.results import Results, paper_values, summary
+from analysis.figures.experiment.bars import with_paper
+from analysis.figures.names import NO_NAMES, shown_name, shown_title
+from analysis.figures.page import label_left, legend_above, new_panels, save, styled
+from analysis.figures.style import FAINT, Look, level_looks
+from analysis.records.provenance import caption
+
+NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t)"
+WIDTH = 0.8
+"""Width of a group; 1 is the distance between groups."""
+
+
+def draw(path: Path, results: Results) -> Path:
+    """Draw ``path``; writes its numbers as a CSV file next to it."""
+    drawn, table = results.spec.figure, summary(results)
+    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
+    several = results.runs["seed"].nunique() > 1
+    about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
+    look = level_looks(results.spec.shown)
+    with styled():
+        page, places = new_panels(2.4, about, len(panels))
+        for level, axes in zip(panels, places, strict=True):
+            mine = table if level is None else table[table[drawn.panels] == level]
+            draw_groups(axes, mine, str(drawn.along), drawn.by, look, drawn.names)
+            axes.set_title("" if level is None else shown_title(str(drawn.panels), level, drawn.names))
+            axes.set_xlabel(drawn.along_label or str(drawn.along))
+        label_left(places, drawn.label)
+        keys = [
+            Patch(facecolor=each.colour, edgecolor="white", hatch=each.hatch, lw=0, label=shown_name(name, drawn.names))
+            for name, each in look.items()
+        ]
+        legend_above(page, keys)
+    return save(page, path, with_paper(table, paper_values(results), results.spec.compared))
+
+
+def draw_groups(
+    axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dict[str, Look], names: Mapping[str, str] = NO_NAMES
+) -> None:
+    """Draw one panel.
+
+    ``table`` has the columns ``along`` and ``by``, ``value`` (infinite: written in the bar's place), ``low``, ``high``,
+    and how many of its ``runs`` did not finish (``missed``).
+    """
+    levels = list(dict.fromkeys(table[along]))
+    width = WIDTH / len(looks)
+    for index, (name, look) in enumerate(looks.items()):
+        mine = table[table[by] == name].set_index(along).reindex(levels)
+        x = np.arange(len(levels)) - WIDTH / 2 + width * (index + 0.5)
+        value = mine["value"].to_numpy(dtype="float64")
+        ends = np.array([value - mine["low"], mine["high"] - value], dtype="float64")
+        finite, known = np.isfinite(value), np.isfinite(ends).all(axis=0)
+        drawn: dict[str, Any] = {"color": look.colour, "edgecolor": "white", "hatch": look.hatch, "linewidth": 0}
+        axes.bar(x[finite], value[finite], 0.92 * width, **drawn)
+        axes.errorbar(
+            x[known], value[known], ends[:, known].clip(min=0.0), color="black", linestyle="none", elinewidth=0.8
+        )
+        for never in x[np.isposinf(value)]:
+            axes.text(never, 0.0, " never ends", rotation=90, ha="center", va="bottom", color=FAINT, fontsize=6.5)
+        for place, missed, runs in zip(x[finite], mine["missed"][finite], mine["runs"][finite], strict=True):
+            if missed:
+                axes.text(
+                    place, 0.0, f" {missed:g} of {runs:g} never", rotation=90, ha="center", va="bottom", fontsize=6.5
+                )
+    axes.set_xticks(range(len(levels)), [shown_name(level, names) for level in levels])
+    axes.tick_params(axis="x", length=0)
+    axes.grid(visible=True, axis="y")

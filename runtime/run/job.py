@@ -1,0 +1,214 @@
+"""From a checked job to a finished record: write plan and metadata, then run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from injectors.plan import plan_json, plan_sha256
+from injectors.schedule import Schedule
+from runtime.api import RunSpec, RunStatus
+from runtime.backends.base import supports_sample_weights
+from runtime.cluster.device import describe_devices
+from runtime.config.parse import ON_THIS_MACHINE, Config
+from runtime.core.executor import cut_for, nominal_batches
+from runtime.core.job import Job, RecordSink
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
+from runtime.record.checkpoint import publish
+from runtime.record.columns import ColumnRecorder
+from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
+from runtime.record.recorder import Fanout, Recorder
+from runtime.record.view import Picture, make_view
+from runtime.run.checks.devices import device_of
+from runtime.run.checks.job import CheckedJob, refuse_empty
+from runtime.training.lr_schedules import make_schedule
+
+UNTOLD = ("lr_at", "seed", "stuck_after_s")
+"""Fields of a job that its ``meta.json`` does not repeat."""
+EXIT_CODES: dict[RunStatus, int] = {
+    "done": 0,
+    "failed": FAILED,
+    "stuck": FAILED,
+    "disk_full": NO_SPACE,
+    "interrupted": 130,
+}
+
+
+def run_job(checked: CheckedJob, run_dir: Path) -> int:
+    """Run one job into ``run_dir``; returns the exit code (0 done, 130 or 128 + signal interrupted).
+
+    Raises :class:`runtime.errors.ConfigError` for errors that show only when the data is read, :class:`JobFailed` for a
+    job that failed.
+    """
+    config = checked.config
+    job = make_job(checked, prepare_data(checked.task, config))
+    checked.runtime.gather(config.workload.task, checked.backend.framework, device_of(checked.backend))
+    run_dir.mkdir(parents=True, exist_ok=True)
+    recorder = open_record(config, run_dir)
+    write_head(run_dir, checked, job)
+    picture = Picture(job, title(config, job), checked.plan)
+    view = make_view(config.view, picture)
+    spec = make_run_spec(
+        checked,
+        job,
+        Fanout(recorder, picture),
+        run_dir,
+        save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
+        columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
+        tick=view.tick,
+    )
+    outcome = checked.runtime.run(spec, Schedule(checked.plan))
+    view.close(outcome.t)
+    recorder.close()
+    if outcome.status not in ("done", "interrupted"):
+        raise JobFailed(f"{title(config, job)}: {outcome.reason}", EXIT_CODES[outcome.status])
+    return 128 + spec.interrupted_by if spec.interrupted_by else EXIT_CODES[outcome.status]
+
+
+def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Path, **more: Any) -> RunSpec:
+    """The runtime's input; ``more`` are fields that do not follow from the configuration."""
+    config = checked.config
+    return RunSpec(
+        job=job,
+        strategy=checked.strategy,
+        record=record,
+        run_dir=run_dir,
+        transport=config.topology.transport,
+        transfer_bits=config.topology.transfer_bits,
+        collective=config.topology.collective or "",
+        backend=checked.backend,
+        task=checked.task,
+        backend_spec=config.backend,
+        task_spec=config.workload.task,
+        optimizer=config.workload.optimizer,
+        around=checked.around,
+        scheduler=checked.scheduler,
+        **more,
+    )
+
+
+def prepare_data(task: Any, config: Config) -> int:
+    """Number of training samples; raises ``ConfigError`` if the task's data are missing or invalid."""
+    try:
+        return int(task.prepare())
+    except (ValueError, OSError) as error:
+        if is_full(error):
+            raise
+        raise ConfigError(f"workload={config.workload.name}: {error}") from error
+
+
+class JobFailed(RuntimeError):
+    """The job ended with an error; its record has the history."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def make_job(checked: CheckedJob, num_samples: int) -> Job:
+    """The job's limits and sizes; raises ``ConfigError`` when there are too few samples."""
+    config, workload, backend = checked.config, checked.config.workload, checked.backend
+    validation_samples = checked.strategy.validation_samples
+    num_samples = refuse_empty(config, num_samples, validation_samples)
+    schedule = make_schedule(**workload.lr_schedule, epoch_samples=num_samples)
+    is_scored = backend.computes or backend.progress is not None
+    return Job(
+        num_workers=config.num_workers,
+        num_servers=config.topology.num_servers,
+        num_replicas=checked.strategy.replicas,
+        server_shares=config.topology.server_shares or (),
+        num_samples=num_samples,
+        validation_samples=validation_samples,
+        global_batch_samples=workload.global_batch_samples,
+        batches_per_shard=workload.batches_per_shard,
+        epochs=workload.epochs,
+        epoch_overlap=workload.epoch_overlap,
+        max_time_s=config.max_time_s,
+        eval_every_s=config.eval_every_s if is_scored else None,
+        checkpoint_every_s=config.checkpoint_every_s,
+        stuck_after_s=config.stuck_after_s,
+        seed=config.seed,
+        metric=workload.metric,
+        higher_is_better=workload.higher_is_better,
+        target=workload.target,
+        stop_at_target=config.stop_at_target,
+        convergence=workload.convergence,
+        stop_at_convergence=config.stop_at_convergence,
+        supports_sample_weights=supports_sample_weights(checked.task, backend.framework),
+        failover=config.failover,
+        max_losses=config.max_losses,
+        lr=workload.optimizer["lr"],
+        lr_at=schedule.lr_at,
+    )
+
+
+def title(config: Config, job: Job) -> str:
+    """The name of the job in the view."""
+    others = f"all-reduce by {config.topology.collective}" if not job.num_servers else f"{job.num_servers} servers"
+    where = config.names.cluster
+    if config.launcher != ON_THIS_MACHINE:
+        where += f", machines by {config.names.launcher}"
+    return (
+        f"{config.names.strategy} on {config.workload.name}, {job.num_workers} workers, {others} "
+        f"({config.names.runtime}, {where}, {config.topology.transport}), stragglers "
+        f"{config.names.straggler}, seed {config.seed}"
+    )
+
+
+def _fields(spec: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a spec without the name of its class."""
+    return {name: value for name, value in spec.items() if name != "_target_"}
+
+
+def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
+    """Open the event log, which must be new."""
+    try:
+        return ColumnRecorder(run_dir) if config.record == "iterations" else Recorder(run_dir)
+    except FileExistsError:
+        raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
+
+
+def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> None:
+    """Write ``plan.json`` and ``meta.json``, with paths as the user wrote them."""
+    config, strategy, runtime, plan = checked.written, checked.strategy, checked.runtime, checked.plan
+    publish(run_dir / "plan.json", [plan_json(plan)])
+    fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
+    about = {name: value for name, value in msgspec.structs.asdict(job).items() if name not in UNTOLD}
+    meta = {
+        "schema": SCHEMA,
+        "run_id": run_dir.name,
+        "runtime": runtime.name,
+        "calibration": runtime.calibration(nominal_batches(job.global_batch_samples, job.num_workers)[0]),
+        "started_at": started_at(),
+        "seed": config.seed,
+        "plan_sha256": plan_sha256(plan),
+        "versions": describe_versions(),
+        "machine": {**describe_machine(), **runtime.machine(checked.around)},
+        "job": {
+            "strategy": config.names.strategy,
+            "strategy_fields": fields,
+            "straggler": config.names.straggler,
+            "straggler_fields": _fields(config.straggler),
+            "workload": config.workload.name,
+            "task_fields": _fields(config.workload.task),
+            "optimizer": config.workload.optimizer,
+            "lr_schedule": config.workload.lr_schedule,
+            "backend": config.names.backend,
+            "backend_fields": _fields(config.backend),
+            "topology": config.topology.name,
+            "transport": config.topology.transport,
+            "transfer_bits": config.topology.transfer_bits,
+            "collective": config.topology.collective,
+            "cluster": config.names.cluster,
+            "device": config.cluster.device,
+            "scheduler_fields": _fields(config.scheduler),
+            "devices": describe_devices(config.cluster.devices, job.num_workers),
+            "data": strategy.data,
+            "num_shards": cut_for(job, strategy.data).num_shards,
+            **about,
+        },
+    }
+    publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(meta), indent=1), b"\n"])

@@ -1,0 +1,245 @@
+"""Virtual jobs that are like the job of a log, under any strategy (``scripts/advise.py``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from analysis.fitting.step_times import StepModel, repeated, resampled
+from analysis.measures.ranking import LOGGED
+from injectors.plan import Disturbance, Plan, build_plan
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
+from runtime.config.parse import parse
+from runtime.errors import ConfigError
+from runtime.run.checks.job import check_job
+from runtime.run.timing import Forgetful, outcome_of_job
+from runtime.virtual.costs import SCHEMA, parse_costs
+from scripts.common.forks import in_forks
+from strategies.protocol import Apply, Arrived, Drop
+
+USUAL_S = 0.06
+"""Seconds of a usual iteration for which the shipped settings in seconds (windows, cooldowns) are made."""
+FIXED = (
+    "runtime=virtual",
+    "backend=none",
+    "workload=criteo_scale",
+    "workload.target=null",
+    "eval_every_s=null",
+    "checkpoint_every_s=null",
+    "straggler=none",
+    "view=none",
+    "draw=false",
+)
+"""Settings of every job: only time matters."""
+OF_TOPOLOGY = {"lgc": {"topology": "{topology}"}}
+"""Settings of strategies that have to be given the topology."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """A job to repeat.
+
+    ``scale``: seconds of the virtual job per second of the log. ``kind``: how slow steps lengthen an iteration
+    (``slowdown`` in proportion to its batch, ``delay`` whatever its batch). ``horizon_s``: of the log's seconds, when a
+    job is given up.
+    """
+
+    model: StepModel
+    topology: str
+    num_servers: int
+    batch: int
+    num_samples: int
+    epochs: int
+    epoch_overlap: bool
+    base_frac: float
+    restart_s: float
+    kind: str
+    scale: float
+    horizon_s: float
+
+    @property
+    def workers(self) -> int:
+        """Number of ranks of the log."""
+        return len(self.model.base_s)
+
+
+class Counting(Forgetful):
+    """Counts what a strategy does to the training."""
+
+    def __init__(self) -> None:
+        self.read: dict[int, int] = {}
+        self.staleness, self.used, self.dropped, self.updates = 0, 0, 0, 0
+
+    def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
+        if isinstance(event, Arrived):
+            self.read[event.grad.id] = event.grad.version
+        orders: Sequence[object] = commands  # type: ignore[assignment]  # what a strategy answers
+        applied = version - sum(isinstance(order, Apply) for order in orders)
+        for order in orders:
+            if isinstance(order, Apply):
+                known = [self.read.pop(grad) for grad in order.grads if grad in self.read]
+                self.staleness += sum(applied - read for read in known)
+                self.used, self.updates, applied = self.used + len(known), self.updates + 1, applied + 1
+            elif isinstance(order, Drop):
+                self.dropped += len(order.grads)
+
+
+def configurations(replay: Replay, names: Sequence[str], costs: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """(configuration of each strategy, why others are not possible); ``costs``: the file of the cost model.
+
+    Composed once per strategy; raises :class:`ConfigError` for a name that is not a strategy.
+    """
+    possible, refused = dict[str, Any](), dict[str, str]()
+    for name, raw in _composed(replay.topology, tuple(names)).items():
+        config = configured(replay, name, raw, costs)
+        try:
+            check_job(parse(config))
+        except ConfigError as error:
+            refused[name] = str(error)
+        else:
+            possible[name] = config
+    return possible, refused
+
+
+@cache
+def _composed(topology: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """The composed configuration of every strategy; not to be changed."""
+    with composing(parse_arguments([])) as composer:
+        return {name: composer.raw([*FIXED, f"topology={topology}", f"strategy={name}"]) for name in names}
+
+
+def configured(replay: Replay, name: str, raw: Mapping[str, Any], costs: Path) -> dict[str, Any]:
+    """The composed configuration with the job's own numbers."""
+    model, scale = replay.model, replay.scale
+    raw = json.loads(json.dumps(raw))
+    if (settings := OF_TOPOLOGY.get(name)) and replay.topology != "ps":
+        raw["strategy"] |= {key: value.format(topology=replay.topology) for key, value in settings.items()}
+    raw["cluster"] |= {
+        "num_workers": replay.workers,
+        "device": None,
+        "devices": {
+            f"d{number}": {
+                "workers": [rank for rank, each in enumerate(model.base_s) if each == base_s],
+                "base_s": replay.base_frac * base_s * scale,
+                "per_sample_s": (1.0 - replay.base_frac) * base_s * scale / replay.batch,
+            }
+            for number, base_s in enumerate(dict.fromkeys(model.base_s))
+        },
+        "costs": str(costs.resolve()),
+    }
+    if replay.topology == "ps":
+        raw["topology"]["num_servers"] = replay.num_servers
+    raw["workload"] |= {
+        "global_batch_samples": replay.batch * replay.workers,
+        "epochs": replay.epochs,
+        "epoch_overlap": replay.epoch_overlap,
+        "batches_per_shard": 1,
+    }
+    raw["workload"]["task"]["num_samples"] = replay.num_samples
+    raw["max_time_s"] = replay.horizon_s * scale
+    return raw
+
+
+def cost_file(replay: Replay, about: str) -> str:
+    """The text of the cost model (``cluster.costs``); what devices compute is in the cluster, not here."""
+    model, scale = replay.model, replay.scale
+    steps = 2 * (replay.workers - 1)
+    values = {
+        "jitter_sigma": min(model.sigma, 3.0),
+        "jitter_rho": model.rho,
+        "launch_s": replay.restart_s * scale,
+    }
+    if replay.topology == "ps":
+        values |= {"latency_s": model.message_s / 2 * scale, "update_base_s": model.barrier_s * scale}
+    elif steps:
+        values["ring_step_s"] = (model.message_s + model.barrier_s) / steps * scale
+    text = f"# {about}\n" + yaml.safe_dump({"schema": SCHEMA, "values": values}, sort_keys=False)
+    parse_costs(text.encode())  # never write what cannot be read back
+    return text
+
+
+def plan_of(replay: Replay, history: int) -> Plan:
+    """The disturbances of one history."""
+    model, horizon_s = replay.model, replay.horizon_s
+    windows = repeated(model, horizon_s) if history == LOGGED else resampled(model, horizon_s, history)
+    return build_plan("advice", max(history, 0), horizon_s * replay.scale, _disturbances(replay, windows))
+
+
+def _disturbances(replay: Replay, windows: pd.DataFrame) -> Iterator[Disturbance]:
+    """Adjacent pieces of one window, cut by blocks, as one."""
+    ordered = windows.sort_values(["rank", "start_s"], kind="stable").itertuples()
+    for _, same in groupby(ordered, key=lambda one: (one.rank, one.excess_frac, one.of_machine)):
+        pieces = list(same)
+        open_s, end_s = pieces[0].start_s, pieces[0].end_s
+        for piece in pieces[1:]:
+            if piece.start_s > end_s + 1e-9:
+                yield _disturbance(replay, pieces[0], open_s, end_s)
+                open_s = piece.start_s
+            end_s = piece.end_s
+        yield _disturbance(replay, pieces[0], open_s, end_s)
+
+
+def _disturbance(replay: Replay, window: Any, start_s: float, end_s: float) -> Disturbance:
+    added = window.excess_frac * (1.0 if replay.kind == "slowdown" else replay.model.base_s[window.rank] * replay.scale)
+    return Disturbance(
+        start_s=start_s * replay.scale,
+        end_s=end_s * replay.scale,
+        target=f"worker:{window.rank}",
+        kind="slowdown" if replay.kind == "slowdown" else "delay",
+        magnitude=added,
+        of_machine=bool(window.of_machine),
+    )
+
+
+def run_one(replay: Replay, config: Mapping[str, Any], history: int) -> dict[str, float]:
+    """A job under one history: ``jct_s`` in the log's seconds (infinite: it did not finish), and what training saw."""
+    plan = plan_of(replay, history)
+    job = check_job(parse({**config, "seed": max(history, 0)}))
+    counted = Counting()
+    outcome = outcome_of_job(replace(job, plan=plan), counted)
+    if outcome.status == "interrupted":
+        raise KeyboardInterrupt
+    done = outcome.status == "done" and outcome.epochs_done == replay.epochs
+    batch = replay.batch * replay.workers
+    return {
+        "history": history,
+        "jct_s": outcome.t / replay.scale if done else inf,
+        "staleness": counted.staleness / max(counted.used, 1),
+        "update_frac": outcome.samples_applied / max(outcome.version, 1) / batch,
+        "dropped_frac": counted.dropped / max(counted.used + counted.dropped, 1),
+    }
+
+
+def run_all(replay: Replay, configs: Mapping[str, Any], histories: Sequence[int], jobs: int) -> pd.DataFrame:
+    """Every strategy under every history: a row each (:func:`run_one`), in forks if ``jobs`` is more than one."""
+    if jobs <= 1:
+        rows = [
+            {"strategy": name, **run_one(replay, config, history)}
+            for name, config in configs.items()
+            for history in histories
+        ]
+        return pd.DataFrame(rows)
+    with TemporaryDirectory() as folder:
+
+        def work(name: str) -> int:
+            found = [{"strategy": name, **run_one(replay, configs[name], history)} for history in histories]
+            pd.DataFrame(found).to_json(Path(folder, name), orient="records", double_precision=15)
+            return 0
+
+        for name, code in in_forks(list(configs), work, jobs):
+            if code != 0:
+                raise ConfigError(f"--strategies {name}: its virtual job failed (exit code {code}); leave it out")
+        frames = [pd.read_json(Path(folder, name), orient="records") for name in configs]
+    jobs_table = pd.concat(frames, ignore_index=True)
+    return jobs_table.assign(jct_s=jobs_table["jct_s"].astype("float64").fillna(inf))

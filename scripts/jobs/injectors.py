@@ -1,0 +1,170 @@
+"""The runs that measure the injectors (pure): jobs of one worker, and the windows of their plans.
+
+A job's iterations are limited by the worker's processor, or by its link. Between windows it is undisturbed, so every
+run contains what its windows are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from analysis.measures.injections import FLOAT_BYTES, PAYLOAD_FRAC
+from analysis.measures.injector_errors import BITS_PER_MBIT
+
+LENGTHS_MS = (50, 200)
+AIM = 1.1
+"""Iterations are made slightly longer than promised, as the machine may be faster later than in the first run."""
+LEVELS = (0.75, 0.5, 0.25, 0.20, 0.10, 0.05)
+ACTUATORS: dict[str, tuple[str, ...]] = {"sleep": (), "cgroup": ("cgroup_cpu",), "duty": (), "cpulimit": ("cpulimit",)}
+"""What slows a worker down, and what it needs from the machine (``runtime.live.machines.doctor``)."""
+KINDS = {"tc": "bandwidth", "hog": "gpu"}
+"""What is disturbed, by the mechanism; the others disturb the processor."""
+HOSTS = ("network", "links")
+"""What emulated hosts need from the machine."""
+LINKS_MBPS = (10, 100, 1000)
+LINK_LEVELS = (0.75, 0.25, 0.10)
+
+PROBE_S, PROBE_BATCH = 8.0, 256
+MAX_BATCH = 1438 // 2
+"""The workload's samples make at least two shards."""
+HIDDEN_UNITS = 1024
+TRANSFER_S = 0.1
+"""Transfer time of the model of a link's run at the full rate."""
+LINK_ITERATION_S = 2.2 * TRANSFER_S
+MLP_WEIGHTS_PER_UNIT, MLP_REST = 75, 10
+"""For the ``digits`` MLP: 64 inputs, 10 outputs, and the biases."""
+
+ITERATIONS = 4
+"""Minimum number of whole iterations in a window."""
+WINDOW_S, GAP_S, WARM_S = 1.5, 1.5, 2.0
+GAP_ITERATIONS = 6
+RUN_S = 24.0
+"""Maximum length of a run; further levels go into another run."""
+
+COMMON = (
+    *("strategy=bsp", "seed=0", "cluster.num_workers=1", "topology.num_servers=1", "workload=digits"),
+    *("workload.epochs=null", "eval_every_s=1000", "checkpoint_every_s=null", "runtime.telemetry_every_s=0.25"),
+    *("draw=false", "view=none"),
+)
+"""Settings of all runs: nothing but the iterations uses the processor."""
+
+
+class Window(NamedTuple):
+    """A row of the file that ``straggler=trace`` reads."""
+
+    time: float
+    duration: float
+    target: str
+    kind: str
+    magnitude: float
+
+
+class Cell(NamedTuple):
+    """One run of the grid, with its windows and its needs."""
+
+    name: str
+    needs: tuple[str, ...]
+    settings: tuple[str, ...]
+    windows: tuple[Window, ...]
+    lasts_s: float
+
+    @property
+    def measures(self) -> str:
+        """What is left out if something that it ``needs`` is missing."""
+        return self.name.partition("_")[0]
+
+
+def probe(hosts: bool) -> Cell:
+    """The run that determines how long a sample takes."""
+    return Cell("probe", (), (*_cpu_job(hosts, PROBE_BATCH), *COMMON, "straggler=none"), (), PROBE_S)
+
+
+def grid(sample_s: float, hosts: bool, quick: bool) -> list[Cell]:
+    """All other runs, for a worker that computes a sample in ``sample_s``; ``hosts``: whether hosts can be emulated."""
+    cells: list[Cell] = []
+    for length_ms in LENGTHS_MS:
+        batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
+        for by, needs in ACTUATORS.items():
+            job = (f"runtime.cpu_by={'auto' if by == 'sleep' else by}", *_cpu_job(hosts, batch))
+            runs = _schedules(by, "worker:0", batch * sample_s, LEVELS)
+            cells += _cells(f"{by}_{length_ms}ms", needs, job, runs)
+    for mbps in LINKS_MBPS:
+        runs = _schedules("tc", "link:0", LINK_ITERATION_S, LINK_LEVELS)
+        cells += _cells(f"link_{mbps}mbps", HOSTS, tuple(_link_job(mbps)), runs)
+    wanted = (f"_{LENGTHS_MS[0]}ms_1", f"_{LINKS_MBPS[1]}mbps_1")
+    return [cell for cell in cells if not quick or cell.name.endswith(wanted)]
+
+
+def probe_device(device: str) -> Cell:
+    """As :func:`probe`, of a worker that computes on a device (``backend.device``)."""
+    return Cell("probe", (), (*_device_job(device, PROBE_BATCH), *COMMON, "straggler=none"), (), PROBE_S)
+
+
+def device_grid(device: str, sample_s: float, quick: bool) -> list[Cell]:
+    """The runs that measure what hogs take of a device, at all levels; with ``quick`` only short iterations."""
+    cells: list[Cell] = []
+    for length_ms in LENGTHS_MS[:1] if quick else LENGTHS_MS:
+        batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
+        runs = _schedules("hog", "device:0", batch * sample_s, LEVELS)
+        cells += _cells(f"hog_{length_ms}ms", (), tuple(_device_job(device, batch)), runs)
+    return cells
+
+
+def plan_text(windows: Sequence[Window]) -> str:
+    """The windows as a CSV file, as ``straggler=trace`` reads it."""
+    return "".join(",".join(map(str, row)) + "\n" for row in (Window._fields, *windows))
+
+
+def _cpu_job(hosts: bool, batch: int) -> Iterator[str]:
+    """Limited by the worker's processor. Without hosts, it may use this machine up to one core."""
+    yield from ("cluster=hosts", "cluster.hosts.link_mbps=null") if hosts else ("cluster=local",)
+    yield from ("cluster.hosts.count=2",) if hosts else ()
+    yield from ("cluster.device=null", "workload.task.model=cnn", f"workload.task.hidden_units={HIDDEN_UNITS}")
+    yield f"workload.global_batch_samples={batch}"
+
+
+def _device_job(device: str, batch: int) -> Iterator[str]:
+    """Limited by the worker's device; as large a model as makes a sample take a while on a fast one."""
+    yield from (f"backend.device={device}", "cluster.gpus.devices=[0]", "cluster=local", "cluster.device=null")
+    yield from ("workload.task.model=cnn", f"workload.task.hidden_units={HIDDEN_UNITS}")
+    yield f"workload.global_batch_samples={batch}"
+
+
+def _link_job(mbps: int) -> Iterator[str]:
+    """Limited by the worker's link: a model whose transfer takes ``TRANSFER_S``, and little computation."""
+    yield from ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.cpu_cores=null", "cluster.device=null")
+    weights = TRANSFER_S * mbps * BITS_PER_MBIT / 8 * PAYLOAD_FRAC / FLOAT_BYTES
+    units = round((weights - MLP_REST) / MLP_WEIGHTS_PER_UNIT)
+    yield from (f"cluster.hosts.link_mbps={mbps}", "workload.task.model=mlp", f"workload.task.hidden_units={units}")
+    yield "workload.global_batch_samples=8"
+
+
+def _schedules(by: str, target: str, base_s: float, levels: Sequence[float]) -> Iterator[tuple[list[Window], float]]:
+    """The windows of each run and its end: all ``levels`` (remaining speed), as many per run as fit."""
+    gap_s = max(GAP_S, GAP_ITERATIONS * base_s)
+    windows: list[Window] = []
+    t = WARM_S + gap_s
+    for level in levels:
+        # one iteration more than counts: the first overlaps the window's start, the last its end
+        lasts_s = max(WINDOW_S, ITERATIONS * base_s / level) + base_s / level
+        if windows and t + lasts_s + gap_s > RUN_S:
+            yield windows, t
+            windows, t = [], WARM_S + gap_s
+        windows.append(_window(t, lasts_s, by, target, base_s, level))
+        t += lasts_s + gap_s
+    yield windows, t
+
+
+def _window(t: float, lasts_s: float, by: str, target: str, base_s: float, level: float) -> Window:
+    when = (round(t, 3), round(lasts_s, 3))
+    if by == "sleep":
+        return Window(*when, target, "delay", round(base_s * (1.0 / level - 1.0), 6))
+    return Window(*when, target, KINDS.get(by, "cpu"), level)
+
+
+def _cells(
+    name: str, needs: tuple[str, ...], job: tuple[str, ...], runs: Iterator[tuple[list[Window], float]]
+) -> Iterator[Cell]:
+    for part, (windows, end_s) in enumerate(runs, start=1):
+        yield Cell(f"{name}_{part}", needs, (*job, *COMMON, "straggler=trace"), tuple(windows), round(end_s, 3))

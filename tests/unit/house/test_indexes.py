@@ -1,0 +1,80 @@
+"""Lists are complete: of the methods, of the commands, and of the files of a package in the order to read them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.runs import ROOT
+
+METHODS = ROOT / "docs" / "methods" / "README.md"
+COMMANDS = ROOT / "docs" / "commands.md"
+ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes", "screens"}
+"""What the reading order of ``strategies.composition`` names of other folders."""
+ORDERED = [
+    path
+    for folder in ("strategies", "runtime", "analysis")
+    for path in sorted((ROOT / folder).rglob("__init__.py"))
+    if "Files in reading order:" in path.read_text()
+]
+
+
+def missing(names: set[str], text: str) -> set[str]:
+    """Those names that no code of a page (between single backquotes) has as a word of its own."""
+    code = " ".join(re.findall(r"`([^`\n]*)`", text)).split()
+    return names.difference(code)
+
+
+def words_of_run() -> set[str]:
+    """The words that ``run.py`` takes for something else than a job: the keys of its table."""
+    for node in ast.parse((ROOT / "run.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMANDS":
+            return set(ast.literal_eval(node.value))
+    raise AssertionError("run.py has no table COMMANDS any more")
+
+
+def targets() -> set[str]:
+    """What ``make`` can be asked for, but for what only others need."""
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    return set(phony[1].split()) - {"help", "setup"}
+
+
+def test_every_strategy_is_in_the_list_of_methods() -> None:
+    names = {path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")}
+    assert missing(names, METHODS.read_text()) == set()
+
+
+def test_every_card_is_in_the_list_of_methods() -> None:
+    cards = {path.name for path in METHODS.parent.glob("*.md")} - {METHODS.name}
+    assert cards - set(re.findall(r"\]\(([^)]*)\)", METHODS.read_text())) == set()
+
+
+@pytest.mark.parametrize("names", [words_of_run(), targets()], ids=["run.py", "make"])
+def test_every_command_is_in_the_list_of_commands(names: set[str]) -> None:
+    assert missing(names, COMMANDS.read_text()) == set()
+
+
+def test_a_name_that_no_code_has_is_missing() -> None:
+    assert missing({"bsp", "ssp", "run"}, "ssp: `bsp`, `python rerun`") == {"ssp", "run"}
+
+
+def listed_wrongly(text: str, files: set[str]) -> set[str]:
+    """The names of ``files`` that the reading order of a docstring lacks, and those that it has and nobody else."""
+    order = text.partition("Files in reading order:")[2].partition("\n\n")[0]
+    named = {name.rpartition(".")[2] for name in re.findall(r"``([\w.]+)``", order)}
+    return files ^ (named - ELSEWHERE)
+
+
+@pytest.mark.parametrize("path", ORDERED, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_a_reading_order_has_every_file_of_its_folder(path: Path) -> None:
+    files = {file.stem for file in path.parent.glob("*.py")} - {"__init__"}
+    assert listed_wrongly(path.read_text(), files) == set()
+
+
+def test_a_file_that_is_gone_and_one_that_is_new_are_listed_wrongly() -> None:
+    text = "Files in reading order: ``shares`` (what), ``slack`` (what),\n``strategies.hooks``.\n\n``other``"
+    assert listed_wrongly(text, {"shares", "none"}) == {"slack", "none"}

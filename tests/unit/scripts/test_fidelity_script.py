@@ -1,0 +1,349 @@
+"""The script that runs jobs live and virtually: what it runs, says and refuses. No run is live here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from runtime.virtual.costs import load_costs
+from scripts import fidelity as script
+from tests.support.fake_runners import FakeRunner, Result, ScriptBench
+from tests.support.runs import ROOT
+from tests.unit.analysis.test_fidelity import PNG, story
+
+STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")))
+GRID = ("--seeds", "0,1", "--strategies", "bsp,asp", "--stragglers", "none", "--repeats", "0")
+FIVE = ("--seeds", "0,1,2,3,4", *GRID[2:])
+
+
+class ComparedRunner(FakeRunner):
+    """``factors`` stretch the clock of virtual runs by strategy."""
+
+    def __init__(self, **factors: float) -> None:
+        super().__init__()
+        self.factors = factors
+
+    def leave(self, said: dict[str, str], new: Path) -> None:
+        strategy, virtual = said["strategy"], said["runtime"] == "virtual"
+        received = story(
+            strategy,
+            seed=int(said["seed"]),
+            runtime="virtual" if virtual else "live",
+            factor=self.factors.get(strategy, 1.0) if virtual else 1.0,
+            straggler=said["straggler"],
+            epochs=int(said.get("workload.epochs", 2)),
+        )
+        if virtual:
+            model = load_costs(said["cluster.costs"].strip("'"))
+            received.meta["calibration"] = f"{model.name} {model.sha256[:8]}, extrapolated"
+        received.meta["started_at"] = self.started_at()
+        received.write(new)
+
+
+class Bench(ScriptBench):
+    """An output directory, and the script with a runner that is none."""
+
+    name = "fidelity"
+
+    @property
+    def records(self) -> Path:
+        return self.out / "records"
+
+    def run(self, *words: str, runner: FakeRunner | None = None) -> Result:
+        return self.said(script.main(words, runner or ComparedRunner()))
+
+    def grid(self, *words: str, runner: FakeRunner | None = None) -> Result:
+        return self.run("-o", str(self.out), *GRID, *words, runner=runner)
+
+    def five(self, *words: str, runner: FakeRunner | None = None) -> Result:
+        """As many seeds as a verdict needs."""
+        return self.run("-o", str(self.out), *FIVE, *words, runner=runner)
+
+    def refused(self, *words: str, runner: FakeRunner | None = None) -> str:
+        return self.one_line(self.run(*words, runner=runner))
+
+
+@pytest.fixture
+def whole(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Everything but the runs."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    return Bench(tmp_path, capsys)
+
+
+@pytest.fixture
+def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Without what takes long: figures, and composing every configuration beforehand."""
+    monkeypatch.setattr(script, "draw_fidelity", lambda *_: None)
+    monkeypatch.setattr(script, "preflight", lambda _: None)
+    return whole
+
+
+# ---- the runs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long(like="test_half_a_run_is_made_again")
+def test_every_case_runs_on_both_sides_one_at_a_time(bench: Bench) -> None:
+    runner = ComparedRunner()
+    result = bench.grid(runner=runner)
+    assert (result.code, result.err) == (0, "")
+    cases = [f"{strategy}_none_seed{seed}" for seed in (0, 1) for strategy in ("bsp", "asp")]
+    assert runner.ran == [f"{case}_{side}" for side in ("virtual", "live") for case in cases]
+    assert sorted(path.name for path in bench.records.iterdir()) == sorted(runner.ran)
+    assert not (bench.out / "unfinished").exists()
+    assert "1/4  bsp_none_seed0_virtual  JCT 1.6 s\n" in result.out
+    assert "\x1b" not in result.out
+
+
+@pytest.mark.long(like="test_half_a_run_is_made_again")
+def test_the_settings_reach_the_runs(bench: Bench) -> None:
+    bench.grid("workload.epochs=3", "--costs", "ideal")
+    words = [
+        yaml.safe_load((bench.records / f"bsp_none_seed1_{side}" / ".hydra" / "overrides.yaml").read_text())
+        for side in ("live", "virtual")
+    ]
+    ours = {word for word in script.GRIDS["local"].settings if not word.startswith("workload.epochs=")}
+    common = {*ours, "workload.epochs=3", "strategy=bsp", "straggler=none", "seed=1", "draw=false", "view=none"}
+    common |= {"cluster=local"}
+    assert set(words[0]) == {*common, "runtime=live"}
+    assert set(words[1]) == {*common, "runtime=virtual", "cluster.costs='ideal'"}
+    assert [len(set(each)) for each in words] == [len(each) for each in words]
+
+
+@pytest.mark.long(like="test_half_a_run_is_made_again")
+def test_what_is_there_is_not_run_again(bench: Bench) -> None:
+    bench.grid()
+    shutil.rmtree(bench.records / "asp_none_seed1_live")
+    again = ComparedRunner()
+    result = bench.grid(runner=again)
+    assert again.ran == ["asp_none_seed1_live"]
+    assert "4 of 4 records exist already" in result.out
+    assert "3 of 4 records exist already" in result.out
+    more = ComparedRunner()
+    bench.run("-o", str(bench.out), *GRID[2:], "--seeds", "1,2", runner=more)
+    assert {name.split("_")[2] for name in more.ran} == {"seed2"}
+
+
+def test_half_a_run_is_made_again(bench: Bench) -> None:
+    stopped = ComparedRunner()
+    stopped.interrupted_at = "asp_none_seed0_live"
+    result = bench.grid(runner=stopped)
+    assert (result.code, result.err.count("\n")) == (130, 1)
+    story("asp").write(bench.out / "unfinished" / "asp_none_seed0_live", keep=10)
+    assert len(list(bench.records.iterdir())) == 5
+    rest = ComparedRunner()
+    assert bench.grid(runner=rest).code == 0
+    assert rest.ran[0] == "asp_none_seed0_live"
+    assert len(rest.ran) == 3
+
+
+@pytest.mark.long(like="test_a_failed_run_stops_nothing_but_the_report")
+def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_path: Path) -> None:
+    bench.grid()
+    model = tmp_path / "mine.yaml"
+    model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
+    again = ComparedRunner()
+    assert bench.grid("--costs", str(model), runner=again).code == 0
+    assert again.ran == [f"{name}_none_seed{seed}_virtual" for seed in (0, 1) for name in ("bsp", "asp")]
+    model.write_text("schema: 1\nvalues: {latency_s: 0.002}\n")
+    out = bench.grid("--costs", str(model)).out
+    assert out.count("records exist already") == 1
+    assert "4 of 4 records exist already" in out
+
+
+@pytest.mark.long(like="test_a_failed_run_stops_nothing_but_the_report")
+def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None:
+    bench.grid()
+    runner = ComparedRunner()
+    line = bench.refused("-o", str(bench.out), *GRID, "workload.epochs=3", runner=runner)
+    assert "bsp_none_seed0_virtual: of other settings (workload.epochs=3, workload.epochs=6); choose another -o" in line
+    assert runner.ran == []
+
+
+def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
+    runner = ComparedRunner()
+    runner.failing = {"asp_none_seed0_live": 1}
+    result = bench.grid(runner=runner)
+    assert result.code == 1
+    assert len(runner.ran) == 8
+    assert "2/4  asp_none_seed0_live  failed: bsp on digits: it broke" in result.out
+    assert result.err == "fidelity.py: 1 of 4 runs failed, asp_none_seed0_live first; the same command repeats them\n"
+    assert not (bench.out / "fidelity.csv").exists()
+    again = ComparedRunner()
+    assert bench.grid(runner=again).code == 0
+    assert again.ran == ["asp_none_seed0_live"]
+
+
+def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
+    runner = ComparedRunner()
+    runner.failing = {"asp_none_seed0_virtual": 2}
+    assert bench.refused("-o", str(bench.out), *GRID, runner=runner) == "fidelity.py: bsp on digits: it broke"
+    assert runner.ran[-1] == "asp_none_seed0_virtual"
+
+
+@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
+def test_a_busy_machine_is_mentioned(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (1.7, 0.0, 0.0))
+    assert "the machine is busy (load 1.7)" in bench.grid().out
+    assert "the machine is" not in bench.grid().out, "nothing is left to be disturbed"
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
+def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
+    result = whole.five()
+    files = {path.name for path in whole.out.iterdir()}
+    assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv", "jct.txt"}
+    assert (whole.out / "jct.png").read_bytes().startswith(PNG)
+    assert set(pd.read_csv(whole.out / "fidelity.csv")["strategy"]) == {"bsp", "asp"}
+    for line in ("JCT (job completion time) within 5 %: 2 of 2 cases", "losses of BSP bit-identical: 5 of 5 pairs"):
+        assert line in result.out
+        assert f"- {line}" in (whole.out / "fidelity.md").read_text()
+
+
+def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
+    """Virtual ASP takes 40 % too long, which makes it slower than BSP."""
+    result = bench.five(runner=ComparedRunner(asp=1.4))
+    assert result.code == 0
+    page = (bench.out / "fidelity.md").read_text()
+    for text in (result.out, page):
+        assert "JCT (job completion time) within 5 %: 1 of 2 cases; not asp under none (+40.0 %)" in text
+        assert "not asp / bsp under none" in text
+    assert re.search(r"\| none \| asp \| \d\.\d\d \| \d\.\d\d \| \+40\.0 % \| \+40\.0 to \+40\.0 \| NO \|", page)
+    assert re.search(r"none +asp .*\+40\.0 % +\+40\.0 to \+40\.0 +NO ", result.out)
+    measures = pd.read_csv(bench.out / "fidelity.csv").set_index(["strategy", "measure"])
+    assert measures.loc[("asp", "jct_s"), "error"] == pytest.approx(0.4)
+    assert measures.loc[("asp", "jct_s"), "verdict"] == "NO"
+
+
+@pytest.mark.long(like="test_what_a_page_lacks_is_added_as_a_group")
+def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "fidelity.md"
+    whole.grid("--report", str(page))
+    text = page.read_text()
+    model = load_costs("local_tcp")
+    for part in (
+        f"--report {page}",
+        "Test CPU",
+        "Stragglab 0.1.0",
+        f"local_tcp {model.sha256[:8]}",
+        "seeds 0\N{EN DASH}1",
+    ):
+        assert part in text
+    assert "![job completion times](images/fidelity.png)" in text
+    pictures = {path.name for path in (page.parent / "images").iterdir()}
+    assert pictures == {"fidelity.png", "fidelity.csv", "fidelity.txt"}
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
+    assert [len(table) - 2 for table in tables] == [2, 2, 2, 2, 2]
+    for setting in ("workload.metric=loss", "1 % slower: `cluster.device.base_s=", "Not compared: "):
+        assert setting in text
+    for table in tables:
+        assert len({line.count("|") for line in table}) == 1
+
+
+def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> None:
+    """Only the missing strategy runs; what was there stays as it is, and the next time nothing is missing."""
+    page = tmp_path / "page.md"
+    bench.grid("--report", str(page))
+    before, runner = page.read_text(), ComparedRunner()
+    words = (
+        "-o",
+        str(tmp_path / "more"),
+        *(word.replace("bsp,asp", "bsp,asp,ssp") for word in GRID),
+        "--add",
+        str(page),
+    )
+    bench.run(*words, runner=runner)
+    assert {name.partition("_")[0] for name in runner.ran} == {"ssp"}
+    text = page.read_text()
+    assert text.startswith(before.rstrip("\n"))
+    group = text.removeprefix(before.rstrip("\n"))
+    assert re.search(r"\n## Added on \d{4}-\d\d-\d\d: ssp\n\nRun at another time .*Stragglab 0.1.0", group, re.DOTALL)
+    assert "\n### Job completion time, 2 seeds\n\n" in group
+    assert group.count("| none | ssp |") == 3
+    assert "| none | bsp |" not in group
+    assert "- losses of BSP bit-identical: nothing to compare" in group
+    assert "Losses of BSP, live" not in group
+    again = ComparedRunner()
+    assert "has all cases of this grid" in bench.run(*words, runner=again).out
+    assert (again.ran, page.read_text()) == ([], text)
+
+
+@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
+def test_the_same_records_give_the_same_report(bench: Bench) -> None:
+    before = bench.grid().out.partition("\n4/4  asp_none_seed1_live")[2].partition("\n")[2]
+    numbers = (bench.out / "fidelity.csv").read_bytes()
+    runner = ComparedRunner()
+    assert bench.run("--from", str(bench.out), runner=runner).out == before
+    assert runner.ran == []
+    assert (bench.out / "fidelity.csv").read_bytes() == numbers
+    assert f"--from '{bench.out}'" in (bench.out / "fidelity.md").read_text()
+
+
+def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> None:
+    for runtime in ("live", "virtual"):
+        story(runtime=runtime).write(tmp_path / "mine" / runtime / "run")
+    result = bench.run("--from", str(tmp_path / "mine"), "-o", str(bench.out))
+    assert result.code == 0
+    assert (bench.out / "fidelity.csv").is_file()
+    assert not list((tmp_path / "mine").glob("*.md"))
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seeds", ""], "--seeds '': names none; give some"),
+        (["--seeds", " , "], "names none"),
+        (["--seeds", "0,-1"], "--seeds -1: must be a whole number, 0 or more"),
+        (["--strategies", "bsp,bps"], f"--strategies bps: unknown; there are {STRATEGIES}"),
+        (["--stragglers", "some"], "--stragglers some: unknown; there are antdt_server, antdt_worker,"),
+        (["--costs", "free"], "cluster.costs=free: cannot be read"),
+        (["seed=3"], "seed=3: is chosen by this program"),
+        (["+cluster.costs=ideal"], "is chosen by this program"),
+        (["workload.epoch=3"], "did you mean workload.epochs?"),
+        (["runtime.heartbeat_s=3"], "runtime.heartbeat_s=3: no such setting of runtime=virtual"),
+        (["epochs"], "epochs"),
+        (["--quick"], "--quick"),
+        (["--report", "{here}"], "is a directory; name a file"),
+        (["--from", "{here}/nowhere"], "nowhere: no such directory"),
+        (["--from", "{here}"], "no run here"),
+        (["--from", "{here}", "--seeds", "0"], "--seeds: not together with --from"),
+        (["--from", "{here}", "--repeats", "1"], "--repeats: not together with --from"),
+        (["--from", "{here}", "--only", "virtual"], "--only: not together with --from"),
+        (["--repeats", "-1"], "--repeats -1: must be 0 or more"),
+        (["--only", "live"], "--only"),
+        (["--jobs", "0"], "--jobs 0: must be a whole number, 1 or more"),
+        (["--from", "{here}", "--jobs", "2"], "--jobs: not together with --from"),
+        (["--from", "{here}", "workload.epochs=2"], "workload.epochs=2: not together with --from"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(words: list[str], said: str, whole: Bench, tmp_path: Path) -> None:
+    runner = ComparedRunner()
+    assert said in whole.refused(*(word.format(here=tmp_path) for word in words), runner=runner)
+    assert runner.ran == []
+
+
+def test_an_output_directory_that_is_a_file_is_refused(whole: Bench, tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    whole.refused("-o", str(tmp_path / "taken"), *GRID)
+
+
+@pytest.mark.long(like="test_bad_input_is_refused_in_one_line")
+def test_records_that_do_not_match_are_refused(bench: Bench) -> None:
+    bench.grid()
+    shutil.rmtree(bench.records / "asp_none_seed1_live")
+    assert "no live record of asp under none, seed 1" in bench.refused("--from", str(bench.out))
+    (bench.records / "bsp_none_seed0_live" / "plan.json").write_text("{")
+    assert "The file is damaged" in bench.refused("--from", str(bench.out))
+    assert "The file is damaged" in bench.refused("-o", str(bench.out), *GRID)
