@@ -29,7 +29,7 @@ TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
 .PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow docs clean
 
 help:  ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
+	@sed -nE 's/^([a-z]+):.*##  */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 $(VENV)/.run: pyproject.toml setup.py constraints.txt $(wildcard runtime/*/_*.c runtime/*/*/_*.c runtime/*/*/*.h)
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "no virtual environment: install python3-venv (Debian: apt-get install python3-venv), or set PYTHON=..."; exit 2; }
@@ -55,7 +55,7 @@ test: $(VENV)/.dev  ## all tests but the long ones (five to eight minutes on two
 quick: $(VENV)/.dev check  ## what a commit needs, in about a minute: `check`, the tests that find most per second, a few live ones
 	$(ONE_THREAD) $(PY) -m pytest $(QUICK) $(PARALLEL) $(ARGS)
 
-mutants: $(VENV)/.dev  ## plant 800 bugs one by one: do the tests notice? (continues where it was)
+mutants: $(VENV)/.dev  ## plant 900 bugs one by one: do the tests notice? (continues where it was)
 	$(PY) scripts/mutants.py $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, import arrows

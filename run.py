@@ -20,6 +20,7 @@ import math  # noqa: E402
 import shutil  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
+from collections.abc import Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import hydra  # noqa: E402
@@ -30,6 +31,7 @@ from omegaconf import DictConfig  # noqa: E402
 
 from analysis.reports.finish import objective  # noqa: E402
 from analysis.reports.sweep import report_end_of_sweep  # noqa: E402
+from runtime.config.checking import nearest  # noqa: E402
 from runtime.config.compose import composed_again, to_raw  # noqa: E402
 from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
 from runtime.config.project import adopt  # noqa: E402
@@ -171,6 +173,7 @@ def program() -> int:
         if given and (module := COMMANDS.get(given[0])):
             exit_code: int = importlib.import_module(module_name(module)).main(given[1:])
             return exit_code
+        refuse_misspelt(given)
         ready = preflight(given)
         if ready.shows:
             print(ready.shows)
@@ -183,6 +186,12 @@ def program() -> int:
     except ConfigError as error:
         return print_error(NAME, error)
     return by_hydra(ready)
+
+
+def refuse_misspelt(words: Sequence[str]) -> None:
+    """Name the command that is nearly written first, which would else be taken for a setting without a value."""
+    if words and "=" not in words[0] and (near := nearest(words[0], COMMANDS)):
+        raise ConfigError(f"{words[0]}: no such command; did you mean {near}?")
 
 
 def start(jobs: Jobs) -> int:

@@ -19,7 +19,17 @@ from runtime.core.job import Job, RecordSink, Status
 from runtime.core.layout import why_fixed
 from runtime.core.scheduling import ConstantPending, Scheduler
 from runtime.record.columns import IterationWriter
-from strategies.protocol import Allocate, AnyCommand, Command, CoresAs, Launch, Repartition, Retire, Strategy
+from strategies.protocol import (
+    AggregatorsAt,
+    Allocate,
+    AnyCommand,
+    Command,
+    CoresAs,
+    Launch,
+    Repartition,
+    Retire,
+    Strategy,
+)
 
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
@@ -70,6 +80,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the strategy watches what nodes use."""
     aggregators: int = 0
     """Tasks that sum gradients on their way to the servers."""
+    aggregators_at: AggregatorsAt = "free"
+    """Where these are."""
     replicas: int = 0
     """Servers that hold a copy of all parameters and follow the others."""
     gpus: tuple[int, ...] = ()

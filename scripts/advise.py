@@ -126,8 +126,6 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
         console.print(line, markup=False, soft_wrap=True)
     print_sheet(console, ranks_sheet(advice), "Ranks", WORDS)
     names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
-    for name in names:
-        _known("strategies", name)
     configs, refused = prepared(job, names, asked.out)
     error = run_one(repeat, configs[present], LOGGED)["jct_s"] / logged_s(job) - 1.0
     remarks = [f"not possible: {name}: {why}" for name, why in refused.items()]
@@ -266,6 +264,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
                 f"more than {np.ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
             )
             raise ConfigError(f"--{name} {value:g}: must be {limit}")
+    for name in asked.strategies.split(",") if asked.strategies else []:
+        _known("strategies", name)
     asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
     refuse_unwritable_folder("-o", asked.out)
     return asked

@@ -28,7 +28,7 @@ from analysis.fitting.calibration import calibrate, check
 from analysis.fitting.estimates import Calibration
 from analysis.fitting.robust import Estimate
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
@@ -38,8 +38,8 @@ UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
 
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, or 2 for invalid input or an existing output file."""
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
         refuse_unwritable_file("-o", arguments.out)
         runs = [load_run(path) for path in _find(arguments.folders)]
         check(runs)
@@ -170,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write here instead (must end in .yaml)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
     parser.add_argument("--num-parameters", metavar="N", type=int, help="model size of runs that do not record theirs")
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.live.machines.crash_registry import CrashRegistry, RegisteredRun, registry_dir, standing
 from runtime.run.streams import run_program
@@ -27,11 +27,11 @@ from runtime.run.streams import run_program
 
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, 1 if something could not be removed, 2 for an unusable registry."""
-    arguments = _parser().parse_args(argv)
-    if not registry_dir().exists():
-        print(f"nothing: no run was ever registered in {registry_dir()}")
-        return 0
     try:
+        arguments = _parser().parse_args(argv)
+        if not registry_dir().exists():
+            print(f"nothing: no run was ever registered in {registry_dir()}")
+            return 0
         registry = CrashRegistry()
     except ConfigError as error:
         return print_error("cleanup.py", error)
@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=f"{NAME} cleanup", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--reap", action="store_true", help="remove it (default: only show it)")
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
 
 

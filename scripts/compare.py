@@ -32,6 +32,7 @@ from analysis.reports.comparing import IN_WORDS, Quantity, compared, sheet
 from analysis.reports.report import gather_runs, write_comparison
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
 from scripts.common.sheets import print_sheet
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compare what is named; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
+        refuse_unwritable_folder("-o", arguments.out)
         paths = records_below(arguments.dirs, find)
         gathered = gather_runs(paths, arguments.baseline)
         runs, baseline = gathered.table, gathered.baseline

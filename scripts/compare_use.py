@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from analysis.records.load import RecordError, load_run
 from analysis.records.tables import Tables
-from runtime.errors import print_error
+from runtime.errors import print_error, refuse
 
 
 def per_iteration(tables: Tables) -> dict[str, float]:
@@ -45,8 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("runs", nargs=2, type=Path, metavar="RUN", help="a run's directory")
-    arguments = parser.parse_args(argv)
+    parser.error = refuse  # type: ignore[method-assign]
     try:
+        arguments = parser.parse_args(argv)
         one, other = (per_iteration(load_run(path).tables) for path in arguments.runs)
     except (RecordError, ValueError) as error:
         return print_error("compare_use.py", error)

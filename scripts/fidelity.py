@@ -114,8 +114,9 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner | N
 
     ``runner``: instead of ``run.py``, for tests.
     """
-    check_grid(asked)
     cells = list(cells_of(asked))
+    console.print(f"{len(cells)} runs of {len(asked.cases)} cases; their settings are checked first")
+    check_grid(asked)
     found = {cell.name: present(cell, asked) for cell in cells}
     runs: list[Run] = []
     # a virtual run takes a second, so these come first and reveal what cannot be done
@@ -140,14 +141,16 @@ def cells_of(asked: argparse.Namespace) -> Iterator[Cell]:
 
 
 def check_grid(asked: argparse.Namespace) -> None:
-    """Check all settings before the first run, rather than have ``run.py`` refuse the last one."""
+    """Check the settings of every case before the first run, rather than have ``run.py`` refuse the last one.
+
+    Of one seed: whether settings are valid does not depend on it.
+    """
     model = load_costs(asked.costs)
     asked.calibration = f"{model.name} {model.sha256[:8]}"
-    where = f"hydra.sweep.dir={quoted(asked.out / 'unfinished' / 'sweep')}"
+    where = f"hydra.run.dir={quoted(asked.out / 'unfinished' / 'check')}"
     for straggler, strategy, _ in asked.cases:
         for side in ("virtual", "live"):
-            whole = Cell(",".join(asked.seeds), straggler, strategy, side)
-            preflight(["-m", *settings(whole, asked), where])
+            preflight([*settings(Cell(asked.seeds[0], straggler, strategy, side), asked), where])
 
 
 def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:

@@ -29,7 +29,7 @@ from analysis.files import write_file
 from analysis.fitting.progress import Fit, TrainingTrace, errors, fit, held_out, read_trace
 from analysis.records.load import RecordError, find_runs, load_run
 from runtime.config.parse import refuse_impossible_target
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.training.progress import SCHEMA, parse_progress
@@ -42,8 +42,8 @@ DIGITS = 6
 
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, or 2 for invalid input."""
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
         _check(arguments)
         traces = _read(arguments.folders)
         refuse_impossible_target(traces[0].kind["metric"], arguments.target, "--target")
@@ -150,6 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", type=float, help="value of the metric to test the fit at (default: the runs' own)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model there, as YAML")
     parser.add_argument("--force", action="store_true", help="replace the file")
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
 
 

@@ -25,7 +25,7 @@ import yaml
 from analysis.files import write_file
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from analysis.records.schema import Observed
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from strategies.scaling.brain.history import FinishedJob
@@ -108,8 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a run, or a directory that contains runs")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, required=True, help="for --config-dir of run.py")
-    options = parser.parse_args(arguments)
+    parser.error = refuse  # type: ignore[method-assign]
     try:
+        options = parser.parse_args(arguments)
         refuse_unwritable_folder("--out", options.out)
         jobs = read_jobs(options.folders)
     except ConfigError as error:

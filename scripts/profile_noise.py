@@ -33,14 +33,14 @@ from runtime.config.compose import composing
 from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config, parse
 from runtime.core.vectors import aligned_vector
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.streams import run_program
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Profile and write the table; returns the exit code (see the module)."""
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
         _check(arguments)
         with composing(parse_arguments([])) as composer:
             config = anchored(parse(composer.raw(list(arguments.words))), Path.cwd())
@@ -124,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--every", type=int, default=20, help="updates between two profiles (default: %(default)s)")
     parser.add_argument("--gradients", type=int, default=16, help="of every batch and step (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.csv")
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
 
 

@@ -45,7 +45,7 @@ from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from predictors import STRAGGLER_PREDICTORS, Observation, PlannedWindow, backtest, straggler_predictor
 from predictors.registry import OF_RESOURCES, settings_of
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 
@@ -64,9 +64,9 @@ class Asked(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score and report; returns the exit code (see the module)."""
-    arguments = _parser().parse_args(argv)
     console = Console(highlight=False, markup=False)
     try:
+        arguments = _parser().parse_args(argv)
         refuse_unwritable_folder("--out", arguments.out)
         tolerance_frac = _tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
@@ -268,6 +268,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, help="directory of figure and CSV files (default: RUN_DIR/prediction, or out/prediction)"
     )
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
 
 

@@ -37,7 +37,7 @@ from analysis.records.load import RecordError, Run, find_runs, load_run
 from predictors.network import Network
 from predictors.network_file import network_bytes
 from predictors.stragglers import deviations, exceeding
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.streams import run_program
 from strategies.gates.modal import SSGD
 from strategies.modes.choice import Choice
@@ -141,8 +141,8 @@ def agreement(model: Model | None, decisions: Sequence[Costed]) -> Agreement:
 def main(argv: Sequence[str] | None = None) -> int:
     """Fit and write; returns the exit code (see the module)."""
     words = list(sys.argv[1:] if argv is None else argv)
-    asked = _parser().parse_args(words)
     try:
+        asked = _parser().parse_args(words)
         _check(asked)
         runs = [load_run(path) for folder in asked.folders for path in find_runs(folder)]
         usual = KAPPAS[asked.mode_cost][0]
@@ -214,6 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kappa", type=float, help="price of staleness in recorded runs (default: 1.3 if pooled, 0.14 if priced)"
     )
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
 
 

@@ -34,7 +34,7 @@ from analysis.records.load import RecordError, Run, find_runs, load_run
 from predictors.lstm import FORMAT, LAYERS, SERIES, relative
 from predictors.lstm_ratio import Deviations
 from predictors.stragglers import Observation
-from runtime.errors import ConfigError, print_error
+from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.streams import run_program
 
 Floats = NDArray[np.float64]
@@ -47,8 +47,8 @@ HELD_OUT = 5
 def main(argv: Sequence[str] | None = None) -> int:
     """Fit and write; returns the exit code (see the module)."""
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = _parser().parse_args(words)
     try:
+        arguments = _parser().parse_args(words)
         _check(arguments)
         runs = [load_run(path) for folder in arguments.folders for path in find_runs(folder)]
         series = [each for run in runs for each in series_of(run, arguments.series)]
@@ -168,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seed", type=int, default=0, help="of the initial weights and the order (default: %(default)s)"
     )
+    parser.error = refuse  # type: ignore[method-assign]
     return parser
 
 

@@ -8,7 +8,7 @@ from typing import final
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate
-from strategies.sending import TreeGate
+from strategies.sending.tree import with_tree
 
 
 @final
@@ -37,8 +37,4 @@ class BSP(Composition):
 
     def compose(self) -> Parts:
         """The gate of rounds, and nothing else."""
-        if self.tree_fanout is None and self.tree_wait_s is not None:
-            raise ValueError(f"tree_wait_s={self.tree_wait_s}: there is no tree; set tree_fanout, or null")
-        if self.tree_fanout is None:
-            return Parts(gate=AllGate())
-        return Parts(gate=TreeGate(tree_fanout=self.tree_fanout, tree_wait_s=self.tree_wait_s))
+        return Parts(gate=with_tree(AllGate(), self.tree_fanout, self.tree_wait_s))

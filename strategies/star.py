@@ -21,6 +21,7 @@ from strategies.monitoring.fixed_noise import FixedNoise
 from strategies.monitoring.noise import NoiseMeter
 from strategies.monitoring.predicted import PredictedTimes
 from strategies.monitoring.tabled_noise import TabledNoise
+from strategies.sending.tree import with_tree
 
 
 @final
@@ -40,9 +41,12 @@ class Star(Composition):
     With ``prevent`` a mode whose servers need more of their hosts is asked for first, and gives way to the next best
     if the other jobs there would lose more than this one wins (section IV-D1); the cluster's policy decides that.
 
+    With ``tree_fanout`` gradients are summed on their way up a tree (section IV-D2) where it is known whose make an
+    update: in SSGD, and in every group of dynamic x-order (:mod:`strategies.sending.tree`). Decided at ``Ready``.
+
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
-    past times, not from resources, and give the noise scale as a number. Placement is the cluster's; trees are not in
-    this strategy.
+    past times, not from resources, and give the noise scale as a number. Placement is the cluster's. Trees have two
+    levels and carry gradients only; with one an iteration's time is that until its gradient is ready.
 
     Attributes:
         predictor: a name of ``predictors.STRAGGLER_PREDICTORS``; ``fixed_duration`` is the ablation /SP.
@@ -80,6 +84,8 @@ class Star(Composition):
         check_workers: see :class:`strategies.modes.demands.ModeDemands`, as the next two; False is the ablation /W.
         cpu_growth_frac: by which the processor time of a server grows in ASGD.
         link_growth_frac: by which what it sends per second does.
+        tree_fanout: see :class:`strategies.sending.TreeGate`, as the next; None: there is no tree, the ablation /Tree.
+        tree_wait_s: None: half of the median iteration of those who wait together.
     """
 
     predictor: str = "ema"
@@ -113,6 +119,8 @@ class Star(Composition):
     check_workers: bool = True
     cpu_growth_frac: float | None = 0.43
     link_growth_frac: float | None = 0.18
+    tree_fanout: int | None = None
+    tree_wait_s: float | None = None
 
     def compose(self) -> Parts:
         """A gate with modes, predicted times, a noise scale, and the schedule that chooses by them."""
@@ -124,6 +132,7 @@ class Star(Composition):
             horizon_iters=self.horizon_iters,
             warmup_iters=self.warmup_iters,
             with_links=self.topology == "ps",
+            with_sending=self.tree_fanout is None,
         )
         check_choice("topology", self.topology, "ps", "allreduce")
         check_waits(self.waits_s)
@@ -153,7 +162,7 @@ class Star(Composition):
             prevention=demands if self.prevent else None,
         )
         return Parts(
-            gate=ModalGate(),
+            gate=with_tree(ModalGate(), self.tree_fanout, self.tree_wait_s, near_workers=True),
             detectors={"times": times, "noise": self._noise()},
             schedule=schedule,
             lr_rule=self.lr_rule,
@@ -165,6 +174,8 @@ class Star(Composition):
             raise ValueError(f"modes={','.join(self.modes)}: is for topology=ps; leave it out for a ring")
         if self.prevent:
             raise ValueError("prevent=true: is for topology=ps; a ring has no servers whose needs grow with the mode")
+        if self.tree_fanout is not None:
+            raise ValueError(f"tree_fanout={self.tree_fanout}: is for topology=ps; a ring has no server to relieve")
         if self.learning is not None:
             raise ValueError(
                 "learning: the model of STAR-ML costs the modes of topology=ps; use learning=null for a ring"

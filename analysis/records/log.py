@@ -13,6 +13,7 @@ from analysis.records.schema import Line, decode_line
 
 BLOCK_BYTES = 1 << 18
 """Lines are read, decoded and released in blocks of about so many bytes."""
+DAMAGED = "The record is damaged: repeat the run or leave it out"
 
 
 class RecordError(ValueError):
@@ -52,11 +53,14 @@ class Log:
                 yield lines, places
 
     def at(self, places: Iterable[int]) -> Iterator[Line]:
-        """The lines that begin at these places."""
+        """The lines that begin at these places; raises :class:`RecordError` for one that cannot be read."""
         with _open(self.path) as file:
             for place in places:
                 file.seek(place)
-                yield decode_line(file.readline())
+                try:
+                    yield decode_line(file.readline())
+                except msgspec.DecodeError as error:
+                    raise RecordError(f"{self.path}: byte {place}: {error}. {DAMAGED}") from None
 
     def _decode(self, texts: list[bytes], number: int) -> list[Line]:
         """The lines of a block, of which the first is ``number`` (from 0); their ``seq`` has no gaps."""
@@ -65,8 +69,7 @@ class Log:
             try:
                 line = decode_line(text)
             except msgspec.DecodeError as error:
-                what = f"{error}. The record is damaged: repeat the run or leave it out"
-                raise RecordError(f"{self.path}:{due + 1}: {what}") from None
+                raise RecordError(f"{self.path}:{due + 1}: {error}. {DAMAGED}") from None
             if line.seq != due:
                 what = f"seq {line.seq} where {due} is due. Lines are missing or duplicated"
                 raise RecordError(f"{self.path}:{due + 1}: {what}: repeat the run or leave it out")

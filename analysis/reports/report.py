@@ -160,13 +160,12 @@ def _digest(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[_Digest], lis
     for path in paths:
         try:
             run = load_run(path, check=True)
+            if not len(run.tables.decisions):
+                skipped.append(f"{run.path}: the job never started")
+                continue
+            digests.append(_Digest(run.path, run.meta, summarise(run), _scored(run)))
         except RecordError as error:
             skipped.append(str(error))
-            continue
-        if not len(run.tables.decisions):
-            skipped.append(f"{run.path}: the job never started")
-            continue
-        digests.append(_Digest(run.path, run.meta, summarise(run), _scored(run)))
     return digests, skipped
 
 

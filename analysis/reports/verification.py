@@ -6,7 +6,7 @@ Everything is computed again from the log; what an earlier analysis stored next 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,6 +19,7 @@ from analysis.measures.metrics import summarise
 from analysis.records.cluster import Cluster
 from analysis.records.load import Run
 from analysis.reports.report import json_bytes
+from analysis.reports.sums import OF_CLUSTER, OF_JOB, SUMS, changed, stored_sums
 
 Verdict = Literal["ok", "failed", "unchecked"]
 
@@ -38,6 +39,7 @@ def verify_record(run: Run) -> Iterator[Check]:
         run: read from its log (:func:`analysis.records.load.load_afresh`).
     """
     yield _complete(run)
+    yield _files(run.path, OF_JOB)
     yield _lawful(run)
     yield from _unchecked_laws(run)
     yield _summary(run)
@@ -49,6 +51,7 @@ def verify_cluster(cluster: Cluster) -> Iterator[Check]:
     """Questions that the record of a set of jobs answers, those of its single jobs apart."""
     done = cluster.status == "done"
     yield Check("complete", "ok" if done else "failed", f"{cluster.status} at {cluster.end_s:g} s")
+    yield _files(cluster.path, OF_CLUSTER)
     sound = check_cluster(cluster, job_times(cluster))
     number = len(cluster.jobs)
     if sound.ok:
@@ -66,6 +69,18 @@ def _complete(run: Run) -> Check:
     verdict: Verdict = "ok" if run.status == "done" else "failed"
     reason = f": {run.finished.reason}" if run.finished.reason else ""
     return Check("complete", verdict, f"{run.status} at {run.end_s:g} s{reason}")
+
+
+def _files(folder: Path, names: Sequence[str]) -> Check:
+    if not (folder / SUMS).exists():
+        return Check("files", "unchecked", f"no {SUMS} (an older record, or the run was killed)")
+    try:
+        sums = stored_sums(folder)
+    except (OSError, ValueError) as error:
+        return Check("files", "failed", str(error))
+    if different := changed(folder, sums, names):
+        return Check("files", "failed", f"{', '.join(different)}: not as the run has left it, by {SUMS}")
+    return Check("files", "ok", f"{len(sums)} files have the SHA-256 that they had when the run ended")
 
 
 def _lawful(run: Run) -> Check:

@@ -8,6 +8,7 @@ one models them; both use this description.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, TypedDict, TypeVar
 
@@ -17,7 +18,7 @@ from msgspec import Meta
 from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.config.checking import convert
 from runtime.errors import ConfigError
-from strategies.protocol import NodeId
+from strategies.protocol import AggregatorsAt, NodeId
 
 MAX_HOSTS = 250
 """Hosts use addresses 1 to 250 of one /24 network; the rest is reserved for the testbed itself."""
@@ -105,9 +106,9 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
             for host in self.hosts
         ]
 
-    def with_aggregators(self, count: int) -> Hosts:
+    def with_aggregators(self, count: int, at: AggregatorsAt) -> Hosts:
         """The same hosts with so many aggregators on them, placed by :func:`aggregator_hosts`."""
-        places = aggregator_hosts(self, count)
+        places = aggregator_hosts(self, count, at)
         return self.with_tasks(self.host_of | {task: NodeId.parse(host).number for task, host in places.items()})
 
     def with_tasks(self, host_of: Mapping[str, int]) -> Hosts:
@@ -119,11 +120,19 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return Hosts(hosts=tuple(hosts), host_of=dict(host_of))
 
 
-def aggregator_hosts(hosts: Hosts, count: int) -> dict[str, str]:
-    """The host of each of ``count`` aggregators: one without tasks if there is any, else a worker's.
+def aggregator_hosts(hosts: Hosts, count: int, at: AggregatorsAt) -> dict[str, str]:
+    """The host of each of ``count`` aggregators, ``at`` workers' or at hosts of their own.
 
-    On a server's own host they would spare its link nothing. Raises ``ConfigError`` if there are too few others.
+    ``workers``: that of most workers first (ties: the lower number), in turns if there are fewer than aggregators.
+    ``free``: one without tasks if there is any, else a worker's; not a server's, whose link they would spare nothing.
+    Raises ``ConfigError`` if there are too few of those.
     """
+    if at == "workers":
+        holding = Counter(number for task, number in hosts.host_of.items() if NodeId.parse(task).role == "worker")
+        near = sorted(holding, key=lambda number: (-holding[number], number))
+        return {
+            str(NodeId.aggregator(number)): str(NodeId("host", near[number % len(near)])) for number in range(count)
+        }
     serving = {number for task, number in hosts.host_of.items() if NodeId.parse(task).role == "server"}
     others = sorted((host for host in hosts.hosts if host.number not in serving), key=lambda host: len(host.tasks) > 0)
     if count > len(others):

@@ -29,7 +29,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from runtime.config import project
 from runtime.config.hydra_errors import REFUSALS, explain, explain_unknown, unknown_setting
-from runtime.config.hydra_internal import BASIC_SWEEPER
+from runtime.config.hydra_internal import BASIC_SWEEPER, read_once
 from runtime.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +88,7 @@ class Composer:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.loader = GlobalHydra.instance().config_loader()
+        read_once(self.loader)
         self.config_name: str = args.config_name or "config"
         self.multirun: bool = args.multirun
         self.overrides = self.parse(args.overrides)

@@ -16,14 +16,16 @@ from runtime.errors import ConfigError
 REFUSALS = (HydraException, OmegaConfBaseException, UserWarning)
 """Exceptions that :func:`explain` explains."""
 
-LAUNCHERS = "hydra/launcher"
+OF_PLUGINS = ("hydra/launcher", "hydra/sweeper")
+"""Groups to which packages add choices."""
 PLUGINS = {
     "joblib": "pip install 'stragglab[sweeps]'",
     "ray": "pip install hydra-ray-launcher",
     "submitit_local": "pip install hydra-submitit-launcher",
     "submitit_slurm": "pip install hydra-submitit-launcher",
+    "optuna": "pip install hydra-optuna-sweeper",
 }
-"""How to get launchers that Hydra does not bring along."""
+"""How to get launchers and sweepers that Hydra does not bring along."""
 
 
 def explain(error: Exception) -> ConfigError:
@@ -85,8 +87,10 @@ def _unknown_option(error: MissingConfigException) -> ConfigError:
         return ConfigError(_first_line(error))
     near = nearest(name, error.options)
     hint = f"; did you mean {near}?" if near else ""
-    cure = f"; {PLUGINS[name]}" if group == LAUNCHERS and name in PLUGINS else ""
-    own = "" if near or cure or project.conf() else "; project=DIR adds those of your own project"
+    cure = f"; {PLUGINS[name]}" if group in OF_PLUGINS and name in PLUGINS else ""
+    own = (
+        "" if near or cure or group in OF_PLUGINS or project.conf() else "; project=DIR adds those of your own project"
+    )
     return ConfigError(f"{group}={name}: no such {group}{hint} ({', '.join(sorted(error.options))}){cure}{own}")
 
 

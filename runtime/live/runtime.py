@@ -155,7 +155,7 @@ class LiveRuntime:
             )
         self.launcher.check(self.cluster, around, self.port)
         if (hosts := self.parse_hosts(around.num_servers + around.replicas)) is not None:
-            aggregator_hosts(hosts, around.aggregators)
+            aggregator_hosts(hosts, around.aggregators, around.aggregators_at)
         mechanisms = self.mechanisms(around)
         return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups, keeper=self.launcher.keeps)
 

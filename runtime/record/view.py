@@ -168,7 +168,7 @@ class PlainView:
     def __init__(self, picture: Picture, console: Console) -> None:
         self.picture, self.console = picture, console
         self._next_s = 0.0
-        console.print(picture.title, highlight=False, markup=False)
+        console.print(picture.title, highlight=False, markup=False, soft_wrap=True)
 
     def tick(self, t: float) -> None:
         """Print if the interval has passed."""

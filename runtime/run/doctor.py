@@ -6,7 +6,6 @@ starts. Whoever would be refused in a run is refused here, with the same line.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,11 +21,8 @@ from runtime.run.preflight import preflight
 from runtime.run.prepare import prepare
 
 CLUSTER = "--cluster"
-USAGE = "usage: python run.py doctor [--cluster launcher=join|ray SETTINGS]"
 GB = 1e9
 FRAMEWORKS = ("torch", "tensorflow")
-WIDTH = 140
-"""Columns of the table where nobody looks at a screen."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
     if CLUSTER not in argv:
         return doctor.main(argv)
     if "-h" in argv or "--help" in argv:
-        print(USAGE, file=sys.stderr)
+        print(doctor.USAGE)
         return 0
     try:
         show(look([word for word in argv if word != CLUSTER]))
@@ -47,7 +43,7 @@ def look(settings: Sequence[str]) -> list[dict[str, Any]]:
     """The nodes of a run with these settings, as their agents see them; raises :class:`ConfigError`."""
     ready = preflight(settings)
     if ready.jobs is None or len(ready.jobs.pending) != 1:
-        raise ConfigError(f"doctor {CLUSTER}: takes the settings of one job; {USAGE}")
+        raise ConfigError(f"doctor {CLUSTER}: takes the settings of one job; {doctor.USAGE}")
     _, job = ready.jobs.pending[0]
     launcher = job.config.names.launcher
     starter = getattr(job.runtime, "launcher", None) if isinstance(job, CheckedJob) else None
@@ -65,7 +61,7 @@ def look(settings: Sequence[str]) -> list[dict[str, Any]]:
 def show(nodes: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
     """A row for each node, then what does not work there."""
     console = console or Console()
-    console.width = max(WIDTH, console.width)
+    console.width = max(doctor.WIDTH, console.width)
     table = Table(box=None, padding=(0, 2))
     for title in ("node", "address", "host", "cores", "memory", "GPUs", "code", "framework", "works"):
         table.add_column(title, no_wrap=title != "works")

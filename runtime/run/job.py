@@ -21,6 +21,7 @@ from runtime.record.checkpoint import publish
 from runtime.record.columns import ColumnRecorder
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.record.recorder import Fanout, Recorder
+from runtime.record.sums import OF_JOB, write_sums
 from runtime.record.view import Picture, make_view
 from runtime.run.checks.devices import device_of
 from runtime.run.checks.job import CheckedJob, refuse_empty
@@ -63,6 +64,7 @@ def run_job(checked: CheckedJob, run_dir: Path) -> int:
     outcome = checked.runtime.run(spec, Schedule(checked.plan))
     view.close(outcome.t)
     recorder.close()
+    write_sums(run_dir, OF_JOB)
     if outcome.status not in ("done", "interrupted"):
         raise JobFailed(f"{title(config, job)}: {outcome.reason}", EXIT_CODES[outcome.status])
     return 128 + spec.interrupted_by if spec.interrupted_by else EXIT_CODES[outcome.status]

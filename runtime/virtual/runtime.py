@@ -146,7 +146,7 @@ class VirtualRuntime:
                 f"strategy.num_aggregators={around.aggregators}: aggregators are tasks of hosts; choose cluster=hosts"
             )
         if hosts is not None:
-            aggregator_hosts(hosts, around.aggregators)
+            aggregator_hosts(hosts, around.aggregators, around.aggregators_at)
         if around.cores_as == "request":
             refuse_requests(hosts)
         if hosts is not None and ("Launch" in around.commands or "join" in around.kinds):

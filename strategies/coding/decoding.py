@@ -59,10 +59,6 @@ class Code:
         weights = self.weights(np.array([missing], dtype=np.intp))[0]
         return Decoded(weights, float(np.abs(weights @ self.matrix - 1).max()))
 
-    def decodable(self, arrived: Collection[int]) -> bool:
-        """Whether the rows of the workers that ``arrived`` give the full gradient."""
-        return self.decode(arrived).ok
-
     def weights(self, dead: Indices) -> Floats:
         """Weights (sets, m) without each of the ``dead`` sets (sets, size); invalid where a set cannot be decoded."""
         weights = self._shortest_without(dead)

@@ -97,6 +97,7 @@ class Composition(Strategy):
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}
         self.attaches = getattr(parts.gate, "attaches", False)
         self.aggregators = getattr(parts.gate, "num_aggregators", 0)
+        self.aggregators_at = getattr(parts.gate, "aggregators_at", "free")
         self.replicas = getattr(parts.gate, "num_replicas", 0)
         if self.attaches:
             self.topologies = frozenset({"allreduce"})

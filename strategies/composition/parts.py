@@ -21,7 +21,7 @@ class Parts:
     """One part for each slot, none, or (detectors, actions) any number by name.
 
     Attributes:
-        gate: when arrived gradients are applied, and who may compute then.
+        gate: when arrived gradients are applied, and who may compute then; one may hold another (``gate.gate``).
         load: who computes how much.
         detectors: what measures nodes; other parts query them.
         schedule: when the gate changes its mode. It has the hooks ``then`` or ``settle``.
@@ -48,6 +48,8 @@ class Parts:
         """Every part with the name of its slot, in the order in which they receive events."""
         yield from ((f"detectors.{name}", part) for name, part in self.detectors.items())
         yield "gate", self.gate
+        if isinstance(inner := getattr(self.gate, "gate", None), Gate):
+            yield "gate.gate", inner
         yield "load", self.load
         yield from ((name, part) for name in ("schedule", "screen") if (part := getattr(self, name)) is not None)
         yield from ((f"actions.{name}", part) for name, part in self.actions.items())

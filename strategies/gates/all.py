@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -35,6 +36,17 @@ class AllGate:
         self.buffer[grad.worker] = grad
         self.missing.discard(grad.worker)
         return NOTHING if self.missing else self._complete()
+
+    def coming(self) -> AbstractSet[int]:
+        return self.missing
+
+    def sum_arrived(self, grad: Grad, workers: Sequence[int]) -> Verdict:
+        """As if those of all had arrived; it is one of the update's vectors."""
+        self.missing.difference_update(workers)
+        return self.arrived(grad)
+
+    def completed(self) -> Sequence[Verdict]:
+        return ()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Wait for a worker that restarts, continue without one that left."""

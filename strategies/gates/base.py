@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from collections.abc import Set as AbstractSet
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -39,8 +40,11 @@ class Gate(Protocol):
     ``may_jump`` (:class:`strategies.protocol.Strategy`) as a fourth: it counts by itself, and compares no versions.
     """
 
-    rounds: ClassVar[bool]
-    drops: ClassVar[bool]
+    @property
+    def rounds(self) -> bool: ...
+
+    @property
+    def drops(self) -> bool: ...
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """Reset: ``workers`` are idle, ``version`` updates are applied. Return the workers that may compute first."""
@@ -79,6 +83,23 @@ class Waiting(Protocol):
 
     def waiting_groups(self) -> Sequence[Sequence[int]]:
         """Workers whose gradients make an update together (:meth:`strategies.protocol.Strategy.waiting_groups`)."""
+        ...
+
+
+@runtime_checkable
+class TakesSums(Waiting, Protocol):
+    """A gate of which it is known whose gradients make an update together, so they may be summed on their way."""
+
+    def coming(self) -> AbstractSet[int]:
+        """Members whose gradient is still to come: they compute, hold it, or it is on its way."""
+        ...
+
+    def sum_arrived(self, grad: Grad, workers: Sequence[int]) -> Verdict:
+        """Answer the arrival of the sum of these workers' gradients, of whom the first is ``grad.worker``."""
+        ...
+
+    def completed(self) -> Sequence[Verdict]:
+        """Further updates that a sum has completed, in order: its workers may belong to several by now."""
         ...
 
 

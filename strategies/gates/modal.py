@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -44,6 +45,10 @@ class ModalGate:
 
     A gradient that waits, and a Compute in progress, move with their worker when the mode changes.
     ``at`` knows the place of every worker.
+
+    A sum of gradients waits as one and counts as so many, so an update of x may have more when there are sums from
+    before a change. It makes an update where its first worker is; those of its workers that another group has got
+    meanwhile wait for that update.
     """
 
     rounds: ClassVar[bool] = False
@@ -53,11 +58,13 @@ class ModalGate:
         """Begin with SSGD; a schedule changes the mode."""
         self.mode = SSGD
         self.members = set[int]()
+        self._sums = dict[int, tuple[int, ...]]()
+        """The workers of waiting sums, by id."""
         self._said = (SSGD, str(SSGD))
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All workers compute, in the present mode."""
-        self.members = set(workers)
+        self.members, self._sums = set(workers), {}
         self.at = Places(workers)
         self.lost_work: set[int] = set()
         self._divide()
@@ -67,6 +74,23 @@ class ModalGate:
         """Buffer it; it may complete an update of its place."""
         self.at.arrived(grad)
         return self._test(self.at.of.get(grad.worker, 0))
+
+    def coming(self) -> AbstractSet[int]:
+        return self.at.computing
+
+    def sum_arrived(self, grad: Grad, workers: Sequence[int]) -> Verdict:
+        """Buffer it; it may complete an update of its place, and :meth:`completed` says of which others."""
+        self._sums[grad.id] = tuple(workers)
+        self.at.arrived(grad, workers)
+        return self._test(self.at.of.get(grad.worker, 0))
+
+    def completed(self) -> list[Verdict]:
+        """The updates for which nothing is missing, in order of places, until there is none."""
+        verdicts = list[Verdict]()
+        for place in sorted(set(self.at.of.values())):
+            while (verdict := self._test(place)) != NOTHING:
+                verdicts.append(verdict)
+        return verdicts
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """A worker that restarts is waited for; without one that left, fewer gradients may suffice."""
@@ -97,11 +121,7 @@ class ModalGate:
         """
         self.mode = mode
         self._divide()
-        verdicts = list[Verdict]()
-        for place in sorted(set(self.at.of.values())):
-            while (verdict := self._test(place)) != NOTHING:
-                verdicts.append(verdict)
-        return verdicts
+        return self.completed()
 
     def _divide(self) -> None:
         """A place for everybody: a member that no group names is one by itself, a worker that left is in the first."""
@@ -114,18 +134,25 @@ class ModalGate:
         self.at.divide(waiting | {worker: place for place, group in enumerate(groups) for worker in group})
 
     def _test(self, place: int) -> Verdict:
-        waiting = len(self.at.waiting(place))
+        waiting = self.at.number(place)
         needed = waiting + self.at.coming(place)
         if self.mode.x is not None:
             needed = min(self.mode.x, needed)
         if not waiting or waiting < needed:
             return NOTHING
         update = self.at.take(place, needed)
-        go = self.members.intersection(grad.worker for grad in update) - self.at.computing
-        go -= {grad.worker for grad in self.at.waiting(place)}  # who left, came back and delivered again
+        go = self.members.intersection(self._workers_of(update)) - self.at.computing
+        # who left, came back and delivered again; of sums, whose workers may be of several places
+        go.difference_update(self._workers_of(self.at.buffer.values() if self._sums else self.at.waiting(place)))
+        for grad in update:
+            self._sums.pop(grad.id, None)
         for worker in go:
             self.at.begins(worker)
         return Verdict(apply=by_worker(update), go=tuple(sorted(go)))
+
+    def _workers_of(self, grads: Iterable[Grad]) -> Iterator[int]:
+        for grad in grads:
+            yield from self._sums.get(grad.id, (grad.worker,))
 
     def waiting_groups(self) -> list[list[int]]:
         """All with SSGD, the groups of dynamic x-order; with static x-order nobody in particular is waited for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from itertools import islice
 from typing import final
 
 from strategies.protocol import Grad
@@ -13,6 +12,8 @@ from strategies.protocol import Grad
 @final
 class Places:
     """``of`` is the place of every worker, a number; workers that are not in there are at place 0.
+
+    A sum of several gradients (``Grad.members``) waits as one, where its first worker is, and counts as so many.
 
     ``buffer`` holds the waiting gradients by id, oldest first; ``computing`` are the workers whose gradient is still to
     come. Both belong to the place of their worker, wherever that was when they began.
@@ -29,12 +30,14 @@ class Places:
         self.of = of
         self._coming = Counter(of.get(worker, 0) for worker in self.computing)
         self._waiting: dict[int, dict[int, Grad]] = {}
+        self._number: Counter[int] = Counter()
         for grad in self.buffer.values():
             self._wait(grad)
 
-    def arrived(self, grad: Grad) -> None:
-        """The gradient waits from now on."""
-        self.ends(grad.worker)
+    def arrived(self, grad: Grad, workers: Iterable[int] = ()) -> None:
+        """The gradient waits from now on; ``workers``: all of a sum."""
+        for worker in workers or (grad.worker,):
+            self.ends(worker)
         self.buffer[grad.id] = grad
         self._wait(grad)
 
@@ -54,17 +57,33 @@ class Places:
         """The gradients that wait there, oldest first."""
         return self._waiting.get(place, {}).values()
 
+    def number(self, place: int) -> int:
+        """How many gradients wait there, each in a sum counted."""
+        return self._number[place]
+
     def coming(self, place: int) -> int:
         """The number of workers there that compute."""
         return self._coming[place]
 
     def take(self, place: int, count: int) -> list[Grad]:
-        """Remove the oldest gradients that wait there, and return them."""
-        waiting = self._waiting[place]
-        taken = list(islice(waiting.values(), count))
+        """Remove the oldest gradients that wait there, ``count`` or as many more as the last sum has; return them."""
+        waiting, taken = self._waiting[place], list[Grad]()
+        for grad in waiting.values():
+            if count <= 0:
+                break
+            taken.append(grad)
+            count -= size_of(grad)
         for grad in taken:
             del waiting[grad.id], self.buffer[grad.id]
+            self._number[place] -= size_of(grad)
         return taken
 
     def _wait(self, grad: Grad) -> None:
-        self._waiting.setdefault(self.of.get(grad.worker, 0), {})[grad.id] = grad
+        place = self.of.get(grad.worker, 0)
+        self._waiting.setdefault(place, {})[grad.id] = grad
+        self._number[place] += size_of(grad)
+
+
+def size_of(grad: Grad) -> int:
+    """How many workers' gradients it is: several of a sum."""
+    return len(grad.members) or 1

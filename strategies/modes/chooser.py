@@ -201,7 +201,7 @@ class ModeChooser:
         if isinstance(event, Reserved) and self._reserving is not None:
             answers += self._answered(event, self._reserving)
         elif isinstance(event, Arrived) and event.grad.samples:
-            self._arrived += 1
+            self._arrived += len(event.grad.members) or 1
             if self._arrived >= self.predict_every_iters * len(self._gate.members) and not self._is_deciding():
                 self._arrived = 0
                 self._iters += self.predict_every_iters

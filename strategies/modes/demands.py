@@ -11,7 +11,7 @@ from typing import final
 from strategies.checks import check_number
 from strategies.gates.modal import Mode
 from strategies.modes.orders import order_intervals
-from strategies.protocol import AnyEvent, Arrived, Demand, Lost, NodeId, Observed, Restored, Started
+from strategies.protocol import AnyEvent, Arrived, Demand, Lost, NodeId, Observed, Ready, Restored, Started
 
 SAMPLES = 20
 """Last samples of what servers use, over which is averaged ..."""
@@ -59,7 +59,9 @@ class ModeDemands:
         """Measure; servers while updates are ``synchronous`` rounds of all."""
         self._begun |= isinstance(event, Arrived)
         match event:
-            case Arrived(grad=grad, timings=timings) if grad.samples and timings.cpu_s is not None:
+            case Arrived(grad=grad, timings=timings) | Ready(grad=grad, timings=timings) if (
+                grad.samples and timings.cpu_s is not None
+            ):
                 self._cpu_s[grad.worker] = timings.cpu_s
             case Observed() if synchronous and self._begun:
                 for use in event.nodes:

@@ -33,17 +33,18 @@ class Held:
             return
         sums = self._sums.setdefault(place, [0.0, 0.0, 0.0, 0.0])
         sums[0] += 1.0
-        sums[1] += len(grads)
+        each = np.array([len(grad.members) or 1 for grad in grads])  # several in a sum, all as old as the oldest
+        sums[1] += int(each.sum())
         samples = sum(grad.samples for grad in grads)
         sums[2] += samples
         staleness = np.array([self._version - grad.version for grad in grads])
-        sums[3] += float((staleness**2).sum())
+        sums[3] += float((each * staleness**2).sum())
         self._version += 1
         self._last_s = t
         self.updates += 1
         self._samples += samples
         batches = staleness * (self._samples / self.updates / self._global_samples)
-        self._lags += float((batches / (1.0 + batches)).mean())
+        self._lags += float((each * batches / (1.0 + batches)).sum() / each.sum())
 
     def unit_s(self, phi_samples: float, costs: ModeTimes) -> float:
         """Measured seconds per unit of progress, with the same prices as the predicted ones; inf without any time."""

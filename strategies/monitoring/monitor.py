@@ -218,11 +218,6 @@ class Monitor:
         """Workers whose window is mature."""
         return [worker for worker in sorted(self.workers) if self.mature(NodeId.worker(worker), span)]
 
-    def mature_bpts_s(self, span: Span) -> dict[int, float]:
-        """Mean time in seconds of every mature worker, by worker."""
-        found = {worker: self.mean_bpt_s(worker, span) for worker in self.mature_workers(span)}
-        return {worker: seconds for worker, seconds in found.items() if seconds is not None}
-
     def mature_updates_s(self, span: Span = "long") -> dict[int, float]:
         """Mean seconds per update of every mature server, by server."""
         mature = [server for server in sorted(self.servers) if self.mature(NodeId.server(server), span)]

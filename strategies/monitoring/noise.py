@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -10,7 +11,7 @@ import msgspec
 from predictors.noise_scale import OnlineNoise, noise_terms
 from strategies.checks import check_number, check_whole
 from strategies.hooks import Order
-from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Measured, Restored, Started
+from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Measured, Ready, Restored, Started
 
 SAME = 1e-9
 """Relative difference of weights that is rounding."""
@@ -22,8 +23,9 @@ class NoiseMeter:
     """Has every ``every_updates``-th update measured that can be used, and averages what comes back.
 
     STAR's PGNS (section IV-C), by the estimator of AdaptDL. An update can be used if it is the mean over two or more
-    gradients of the same version, whose norms workers have reported: rounds, groups, not asynchronous updates. Between
-    measurements the last phi stands, with its age (:class:`strategies.monitoring.base.MeasuresNoise`).
+    gradients of the same version, whose norms workers have reported (of those in a sum: when they were ready): rounds,
+    groups, not asynchronous updates. Between measurements the last phi stands, with its age
+    (:class:`strategies.monitoring.base.MeasuresNoise`).
 
     Attributes:
         every_updates: updates from one measurement to the next; between them nothing is measured.
@@ -41,8 +43,11 @@ class NoiseMeter:
 
     def _reset(self, batch_samples: float) -> None:
         self.noise = OnlineNoise(smoothing=self.smoothing, batch_samples=batch_samples)
-        self._fresh: dict[int, Arrived] = {}
-        self._waiting: dict[int, list[Arrived]] = {}
+        self._ready: dict[int, Ready] = {}
+        """The last of every worker."""
+        self._fresh: dict[int, Sequence[Arrived | Ready]] = {}
+        """What may be applied, by id: a gradient, or those in a sum."""
+        self._waiting: dict[int, list[Arrived | Ready]] = {}
         """Gradients of the updates that are being measured, by the version that they resulted in."""
         self._version, self._since = 0, self.every_updates
 
@@ -52,11 +57,15 @@ class NoiseMeter:
     def observe_event(self, event: AnyEvent) -> None:
         """Keep the norms of gradients that may be applied, and use a measurement."""
         match event:
-            case Arrived():
-                self._fresh[event.grad.id] = event
+            case Ready():
+                self._ready[event.grad.worker] = event
+            case Arrived(grad=grad):
+                known = {ready.grad.id: ready for ready in self._ready.values()} if grad.members else {}
+                self._fresh[grad.id] = [known[member] for member in grad.members] or [event]
             case Measured(version=version, sqr_norm=sqr_norm):
                 self._measured(version, sqr_norm)
             case Restored(version=version):
+                self._ready.clear()
                 self._fresh.clear()
                 self._waiting.clear()
                 self._version = version
@@ -65,8 +74,8 @@ class NoiseMeter:
     def _measured(self, version: int, sqr_norm: float) -> None:
         used = self._waiting.pop(version, [])
         if used:
-            samples = [arrived.grad.samples for arrived in used]
-            norms = [arrived.sqr_norm or 0.0 for arrived in used]
+            samples = [one.grad.samples for one in used]
+            norms = [one.sqr_norm or 0.0 for one in used]
             self.noise.update(version, sum(samples), noise_terms(samples, norms, sqr_norm))
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
@@ -79,7 +88,7 @@ class NoiseMeter:
         return settled
 
     def _asked(self, command: Apply) -> Apply:
-        used = [arrived for grad in command.grads if (arrived := self._fresh.pop(grad, None)) is not None]
+        used = [one for grad in command.grads for one in self._fresh.pop(grad, ())]
         self._version += 1
         self._since += 1
         self.noise.at(self._version)
@@ -110,11 +119,11 @@ class NoiseMeter:
         }
 
 
-def _is_usable(command: Apply, used: list[Arrived]) -> bool:
+def _is_usable(command: Apply, used: list[Arrived | Ready]) -> bool:
     """Whether the update is the mean over two or more gradients of one version, all with known norms."""
-    if len(used) < 2 or len(used) != len(command.grads) or any(arrived.sqr_norm is None for arrived in used):
+    if len(used) < max(2, len(command.grads)) or any(one.sqr_norm is None for one in used):
         return False
-    if len({arrived.grad.version for arrived in used}) > 1 or used[0].grad.round is not None:
+    if len({one.grad.version for one in used}) > 1 or used[0].grad.round is not None:
         return False
-    samples = sum(arrived.grad.samples for arrived in used)
+    samples = sum(one.grad.samples for one in used)
     return all(abs(weight * samples - 1.0) <= SAME for weight in command.weights)

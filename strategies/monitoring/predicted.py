@@ -16,7 +16,7 @@ from predictors.stragglers import STRAGGLER_FRAC, PredictsAhead, PredictsTimes, 
 from strategies.checks import check_number, check_whole
 from strategies.monitoring.base import Outlook
 from strategies.monitoring.warmup import Warmup
-from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
+from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
 
 
 @final
@@ -37,6 +37,8 @@ class PredictedTimes:
         horizon_iters: iterations ahead that are predicted.
         warmup_iters: first iterations of a process that are ignored.
         with_links: whether times include the worker's link; without servers only children have one.
+        with_sending: whether they include the way of the gradient; if not, an iteration ends when that is ready. Of
+            gradients that are summed on their way it is not known.
     """
 
     predictor: str = "ema"
@@ -46,6 +48,7 @@ class PredictedTimes:
     horizon_iters: int = 30
     warmup_iters: int = 3
     with_links: bool = True
+    with_sending: bool = True
 
     def __post_init__(self) -> None:
         check_number("straggler_frac", self.straggler_frac, 0.0)
@@ -61,6 +64,11 @@ class PredictedTimes:
             raise ValueError(f"predictor_settings={self.settings}: must be settings by name, such as {{alpha: 0.5}}")
         if self.predictor == "oracle":
             raise ValueError("predictor=oracle: reads the plan, which no strategy can; choose another")
+        if not self.with_sending and self.reads_received:
+            raise ValueError(
+                f"predictor={self.predictor}: needs to know what sending takes, and of gradients that are summed on "
+                "their way it is not known; choose another, or leave out the tree"
+            )
         self._forget()
 
     def _forget(self) -> None:
@@ -97,7 +105,7 @@ class PredictedTimes:
     def observe_event(self, event: AnyEvent) -> None:
         """Pass whole iterations to the predictor, and forget workers whose process is lost."""
         match event:
-            case Arrived(grad=grad) if self._warmup.tells(event):
+            case Arrived(grad=grad) | Ready(grad=grad) if self._ends(event) and self._warmup.tells(event):
                 observation = self._observation(event)
                 self._of.update(observation)
                 self._recent.add(observation)
@@ -114,7 +122,11 @@ class PredictedTimes:
                     self._drop(worker)
                 self._kept_s = {worker: time_s for worker, time_s in self._kept_s.items() if worker in workers}
 
-    def _observation(self, event: Arrived) -> Observation:
+    def _ends(self, event: Arrived | Ready) -> bool:
+        """Whether an iteration ends with the event."""
+        return isinstance(event, Arrived) is self.with_sending
+
+    def _observation(self, event: Arrived | Ready) -> Observation:
         """An iteration with what it received: processor seconds per second awake, bytes per second of sending."""
         grad, timings = event.grad, event.timings
         awake_s = timings.iter_s - timings.injected_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from strategies.protocol import Arrived
+from strategies.protocol import Arrived, Ready
 
 
 @final
@@ -18,8 +18,8 @@ class Warmup:
         self.warmup_iters = warmup_iters
         self._seen: dict[int, tuple[int, int]] = {}
 
-    def tells(self, event: Arrived) -> bool:
-        """Whether this iteration's time may be used; call it once per arrival."""
+    def tells(self, event: Arrived | Ready) -> bool:
+        """Whether this iteration's time may be used; call it once per iteration."""
         grad = event.grad
         if not 0 < grad.samples == grad.assigned_samples or event.timings.bpt_s <= 0:
             return False

@@ -100,7 +100,7 @@ from strategies.protocol.sharing import (
     TaskLoad,
     limit_of,
 )
-from strategies.protocol.strategy import DATA_POLICIES, BoundedStalenessHint, CoresAs, Strategy
+from strategies.protocol.strategy import DATA_POLICIES, AggregatorsAt, BoundedStalenessHint, CoresAs, Strategy
 from strategies.protocol.timings import Timings
 from strategies.protocol.values import Grad, LossCause, NodeUse, Part, ProtocolError
 
@@ -108,6 +108,7 @@ __all__ = [
     "AGGREGATOR",
     "DATA_POLICIES",
     "RESOURCES",
+    "AggregatorsAt",
     "Allocate",
     "AnyCommand",
     "AnyEvent",

@@ -13,6 +13,9 @@ from strategies.protocol.events import AnyEvent
 DATA_POLICIES = ("dynamic", "shared", "even")
 """Allocation policies of the data service; see :class:`Strategy`."""
 
+AggregatorsAt = Literal["free", "workers"]
+"""On which hosts aggregators are: those without tasks first, or those of workers."""
+
 CoresAs = Literal["limit", "request"]
 """What the cores of a node are: the most that it may use, or the least that it can have (as in Kubernetes)."""
 
@@ -78,6 +81,9 @@ class Strategy(Protocol):
 
     aggregators: int = 0
     """Tasks that it needs to sum gradients on their way (``Send.via``); refused before the run where there are none."""
+
+    aggregators_at: AggregatorsAt = "free"
+    """Where these are."""
 
     replicas: int = 0
     """Servers that follow the others (``Replicate``); refused before the run where there are none."""

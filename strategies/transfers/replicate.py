@@ -71,8 +71,3 @@ def to_replicate(lag: Lag, next_norm: float, div_max: float, rate: float = 1.0) 
     while after.norms and after.bound > div_max:
         after, count = after.replicated(), count + 1
     return count
-
-
-def swap_gap(momentum: float, difference: float) -> float:
-    """Distance of two servers that apply two updates in opposite orders; ``difference`` is |u_1 - u_2| (slide 17)."""
-    return momentum * difference

@@ -27,6 +27,8 @@ SETTINGS = (
 )
 DIVERGENCE_MAX = 20.0
 """Of the replica: five updates of 16 samples, each 4 long."""
+TREES = {"tree": "bsp", "star_tree": "star_h"}
+"""Jobs with two aggregators, and their strategies."""
 KINDS = [(role, name) for role in ("worker", "server") for name in ("SIGKILL", "SIGSTOP")]
 
 Kind = tuple[str, str]
@@ -35,14 +37,16 @@ Kind = tuple[str, str]
 def options(strategy: str, transport: str, epochs: int) -> tuple[str, ...]:
     """Of a job of the ledger.
 
-    ``tree``: BSP whose gradients are summed by two aggregators on their way; ``followed``: MLfabric with a replica of
-    the server.
+    ``tree``: BSP whose gradients are summed by two aggregators on their way; ``star_tree``: STAR, likewise;
+    ``followed``: MLfabric with a replica of the server.
     """
     if strategy == "followed":
         replica = ("topology.num_servers=1", "strategy.num_replicas=1", f"strategy.divergence_max={DIVERGENCE_MAX}")
         return (*options("mlfabric", transport, epochs), *replica)
-    if strategy == "tree":
-        return (*options("bsp", transport, epochs), "strategy.tree_fanout=2", "strategy.tree_wait_s=0.02")
+    if strategy in TREES:
+        more = ("strategy.warmup_iters=0", "strategy.decision_s=0.005") if strategy == "star_tree" else ()
+        tree = ("strategy.tree_fanout=2", "strategy.tree_wait_s=0.02")
+        return (*options(TREES[strategy], transport, epochs), *tree, *more)
     exact = ("strategy.lr_rule=batch_linear",) if strategy == "mlfabric" else ()  # every use counts 1, however late
     size = (f"topology.transport={transport}", f"workload.epochs={epochs}")
     return (*LEDGER, *SETTINGS, f"strategy={strategy}", *exact, *size)

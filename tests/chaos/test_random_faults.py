@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.storms import KINDS, Kind, assert_survived, options, rage
+from tests.chaos.storms import KINDS, TREES, Kind, assert_survived, options, rage
 from tests.support.leaks import Start
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 EPOCHS, FAULTS = 40, 20
 STRATEGIES = ("bsp", "asp", "asp_dds", "ssp", "backup_workers", "coding_fractional")
 JOBS = [(strategy, transport) for strategy in STRATEGIES for transport in ("tcp", "shm")]
-JOBS += [("mlfabric", "tcp"), ("tree", "tcp"), ("followed", "tcp")]
+JOBS += [("mlfabric", "tcp"), ("tree", "tcp"), ("star_tree", "tcp"), ("followed", "tcp")]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def by_kind(counts: Counter[Kind]) -> str:
 def storm(start: Start, strategy: str, transport: str, epochs: int, faults: int, seed: int) -> Counter[Kind]:
     run = start("run", *options(strategy, transport, epochs))
     begun = time.monotonic()
-    happened = rage(run, faults, seed, num_aggregators=2 if strategy == "tree" else 0)
+    happened = rage(run, faults, seed, num_aggregators=2 if strategy in TREES else 0)
     print(f"\nseed {seed}, {strategy}, {transport}: {by_kind(happened)} in {time.monotonic() - begun:.1f} s", end="")
     assert_survived(run, epochs, happened)
     assert happened.total() == faults, "the job ended before the storm did"

@@ -20,6 +20,19 @@ pytestmark = pytest.mark.live
 
 TREE = (*LEDGER, "strategy=bsp", "strategy.tree_fanout=2", "save_parameters=true")
 """Four workers: two pairs, each with an aggregator."""
+STAR = (
+    *[word for word in TREE if word not in ("strategy=bsp", "straggler=none")],
+    "strategy=star_h",
+    "straggler=transient",
+    "straggler.period_s=1",
+    "straggler.duration_s=0.5",
+    "strategy.phi=10",
+    "strategy.kappa=0.1",
+    "strategy.warmup_iters=0",
+    "strategy.redecide_iters=5",
+    "strategy.decision_s=0.005",
+)
+"""The same with STAR, which changes its mode while a worker is slow."""
 
 
 def sums(run: Run) -> list[int]:
@@ -40,11 +53,14 @@ def test_most_gradients_arrive_in_sums_and_every_sample_is_used_once(start: Star
 
 
 @pytest.mark.long(like="test_most_gradients_arrive_in_sums_and_every_sample_is_used_once")
-def test_it_trains_as_without_a_tree(start: Start) -> None:
+@pytest.mark.parametrize(
+    "words", [("strategy=bsp",), ("strategy=star_h", "strategy.modes=[ssgd]")], ids=["bsp", "star"]
+)
+def test_it_trains_as_without_a_tree(start: Start, words: tuple[str, ...]) -> None:
     """BSP on the virtual clock, which adds the same gradients in rank order: equal up to rounding."""
-    job = (*DIGITS, "workload.epochs=1", "save_parameters=true", "strategy=bsp")
-    flat = start("flat", *job, "runtime=virtual", "cluster.device={base_s: 0.01}").finish()
-    run = start("run", *job, "strategy.tree_fanout=2", "strategy.tree_wait_s=1").finish()
+    job = (*DIGITS, "workload.epochs=1", "save_parameters=true")
+    flat = start("flat", *job, "strategy=bsp", "runtime=virtual", "cluster.device={base_s: 0.01}").finish()
+    run = start("run", *job, *words, "strategy.tree_fanout=2", "strategy.tree_wait_s=1").finish()
     assert sums(run)
     assert run.finished["version"] == flat.finished["version"]
     np.testing.assert_allclose(run.parameters(), flat.parameters(), rtol=0, atol=1e-5)
@@ -64,6 +80,24 @@ def test_whoever_is_killed_while_sums_are_made(start: Start) -> None:
     assert run.events("Lost")
     assert run.events("Restored")
     assert sums(run)
+
+
+@pytest.mark.long(like="test_who_is_killed_on_a_host")
+def test_whoever_is_killed_while_star_changes_its_mode(start: Start) -> None:
+    run = start("run", *STAR, *PACED, "strategy.tree_wait_s=0.02", "workload.epochs=40", env=ALLOW)
+    run.await_training(5)
+    for struck in ([("aggregator", 0)], [("worker", 1)], [("aggregator", 0), ("aggregator", 1)], [("server", 1)]):
+        run.await_progress(20)
+        for key in struck:
+            run.unregister(key, signal.SIGKILL)
+    run.finish()
+    assert_exact(run, 40)
+    assert run.events("Lost")
+    assert run.events("Restored")
+    assert sums(run)
+    modes = {line["state"]["mode"] for line in run.lines() if line["kind"] == "event" and line.get("state")}
+    assert "ssgd" in modes
+    assert len(modes) > 1
 
 
 # ---- on emulated hosts ----------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def seconds(code: Code, speeds: Sequence[float], dead: Sequence[int] = ()) -> fl
     loads = (code.matrix != 0).sum(axis=1)
     done = {worker: round(loads[worker] / (k * speeds[worker]), 12) for worker in range(m) if worker not in dead}
     for moment in sorted(set(done.values())):
-        if code.decodable([worker for worker, at in done.items() if at <= moment]):
+        if code.decode([worker for worker, at in done.items() if at <= moment]).ok:
             return moment
     raise AssertionError(f"cannot be decoded without {dead}")
 
@@ -107,7 +107,7 @@ def test_one_straggler_more_is_too_many(cluster: str, s: int) -> None:
     code = build("heter_aware", CLUSTERS[cluster], s, chance()).code
     for part in range(code.matrix.shape[1]):
         left = [worker for worker in range(code.num_workers) if not code.matrix[worker, part]]
-        assert not code.decodable(left)
+        assert not code.decode(left).ok
 
 
 # ---- optimal (Theorem 5), and by how much cyclic coding is not ------------------------------------------------------
@@ -185,6 +185,6 @@ def test_groups_need_fewer_workers() -> None:
     grouped = Code(group_based(mask, groups, chance()), tuple(groups))
     alone = Code(heter_aware(mask, chance()))
     assert len(groups[0]) == 3
-    assert grouped.decodable(groups[0])
-    assert not any(alone.decodable(workers) for workers in combinations(range(8), 3))
-    assert all(alone.decodable(workers) for workers in combinations(range(8), 7))
+    assert grouped.decode(groups[0]).ok
+    assert not any(alone.decode(workers).ok for workers in combinations(range(8), 3))
+    assert all(alone.decode(workers).ok for workers in combinations(range(8), 7))

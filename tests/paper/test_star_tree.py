@@ -1,18 +1,29 @@
-"""STAR's communication tree in a job: BSP whose gradients are summed on their way up (STAR, section IV-D2)."""
+"""STAR's communication tree in a job: gradients that are summed on their way up (STAR, section IV-D2).
+
+Of BSP, and of STAR itself in those of its modes in which it is known whose gradients make an update.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from runtime.core import inputs
 from strategies.bsp import BSP
-from strategies.gates import EachGate
-from strategies.protocol import Send, Timings
+from strategies.gates import EachGate, ModalGate, Mode
+from strategies.gates.modal import ASGD
+from strategies.protocol import Send, Strategy, Timings
 from strategies.sending import TreeGate
+from strategies.star import Star
 from tests.support.harness import Desk, make_job
 
 LATENCIES_S = {0: 5.0, 1: 2.0, 2: 9.0, 3: 1.0, 4: 7.0, 5: 3.0}
 """Of parameters on their way to each worker."""
+star = partial(Star, phi=300.0, predict_every_iters=1000)
+"""It decides nothing: its mode is what a test makes it."""
+systems = pytest.mark.parametrize("make", [BSP, star], ids=["bsp", "star"])
 
 
 def ready(desk: Desk, worker: int, t: float, recv_s: float | None = None) -> None:
@@ -35,7 +46,7 @@ def sends(desk: Desk) -> list[tuple[tuple[int, ...], str | None]]:
     return [(tuple(desk.grads[grad].worker for grad in command.grads), command.via) for command in commands]
 
 
-def second_round(strategy: BSP) -> Desk:
+def second_round(strategy: Strategy) -> Desk:
     """Six workers, all of whose gradients of the first round have arrived, at 10 s."""
     desk = Desk(strategy, make_job(num_workers=6, global_batch_samples=6, num_samples=600)).start()
     for worker in LATENCIES_S:
@@ -46,15 +57,22 @@ def second_round(strategy: BSP) -> Desk:
     return desk
 
 
-def test_in_the_first_round_nothing_is_known_and_all_send_directly() -> None:
+def change(strategy: Star, mode: Mode) -> None:
+    """The schedule takes another mode, in the middle of an update."""
+    assert strategy.parts.one(ModalGate).switch(mode) == []
+
+
+@systems
+def test_in_the_first_round_nothing_is_known_and_all_send_directly(make: Callable[..., Strategy]) -> None:
     """Section IV-D2: the tree is built of latencies, which this one measures by itself."""
-    desk = second_round(BSP(tree_fanout=2))
+    desk = second_round(make(tree_fanout=2))
     assert sends(desk) == [((worker,), None) for worker in LATENCIES_S]
 
 
-def test_near_workers_are_inner_nodes() -> None:
+@systems
+def test_near_workers_are_inner_nodes(make: Callable[..., Strategy]) -> None:
     """Section IV-D2, worked by hand: 3 and 1 are the nearest; 3 sums 5 and 0, 1 sums 4 and 2."""
-    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    desk = second_round(make(tree_fanout=2, tree_wait_s=5.0))
     for number, worker in enumerate((0, 2, 5, 1, 4, 3)):
         ready(desk, worker, 11.0 + 0.1 * number)
     assert sends(desk)[6:] == [((1, 4, 2), "aggregator:1"), ((3, 5, 0), "aggregator:0")]
@@ -89,9 +107,96 @@ def test_children_do_not_wait_for_ever_for_who_has_nothing_to_compute() -> None:
     assert sends(desk)[6:] == [((5, 0), "aggregator:0")]
 
 
-def test_only_rounds_have_a_tree() -> None:
+def test_every_group_of_dynamic_x_order_has_a_tree() -> None:
+    """Section IV-D2: workers who wait for each other. Of (0, 1, 2) the nearest are 1 and 0, of (3, 4, 5) 3 and 5."""
+    strategy = star(tree_fanout=2, tree_wait_s=5.0)
+    desk = second_round(strategy)
+    change(strategy, Mode(groups=((0, 1, 2), (3, 4, 5))))
+    for number, worker in enumerate((0, 2, 3, 1)):
+        ready(desk, worker, 11.0 + 0.1 * number)
+    assert sends(desk)[6:] == [((0,), None), ((1, 2), "aggregator:0")]
+    desk.arrive(0, 11.5)
+    summed(desk, 0, 12.0)
+    assert [(len(order.grads), order.vectors) for _, order, _ in desk.applied[1:]] == [(3, 2)]
+    assert sorted(work.worker for work in desk.core.ledger.busy.values()) == [0, 1, 2, 3, 4, 5]
+    ready(desk, 4, 13.0)
+    assert sends(desk)[-1] == ((3, 4), "aggregator:0")
+
+
+@pytest.mark.parametrize("mode", [ASGD, Mode(x=3)], ids=str)
+def test_where_it_is_not_known_whose_gradients_make_an_update_there_is_no_tree(mode: Mode) -> None:
+    """Section IV-D2: in ASGD there is nothing to add; in static x-order the x earliest are known when all is over."""
+    strategy = star(tree_fanout=2, tree_wait_s=5.0)
+    desk = second_round(strategy)
+    change(strategy, mode)
+    for number, worker in enumerate((5, 0)):
+        ready(desk, worker, 11.0 + 0.1 * number)
+    assert sends(desk)[6:] == [((5,), None), ((0,), None)]
+
+
+def test_what_is_held_when_the_mode_changes_is_sent_as_the_new_one_needs_it() -> None:
+    """Beyond the paper: 5 and 0 wait for their inner node 3. Nobody waits in ASGD; in groups 5 goes with 4 and 2."""
+    groups = Mode(groups=((0, 1), (2, 4, 5), (3,)))
+    for mode, at_once, then in [
+        (ASGD, [((5,), None), ((0,), None), ((4,), None)], [((2,), None)]),
+        (groups, [((0,), None), ((4,), None)], [((5, 2), "aggregator:0")]),
+    ]:
+        strategy = star(tree_fanout=2, tree_wait_s=5.0)
+        desk = second_round(strategy)
+        for number, worker in enumerate((5, 0)):
+            ready(desk, worker, 11.0 + 0.1 * number)
+        assert sends(desk)[6:] == []
+        change(strategy, mode)
+        ready(desk, 4, 11.2)
+        assert sends(desk)[6:] == at_once
+        ready(desk, 2, 11.3)
+        assert sends(desk)[6 + len(at_once) :] == then
+
+
+def test_a_sum_that_is_on_its_way_when_the_groups_change_is_used_whole() -> None:
+    """Beyond the paper: 1, 4 and 2 travel together; then 1 waits for 0, and 2 and 4 with 3 and 5."""
+    strategy = star(tree_fanout=2, tree_wait_s=5.0)
+    desk = second_round(strategy)
+    for worker in (1, 4, 2):
+        ready(desk, worker, 11.0)
+    change(strategy, Mode(groups=((0, 1), (2, 3, 4, 5))))
+    for worker in (3, 5):
+        ready(desk, worker, 11.5)
+    for worker in (3, 5):
+        desk.arrive(worker, 11.6)
+    assert desk.core.version == 1
+    summed(desk, 0, 12.0)
+    assert [len(order.grads) for _, order, _ in desk.applied[1:]] == [2]  # 3 and 5: 2 and 4 are in the sum
+    ready(desk, 0, 12.5)
+    desk.arrive(0, 13.0)
+    assert [len(order.grads) for _, order, _ in desk.applied[1:]] == [2, 4]
+
+
+def test_times_are_known_although_sums_have_none() -> None:
+    """Beyond the paper: with a tree an iteration's time is that until its gradient is ready."""
+    strategy = star(tree_fanout=2, tree_wait_s=5.0, predictor="last_value", warmup_iters=0)
+    desk = second_round(strategy)
+    for worker in LATENCIES_S:
+        ready(desk, worker, 11.0, recv_s=2.0 if worker == 4 else 1.0)
+    outlook = strategy.parts.detectors["times"].outlook(range(6), 11.0)  # type: ignore[attr-defined]
+    assert (outlook.times_s, outlook.tagged) == ((2.0, 2.0, 2.0, 2.0, 3.0, 2.0), {4})
+
+
+def test_star_refuses_a_tree_where_it_has_none() -> None:
+    """Beyond the paper, whose trees in a ring are of the children of one parent."""
+    with pytest.raises(ValueError, match=r"tree_fanout=2: is for topology=ps; a ring has no server to relieve"):
+        Star(tree_fanout=2, topology="allreduce")
+    with pytest.raises(ValueError, match=r"tree_wait_s=1.0: there is no tree; set tree_fanout"):
+        Star(tree_wait_s=1.0)
+    with pytest.raises(ValueError, match=r"predictor=star: needs to know what sending takes"):
+        Star(tree_fanout=2, predictor="star")
+    with pytest.raises(ValueError, match=r"tree_fanout=2: a tree of two levels has at most 6 workers, and there are 7"):
+        Star(tree_fanout=2).validate(7)
+
+
+def test_only_gates_of_known_groups_have_a_tree() -> None:
     """Section IV-D2: with one gradient per update nothing can be added on the way."""
-    with pytest.raises(ValueError, match=r"gate=EachGate: its updates are not of all workers, .* a tree takes AllGate"):
+    with pytest.raises(ValueError, match=r"gate=EachGate: it is not known beforehand .* takes AllGate or ModalGate"):
         TreeGate(gate=EachGate())
     with pytest.raises(ValueError, match=r"tree_wait_s=1.0: there is no tree; set tree_fanout"):
         BSP(tree_wait_s=1.0)

@@ -59,9 +59,6 @@ class Played:
         """When each job had its last note of a kind."""
         return {fields["job"]: t for t, own, fields in self.notes if own == kind}
 
-    def first_times(self, kind: str) -> dict[str, float]:
-        return {fields["job"]: t for t, own, fields in reversed(self.notes) if own == kind}
-
 
 def play(
     jobs: Iterable[JobRequest],

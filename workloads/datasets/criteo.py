@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NUM_INTEGERS, NUM_CATEGORIES = 13, 26
-NUM_COLUMNS = 1 + NUM_INTEGERS + NUM_CATEGORIES
 LINES = 45_840_617
 """Number of lines of train.txt; test.txt has no labels."""
 HELD_OUT_EVERY = 10

@@ -16,7 +16,6 @@ from analysis.figures.style import FAINT, Look
 
 MOST_POINTS = 4000
 """Changes that are drawn; of more, the mean of neighbours, which no eye would tell apart."""
-HEAT = "Blues"
 
 
 def draw_use(path: Path, use: Mapping[str, pd.DataFrame], gpus: int, about: str) -> Path | None:

@@ -10,14 +10,14 @@ from typing import Protocol, final
 from runtime.api import Launcher, Outcome
 from runtime.core.cluster.arriving import by_submission
 from runtime.core.cluster.coordinator import ClusterCoordinator
-from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, Woke
+from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, TaskMoved, Woke
 from runtime.core.cluster.places import hosts_of
 from runtime.live.cluster.use import LiveHostUse
 from runtime.live.control.job import LiveJob
 from runtime.live.control.lab import LiveLab
 from runtime.live.transport.loop import Loop
 from runtime.record.cluster import ClusterRecorder
-from strategies.protocol import JobRequest, JobState, Machine, Placement, Places, Policy
+from strategies.protocol import JobRequest, JobState, Machine, NodeId, Placement, Places, Policy
 
 INTERRUPTED = "interrupted"
 VIEW_EVERY_S = 0.25
@@ -157,9 +157,17 @@ class LiveCluster:
     def _begin(self, name: str, places: Places, lab: LiveLab, lab_name: str, launcher: Launcher) -> LiveJob:
         job = self._jobs[name].begin(places, lab, lab_name, launcher)
         job.begun = partial(self._report, JobStarted(name))
+        job.session.elsewhere = partial(self._next_host, name)
         if (early := self._early.pop(name, None)) is not None:
             job.preempt(self._grace_s, partial(self._left, early))
         return job
+
+    def _next_host(self, name: str, task: str) -> int | None:
+        """A task that the job restarts moves as the cluster says; the policy is asked when that is carried out."""
+        host = self._coordinator.relocate(self.now, name, NodeId.parse(task))
+        if host is not None:
+            self.clock.after(0.0, partial(self._report, TaskMoved(name)))
+        return host
 
     def _left(self, job: JobState) -> None:
         """The time until its last process has ended counts as well; ``job``: as it was ordered to leave."""

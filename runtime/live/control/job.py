@@ -82,7 +82,7 @@ class LiveJob:
         start, count = spec.job.start_layout, spec.strategy.aggregators
         tasks = [*map(str, start.nodes), *(str(NodeId.aggregator(number)) for number in range(count))]
         if hosts is not None:
-            hosts = hosts.with_aggregators(count)
+            hosts = hosts.with_aggregators(count, spec.strategy.aggregators_at)
         self.machines, self.obstacle = build_machines(
             shared, name, hosts, tasks, float(self.threads), requests=spec.strategy.cores_as == "request"
         )

@@ -96,6 +96,8 @@ class LiveSession:
         """Chooses the machine of a newcomer."""
         self.moves_to: Callable[[str], Place | None] = lambda task: None
         """Chooses another machine for a task that is restarted elsewhere, without emulated hosts; None: the same."""
+        self.elsewhere: Callable[[str], int | None] | None = None
+        """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
         self._layout_version = 0
         """Of the nodes that have places."""
         self._final = FinalEvaluation()
@@ -458,8 +460,12 @@ class LiveSession:
         self.on_left()
 
     def resume(self, hosts: Mapping[str, int]) -> None:
-        """Continue, with every task on the host of this number; :attr:`on_resumed` is called when all are there."""
-        moved = {node: self.moved(node, number) for task, number in hosts.items() for node in [NodeId.parse(task)]}
+        """Continue, with every task on the host of this number; :attr:`on_resumed` is called when all are there.
+
+        Who stays on its host meets what disturbs it there.
+        """
+        leaving = {task: to for task, to in hosts.items() if self.place_of(task) != str(NodeId("host", to))}
+        moved = {node: self._move(node, to) for task, to in leaving.items() for node in [NodeId.parse(task)]}
         self.supervisor.resume({node: place for node, place in moved.items() if place is not None})
 
     def cannot_allocate(self, node: str, cpu_cores: float | None) -> str | None:
@@ -479,7 +485,14 @@ class LiveSession:
         """The servers that hold parameters now."""
         return self.supervisor.holders
 
-    def moved(self, node: NodeId, to: int | None = None) -> Place | None:
+    def moved(self, node: NodeId) -> Place | None:
+        """A task that is restarted starts elsewhere, or where it was, among what disturbs it there."""
+        if self.elsewhere is None:
+            return self._move(node)
+        to = self.elsewhere(str(node))
+        return None if to is None else self._move(node, to)
+
+    def _move(self, node: NodeId, to: int | None = None) -> Place | None:
         """A task's next incarnation starts elsewhere; ``to``: the host's number, where it is given."""
         try:
             place = self.injector.moved(str(node), to) or self.moves_to(str(node))

@@ -22,6 +22,9 @@ from runtime.live.machines.mechanisms import Missing
 PROBE_DEADLINE_S = 20.0
 PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
 """Capabilities that matter where no hosts are emulated, which is what agents elsewhere say of their machine."""
+USAGE = "usage: python run.py doctor [--cluster launcher=join|ray SETTINGS]"
+WIDTH = 140
+"""Columns of a table where nobody looks at a screen."""
 FAKE = "backend.device=fake, kind gpu included, needs none"
 USER_NAMESPACES = (
     "run as root, or allow user namespaces (sysctl user.max_user_namespaces=10000; on Ubuntu also "
@@ -133,8 +136,10 @@ def missing(name: str) -> Missing | None:
 def main(argv: Sequence[str]) -> int:
     """Print a table of all capabilities; the exit code is 0 whatever is missing, as a run may not need it."""
     if argv:
-        print("usage: python run.py doctor [--cluster launcher=join|ray SETTINGS]", file=sys.stderr)
-        return 0 if argv[0] in ("-h", "--help") else 2
+        if argv[0] in ("-h", "--help"):
+            print(USAGE)
+            return 0
+        return print_error(NAME, f"doctor: {argv[0]}: no such option; {USAGE}")
     if not is_linux():
         return print_error(
             NAME, f"doctor: live runs need Linux, and this is {sys.platform}; runtime=virtual works here"
@@ -143,6 +148,8 @@ def main(argv: Sequence[str]) -> int:
     from rich.table import Table
 
     console = Console()
+    if not console.is_terminal:  # a file has no width, and a wrapped table is hard to search
+        console.width = max(WIDTH, console.width)
     console.print(f"What {'root' if os.geteuid() == 0 else f'user {os.geteuid()}'} can do here, tried by doing it:")
     table = Table(box=None, show_header=False, padding=(0, 2))
     lacks = {one.name: missing(one.name) for one in CAPABILITIES.values()}
@@ -152,5 +159,5 @@ def main(argv: Sequence[str]) -> int:
     console.print(table)
     for name, lack in lacks.items():
         if lack is not None:
-            console.print(f"{name}: {lack.reason}; {lack.cure}", highlight=False)
+            console.print(f"{name}: {lack.reason}; {lack.cure}", highlight=False, soft_wrap=True)
     return 0

@@ -118,6 +118,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         collective=config.topology.collective or "",
         watches_use=strategy.watches_use,
         aggregators=strategy.aggregators,
+        aggregators_at=strategy.aggregators_at,
         replicas=strategy.replicas,
         gpus=gpus,
     )

@@ -34,8 +34,6 @@ from strategies.protocol import JobRequest, Machine, Placement, Policy, Preventi
 
 STAYING = ("Launch", "Retire")
 """Commands for which a job would need more places than the cluster gave it, or fewer."""
-MOVING = "Restart"
-"""The command for which it would need other ones."""
 
 Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Composes the run's configuration with more settings."""
@@ -118,13 +116,13 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         if problem := problem_of(job.request, empty, policy, placement):
             raise ConfigError(f"jobs={source}: {problem}")
         jobs.append(job)
+    _refuse_left_behind(jobs, policy)
     needs = Needs()
     for job in jobs:
         needs = needs.with_those_of(job.checked.needs)
     if real_time:
         from runtime.run.jobs.as_processes import shared_mechanisms
 
-        _refuse_restarting(jobs)
         shared_mechanisms([job.checked for job in jobs])
         _refuse_reserving(jobs)
     asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
@@ -165,6 +163,18 @@ def _refuse_inseparable(config: Config) -> None:
         )
 
 
+def _refuse_left_behind(jobs: Sequence[SetJob], policy: Policy) -> None:
+    """A cluster gives places to workers and servers, and where a preempted job resumes its aggregators are not."""
+    for job in jobs if policy.preempts else ():
+        if job.checked.strategy.aggregators:
+            names = job.checked.written.names
+            raise ConfigError(
+                f"policy={names.policy}: preempts, and strategy={names.strategy} has aggregators on hosts, which would "
+                "stay there; set strategy.tree_fanout=null (of mlfabric num_aggregators=0), or choose a policy that "
+                "does not preempt"
+            )
+
+
 def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
     """Real jobs have nobody yet who answers what they ask of the hosts."""
     if any(Reserve in job.checked.strategy.needs for job in jobs):
@@ -172,18 +182,6 @@ def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
         raise ConfigError(
             f"strategy={names.strategy}: reserves room on hosts, which runtime={names.runtime} cannot do for a set of "
             "jobs; use strategy.prevent=false, or runtime=virtual"
-        )
-
-
-def _refuse_restarting(jobs: Sequence[SetJob]) -> None:
-    """Real tasks that are restarted would go where no cluster has given them a place."""
-    for job in jobs:
-        if not any(command.__name__ == MOVING for command in job.checked.strategy.needs):
-            continue
-        names = job.checked.written.names
-        raise ConfigError(
-            f"strategy={names.strategy}: restarts tasks on other hosts, which runtime={names.runtime} cannot do for a "
-            "set of jobs; choose another strategy, or runtime=virtual"
         )
 
 

@@ -15,6 +15,7 @@ from runtime.record.checkpoint import publish
 from runtime.record.cluster import ClusterRecorder, JobRow
 from runtime.record.cluster_view import make_cluster_view
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
+from runtime.record.sums import OF_CLUSTER, write_sums
 from runtime.run.job import JobFailed, prepare_data
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
@@ -77,6 +78,7 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
         for job in running.values():
             job.close()
         record.close()
+    write_sums(run_dir, OF_CLUSTER)
     rows = list(record.table.rows.values())
     if cluster.interrupted_by:
         return 128 + cluster.interrupted_by

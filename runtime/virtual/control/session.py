@@ -177,8 +177,8 @@ class VirtualSession:
             held=self._held if Send in spec.strategy.needs else None,
         )
         self.servers, self.workers, self.machines = modelled
-        count = spec.strategy.aggregators
-        self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count)
+        count, at = spec.strategy.aggregators, spec.strategy.aggregators_at
+        self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count, at)
         if self._aggregators:
             add_aggregators(modelled, costs, self._aggregators, self._summed)
         self.followers = self._make_followers() if job.num_replicas else None

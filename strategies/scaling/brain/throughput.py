@@ -45,8 +45,3 @@ def throughput(cost: StepCost, worker_cores: Sequence[float], server_cores: floa
         / (cost.io_s + cost.compute_work / (cost.core_speed * min(cores, cost.compute_cores)) + update_s)
         for cores in worker_cores
     )
-
-
-def throughput_limit(cost: StepCost, server_cores: float) -> float:
-    """Samples per second that servers with so many cores in all can take, however many workers there are."""
-    return cost.batch_samples * cost.core_speed * server_cores / cost.update_work

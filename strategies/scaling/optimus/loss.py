@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, sqrt
+from math import sqrt
 
 import msgspec
 import numpy as np
@@ -22,15 +22,6 @@ class LossCurve(msgspec.Struct, frozen=True, kw_only=True):
     def loss(self, steps: float) -> float:
         """After so many steps."""
         return 1.0 / (self.b0 * steps + self.b1) + self.b2
-
-    def steps_to(self, loss: float) -> float:
-        """Steps from the start until the loss is at most ``loss``; infinite if it never is."""
-        if loss <= self.b2:
-            return inf
-        left = 1.0 / (loss - self.b2) - self.b1
-        if left <= 0:
-            return 0.0
-        return left / self.b0 if self.b0 > 0 else inf
 
     def steps_until_flat(self, steps_per_epoch: int, least_decrease: float) -> float:
         """Steps from the start until an epoch lowers the loss by less than ``least_decrease``: Optimus' convergence.

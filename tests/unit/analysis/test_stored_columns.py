@@ -15,8 +15,9 @@ import pytest
 
 from analysis.measures.metrics import summarise
 from analysis.records import stored
-from analysis.records.load import Run, load_run
+from analysis.records.load import RecordError, Run, load_run
 from analysis.records.stored import FOLDER, INDEX, store_contents
+from analysis.reports.report import gather_runs
 from tests.support.records import Story, asp_story, backup_story, bsp_story, churn_story, rollback_story
 
 STORIES = [bsp_story, asp_story, backup_story, churn_story, rollback_story]
@@ -122,8 +123,10 @@ def test_the_log_is_not_read(record: Path) -> None:
     os.utime(log, ns=times)
     got = load_run(record)
     pd.testing.assert_frame_equal(got.tables.iterations, expected.iterations)
-    with pytest.raises(msgspec.DecodeError):
+    with pytest.raises(RecordError, match=r"events.jsonl: byte 0: .* damaged: repeat the run or leave it out"):
         got.notable_lines  # noqa: B018
+    with pytest.raises(RecordError, match=r"no run to compare: .*events.jsonl: byte 0: "):
+        gather_runs([record])
 
 
 def test_columns_of_a_copy_are_used_though_its_time_is_another(record: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -14,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, announce, composing, to_raw
+from runtime.config.hydra_internal import ReadOnce
 from runtime.errors import ConfigError
 from tests.support.turns import by_turns
 
@@ -34,8 +36,8 @@ SWEEPS = [
 
 
 def by_hydra(composer: Composer, master: DictConfig, number: int, lines: list[str]) -> DictConfig:
-    """What Hydra's basic launcher composes for a job of a sweep."""
-    config = composer.loader.load_sweep_config(master, lines)
+    """What Hydra's basic launcher composes for a job of a sweep; its own loader reads every file again."""
+    config = ConfigLoaderImpl(composer.loader.get_search_path()).load_sweep_config(master, lines)
     with open_dict(config):
         config.hydra.job.id = number
         config.hydra.job.num = number
@@ -151,6 +153,41 @@ def test_where_configurations_are_looked_for(tmp_path: Path) -> None:
     ):
         composer.raw(["strategy=other"])
     assert not GlobalHydra.instance().is_initialized()
+
+
+def test_a_file_is_read_once_and_no_job_changes_it_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    load = OmegaConf.load
+    monkeypatch.setattr(ReadOnce, "read", {})
+    monkeypatch.setattr(OmegaConf, "load", lambda file: read.append(file.name) or load(file))
+    with composing(parse_arguments([])) as composer:
+        first = composer.raw(["strategy=ssp", "workload.optimizer.lr=0.5", "+cluster.device.more=[1,2]"])
+        number = len(read)
+        second = composer.raw(["strategy=ssp"])
+        assert len(read) == number == len(set(read)) > 10
+        third = composer.raw(["strategy=asp"])
+        assert [Path(name).name for name in read[number:]] == ["asp.yaml"]
+    with composing(parse_arguments([])) as composer:
+        assert composer.raw(["strategy=ssp"]) == second
+        assert len(read) == number + 1
+    assert first["workload"]["optimizer"]["lr"] == 0.5
+    assert second["workload"]["optimizer"]["lr"] == third["workload"]["optimizer"]["lr"] != 0.5
+    assert "more" not in second["cluster"]["device"]
+
+
+def test_elsewhere_or_changed_the_same_name_is_another_file(tmp_path: Path) -> None:
+    for name, bound in (("a", 98), ("b", 99)):
+        (tmp_path / name / "strategy").mkdir(parents=True)
+        (tmp_path / name / "strategy" / "other.yaml").write_text(f"_target_: strategies.ssp.SSP\nbound: {bound}\n")
+    with composing(parse_arguments([])) as composer:
+        for name, bound in (("a", 98), ("b", 99), ("a", 98)):
+            words = [f"hydra.searchpath=[file://{tmp_path / name}]", "strategy=other"]
+            assert composer.raw(words)["strategy"]["bound"] == bound
+        with pytest.raises(ConfigError, match="strategy=other: no such strategy"):
+            composer.raw(["strategy=other"])
+        (tmp_path / "b" / "strategy" / "other.yaml").write_text("_target_: strategies.ssp.SSP\nbound: 7\n")
+        words = [f"hydra.searchpath=[file://{tmp_path / 'b'}]", "strategy=other"]
+        assert composer.raw(words)["strategy"]["bound"] == 7
 
 
 def test_another_primary_folder(tmp_path: Path) -> None:

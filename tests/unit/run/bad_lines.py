@@ -57,6 +57,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("qwertyuiop=3", "python run.py --help lists them all"),
     ("hydra/launcher=nope", "no such hydra/launcher"),
     ("hydra/launcher=ray", "pip install hydra-ray-launcher"),
+    ("hydra/sweeper=optuna", "pip install hydra-optuna-sweeper"),
     ("hydra/launcher=submitit_slurm", "pip install hydra-submitit-launcher"),
     ("hydra.run.dri=x", "hydra.run.dri"),
     ("--config-name nope", "nope"),
@@ -154,6 +155,11 @@ BAD_LINES: list[tuple[str, str]] = [
         "strategy=bsp strategy.tree_fanout=1",
         "strategy.tree_fanout=1: a tree of two levels has at most 2 workers, and there are 4; use a larger one",
     ),
+    (
+        "topology=allreduce strategy=star_h strategy.topology=allreduce strategy.tree_fanout=3",
+        "strategy.tree_fanout=3: is for topology=ps; a ring has no server to relieve",
+    ),
+    ("strategy=star_h strategy.tree_wait_s=1", "strategy.tree_wait_s=1: there is no tree; set tree_fanout, or null"),
     (
         "runtime=virtual strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",
         "strategy.num_aggregators=1: aggregators are tasks of hosts; choose cluster=hosts",

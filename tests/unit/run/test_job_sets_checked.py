@@ -43,11 +43,6 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         ("strategy=dlrover", "replay.models=null"),
         r"^jobs=given: job a: strategy=dlrover: needs Launch, and a job of a set has the places",
     ),
-    "live restarts": (
-        [row("a", model="")],
-        (*LIVE, "strategy=antdt_nd", "replay.models=null"),
-        r"^strategy=antdt_nd: restarts tasks on other hosts, which runtime=live cannot do for a set of jobs",
-    ),
     "hosts of all": (
         [row("a")],
         ("straggler=link_throttle",),

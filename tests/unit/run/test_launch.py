@@ -304,3 +304,10 @@ def test_what_cannot_be_shown_is_one_line(flags: tuple[str, ...], tmp_path: Path
     done = run_cli(*flags, "strategy=spp", cwd=tmp_path)
     assert (done.exit_code, done.err.count("\n")) == (2, 1)
     assert done.err.startswith("run.py: strategy=spp: no such strategy; did you mean ssp?")
+
+
+@pytest.mark.parametrize(("word", "near"), [("compre", "compare"), ("verfy", "verify")])
+def test_a_command_that_is_nearly_written_is_named(word: str, near: str, tmp_path: Path) -> None:
+    done = run_cli(word, "runs", cwd=tmp_path)
+    assert (done.exit_code, done.out) == (2, "")
+    assert done.err == f"run.py: {word}: no such command; did you mean {near}?\n"

@@ -76,6 +76,7 @@ def test_a_log_without_ranks_says_what_it_can(tmp_path: Path, capsys: pytest.Cap
 
 REFUSED = {
     "--strategy nothing": "--strategy nothing: no such strategy; choose from bsp",
+    "--strategies asp,nothing": "--strategies nothing: no such strategy; choose from bsp",
     "--strategies dlrover": "--strategies dlrover: changes the number of nodes",
     "--seconds ms": "has no column ms; --seconds names it",
     "--unit 0": "--unit 0: must be more than 0",

@@ -99,6 +99,7 @@ def test_a_page_with_figures(runs: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["nowhere"], "nowhere: no such directory"),
         (["."], "holds no run"),
         (["RUNS", "--baseline", "asp"], "baseline 'asp' is not among the strategies: bsp, twice_as_fast"),
+        (["RUNS", "-o", "/dev/null/x"], "-o /dev/null/x: cannot be written (not a directory)"),
         (["RUNS", "--as", "word"], "argument --as: invalid choice: 'word'"),
         (["RUNS", "--name", "bsp"], "argument --name: bsp: must be ID=NAME"),
         ([], "the following arguments are required: DIR"),

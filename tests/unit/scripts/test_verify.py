@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.reports import sums as checking
+from runtime.record import sums as writing
 from scripts.verify import main, verify
 from tests.support.cli import run_cli
 from tests.support.records import bsp_story
@@ -34,6 +37,29 @@ def record(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "run"))
 
 
+@pytest.fixture(scope="module")
+def undrawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nothing is derived of it, so nothing but its own sums can contradict it."""
+    folder = tmp_path_factory.mktemp("verify") / "undrawn"
+    assert run_cli(*JOB.split(), "workload.epochs=1", "draw=false", f"hydra.run.dir={folder}").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def bare(undrawn: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(undrawn, tmp_path / "bare"))
+
+
+def edit_compute_s(path: Path, by_s: float) -> None:
+    """A longer computation of the first iteration: no law of the protocol says how long one takes."""
+    lines = path.read_text().splitlines()
+    number = next(at for at, line in enumerate(lines) if json.loads(line).get("event", {}).get("type") == "Arrived")
+    line = json.loads(lines[number])
+    line["event"]["timings"]["compute_s"] += by_s
+    lines[number] = json.dumps(line, separators=(",", ":"))
+    path.write_text("\n".join(lines) + "\n")
+
+
 def failures(path: Path) -> dict[str, str]:
     return {check.question: check.found for check in verify(path) if check.verdict == "failed"}
 
@@ -49,7 +75,8 @@ def test_an_untouched_record_passes(original: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     assert "1 run verified: nothing failed" in said
     checks = {check.question: check.verdict for check in verify(original)}
-    assert {checks[name] for name in ("complete", "summary", "tables", "parameters", "plan", "decisions")} == {"ok"}
+    asked = ("complete", "files", "summary", "tables", "parameters", "plan", "decisions")
+    assert {checks[name] for name in asked} == {"ok"}
 
 
 @pytest.mark.long(like="test_an_untouched_record_passes")
@@ -103,6 +130,76 @@ def test_a_log_that_was_edited(record: Path) -> None:
     assert {"lawful", "summary", "tables"} <= set(failures(record))
 
 
+@pytest.mark.parametrize("by_s", [0.0, 1e-6])
+def test_a_duration_that_was_edited_is_found_where_nothing_was_drawn(bare: Path, by_s: float) -> None:
+    """Written again with the same numbers the line is the same, so it is the number that is found."""
+    checks = {check.question: check.verdict for check in verify(bare)}
+    assert (checks["summary"], checks["tables"], checks["files"]) == ("unchecked", "unchecked", "ok")
+    edit_compute_s(bare / "events.jsonl", by_s)
+    found = {"files": "events.jsonl: not as the run has left it, by SHA256SUMS"}
+    assert failures(bare) == (found if by_s else {})
+
+
+def test_a_duration_that_was_edited_is_found_in_a_record_by_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    words = (*JOB.split(), "workload.epochs=1", "draw=false", "record=iterations", f"hydra.run.dir={folder}")
+    assert run_cli(*words).exit_code == 0
+    assert failures(folder) == {}
+    frame = pd.read_parquet(folder / "iterations.parquet")
+    frame.loc[3, "compute_s"] += 1e-6
+    frame.to_parquet(folder / "iterations.parquet", index=False)
+    assert set(failures(folder)) == {"files"}
+
+
+def test_a_host_that_was_busier_is_found_in_a_set_of_jobs(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    words = (
+        "runtime=virtual cluster=star_servers jobs=list replay.max_iterations=5 record=iterations draw=false view=none"
+    )
+    assert run_cli(*words.split(), f"hydra.run.dir={folder}").exit_code == 0
+    assert failures(folder) == {}
+    frame = pd.read_parquet(folder / "hosts.parquet")
+    frame.loc[0, "cpu_cores"] += 1.0
+    frame.to_parquet(folder / "hosts.parquet", index=False)
+    assert "hosts.parquet" in failures(folder)["files"]
+
+
+def test_another_program_reads_the_sums(bare: Path) -> None:
+    """``sha256sum`` of the system."""
+    if shutil.which("sha256sum") is None:
+        pytest.skip("no sha256sum here")
+    check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    done = subprocess.run(check, cwd=bare, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "events.jsonl: OK\nmeta.json: OK\nplan.json: OK\n")
+    edit_compute_s(bare / "events.jsonl", 1e-6)
+    assert subprocess.run(check, cwd=bare, capture_output=True, check=False).returncode == 1
+
+
+def test_what_is_written_is_what_is_checked() -> None:
+    """The two know nothing of each other."""
+    assert (writing.SUMS, writing.OF_JOB, writing.OF_CLUSTER) == (checking.SUMS, checking.OF_JOB, checking.OF_CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda lines: lines[1:], "events.jsonl: not as the run has left it"),
+        (lambda lines: [*lines, f"{'0' * 64}  iterations.parquet"], "iterations.parquet: not as the run has left it"),
+        (lambda lines: ["no sum"], "SHA256SUMS: is not what sha256sum writes"),
+    ],
+)
+def test_sums_that_were_edited(bare: Path, change: Callable[[list[str]], list[str]], words: str) -> None:
+    path = bare / "SHA256SUMS"
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+    assert words in failures(bare)["files"]
+
+
+def test_an_older_record_has_no_sums(bare: Path) -> None:
+    (bare / "SHA256SUMS").unlink()
+    checks = {check.question: check.verdict for check in verify(bare)}
+    assert checks["files"] == "unchecked"
+
+
 def test_a_decision_that_the_strategy_does_not_take(record: Path) -> None:
     path = record / ".hydra" / "config.yaml"
     path.write_text(path.read_text().replace("bound: 3", "bound: 0"))
@@ -115,6 +212,7 @@ def test_a_run_with_code_of_its_user_is_not_wrong_where_that_is_not_named(record
     config.write_text(config.read_text().replace("_target_: strategies.ssp.SSP", "_target_: my_lab.ssp.SSP"))
     assert "name the project" in failures(record)["decisions"], "nothing says that there is one"
     rewrite(record / "meta.json", lambda meta: meta["versions"].update(project="my lab 0123456789ab"))
+    writing.write_sums(record, writing.OF_JOB)
     found = {check.question: check for check in verify(record, again=True)}
     assert {name for name, check in found.items() if check.verdict == "failed"} == set()
     for name in ("decisions", "again"):
@@ -125,7 +223,7 @@ def test_a_run_with_code_of_its_user_is_not_wrong_where_that_is_not_named(record
 def test_a_run_that_was_killed(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record / "events.jsonl"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    for name in ("summary.json", "tables", "parameters.npy"):
+    for name in ("summary.json", "tables", "parameters.npy", "SHA256SUMS"):
         target = record / name
         shutil.rmtree(target) if target.is_dir() else target.unlink()
     found = failures(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -136,10 +137,15 @@ def grads(version: int, *workers: int, samples: int = 128) -> list[Grad]:
 )
 def test_what_a_mode_took_is_measured(mode_cost: str, factor: float) -> None:
     """Updates of three every second, of gradients two updates old, 1.5 global batches: a lag of 1.5 / 2.5."""
-    held, costs = Held(10.0, 7, 512.0), ModeTimes(mode_cost=mode_cost)
-    held.applied(10.0, 0, grads(0, 3))
+    held, summed, costs = Held(10.0, 7, 512.0), Held(10.0, 7, 512.0), ModeTimes(mode_cost=mode_cost)
+    for one in (held, summed):
+        one.applied(10.0, 0, grads(0, 3))
     for number in range(20):
-        held.applied(11.0 + number, 0, grads(8 + number - 2, 0, 1, 2))
+        each = grads(8 + number - 2, 0, 1, 2)
+        held.applied(11.0 + number, 0, each)
+        both = msgspec.structs.replace(each[0], samples=256, members=(0, 1))
+        summed.applied(11.0 + number, 0, [both, each[2]])
+    assert summed.unit_s(1000.0, costs) == pytest.approx(held.unit_s(1000.0, costs)), "a sum is as its members"
     assert held.updates == 20, "the first completed the mode before"
     assert held.unit_s(1000.0, costs) == pytest.approx((1 + 1000 / 384) * factor)
 

@@ -149,7 +149,7 @@ def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records(
     assert (seen.mature(NodeId.worker(0), "short"), seen.mature(NodeId.worker(0), "long")) == (True, False)
     assert not seen.mature(NodeId.worker(1), "short"), "it has said nothing"
     assert not seen.mature(NodeId.worker(9), "short"), "it is unknown"
-    assert seen.mature_bpts_s("short") == {0: 1.0}
+    assert (seen.mature_workers("short"), seen.mean_bpt_s(0, "short")) == ([0], 1.0)
     seen.observe_event(Woke(t=15.0, tag="x"))
     assert not seen.mature(NodeId.worker(0), "short"), "all but two records are too old"
 
@@ -233,7 +233,7 @@ def fed() -> Monitor:
 def test_a_dead_incarnation_is_forgotten_and_all_others_remembered() -> None:
     seen = fed()
     seen.observe_event(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=True))
-    assert seen.mature_bpts_s("long") == {1: 2.0}
+    assert (seen.mature_workers("long"), seen.mean_bpt_s(1, "long")) == ([1], 2.0)
     seen.observe_event(Joined(t=25.0, worker=0, incarnation=1))
     for t in (26.0, 30.0, 33.0):
         seen.observe_event(arrived(t, 0.5, incarnation=1))

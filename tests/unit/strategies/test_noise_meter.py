@@ -12,7 +12,7 @@ from strategies.gates import AllGate, EachGate
 from strategies.gates.base import Gate
 from strategies.monitoring.fixed_noise import FixedNoise
 from strategies.monitoring.noise import NoiseMeter
-from strategies.protocol import Apply, Arrived, Drop, Grad, Measured, Restored, Started, Timings
+from strategies.protocol import Apply, Arrived, Drop, Grad, Measured, Ready, Restored, Started, Timings
 from tests.contract.scenarios import make_job
 from tests.support.harness import HeapRun
 from tests.support.laws import unlawful
@@ -52,6 +52,19 @@ def test_the_worked_number() -> None:
     noise.observe_event(Measured(t=1.0, version=1, sqr_norm=8 / 9))
     assert noise.phi_of(4) == (pytest.approx(4.0), 0.0)
     assert noise.log_state()["noise_scale_samples"] == pytest.approx(4.0)
+
+
+def test_norms_of_summed_gradients_are_those_of_when_they_were_ready() -> None:
+    """The worked number, with the first two gradients in a sum, of which nobody knows a norm."""
+    noise = meter()
+    parts = [arrived(n, sqr_norm=x * x + y * y) for n, (x, y) in enumerate(SUMS)]
+    for one in parts[:2]:
+        ready = Ready(t=0.0, grad=one.grad, timings=one.timings, num_bytes=8, sqr_norm=one.sqr_norm)
+        noise.observe_event(ready)
+    both = Grad(id=9, worker=0, incarnation=0, iteration=0, version=0, samples=8, assigned_samples=8, members=(0, 1))
+    assert measures(noise, Arrived(t=0.0, grad=both, timings=Timings()), parts[2])
+    noise.observe_event(Measured(t=1.0, version=1, sqr_norm=8 / 9))
+    assert noise.phi_of(4) == (pytest.approx(4.0), 0.0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from predictors import Observation
 from strategies.monitoring.predicted import PredictedTimes
-from strategies.protocol import Arrived, Grad, Lost, Restored, Started, Timings
+from strategies.protocol import Arrived, Grad, Lost, Ready, Restored, Started, Timings
 
 
 def detector(**settings: Any) -> PredictedTimes:
@@ -37,6 +37,16 @@ def test_own_times_with_the_link_are_predicted_and_slow_workers_tagged() -> None
     for worker, seconds in enumerate((1.0, 1.2, 1.21)):
         arrive(of, worker, seconds)
     assert told(of) == ([1.0, 1.2, 1.21], {2})
+
+
+def test_without_sending_an_iteration_ends_when_its_gradient_is_ready() -> None:
+    """Of sums, which have no times, nothing else is known."""
+    of = detector(with_sending=False)
+    for worker, seconds in enumerate((1.0, 1.5)):
+        grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=4, assigned_samples=4)
+        of.observe_event(Ready(t=1.0, grad=grad, timings=Timings(compute_s=seconds), num_bytes=8))
+        arrive(of, worker, 9.0)
+    assert told(of, (0, 1)) == ([1.0, 1.5], {1})
 
 
 def test_one_worker_straggles_behind_nobody() -> None:

@@ -107,9 +107,15 @@ def test_whoever_is_lost_every_sample_counts_once(lost: str, restarting: bool, f
 
 
 def test_aggregators_take_free_hosts_first_and_none_of_a_server() -> None:
-    assert aggregator_hosts(hosts_of(2, free=1), 2) == {"aggregator:0": "host:3", "aggregator:1": "host:1"}
+    assert aggregator_hosts(hosts_of(2, free=1), 2, "free") == {"aggregator:0": "host:3", "aggregator:1": "host:1"}
     with pytest.raises(ConfigError, match=r"num_aggregators=3: .* only 2 of 3 hosts have none"):
-        aggregator_hosts(hosts_of(2, free=0), 3)
+        aggregator_hosts(hosts_of(2, free=0), 3, "free")
+
+
+def test_or_they_are_where_most_workers_are_in_turns() -> None:
+    placement = [["worker:0", "server:0"], [], ["worker:1", "worker:2"]]
+    hosts = parse_hosts({"count": 3, "placement": placement}, 3, 1, "hosts")
+    assert [*aggregator_hosts(hosts, 3, "workers").values()] == ["host:2", "host:0", "host:2"]
 
 
 def test_an_aggregator_sends_one_sum_after_another() -> None:

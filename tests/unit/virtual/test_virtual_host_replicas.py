@@ -305,3 +305,22 @@ def test_a_pause_of_a_member_is_waited_for() -> None:
     runs = [finish(*session(BSP(), hosts_of(4), LINKS, schedule=one)).t for one in (None, schedule)]
     assert runs[1] == pytest.approx(runs[0] + 2.0, abs=0.26)
     assert runs[1] > runs[0] + 1.7
+
+
+def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_out() -> None:
+    """Worker 0 is to send worker 3, its child, the parameters: the order of 3.0 s would reach it at 3.125 s.
+
+    It has left its host by then. Who carried it out was halted by the next loss, when the host no longer knew it.
+    """
+    devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
+    costs = Costs(control_s=1 / 8)
+    run, tape = session(ring_of_three(), hosts_of(4), costs, devices, samples=64, **LEDGER)
+    for at_s, worker in ((3.0625, 0), (4.0, 1)):
+        run.clock.at(at_s, MESSAGE, partial(run.supervisor.lose_worker, worker, "killed", restarting=False))
+    finish(run, tape)
+    [given] = [line for line in tape.plain() if line["t"] == 3.0 and line.get("commands")]
+    assert [command["children"] for command in given["commands"] if command["type"] == "Apply"] == [[[3, 0]]]
+    assert 3 in [command.get("worker") for command in given["commands"]], "the order that was on its way"
+    assert [event["workers"] for event in tape.received("Restored")] == [[1, 2, 3], [2, 3]]
+    assert isinstance(run.learner, RealLearner)
+    assert run.learner.params.tolist() == [1.0] * 64

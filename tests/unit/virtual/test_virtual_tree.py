@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from strategies.bsp import BSP
+from strategies.protocol import Strategy
+from strategies.star import Star
 from tests.support.harness import make_run_spec
 from tests.unit.virtual.test_virtual_aggregators import NUM_PARAMETERS, TRANSFER_S, into_server
 from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, slow, unregister, uses, virtual_job
 from tests.unit.virtual.test_virtual_transfers import SECOND
 
 LATENCIES_S = (5.0, 2.0, 9.0, 1.0, 7.0, 3.0)
+CALM: dict[str, Any] = {"phi": 300.0, "straggler_frac": 1e9}
+"""Of a STAR that stays in SSGD."""
+SYSTEMS: dict[str, Callable[..., Strategy]] = {"bsp": BSP, "star": partial(Star, **CALM)}
+systems = pytest.mark.parametrize("make", SYSTEMS.values(), ids=SYSTEMS)
 
 
 def hosts_of(latencies_s: tuple[float, ...]) -> Hosts:
@@ -29,13 +40,18 @@ def hosts_of(latencies_s: tuple[float, ...]) -> Hosts:
 
 
 def tree_job(
-    strategy: BSP, latencies_s: tuple[float, ...], samples: int, learner: ModelState | None = None, **changes: Any
+    strategy: Strategy,
+    latencies_s: tuple[float, ...],
+    samples: int,
+    learner: ModelState | None = None,
+    actuator: Schedule | None = None,
+    **changes: Any,
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
     job = virtual_job(len(latencies_s), samples, **changes)
     spec = make_run_spec(job, strategy, tape)
     model = learner or NoLearner(NUM_PARAMETERS, None)
-    return VirtualSession(spec, slow(), model, Costs(), SECOND, hosts=hosts_of(latencies_s)), tape
+    return VirtualSession(spec, actuator or slow(), model, Costs(), SECOND, hosts=hosts_of(latencies_s)), tape
 
 
 def sums(tape: Tape) -> list[tuple[int, ...]]:
@@ -45,19 +61,21 @@ def sums(tape: Tape) -> list[tuple[int, ...]]:
     return [tuple(ready[member] for member in one) for one in members if one]
 
 
-def test_the_tree_follows_the_latencies_of_the_hosts() -> None:
+@systems
+def test_the_tree_follows_the_latencies_of_the_hosts(make: Callable[..., Strategy]) -> None:
     """Worked by hand: 3 and 1 are the nearest; 3 sums 5 and 0, 1 sums 4 and 2. Two vectors a round instead of six."""
-    run, tape = tree_job(BSP(tree_fanout=2, tree_wait_s=60.0), LATENCIES_S, samples=18)
+    run, tape = tree_job(make(tree_fanout=2, tree_wait_s=60.0), LATENCIES_S, samples=18)
     assert finish(run, tape).version == 3
     assert sorted(sums(tape)) == [(1, 4, 2), (1, 4, 2), (3, 5, 0), (3, 5, 0)]
     assert into_server(run) == pytest.approx(6 + 2 + 2)
 
 
-def test_a_round_takes_what_its_transfers_take() -> None:
+@systems
+def test_a_round_takes_what_its_transfers_take(make: Callable[..., Strategy]) -> None:
     """Equal latencies: six vectors one after another, or two to each inner node and two from these: 4 instead of 6."""
     times = {}
     for fanout in (None, 2):
-        run, tape = tree_job(BSP(tree_fanout=fanout), (0.0,) * 6, samples=18)
+        run, tape = tree_job(make(tree_fanout=fanout), (0.0,) * 6, samples=18)
         finish(run, tape)
         second, third = tape.update_times()[1:]
         times[fanout] = (third - second) / TRANSFER_S
@@ -78,3 +96,76 @@ def test_whoever_is_lost_every_sample_counts_once(lost: str) -> None:
         finish(run, tape)
         assert uses(run) == {2.0}, moment
     assert sums(tape)
+
+
+def told(tape: Tape) -> list[Any]:
+    """All that was received and commanded, and when."""
+    lines = [line for line in tape.plain() if line["kind"] == "event"]
+    return [(line["t"], line["event"], line["commands"]) for line in lines]
+
+
+def test_without_stragglers_star_with_a_tree_is_bsp_with_a_tree() -> None:
+    """Event for event, as without trees."""
+    runs = [tree_job(make(tree_fanout=2), LATENCIES_S, samples=60) for make in SYSTEMS.values()]
+    tapes = [tape for run, tape in runs if finish(run, tape)]
+    assert told(tapes[0]) == told(tapes[1])
+
+
+def updates(tape: Tape) -> Counter[tuple[str, int]]:
+    """How many updates were made in each mode, of so many vectors."""
+    mode, found = "", Counter[tuple[str, int]]()
+    for line in tape.plain():
+        if line["kind"] == "event":
+            mode = (line["state"] or {}).get("mode", mode)
+            found.update((mode, len(one["grads"])) for one in line["commands"] if one["type"] == "Apply")
+    return found
+
+
+def slowed(**changes: Any) -> Star:
+    """It decides at once, and its mode is by turns SSGD and dynamic x-order if a worker is slow by turns."""
+    own = {"predictor": "last_value", "warmup_iters": 0, "decision_s": 0.05, "when_calm": "ssgd", **changes}
+    return Star(tree_fanout=2, tree_wait_s=0.5, redecide_iters=3, phi=10.0, kappa=0.1, modes=["ssgd", "dynamic"], **own)
+
+
+def test_a_group_of_dynamic_x_order_sends_two_vectors_for_five_gradients() -> None:
+    """Worker 5 is slow all the time. What enters the server is what arrives, by bytes; nothing is known in the first
+    round, and in the first update of the group of five the inner nodes are others than before."""
+    run, tape = tree_job(slowed(), (0.0,) * 6, samples=300, actuator=slow(w5=60.0))
+    finish(run, tape)
+    found = updates(tape)
+    several, single = found["dynamic 5 1", 2], found["dynamic 5 1", 1]
+    assert several > 50
+    assert single > 20
+    others = found - Counter({("dynamic 5 1", 2): several, ("dynamic 5 1", 1): single, ("ssgd", 6): 1})
+    assert others.total() <= 3
+    arrived = tape.received("Arrived")
+    assert sum(len(event["grad"].get("members", ())) or 1 for event in arrived) == 300
+    assert into_server(run) == pytest.approx(len(arrived))
+    assert len(arrived) < 300 / 2
+
+
+@pytest.mark.parametrize("lost", ["worker:1", "worker:3", "server:0"])
+def test_whoever_is_lost_while_modes_change_every_sample_counts_once(lost: str) -> None:
+    windows = [
+        Disturbance(start_s=2.0 * n, end_s=2.0 * n + 1.0, target="worker:5", kind="slowdown", magnitude=3.0)
+        for n in range(1, 20)
+    ]
+    for moment in range(6):
+        strategy = slowed()
+        more: dict[str, Any] = {"epochs": 3, "checkpoint_every_s": 4.0}
+        job = virtual_job(6, 60, **more)
+        run, tape = tree_job(
+            strategy,
+            (0.0,) * 6,
+            samples=60,
+            learner=ledger(job, strategy),
+            actuator=Schedule(build_plan("by turns", 0, 1e6, windows)),
+            **more,
+        )
+        run.clock.at(3.0 + 0.2 * moment, MACHINE, unregister(lost), run)
+        run.clock.at(6.0 + 0.3 * moment, MACHINE, unregister(lost, restarting=lost != "worker:3"), run)
+        finish(run, tape)
+        assert uses(run) == {3.0}, moment
+        assert sums(tape)
+        modes = {mode.split()[0] for mode, _ in updates(tape)}
+        assert modes == {"ssgd", "dynamic"}

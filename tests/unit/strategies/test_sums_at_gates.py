@@ -1,0 +1,160 @@
+"""Gates at which sums of gradients arrive: each counts as its members, and nobody is left waiting."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.gates import AllGate, EachGate, ExactlyGate, Gate, ModalGate, Mode, Verdict
+from strategies.gates.base import TakesSums
+from strategies.gates.modal import ASGD, SSGD
+from strategies.protocol import Grad
+from tests.unit.strategies.test_modal_gate import Crowd, in_mode, made
+
+THIRDS = ((0, 1, 2), (3, 4), (5,))
+MODES = [SSGD, ASGD, Mode(x=2), Mode(x=5), Mode(groups=THIRDS), Mode(groups=((5, 4), (0,)))]
+
+
+def sum_of(workers: tuple[int, ...], number: int) -> Grad:
+    first = made(workers[0], number)
+    members = tuple(1000 * number + place for place, _ in enumerate(workers))
+    return Grad(
+        id=number,
+        worker=first.worker,
+        incarnation=0,
+        iteration=0,
+        version=0,
+        samples=len(workers),
+        assigned_samples=len(workers),
+        members=members,
+    )
+
+
+class Summing(Crowd):
+    """A crowd some of whom deliver together; ``updates`` are the workers of every update."""
+
+    def __init__(self, gate: Any, num_workers: int) -> None:
+        self.workers_of = dict[int, tuple[int, ...]]()
+        self.updates = list[list[int]]()
+        super().__init__(gate, num_workers)
+
+    def carry_out(self, verdict: Verdict) -> None:
+        super().carry_out(verdict)
+        found = [self.workers_of.get(grad.id, (grad.worker,)) for grad in verdict.apply]
+        self.updates += [sorted(worker for workers in found for worker in workers)] if found else []
+
+    def deliver_sum(self, workers: tuple[int, ...]) -> None:
+        numbers = [self.busy.pop(worker) for worker in workers]
+        self.workers_of[numbers[0]] = workers
+        gate: Any = self.gate
+        self.carry_out(gate.sum_arrived(sum_of(workers, numbers[0]), workers))
+        for verdict in gate.completed():
+            self.carry_out(verdict)
+
+
+@pytest.mark.parametrize("mode", [None, SSGD, Mode(groups=THIRDS)], ids=["all", "ssgd", "groups"])
+@given(seed=st.integers(0, 10_000))
+def test_a_sum_is_as_good_as_its_members(mode: Mode | None, seed: int) -> None:
+    """Where a round is one of known workers, the same updates result as if each had sent by itself."""
+    draw = random.Random(seed)
+    gates: list[Gate] = [AllGate() if mode is None else in_mode(mode) for _ in range(2)]
+    one, other = Summing(gates[0], 6), Summing(gates[1], 6)
+    for _ in range(15):
+        group = draw.choice(THIRDS if mode is not None and mode.groups else [tuple(range(6))])
+        here = [worker for worker in group if worker in one.busy]
+        together = tuple(draw.sample(here, draw.randint(1, len(here))))
+        if len(together) > 1:
+            one.deliver_sum(together)
+        else:
+            one.deliver(together[0])
+        for worker in together:
+            other.deliver(worker)
+        assert (one.updates, sorted(one.busy)) == (other.updates, sorted(other.busy))
+
+
+@given(seed=st.integers(0, 10_000))
+def test_changes_of_mode_at_random_lose_nothing_and_leave_nobody_waiting(seed: int) -> None:
+    """Whoever does not compute has delivered and waits, alone or in a sum; what was delivered counts once or waits."""
+    draw, gate = random.Random(seed), ModalGate()
+    crowd = Summing(gate, 6)
+    delivered = 0
+    for _ in range(80):
+        here = sorted(crowd.busy.keys() - crowd.away)
+        if len(here) > 1 and draw.random() < 0.4:
+            together = tuple(draw.sample(here, draw.randint(2, len(here))))
+            crowd.deliver_sum(together)
+            delivered += 1
+        else:
+            crowd.step(draw, leaving=True)
+        if draw.random() < 0.2:
+            for verdict in gate.switch(draw.choice(MODES)):
+                crowd.carry_out(verdict)
+        waiting = {
+            worker for grad in gate.at.buffer.values() for worker in crowd.workers_of.get(grad.id, (grad.worker,))
+        }
+        assert gate.members == gate.at.computing | (waiting & gate.members)
+        assert gate.at.computing == set(crowd.busy)
+        assert gate.completed() == []
+    used = [number for update in crowd.applied for number in update]
+    assert len(used) == len(set(used))
+
+
+def test_a_sum_whose_workers_were_divided_is_used_whole() -> None:
+    """0, 1 and 2 are on their way together when the groups become (0, 1) and (2, 3): 3 waits for the next of 2."""
+    gate = ModalGate()
+    crowd = Summing(gate, 4)
+    crowd.deliver(3)
+    assert gate.switch(Mode(groups=((0, 1), (2, 3)))) == []
+    crowd.deliver_sum((0, 1, 2))
+    assert (crowd.updates, sorted(crowd.busy)) == ([[0, 1, 2]], [0, 1, 2])
+    crowd.deliver(2)
+    assert (crowd.updates[1:], sorted(crowd.busy)) == ([[2, 3]], [0, 1, 2, 3])
+
+
+def test_who_is_in_a_sum_of_another_group_computes_when_that_is_applied() -> None:
+    """As before, but 1 still computes: nobody is left for whom 3 could wait, and 2 waits with 0 for 1."""
+    gate = ModalGate()
+    crowd = Summing(gate, 4)
+    crowd.deliver(3)
+    gate.switch(Mode(groups=((0, 1), (2, 3))))
+    crowd.deliver_sum((0, 2))
+    assert (crowd.updates, sorted(crowd.busy)) == ([[3]], [1, 3])
+    crowd.deliver(1)
+    assert (crowd.updates[-1], sorted(crowd.busy)) == ([0, 1, 2], [0, 1, 2, 3])
+
+
+def test_a_sum_from_before_counts_as_its_members_in_static_x_order() -> None:
+    """Two gradients suffice, and a sum has three: the update has all of them."""
+    gate = ModalGate()
+    crowd = Summing(gate, 5)
+    crowd.deliver_sum((4, 0, 2))
+    crowd.deliver(1)
+    (first,) = gate.switch(Mode(x=2))
+    crowd.carry_out(first)
+    assert (crowd.updates, first.go) == ([[0, 2, 4]], (0, 2, 4))
+    crowd.deliver(3)
+    assert crowd.updates[-1] == [1, 3]
+
+
+def test_who_left_and_delivered_again_waits_although_an_old_sum_is_applied() -> None:
+    gate = ModalGate()
+    crowd = Summing(gate, 4)
+    crowd.deliver_sum((1, 2))
+    crowd.carry_out(gate.lost(2, restarting=False))
+    crowd.carry_out(gate.joined(2))
+    crowd.deliver(2)
+    (first, *_) = gate.switch(Mode(x=2))
+    assert (first.go, [grad.worker for grad in gate.at.buffer.values()]) == ((1,), [2])
+
+
+def test_gates_without_known_groups_take_no_sums() -> None:
+    assert [isinstance(gate, TakesSums) for gate in (AllGate(), ModalGate(), EachGate(), ExactlyGate(x=2))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
