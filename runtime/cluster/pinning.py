@@ -10,8 +10,8 @@ from runtime.cluster.hosts import Host
 def cores_of(hosts: Iterable[Host], cores: Sequence[int]) -> dict[int, int]:
     """The core of every pinned host, by its number: the largest quota first, each on the least promised core.
 
-    The kernel gives a quota to the cores of a machine in slices, larger than what small hosts have in a period: of two
-    tasks on different cores, one gets all of it. On one core the scheduler lets them take turns, as the virtual clock does.
+    Tasks that do not move between cores use less processor time, and nobody works at the same moment as another task of
+    its host, as on a machine of one core.
     """
     promised = dict.fromkeys(cores, 0.0)
     found = {}

@@ -35,9 +35,9 @@ def test_hosts_have_cores_of_this_process_only() -> None:
 
 
 def test_the_largest_is_placed_first() -> None:
-    """0.1, 0.1, 0.8 and 0.6 cores: 0.8 alone, the others together on the other core."""
+    """0.1, 0.1, 0.8 and 0.6 cores: 0.8 on one core, all others on the other."""
     sizes = {number: {"cpu_cores": cores} for number, cores in enumerate((1.0, 1.0, 8.0, 6.0))}
-    assert cores_of(hosts_of(pin=True, overrides=sizes).hosts, [0, 1]) == {2: 0, 3: 1, 0: 1, 1: 0}
+    assert cores_of(hosts_of(pin=True, overrides=sizes).hosts, [0, 1]) == {2: 0, 3: 1, 0: 1, 1: 1}
 
 
 def test_hosts_that_are_not_pinned_run_anywhere() -> None:

@@ -165,15 +165,6 @@ def test_two_tasks_on_a_host_contend() -> None:
     assert lab.run() == approx({"worker:0": 2.0, "worker:2": 3.0, "worker:1": 4.0})
 
 
-@pytest.mark.parametrize(("at_once_cores", "end_s"), [(math.inf, 0.01), (1.0, 0.02)])
-def test_tasks_of_a_pinned_host_never_work_at_the_same_moment(at_once_cores: float, end_s: float) -> None:
-    """A core's quota of 10 ms, unused so far, is there for both at once; on one core they take turns."""
-    lab = Lab(dict.fromkeys(PAIR, Site("host:0", cores=1.0, at_once_cores=at_once_cores)))
-    for task in PAIR:
-        lab.work(0.0, task, 0.01)
-    assert lab.run() == approx(dict.fromkeys(PAIR, end_s))
-
-
 def test_hosts_that_are_pinned_have_one_core_at_a_time() -> None:
     sites = sites_of(parse_hosts({**FIELDS, "pin": True}, 1, 1), Costs(), 1, 1)
     assert (sites["worker:0"].cores, sites["worker:0"].at_once_cores) == (0.4, 1.0)
