@@ -21,7 +21,7 @@ from tests.support.runs import ROOT
 
 PAGES = ["README.md", "DESIGN.md", "CONTRIBUTING.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
-BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 INDENTED = re.compile(r"^    (?=python |make |pytest )(.*)$", re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 START = re.compile(r"(?:^|[;|]|\bdo )\s*(?:[A-Z_]+=\S+ )*(python run\.py|python scripts/\S+\.py|pytest|make)(?= |$)")
