@@ -171,7 +171,9 @@ def saturation(alone: Mapping[int, Run]) -> Iterator[Row]:
     (small, first_s), (large, last_s) = min(times.items()), max(times.items())
     per_sample = (last_s / large) / (first_s / small)
     holds = per_sample < 0.5
-    yield Row("antdt.fig8: time of a batch, one worker", "a sample costs less than half in the largest batch", text, holds)
+    yield Row(
+        "antdt.fig8: time of a batch, one worker", "a sample costs less than half in the largest batch", text, holds
+    )
 
 
 def idle_order(shared: Mapping[str, Run]) -> Row:
