@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 
 import pandas as pd
@@ -41,6 +42,8 @@ def draw(path: Path, results: Results) -> Path:
             bars = mine.rename(columns={drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"})
             draw_bars(axes, bars, dots_of(results, level), look, drawn.label, "cut off")
             axes.set_yticks(range(len(bars)), [shown_name(one, drawn.names) for one in bars["strategy"]])
+            if drawn.log:
+                widen(axes, [*bars["value_s"], *bars["low_s"], *bars["high_s"], *marks["value"]])
             draw_paper(axes, marks.rename(columns={drawn.by: "strategy"}), list(bars["strategy"]))
             axes.set_title(results.spec.title if level is None else shown_name(level, drawn.names))
         if len(paper):
@@ -51,6 +54,14 @@ def draw(path: Path, results: Results) -> Path:
 def bar_looks(levels: Iterable[str]) -> dict[str, Look]:
     """Strategies look as everywhere; other levels, which have their names next to their bars, alike."""
     return {name: looks([name])[name] if name in STRATEGY_COLOURS else OTHERS for name in levels}
+
+
+def widen(axes: Axes, values: Iterable[float]) -> None:
+    """A logarithmic axis on which all of these can be seen, with room for the text next to the largest."""
+    seen = [value for value in values if 0.0 < value < inf]
+    axes.set_xscale("log")
+    if seen:
+        axes.set_xlim(min(seen) / 3.0, max(seen) * (max(seen) / min(seen)) ** 0.2 * 1.5)
 
 
 def dots_of(results: Results, panel: str | None) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,15 @@ def test_a_legend_has_as_many_columns_as_fit() -> None:
             box = legend.get_window_extent()
         assert box.x1 <= page.bbox.x1
         assert len({round(text.get_window_extent().x0) for text in legend.get_texts()}) == columns
+
+
+def test_a_logarithmic_axis_shows_bars_and_marks_many_times_as_long() -> None:
+    axes = Figure().add_subplot()
+    bars.widen(axes, [0.009, 3.2, 4662.0, inf, nan, 0.0])
+    low, high = axes.get_xlim()
+    assert axes.get_xscale() == "log"
+    assert 0 < low < 0.009
+    assert high > 4662.0
 
 
 def test_bars_of_other_levels_than_strategies_look_alike() -> None:
