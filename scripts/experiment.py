@@ -291,19 +291,24 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
     spec = results.spec
     pages = None if partial else page_of(asked.pages, spec.paper)
     folder = out if pages is None else pages.parent / "images"
-    picture = draw(results, folder / f"{spec.name}.png")
+    picture = draw(results, folder / f"{spec.name}.png") if spec.shown else None
     verdicts = verdict_frame(results)
     write_file(out / "runs.csv", results.runs.to_csv(index=False))
     if len(verdicts):
         write_file(folder / f"{spec.name}_claims.csv", verdicts.to_csv(index=False))
     show(results, console)
-    if pages is not None:
+    if pages is not None and picture is not None:
         write_page(results, pages, picture)
-    if asked.paper is not None:
+    if picture is None:
+        console.print(
+            f"no figure: {spec.name} hides {', '.join(spec.figure.hide)}, and this part has no other", soft_wrap=True
+        )
+    elif asked.paper is not None:
         with drawn_as(form_of(asked.paper)):
             console.print(str(draw(results, out / "paper" / f"{spec.name}.pdf")), soft_wrap=True)
-    for line in (out / "runs.csv", picture, *([] if pages is None else [pages])):
-        console.print(str(line), soft_wrap=True)
+    for line in (out / "runs.csv", picture, pages):
+        if line is not None:
+            console.print(str(line), soft_wrap=True)
 
 
 def compare_records(spec: Spec, out: Path, console: Console) -> None:

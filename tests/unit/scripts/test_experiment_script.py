@@ -278,6 +278,15 @@ def test_a_part_changes_no_page(bench: Bench) -> None:
     assert "out/toy_table/toy_table.png" in out.replace("\n", "")
 
 
+def test_a_part_of_which_the_figure_hides_everything_has_none(whole: Bench) -> None:
+    """It ended with a traceback, after the run."""
+    whole.describe(figure={**SPEC["figure"], "hide": ["asp"]})
+    code, out, err = whole.run("--seeds", "0", "--only", "system=asp", "--paper", "column")
+    assert (code, err) == (0, "")
+    assert "no figure: toy_table hides asp, and this part has no other" in out.replace("\n", "")
+    assert not list((whole.folder / "out").rglob("*.png"))
+
+
 def test_an_interruption_is_gone_on_from(bench: Bench) -> None:
     stopped = ComposedRunner()
     stopped.interrupted_at = "3_bsp_seed0"
