@@ -6,9 +6,12 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from runtime.live.control.tasks import MAX_FUTILE
 from scripts.replay import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.runs import LEDGER, Run, kill_quietly
@@ -64,6 +67,8 @@ def rage(run: Run, num_faults: int, seed: int, num_aggregators: int = 0) -> Coun
         stop, ends = chance.random() < STOP_FRAC, chance.random() < CONTINUE_FRAC
         pause_s = chance.uniform(0.0, 0.6 * LEASE_S)
         pid = run.pids().get((role, number), 0)
+        if is_at_its_last(run.lines(), role, number):
+            continue
         if not run.unregister((role, number), signal.SIGSTOP if stop else signal.SIGKILL):
             continue
         counts[role, "SIGSTOP" if stop else "SIGKILL"] += 1
@@ -71,6 +76,24 @@ def rage(run: Run, num_faults: int, seed: int, num_aggregators: int = 0) -> Coun
             time.sleep(pause_s)
             kill_quietly(pid, signal.SIGCONT)
     return counts
+
+
+def is_at_its_last(lines: Sequence[dict[str, Any]], role: str, number: int) -> bool:
+    """Whether one death more would be the last that a job survives, by the rule for crash loops (``MAX_FUTILE``).
+
+    A worker was of use when a gradient of this incarnation has arrived; any other task when any gradient has, since it
+    only has to be ready. That may take as long as a lease: all wait for a server that is stopped, and whoever is struck
+    again and again meanwhile is given up by right.
+    """
+    futile, incarnation = 0, -1
+    for line in lines:
+        if (note := line.get("note", {})).get("type") == "Launched" and (note["role"], note["id"]) == (role, number):
+            futile, incarnation = futile + 1, note["incarnation"]
+        elif (event := line.get("event", {})).get("type") == "Arrived":
+            grad = event["grad"]
+            if role != "worker" or (grad["worker"], grad["incarnation"]) == (number, incarnation):
+                futile = 0
+    return futile >= MAX_FUTILE
 
 
 def assert_survived(run: Run, epochs: int, faults: Counter[Kind]) -> None:

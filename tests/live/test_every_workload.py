@@ -21,12 +21,23 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
 
 UPDATES = 20
 PATIENCE_S = 600.0
-SAMPLES = {"cifar10": 16, "fashion_mnist": 12, "wikitext2": 6, "criteo": 32, "adult": 2, "imagenet": 8, "planted": 128}
+SAMPLES = {
+    "cifar10": 16,
+    "fashion_mnist": 12,
+    "wikitext2": 6,
+    "criteo": 32,
+    "adult": 2,
+    "imagenet": 8,
+    "planted": 128,
+    "planted_topics": 128,
+}
 """The same few in every epoch: few enough for the largest models on two cores, and then the loss has to fall."""
 MOST = 64
 """Samples of an update."""
 PLAIN = {"cifar10": ["augment=false"], "imagenet": ["num_classes=2"], "wikitext2": [], "fashion_mnist": []}
 """So that the batch stays the same; and as many classes as the made files have."""
+OWN = {"lda_wikipedia": ["dataset.sequence_length=30", "stop_words=0"]}
+"""For a text of some 300 words, few of them different."""
 
 
 def trained() -> list[Any]:
@@ -73,6 +84,7 @@ def words(name: str, data_dir: Path) -> list[str]:
     return [
         *common,
         *(f"++workload.task.dataset.{one}" for one in [*files, *PLAIN.get(dataset, [])]),
+        *(f"workload.task.{one}" for one in OWN.get(name, [])),
         f"workload.task.train_samples={samples}",
         f"workload.global_batch_samples={min(samples, MOST)}",
         f"workload.epochs={UPDATES}",
