@@ -65,6 +65,14 @@ def test_bits_and_buffers_are_those_of_the_cpu(name: str, parts: int) -> None:
         assert len(model.graphs.recorded) == 2
 
 
+def test_what_warms_up_is_no_batch_of_batch_normalisation() -> None:
+    _, _, statistics = trained(TorchModel(NORMALISED, 3, 1), 1)
+    _, _, found = trained(on_device(NORMALISED), 1)
+    assert len(found) > 3
+    for one, same in zip(found, statistics, strict=True):
+        np.testing.assert_array_equal(one, same)
+
+
 def test_one_that_is_large_goes_as_a_whole_when_it_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies to the host are no part of a graph; a batch that has none has its gradient copied in parts as ever."""
     monkeypatch.setattr(buckets, "BUCKET_BYTES", 1000)
