@@ -46,7 +46,7 @@ QUARTER_CORE = "cluster.hosts.real_cores_per_core=0.0625"
 """Of this machine for each host of four cores: four of 0.4 leave two cores nothing for coordinators and the network."""
 SHARED = (
     *("jobs=list", "cluster=hosts", "cluster.hosts.gpus=2", "workload=digits_cnn", "strategy=bsp", "straggler=none"),
-    *(QUARTER_CORE, "cluster.hosts.pin=true"),
+    QUARTER_CORE,
     *("replay.max_iterations=null", "replay.models=null", "replay.use_every_s=1", "workload.optimizer.lr=0.003"),
     *("workload.target=null", "eval_every_s=null", "checkpoint_every_s=null", *QUIET),
 )

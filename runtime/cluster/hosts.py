@@ -47,7 +47,6 @@ class HostsSpec(HostSpec, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     count: Annotated[int, Meta(ge=1, le=MAX_HOSTS)]
     real_cores_per_core: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    pin: bool = False
     placement: Spread | list[list[str]] = "spread"
     """A policy by name, or explicitly: the tasks of the first host, of the second, ..."""
     overrides: dict[int, dict[str, bool | int | float | dict[str, float] | None]] | None = None
@@ -72,8 +71,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """One for every worker that it can hold; None: nobody counts them."""
     fair_queues: bool = False
     """Whether the queues of its link serve the other hosts in turn, instead of packets as they come."""
-    pinned: bool = False
-    """Whether all of its tasks run on one core of this machine."""
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +97,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> list[dict[str, object]]:
         """The hosts as plain data, for ``meta.json``; without what came later to records, where it is not used."""
-        later = {"gpus": None, "fair_queues": False, "pinned": False}
+        later = {"gpus": None, "fair_queues": False}
         return [
             {name: value for name, value in msgspec.to_builtins(host).items() if value != later.get(name, ...)}
             for host in self.hosts
@@ -273,7 +270,7 @@ def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int
     hosts = []
     for number, one in enumerate(each):
         held = tuple(task for task in tasks if host_of[task] == number)
-        hosts.append(_host(number, one, spec, held, path))
+        hosts.append(_host(number, one, spec.real_cores_per_core, held, path))
     return Hosts(hosts=tuple(hosts), host_of=host_of)
 
 
@@ -282,19 +279,12 @@ def parse_machines(fields: Mapping[str, object], path: str = "cluster.hosts") ->
     return parse_hosts({**fields, "placement": "spread"}, 0, 0, path)
 
 
-def _host(number: int, spec: HostSpec, whole: HostsSpec, tasks: tuple[str, ...], path: str) -> Host:
-    scale = whole.real_cores_per_core
+def _host(number: int, spec: HostSpec, scale: float, tasks: tuple[str, ...], path: str) -> Host:
     cores = None if spec.cpu_cores is None else spec.cpu_cores * scale
     if cores is not None and cores < MIN_CORES:
         raise ConfigError(
             f"{path}.real_cores_per_core={scale:g}: makes {cores:g} cores of this machine for host {number}, less than "
             f"the {MIN_CORES:g} that a quota can hold; use a larger one, or more {path}.cpu_cores"
-        )
-    if whole.pin and (cores is None or cores > 1.0):
-        has = "no limit" if cores is None else f"{cores:g} cores of this machine"
-        raise ConfigError(
-            f"{path}.pin: host {number} has {has}, and a host that is pinned runs on one; give it {path}.cpu_cores and "
-            f"a smaller {path}.real_cores_per_core, or set pin=false"
         )
     try:
         device = parse_device(spec.device)
@@ -310,7 +300,6 @@ def _host(number: int, spec: HostSpec, whole: HostsSpec, tasks: tuple[str, ...],
         tasks=tasks,
         gpus=spec.gpus,
         fair_queues=spec.fair_queues,
-        pinned=whole.pin,
     )
 
 

@@ -79,17 +79,6 @@ def test_every_task_lives_on_its_host_and_has_no_power_beyond_it(start: Start) -
     assert [host["tasks"] for host in machine["hosts"]][2:] == [["server:1", "worker:2"], ["server:0", "worker:3"]]
 
 
-def test_all_tasks_of_a_pinned_host_run_on_one_core(start: Start) -> None:
-    here = sorted(os.sched_getaffinity(0))
-    run = start("run", *LEDGER, *HOSTS, *ENDLESS, "cluster.hosts.pin=true")
-    run.await_training(5)
-    allowed = {key: status(pid, "Cpus_allowed_list") for key, pid in run.pids().items()}
-    run.interrupt()
-    assert [allowed["worker", worker] for worker in range(4)] == [str(here[host % len(here)]) for host in range(4)]
-    assert (allowed["server", 0], allowed["server", 1]) == (allowed["worker", 3], allowed["worker", 2])
-    assert len(allowed["evaluator", 0]) > 1 or len(here) == 1, "who is on no host runs anywhere"
-
-
 def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> None:
     words = write_plan(
         tmp_path / "plan.csv",

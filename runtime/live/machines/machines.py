@@ -234,7 +234,6 @@ class HostMachines:
         return Place(
             host=f"host:{host.number}",
             namespace_fd=self.network.namespace_fds[host.number],
-            core=self.shared.cores.get(host.number, -1),
             cgroup_files=files,
             address=self.network.addresses[host.number],
             port=self.endpoints.port(task),

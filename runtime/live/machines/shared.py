@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from typing import TYPE_CHECKING
 
 from runtime.cluster.hosts import Hosts
-from runtime.cluster.pinning import cores_of
 from runtime.containment import Isolation, inside
 from runtime.live.machines.mechanisms import NOTHING, Mechanisms
 
@@ -39,8 +37,6 @@ class SharedMachines:
         self.groups: dict[str, Cgroup] = {}
         """By target: ``host:0``; the empty one is the lab's."""
         self.network: Network | None = None
-        self.cores = {} if hosts is None else cores_of(hosts.hosts, sorted(os.sched_getaffinity(0)))
-        """The core of every host that is pinned, by the host's number."""
         self._ports = 0
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)

@@ -341,7 +341,7 @@ class Agent:
 
 
 def enter(place: object) -> None:
-    """Become a process of a host: enter its groups, its core and its network, then drop unneeded privileges."""
+    """Become a process of a host: enter its groups, then its network, then drop unneeded privileges."""
     from runtime.containment.linux import drop_privileges
     from runtime.live.transport.task_spec import Place
 
@@ -349,8 +349,6 @@ def enter(place: object) -> None:
     for path in place.cgroup_files:
         with open(path, "wb", buffering=0) as file:
             file.write(b"0")
-    if place.core >= 0:
-        os.sched_setaffinity(0, {place.core})
     if place.namespace_fd >= 0:
         from runtime.live.hosts.netns import enter as enter_network
 

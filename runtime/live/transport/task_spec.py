@@ -19,8 +19,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """``host:0``; empty without emulated hosts."""
     namespace_fd: int = -1
     """Descriptor of the host's network, inherited by the agent; -1: the run's network."""
-    core: int = -1
-    """Core of this machine on which alone it runs; -1: any."""
     cgroup_files: tuple[str, ...] = ()
     """Files to which a process writes to enter its control groups."""
     address: str = LOOPBACK

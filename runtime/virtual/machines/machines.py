@@ -61,8 +61,7 @@ class ModelledMachines:
         """Cores that tasks can always have."""
         self._skipped: dict[str, float] = {}
         """What was not carried out of an account, but counts."""
-        cores = {f"cores of {name}": site.at_once_cores for name, site in self._named.items()}
-        self._processors = sharing_on(clock, cores)
+        self._processors = sharing_on(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
         self._links = sharing_on(clock, links | dict.fromkeys(sorted(self._routes), inf))
         self.turns = DeviceTurns(self._processors, self.awake)
@@ -88,7 +87,7 @@ class ModelledMachines:
         """A task that was not there at the start; where each has its own machine, all of these are alike."""
         if name not in self._named:
             site = self._named[name] = next(iter(self._named.values()))._replace(name=name)
-            self._processors.add({f"cores of {name}": site.at_once_cores})
+            self._processors.add({f"cores of {name}": inf})
             self._links.add({f"{way} {name}": site.link_bytes_per_s for way in ("up", "down")})
         self.admit({task: self._named[name]}, lambda task: uses_cores)
         self._set_cores(task)

@@ -23,8 +23,6 @@ class Site(NamedTuple):
     link_bytes_per_s: float = inf
     """Rate of payload in each direction."""
     latency_s: float = 0.0
-    at_once_cores: float = inf
-    """Cores that its tasks can use at the same moment, whatever their quotas have left."""
 
 
 def tasks_of(num_workers: int, num_servers: int) -> list[str]:
@@ -52,7 +50,6 @@ def sites_of_hosts(hosts: Hosts, costs: Costs) -> list[Site]:
             inf if host.cores is None else host.cores,
             _default(costs) if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC,
             host.latency_s,
-            1.0 if host.pinned else inf,
         )
         for host in hosts.hosts
     ]

@@ -165,11 +165,6 @@ def test_two_tasks_on_a_host_contend() -> None:
     assert lab.run() == approx({"worker:0": 2.0, "worker:2": 3.0, "worker:1": 4.0})
 
 
-def test_hosts_that_are_pinned_have_one_core_at_a_time() -> None:
-    sites = sites_of(parse_hosts({**FIELDS, "pin": True}, 1, 1), Costs(), 1, 1)
-    assert (sites["worker:0"].cores, sites["worker:0"].at_once_cores) == (0.4, 1.0)
-
-
 def test_what_one_may_not_use_the_other_gets() -> None:
     """Of one core a quarter, and three quarters; then the one that is left has its quarter still."""
     lab = Lab(on_hosts(PAIR, 1.0), (0.0, "worker:0", "cpu", 0.25))

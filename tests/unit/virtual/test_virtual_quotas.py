@@ -88,15 +88,6 @@ def test_a_quota_is_saved_while_its_task_stands_still() -> None:
     assert lab.run() == approx({"worker:0": 0.30 + 0.015})
 
 
-@pytest.mark.parametrize(("at_once_cores", "end_s"), [(math.inf, 0.01), (1.0, 0.02)])
-def test_tasks_of_a_pinned_host_never_work_at_the_same_moment(at_once_cores: float, end_s: float) -> None:
-    """A core's quota of 10 ms, unused so far, is there for both at once; on one core they take turns."""
-    lab = Lab(dict.fromkeys(PAIR, Site("host:0", cores=1.0, at_once_cores=at_once_cores)))
-    for task in PAIR:
-        lab.work(0.0, task, 0.01)
-    assert lab.run() == approx(dict.fromkeys(PAIR, end_s))
-
-
 # ---- the work of messages -------------------------------------------------------------------------------------------
 
 
