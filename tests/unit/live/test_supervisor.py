@@ -254,6 +254,7 @@ def test_who_finds_the_memory_of_a_killed_process_on_its_device_starts_again_a_l
         assert world.launched["worker", 0] == incarnation
         world.live(world.clock.now + CROWDED_S)
     world.connect(("worker", 0))
+    delivers(world, 0)
     world.die(("worker", 0), 0, DEVICE_FULL, "torch.OutOfMemoryError: CUDA out of memory.")
     assert world.heard[-1] == ("failed", "worker 0 crashed: torch.OutOfMemoryError: CUDA out of memory.")
 
