@@ -95,7 +95,7 @@ def run_step(step: Step, device: str, most_s: float, output: Path) -> int:
     """In a session of its own, so that all of it is ended with it."""
     rounds = "2" if device == "cuda" else "1"  # a fake device does not show how fast it is
     environment = {ROUNDS: rounds, **os.environ, DEVICE: device, "PYTHONUNBUFFERED": "1"}
-    with output.open("wb") as file:
+    with output.open("wb") as file, nothing_left() as begin:
         process = subprocess.Popen(
             [sys.executable, *step.words],
             cwd=ROOT,
@@ -104,9 +104,8 @@ def run_step(step: Step, device: str, most_s: float, output: Path) -> int:
             stdout=file,
             stderr=file,
             start_new_session=True,
-            preexec_fn=partial(die_with, os.getpid()),
+            preexec_fn=partial(start_watched, os.getpid(), begin),
         )
-    with nothing_left(process.pid):
         try:
             return process.wait(most_s)
         except subprocess.TimeoutExpired:
@@ -119,6 +118,12 @@ def run_step(step: Step, device: str, most_s: float, output: Path) -> int:
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait(GRACE_S)
+
+
+def start_watched(parent: int, begin: Callable[[], None]) -> None:
+    """What a step's process does first: it dies with its parent, and is watched."""
+    die_with(parent)
+    begin()
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -23,26 +23,39 @@ def end_session(number: int) -> None:
 
 
 @contextmanager
-def nothing_left(number: int) -> Iterator[None]:
-    """Kill what is left of a session at the end of the block, and also if this process is killed within it.
+def nothing_left() -> Iterator[Callable[[], None]]:
+    """Kill what is left of a program's session at the end of the block, and also if this process is killed within it.
 
-    A process of its own sees to that, which the end of this one wakes up. To be called with one thread.
+    Yields what the program has to call in its new session before anything else (``preexec_fn``). From then on a process
+    of its own sees to that, which the end of this one wakes up, so there is no moment at which nobody does.
     """
     waits, ends = os.pipe()
-    watcher = os.fork()
-    if watcher == 0:
-        try:
-            os.setsid()
-            os.close(ends)
-            for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(one, signal.SIG_IGN)
-            os.read(waits, 1)
-            end_session(number)
-        finally:
-            os._exit(0)
-    os.close(waits)
+    waits_for_it, done = os.pipe()
+
+    def begin() -> None:
+        session = os.getsid(0)
+        if os.fork() == 0:
+            watch(session, waits, done)
+
     try:
-        yield
+        yield begin
     finally:
-        os.close(ends)
-        os.waitpid(watcher, 0)
+        for one in (waits, done, ends):
+            os.close(one)
+        os.read(waits_for_it, 1)  # it ends when the watcher has
+        os.close(waits_for_it)
+
+
+def watch(session: int, waits: int, done: int) -> None:
+    """Kill a session when nobody can write to ``waits`` any more; never returns. ``done`` stays open until then."""
+    try:
+        os.setsid()
+        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(one, signal.SIG_IGN)
+        first, second = sorted((waits, done))
+        for low, high in ((0, first), (first + 1, second), (second + 1, os.sysconf("SC_OPEN_MAX"))):
+            os.closerange(low, high)  # the program's starter waits until nobody else has its descriptors
+        os.read(waits, 1)
+        end_session(session)
+    finally:
+        os._exit(0)
