@@ -74,11 +74,12 @@ def updates_of(iterations: pd.DataFrame, rollbacks: Sequence[Undone] = ()) -> pd
     """
     used = iterations[iterations["fate"].isin(["applied", "void"])]
     before = np.searchsorted([undone.t for undone in rollbacks], used["applied_t"].to_numpy(), "left")
-    groups = used.groupby([pd.Series(before, used.index), used["applied_version"].astype("int64")], sort=True)
+    version = used["applied_version"].astype("int64")
+    groups = used.groupby(before * (version.max() + 1) + version, sort=True)
     return pd.DataFrame(
         {
             "t": groups["applied_t"].first().to_numpy(),
-            "version": np.array([version for _, version in groups.groups], dtype="int64"),
+            "version": groups["applied_version"].first().to_numpy(dtype="int64"),
             "num_grads": groups.size().to_numpy(),
             "samples": groups["samples"].sum().to_numpy(),
             "lr_scale": np.nan,
