@@ -190,7 +190,7 @@ def program() -> int:
 
 def refuse_misspelt(words: Sequence[str]) -> None:
     """Name the command that is nearly written first, which would else be taken for a setting without a value."""
-    if words and "=" not in words[0] and (near := nearest(words[0], COMMANDS)):
+    if words and "=" not in words[0] and not words[0].startswith("-") and (near := nearest(words[0], COMMANDS)):
         raise ConfigError(f"{words[0]}: no such command; did you mean {near}?")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.records.schema import DURATIONS, PARTS, ROWS, Finished, Jumped
 
@@ -17,11 +19,19 @@ MORE = (*PARTS, "applied_t")
 INTEGERS, FLOATS = np.empty(0, np.int64), np.empty(0)
 
 
-def read_rows(path: Path) -> pd.DataFrame:
+class Undone(NamedTuple):
+    """At ``t`` (seconds) parameters were those of ``version`` again: later updates that had been made are void."""
+
+    t: float
+    version: int
+
+
+def read_rows(path: Path, rollbacks: Sequence[Undone] = ()) -> pd.DataFrame:
     """The rows, with the columns that :func:`analysis.records.tables.make_tables` gives an iteration.
 
     ``incarnation`` is 0 and ``loss`` is unknown; ``issued_s`` is when the Compute reached its worker, as far as the
-    durations tell. A file without its footer (the run was killed) cannot be read and counts as empty.
+    durations tell. A file without its footer (the run was killed) cannot be read and counts as empty. Rows say what was
+    applied, not that it was undone: ``rollbacks`` of the log do.
     """
     rows = _stored(path)
     applied = rows["applied_version"] > 0
@@ -40,7 +50,7 @@ def read_rows(path: Path) -> pd.DataFrame:
             "start_s": begun,
             "issued_s": begun + rows["wait_s"],
             "loss": np.nan,
-            "fate": np.where(applied, "applied", "dropped"),
+            "fate": np.select([_voided(rows, rollbacks), applied], ["void", "applied"], "dropped"),
             "applied_version": version,
             "applied_t": rows["applied_t"],
             "staleness": version - 1 - rows["version_read"],
@@ -48,18 +58,32 @@ def read_rows(path: Path) -> pd.DataFrame:
     )
 
 
-def updates_of(iterations: pd.DataFrame) -> pd.DataFrame:
-    """One row per update, as :func:`analysis.records.tables.make_tables` gives them; ``lr_scale`` is unknown."""
-    used = iterations[iterations["fate"] == "applied"]
-    groups = used.groupby(used["applied_version"].astype("int64"), sort=True)
+def _voided(rows: pd.DataFrame, rollbacks: Sequence[Undone]) -> NDArray[np.bool_]:
+    """Whether each row's update was undone."""
+    times, versions = rows["applied_t"].to_numpy(), rows["applied_version"].to_numpy()
+    found = np.zeros(len(rows), np.bool_)
+    for undone in rollbacks:
+        found |= (times <= undone.t) & (versions > undone.version)
+    return found
+
+
+def updates_of(iterations: pd.DataFrame, rollbacks: Sequence[Undone] = ()) -> pd.DataFrame:
+    """One row per update, as :func:`analysis.records.tables.make_tables` gives them; ``lr_scale`` is unknown.
+
+    After each of the ``rollbacks`` versions are given again.
+    """
+    used = iterations[iterations["fate"].isin(["applied", "void"])]
+    before = np.searchsorted([undone.t for undone in rollbacks], used["applied_t"].to_numpy(), "left")
+    version = used["applied_version"].astype("int64")
+    groups = used.groupby(before * (version.max() + 1) + version, sort=True)
     return pd.DataFrame(
         {
             "t": groups["applied_t"].first().to_numpy(),
-            "version": np.array(list(groups.groups), dtype="int64"),
+            "version": groups["applied_version"].first().to_numpy(dtype="int64"),
             "num_grads": groups.size().to_numpy(),
             "samples": groups["samples"].sum().to_numpy(),
             "lr_scale": np.nan,
-            "void": False,
+            "void": groups["fate"].first().to_numpy() == "void",
         }
     )
 
@@ -92,7 +116,7 @@ def problems_of(path: Path, iterations: pd.DataFrame, end: Finished | None, jump
     skipped = sum(jump.updates for jump in jumps)
     if (twice := int(rows["grad"].duplicated().sum())) > 0:
         found.append(f"{twice} gradients were used twice")
-    versions = updates_of(rows)["version"].to_numpy()
+    versions = updates_of(rows[rows["fate"] == "applied"])["version"].to_numpy()
     whole = np.array_equal(versions, np.arange(1, len(versions) + 1))
     if not whole and not (skipped and len(versions) and versions[-1] <= len(versions) + skipped):
         found.append("the versions of the updates have gaps")

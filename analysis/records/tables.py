@@ -65,12 +65,13 @@ def make_tables(gathered: Gathered, rows_path: Path | None) -> Tables:
     Columns go from ``gathered`` into the frames, so that there are not two of each. Iterations and updates that were
     skipped are there, too (:mod:`analysis.records.jumps`).
     """
+    lines = gathered.kept
     if rows_path is not None:
-        iterations = rows.read_rows(rows_path)
-        updates = rows.updates_of(iterations)
+        rollbacks = [rows.Undone(line.t, line.event.version) for line in lines if isinstance(line.event, Restored)]
+        iterations = rows.read_rows(rows_path, rollbacks)
+        updates = rows.updates_of(iterations, rollbacks)
     else:
         iterations, updates = _iterations(gathered), _updates(gathered.history.updates)
-    lines = gathered.kept
     if jumps := jumps_of(lines):
         iterations, updates = iterations_with(iterations, jumps), updates_with(updates, jumps)
     return Tables(

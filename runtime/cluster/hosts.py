@@ -134,8 +134,8 @@ def aggregator_hosts(hosts: Hosts, count: int, at: AggregatorsAt) -> dict[str, s
     others = sorted((host for host in hosts.hosts if host.number not in serving), key=lambda host: len(host.tasks) > 0)
     if count > len(others):
         raise ConfigError(
-            f"strategy.num_aggregators={count}: each has a host of its own without a server, and only {len(others)} of "
-            f"{len(hosts.hosts)} hosts have none; use fewer aggregators, or more hosts"
+            f"strategy: has aggregators ({count}; num_aggregators or tree_fanout), each on a host of its own without a "
+            f"server, and only {len(others)} of {len(hosts.hosts)} hosts have none; use fewer, or more hosts"
         )
     return {str(NodeId.aggregator(number)): f"host:{host.number}" for number, host in enumerate(others[:count])}
 

@@ -145,8 +145,8 @@ class LiveRuntime:
         """Check what a run needs of this machine; raises ``ConfigError`` for what is impossible here."""
         if around.aggregators and self.launcher.elsewhere:
             raise ConfigError(
-                f"strategy.num_aggregators={around.aggregators}: aggregators are processes of this machine, and tasks "
-                "are elsewhere; set it to 0, or launcher=local"
+                f"strategy: has aggregators ({around.aggregators}; num_aggregators or tree_fanout), which are "
+                "processes of this machine, and tasks are elsewhere; choose a strategy without them, or launcher=local"
             )
         if around.replicas and self.launcher.elsewhere:
             raise ConfigError(

@@ -143,7 +143,8 @@ class VirtualRuntime:
         self._check_stand_in(hosts, around)
         if around.aggregators and hosts is None:
             raise ConfigError(
-                f"strategy.num_aggregators={around.aggregators}: aggregators are tasks of hosts; choose cluster=hosts"
+                f"strategy: has aggregators ({around.aggregators}; num_aggregators or tree_fanout), which are tasks of "
+                "hosts; choose cluster=hosts"
             )
         if hosts is not None:
             aggregator_hosts(hosts, around.aggregators, around.aggregators_at)

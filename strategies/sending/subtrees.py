@@ -63,8 +63,10 @@ class Subtrees:
             ready_s: since when it has been, of all others whose gradient of this round was ready.
             wait_s: for how long an inner node waits for its children, and the first of them for it.
         """
+        reached = set[int]()
         for parent in self.tree.children(None):
             subtree = (parent, *self.tree.children(parent))
+            reached.update(subtree)
             pending = [worker for worker in subtree if worker in held]
             if not pending:
                 continue
@@ -78,9 +80,8 @@ class Subtrees:
             if together := tuple(worker for worker in pending if worker not in late):
                 yield Outgoing(together, self.via.get(parent))
             yield from (Outgoing((worker,)) for worker in pending if worker in late)
-        yield from (
-            Outgoing((worker,)) for worker in held if worker in self.members and worker not in self.tree.parents
-        )
+        # whose latency is not known yet, and newcomers for whom two levels have no room
+        yield from (Outgoing((worker,)) for worker in held if worker in self.members and worker not in reached)
 
 
 def assigned(

@@ -203,3 +203,22 @@ def test_only_gates_of_known_groups_have_a_tree() -> None:
     with pytest.raises(ValueError, match=r"tree_fanout=2: a tree of two levels has at most 6 workers, and there are 7"):
         BSP(tree_fanout=2).validate(7)
     BSP(tree_fanout=2).validate(6)
+
+
+def test_a_newcomer_for_whom_two_levels_have_no_room_sends_directly() -> None:
+    """Beyond the paper: with a fan-out of 1 a tree has two workers; an operator lets a third one join."""
+    job = make_job(num_workers=2, global_batch_samples=2, num_samples=600)
+    desk = Desk(BSP(tree_fanout=1, tree_wait_s=1.0), job).start()
+    for worker in (0, 1):
+        ready(desk, worker, 1.0, recv_s=1.0)
+    desk.core.receive(1.5, inputs.Operated("join", ""))
+    desk.core.receive(1.5, inputs.WorkerJoined(2, 0))
+    for worker in (0, 1):
+        desk.arrive(worker, 2.0)
+    for t in (3.0, 6.0):  # until its latency is known, and then
+        for worker in (0, 1, 2):
+            ready(desk, worker, t, recv_s=1.0)
+        assert sends(desk)[-2:] == [((0, 1), "aggregator:0"), ((2,), None)]
+        summed(desk, -1, t + 1.0)
+        desk.arrive(2, t + 2.0)
+    assert desk.core.version == 3

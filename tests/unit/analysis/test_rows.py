@@ -85,6 +85,25 @@ def test_rows_of_an_older_record_lack_what_was_not_recorded_then(pair: tuple[Run
     assert plain(summarise(older)) == plain(summarise(rows))
 
 
+@pytest.mark.few(1)
+@pytest.mark.parametrize("strategy", ["bsp", "asp"])
+def test_what_a_lost_server_undoes_is_void(strategy: str, tmp_path: Path) -> None:
+    """Rows are written when gradients are applied: that it was undone, only the log says. Of gradients that were not
+    applied there is no row."""
+    words = f"{strategy} straggler=kill straggler.targets=[server:0] straggler.mean_s=15 checkpoint_every_s=5"
+    events, rows = (made(tmp_path / record, words, record) for record in ("events", "iterations"))
+    expected, got = events.tables.iterations, rows.tables.iterations
+    expected = expected[expected["applied_version"].notna() | (expected["fate"] == "dropped")]
+    columns = ["grad", "fate", "applied_version", "applied_t", "samples"]
+    one, other = (frame.sort_values("grad", ignore_index=True)[columns] for frame in (expected, got))
+    pd.testing.assert_frame_equal(other, one, check_dtype=False)
+    assert (one["fate"] == "void").sum() > 10
+    pd.testing.assert_frame_equal(
+        rows.tables.updates.drop(columns="lr_scale"), events.tables.updates.drop(columns="lr_scale"), check_dtype=False
+    )
+    assert integrity(rows).ok
+
+
 def test_rows_are_checked(pair: tuple[Run, Run], tmp_path: Path) -> None:
     rows = pair[1]
     assert integrity(rows).ok

@@ -159,14 +159,22 @@ BAD_LINES: list[tuple[str, str]] = [
         "topology=allreduce strategy=star_h strategy.topology=allreduce strategy.tree_fanout=3",
         "strategy.tree_fanout=3: is for topology=ps; a ring has no server to relieve",
     ),
-    ("strategy=star_h strategy.tree_wait_s=1", "strategy.tree_wait_s=1: there is no tree; set tree_fanout, or null"),
+    (
+        "strategy=star_h strategy.tree_wait_s=0.5",
+        "strategy.tree_wait_s=0.5: there is no tree; set tree_fanout, or null",
+    ),
     (
         "runtime=virtual strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",
-        "strategy.num_aggregators=1: aggregators are tasks of hosts; choose cluster=hosts",
+        "strategy: has aggregators (1; num_aggregators or tree_fanout), which are tasks of hosts; choose cluster=hosts",
+    ),
+    (
+        "runtime=virtual strategy=star_h strategy.tree_fanout=3",
+        "strategy: has aggregators (3; num_aggregators or tree_fanout), which are tasks of hosts; choose cluster=hosts",
     ),
     (
         "runtime=virtual cluster=hosts strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=3",
-        "strategy.num_aggregators=3: each has a host of its own without a server, and only 2 of 4 hosts have none",
+        "strategy: has aggregators (3; num_aggregators or tree_fanout), each on a host of its own without a server, "
+        "and only 2 of 4 hosts have none",
     ),
     (
         "strategy=mlfabric strategy.num_aggregators=1",

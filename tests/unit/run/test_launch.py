@@ -311,3 +311,9 @@ def test_a_command_that_is_nearly_written_is_named(word: str, near: str, tmp_pat
     done = run_cli(word, "runs", cwd=tmp_path)
     assert (done.exit_code, done.out) == (2, "")
     assert done.err == f"run.py: {word}: no such command; did you mean {near}?\n"
+
+
+def test_an_option_is_no_misspelt_command(tmp_path: Path) -> None:
+    """Its name is near that of the command ``experiment``, and it is refused for what it is."""
+    done = run_cli("--experimental-rerun", "x.pickle", cwd=tmp_path)
+    assert done.err == "run.py: --experimental-rerun: not supported, it would execute what a pickle file says\n"

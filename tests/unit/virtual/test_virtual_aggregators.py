@@ -108,7 +108,7 @@ def test_whoever_is_lost_every_sample_counts_once(lost: str, restarting: bool, f
 
 def test_aggregators_take_free_hosts_first_and_none_of_a_server() -> None:
     assert aggregator_hosts(hosts_of(2, free=1), 2, "free") == {"aggregator:0": "host:3", "aggregator:1": "host:1"}
-    with pytest.raises(ConfigError, match=r"num_aggregators=3: .* only 2 of 3 hosts have none"):
+    with pytest.raises(ConfigError, match=r"has aggregators \(3; .* only 2 of 3 hosts have none"):
         aggregator_hosts(hosts_of(2, free=0), 3, "free")
 
 
