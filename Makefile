@@ -97,7 +97,7 @@ ray: $(VENV)/.dev  ## what Ray starts: raylets of this machine (installs Ray; so
 	$(PIP) --editable '.[ray]'
 	$(PY) -m pytest tests/on_ray -m ray $(ARGS)
 
-chaos: $(VENV)/.dev  ## the long fault tests (240 faults, 60 interrupted and 50 killed runs)
+chaos: $(VENV)/.dev  ## the long fault tests (320 faults; 110 runs that are interrupted or killed)
 	$(PY) -m pytest tests/chaos -m chaos $(ARGS)
 
 slow: $(VENV)/.dev  ## every workload with every backend that trains it, live; all long tests; chance ten times as often (an hour)

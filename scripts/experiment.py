@@ -325,7 +325,7 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
 
 
 def draw(results: Results, path: Path) -> Path:
-    """Draw the figure of this kind: a module of ``analysis.figures`` with ``draw(path, results)``."""
+    """Draw the figure of this kind: a module of ``analysis.figures.experiment`` with ``draw(path, results)``."""
     module = import_module(module_name(f"analysis.figures.experiment.{results.spec.figure.kind}"))
     drawn: Path = module.draw(path, results)
     return drawn

@@ -27,7 +27,7 @@ class Export(Callback):
         if package := missing(self.sink):
             print(
                 f"{self.sink}: {package} is not installed, so nothing will be sent (pip install {package}; "
-                "python run.py export sends records later)",
+                "the command `export` sends records later)",
                 file=sys.stderr,
             )
 

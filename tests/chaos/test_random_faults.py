@@ -63,7 +63,7 @@ def test_all_kinds_of_faults_happened(counts: Counter[Kind]) -> None:
 @pytest.mark.parametrize(
     ("strategy", "transport"),
     [
-        *(pytest.param(*job, marks=pytest.mark.long) for job in [("bsp", "shm"), *JOBS[-3:]]),
+        *(pytest.param(*job, marks=pytest.mark.long) for job in [("bsp", "shm"), *JOBS[-4:]]),
         ("asp_dds", "tcp"),
     ],
 )
