@@ -231,7 +231,7 @@ def test_meta_has_what_the_record_promises(run: Run) -> None:
 
 def test_nothing_but_the_record_is_left(run: Run) -> None:
     names = {path.name for path in run.run_dir.iterdir()}
-    assert names == {".hydra", "meta.json", "plan.json", "events.jsonl", "logs"}
+    assert names == {".hydra", "meta.json", "plan.json", "events.jsonl", "SHA256SUMS", "logs"}
     assert list((run.run_dir / "logs").iterdir()) == [], "nobody had anything to complain about"
 
 

@@ -37,6 +37,7 @@ class Group:
 
     def __init__(self) -> None:
         self.cores: list[float | None] = []
+        self.memory_bytes: list[int] = []
         self.kills = 0
 
     def create(self, name: str) -> Group:
@@ -49,7 +50,8 @@ class Group:
         return cores
 
     def set_memory_bytes(self, limit: int) -> int:
-        return limit - limit % 4096
+        self.memory_bytes.append(limit - limit % 4096)
+        return self.memory_bytes[-1]
 
     def memory_kills(self) -> int:
         return self.kills
@@ -185,3 +187,24 @@ def test_who_has_left_is_forgotten() -> None:
     scene.sent.clear()
     scene.allotter.ready(WORKER)
     assert (scene.sent, scene.machines.allocated) == ([], {})
+
+
+def test_a_node_that_moves_keeps_its_cores_and_its_memory() -> None:
+    """Its group on the other host is a new one, without limits; one that was given none gets none."""
+    scene = Scene()
+    scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5, memory_bytes=10_000))
+    for node in (NodeId.worker(1), WORKER):
+        scene.machines.groups[str(node)] = Group()  # type: ignore[assignment]
+        scene.allotter.moved(node)
+    assert (scene.group("worker:1").cores, scene.group("worker:1").memory_bytes) == ([0.5], [8192])
+    assert (scene.group("worker:0").cores, scene.group("worker:0").memory_bytes) == ([], [])
+
+
+def test_another_rate_leaves_cores_alone() -> None:
+    """Each limit that is set is noted, and counts as a change of what a node had."""
+    scene = Scene()
+    for rate in (1e6, 2e6, None):
+        scene.allotter.allocate(WORKER, 2.0, rate)
+    assert scene.group("worker:0").cores == [2.0]
+    assert len(scene.sent) == 3
+    assert [note["cpu_cores"] for note in scene.notes] == [2.0]

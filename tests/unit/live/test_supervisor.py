@@ -245,15 +245,19 @@ def test_who_dies_again_and_again_without_a_gradient_is_given_up() -> None:
 
 
 def test_who_finds_the_memory_of_a_killed_process_on_its_device_starts_again_a_little_later() -> None:
-    """More often than anybody may die of other causes."""
+    """More often than anybody may die of other causes, when it is built or later, up to its first gradient."""
     world = started()
     world.die(("worker", 0))
     for incarnation in range(1, 2 * MAX_FUTILE):
         assert world.launched["worker", 0] == incarnation
+        if incarnation % 2 == 0:
+            world.connect(("worker", 0))
+            world.attach(("worker", 0))
         world.die(("worker", 0), 0, DEVICE_FULL, "torch.OutOfMemoryError: CUDA out of memory.")
         assert world.launched["worker", 0] == incarnation
         world.live(world.clock.now + CROWDED_S)
     world.connect(("worker", 0))
+    world.attach(("worker", 0))
     delivers(world, 0)
     world.die(("worker", 0), 0, DEVICE_FULL, "torch.OutOfMemoryError: CUDA out of memory.")
     assert world.heard[-1] == ("failed", "worker 0 crashed: torch.OutOfMemoryError: CUDA out of memory.")

@@ -91,6 +91,12 @@ def test_its_order_to_leave_is_one_thing_and_its_departure_another(moved: Path) 
     ]
 
 
+def test_the_time_until_its_last_update_is_service(moved: Path) -> None:
+    """It was ordered to leave at 0.55 s, in the middle of a round."""
+    (queued,) = [note for note in notes_of(moved) if (note["type"], note.get("job")) == ("Queued", "long")]
+    assert queued["attained_s"] == pytest.approx(0.6)
+
+
 def test_it_continues_on_other_hosts(moved: Path) -> None:
     placed = [note for note in notes_of(moved) if note["type"] == "Placed" and note["job"] == "long"]
     assert [set(note["workers"]) for note in placed] == [{1}, {0}]

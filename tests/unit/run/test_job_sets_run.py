@@ -343,6 +343,19 @@ def test_a_policy_may_preempt_without_detail(tmp_path: Path) -> None:
     assert table.starts.to_dict() == {"long": 2, "short": 1}
 
 
+def test_a_job_that_is_preempted_before_it_computes_again_loses_no_progress(tmp_path: Path) -> None:
+    """Without detail: back at 30 s it waits, another one comes at 40 s, and it computes its other 90 s from 90 s on."""
+    rows = [
+        row("long", gpus=40, iterations=None, duration_s=100.0),
+        row("short", 10.0, gpus=40, iterations=None, duration_s=20.0),
+        row("late", 40.0, gpus=40, iterations=None, duration_s=20.0),
+    ]
+    words = ("replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf", "replay.restart_s=30")
+    table = run_rows(tmp_path / "run", rows, *words)
+    assert table.end_s.to_dict() == pytest.approx({"long": 180.0, "short": 30.0, "late": 60.0}, rel=0.03)
+    assert table.preemptions.to_dict() == {"long": 2, "short": 0, "late": 0}
+
+
 def test_a_killed_set_leaves_what_its_hosts_were_used_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the torn line; a set that is not killed has all of it as a table, and no lines."""
     rows, words = [row("a", gpus=9, iterations=20)], ("replay.use_every_s=0.5",)

@@ -13,6 +13,7 @@ from runtime.virtual.cluster.undisturbed import Busy, both, undisturbed
 from runtime.virtual.costs import Costs
 from tests.support.job_sets import checked_set, row, run_rows
 from tests.support.turns import by_turns
+from tests.unit.run.test_job_sets_preempted import plain
 
 MEASURED_MS = {
     "alexnet": 241,
@@ -55,6 +56,18 @@ def closed_s(gpus: int, servers: int, model: str) -> float:
     job = checked_set([row("a", gpus=gpus, servers=servers, model=model, iterations=2)]).jobs[0]
     assert job.request.duration_s is not None
     return job.request.duration_s / 2
+
+
+@pytest.mark.parametrize("real_s", [0.06, 0.16])
+def test_a_processor_works_while_a_device_computes(tmp_path: Path, real_s: float) -> None:
+    """On the model of hosts as in the closed form; the device needs 0.1 s for 8 samples, and the slower one decides."""
+    path = tmp_path / "work.yaml"
+    path.write_text(f"schema: 1\nvalues: {{compute_per_sample_s: {real_s / 8}}}\n")
+    words = [word for word in plain(tmp_path) if not word.startswith("cluster.costs")]
+    table = run_rows(tmp_path / "run", [row("a", gpus=4, iterations=10, model="")], *words, f"cluster.costs={path}")
+    assert table.loc["a"].end_s == pytest.approx(10 * max(real_s, 0.1))
+    job = checked_set([row("a", gpus=4, iterations=10, model="")], *words, f"cluster.costs={path}").jobs[0]
+    assert job.request.duration_s == pytest.approx(10 * max(real_s, 0.1))
 
 
 @pytest.mark.parametrize("model", by_turns(MEASURED_MS, 2))

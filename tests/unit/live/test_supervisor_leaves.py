@@ -1,0 +1,50 @@
+"""A live job that is preempted: it has left when its last process has, and starts where it is given places."""
+
+from __future__ import annotations
+
+from runtime.live.transport.messages import KillTask, Launch, Saved
+from runtime.live.transport.task_spec import Place
+from strategies.protocol import NodeId
+from tests.unit.live.test_supervisor import World, started
+
+ELSEWHERE = Place(host="host:1")
+
+
+def leaving() -> World:
+    """A job that has stored its checkpoint; all of its processes are being killed."""
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.suspend()
+    for server in range(2):
+        assert not world.said(KillTask)
+        world.tell(("server", server), Saved(id=1, seconds=0.1))
+    assert {(kill.role, kill.id) for kill in world.said(KillTask)} == set(world.keys)
+    return world
+
+
+def test_a_job_has_left_when_the_last_of_its_processes_has() -> None:
+    world = leaving()
+    for key in world.keys:
+        assert "left" not in world.names()
+        world.die(key)
+    assert world.names()[-1] == "left"
+
+
+def test_it_leaves_once() -> None:
+    """An agent may report an end again, when it connects again; that is no second departure."""
+    world = leaving()
+    for key in world.keys:
+        world.die(key)
+    world.die(("worker", 0))
+    assert world.names().count("left") == 1
+
+
+def test_its_tasks_start_again_where_they_have_places_now() -> None:
+    world = leaving()
+    for key in world.keys:
+        world.die(key)
+    world.supervisor.resume({NodeId.worker(1): ELSEWHERE})
+    launched = {(one.role, one.id): one for one in world.said(Launch)}
+    assert set(launched) == set(world.keys)
+    assert {key for key, one in launched.items() if one.place == ELSEWHERE} == {("worker", 1)}
+    assert {one.incarnation for one in launched.values()} == {1}
