@@ -15,7 +15,7 @@ QUICK := tests/unit/core tests/unit/strategies tests/unit/predictors tests/unit/
 	tests/unit/injectors/test_plan.py tests/unit/injectors/test_schedule.py tests/unit/injectors/test_patterns.py \
 	tests/unit/virtual/test_fluid.py tests/unit/virtual/test_virtual_clock.py tests/unit/virtual/test_virtual_costs.py \
 	tests/unit/analysis/test_analysis_metrics.py tests/unit/analysis/test_summary_fields.py \
-	tests/unit/house/test_mutants_apply.py tests/contract/test_transcripts.py tests/live/test_evaluator.py \
+	tests/unit/house tests/contract/test_transcripts.py tests/live/test_evaluator.py \
 	tests/live/test_device_mix.py
 PARALLEL := -n 2 --dist worksteal --benchmark-disable
 # Live tests need two thirds of two cores, since they wait for one another's processes: three at a time.
