@@ -21,7 +21,9 @@ SERVER: dict[str, Any] = {"servers": 1}
 def model_file(tmp_path: Path) -> str:
     """A table with one model, whose iterations are computing on a device and messages, and nothing else."""
     costs, table = tmp_path / "carry.yaml", tmp_path / "models.yaml"
-    costs.write_text(f"schema: 1\nvalues: {{carry_per_byte_s: {CARRY_S:.2e}, carry_within_per_byte_s: {WITHIN_S:.2e}}}\n")
+    costs.write_text(
+        f"schema: 1\nvalues: {{carry_per_byte_s: {CARRY_S:.2e}, carry_within_per_byte_s: {WITHIN_S:.2e}}}\n"
+    )
     small = f"{{costs: {costs}, device: {{base_s: {DEVICE_S}}}, num_parameters: {BYTES // 4}, batch_samples: 1}}"
     table.write_text(f"schema: 1\nmodels: {{small: {small}}}\n")
     return f"replay.models={table}"
