@@ -66,7 +66,7 @@ def serve(nodes: int, cpus: int, gpus: int, folder: str, *, until_eof: bool) -> 
     from ray.cluster_utils import Cluster
 
     each: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
-    cluster = Cluster(
+    cluster: Any = Cluster(  # with and without Ray installed the same to a type checker
         initialize_head=True,
         head_node_args={**each, "include_dashboard": False, "temp_dir": folder, "gcs_server_port": 0},
     )
@@ -82,7 +82,7 @@ def serve(nodes: int, cpus: int, gpus: int, folder: str, *, until_eof: bool) -> 
             signal.pause()
     finally:
         with contextlib.suppress(Exception):
-            cluster.shutdown()  # type: ignore[no-untyped-call]
+            cluster.shutdown()
 
 
 if __name__ == "__main__":
