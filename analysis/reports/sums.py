@@ -30,7 +30,7 @@ def changed(folder: Path, sums: dict[str, str], names: Sequence[str]) -> list[st
 
 
 def _sum(path: Path) -> str | None:
-    if not path.exists():
+    if not path.is_file():
         return None
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

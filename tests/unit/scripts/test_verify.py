@@ -194,6 +194,14 @@ def test_sums_that_were_edited(bare: Path, change: Callable[[list[str]], list[st
     assert words in failures(bare)["files"]
 
 
+def test_only_files_that_were_compared_are_counted(bare: Path) -> None:
+    number = len((bare / "SHA256SUMS").read_text().splitlines())
+    with (bare / "SHA256SUMS").open("a") as file:
+        file.write(f"{'0' * 64}  of_another_record.txt\n")
+    (found,) = [check.found for check in verify(bare) if check.question == "files"]
+    assert found.startswith(f"{number} files ")
+
+
 def test_an_older_record_has_no_sums(bare: Path) -> None:
     (bare / "SHA256SUMS").unlink()
     checks = {check.question: check.verdict for check in verify(bare)}
