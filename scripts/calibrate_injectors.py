@@ -25,9 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pandas as pd
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from analysis.figures.injectors import draw_injectors
 from analysis.files import write_file
@@ -46,6 +44,7 @@ from scripts.common.answering import answer
 from scripts.common.grid import Runner, fill, quoted, run_child
 from scripts.common.grid import stored as stored_by_name
 from scripts.common.marked import put_between
+from scripts.common.sheets import print_titled
 from scripts.fidelity import read_records
 from scripts.jobs.injectors import HOSTS, WARM_S, Cell, device_grid, grid, plan_text, probe, probe_device
 
@@ -55,8 +54,6 @@ END = "<!-- up to here generated -->"
 
 START_S = 5.0
 """Seconds of a run before its job begins and after it has ended; only for the forecast."""
-WIDE = 1000
-"""Width of a table in a file, in columns."""
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: Look | None = None) -> int:
@@ -170,13 +167,7 @@ def report(
         about = f"Made by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
         link = picture.relative_to(page.parent).as_posix()
         written.append(put_between(page, markdown(tables, points, about, link), START, END, "Injectors, measured"))
-    width, console.width = console.width, console.width if console.is_terminal else WIDE
-    for sheet in tables:
-        shown = Table(*sheet.heads, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for row in sheet.rows:
-            shown.add_row(*row)
-        console.print(shown)
-    console.width = width
+    print_titled(console, tables)
     for line in (*points, *written):
         console.print(str(line), soft_wrap=True)
 

@@ -27,9 +27,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from analysis.figures.fidelity import draw_fidelity
 from analysis.files import write_file
@@ -49,6 +47,7 @@ from scripts.common.choices import choices
 from scripts.common.forks import processors, run_here
 from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored
 from scripts.common.lists import names_of, number_of, numbers_of
+from scripts.common.sheets import print_titled
 from scripts.jobs.fidelity import GRIDS
 
 CHOICES = ("seeds", "strategies", "stragglers", "costs")
@@ -65,8 +64,6 @@ OURS = {
     "hydra.sweep.dir",
 }
 COSTS = "cluster.costs="
-WIDE = 1000
-"""Width of a table in a file, in columns."""
 ADDED = "Run at another time than the rest of this page, and compared with each other alone. Made by"
 SIDES = {"virtual": "virtual", "slowed": "virtual", "live": "live", "again": "live"}
 """The variants of a case and their runtimes: ``slowed`` on devices that are 1 % slower, ``again`` a second time."""
@@ -235,13 +232,7 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     head = f"# {asked.grid.title}\n\nMade by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
     body = markdown(head, [*verdicts, *paced], link, tables, found.tolerance_frac)
     write_file(page, body if asked.source else f"{body}{jobs(asked)}")
-    width, console.width = console.width, console.width if console.is_terminal else WIDE
-    for sheet in tables:
-        table = Table(*sheet.heads, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for row in sheet.rows:
-            table.add_row(*row)
-        console.print(table)
-    console.width = width
+    print_titled(console, tables)
     for line in (*verdicts, numbers, picture, page):
         console.print(str(line), soft_wrap=True)
 

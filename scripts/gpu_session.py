@@ -33,9 +33,9 @@ from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.answering import answer, lacks_gpu
-from scripts.gpu_measurements import SIZES
-from scripts.gpu_steps import LEAST_S, Result, Step, order, parsed, steps
-from scripts.leftovers import nothing_left
+from scripts.common.leftovers import nothing_left
+from scripts.jobs.gpu_measurements import SIZES
+from scripts.jobs.gpu_steps import LEAST_S, Result, Step, order, parsed, steps
 
 NAME = "gpu_session.py"
 DEVICE, ROUNDS = "STRAGGLAB_GPU_DEVICE", "STRAGGLAB_BENCH_ROUNDS"

@@ -41,7 +41,7 @@ from runtime.run.streams import run_program
 from scripts import calibrate, calibrate_injectors
 from scripts.common.answering import answer, lacks_gpu
 from scripts.common.grid import JobFailed, Runner, fill, run_child, stored
-from scripts.gpu_measurements import (
+from scripts.jobs.gpu_measurements import (
     FIDELITY,
     PARTS,
     SHARES,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from analysis.reports import fidelity_page
 from analysis.reports.comparing import Sheet
+
+WIDE = 1000
+"""Columns of what is no terminal, so that no row is broken."""
 
 
 def print_sheet(console: Console, sheet: Sheet, title: str, words: Collection[str]) -> None:
@@ -21,3 +25,14 @@ def print_sheet(console: Console, sheet: Sheet, title: str, words: Collection[st
     if not console.is_terminal:
         console.width = max(console.width, console.measure(table, options=console.options.update_width(1000)).maximum)
     console.print(table, markup=False)
+
+
+def print_titled(console: Console, sheets: Iterable[fidelity_page.Sheet]) -> None:
+    """All columns at the left; each table below its own title. What is no terminal is wide enough for any row."""
+    width, console.width = console.width, console.width if console.is_terminal else WIDE
+    for sheet in sheets:
+        table = Table(*sheet.heads, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for row in sheet.rows:
+            table.add_row(*row)
+        console.print(table)
+    console.width = width

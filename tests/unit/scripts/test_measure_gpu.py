@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from runtime.live.machines.mechanisms import Missing
-from scripts import gpu_measurements as measurements
+from scripts.jobs import gpu_measurements as measurements
 from scripts import measure_gpu
 from scripts.common.grid import JobFailed
-from scripts.gpu_measurements import NUM_WORKERS, SIZES, live_jobs, predicted, virtual_jobs
+from scripts.jobs.gpu_measurements import NUM_WORKERS, SIZES, live_jobs, predicted, virtual_jobs
 
 
 def test_a_machine_without_a_gpu_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
