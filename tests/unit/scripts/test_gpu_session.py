@@ -13,8 +13,8 @@ import pytest
 
 from runtime.live.machines.mechanisms import Missing
 from scripts import gpu_session
-from scripts.jobs.gpu_measurements import PARTS
 from scripts.gpu_session import ENDED, run_step
+from scripts.jobs.gpu_measurements import PARTS
 from scripts.jobs.gpu_steps import Result, Step, order, parsed, steps
 
 ALL = [step.name for step in steps("fake", Path("/out"))]

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from runtime.live.machines.mechanisms import Missing
-from scripts.jobs import gpu_measurements as measurements
 from scripts import measure_gpu
 from scripts.common.grid import JobFailed
+from scripts.jobs import gpu_measurements as measurements
 from scripts.jobs.gpu_measurements import NUM_WORKERS, SIZES, live_jobs, predicted, virtual_jobs
 
 
