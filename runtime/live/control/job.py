@@ -31,14 +31,17 @@ from runtime.live.control.following import LiveFollowers
 from runtime.live.control.gpu_use import GpuMeter
 from runtime.live.control.injecting import Injector
 from runtime.live.control.link_pacing import LinkPacing
+from runtime.live.control.nodes import LiveNodes
 from runtime.live.control.port import LivePort
 from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
 from runtime.live.control.supervisor import LiveSupervisor
+from runtime.live.control.tasks import OUTSIDE_NETWORK
 from runtime.live.control.telemetry import Elsewhere, Read, Sampler, read_here
 from runtime.live.joining.site import SAVED, Site, room, roomiest
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
+from runtime.live.tasks.usage import private_bytes
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import Place, TaskSpec
@@ -87,26 +90,20 @@ class LiveJob:
             shared, name, hosts, tasks, float(self.threads), requests=spec.strategy.cores_as == "request"
         )
         self.machines.places = self.site.placed(self.machines.places)
-        self.session = LiveSession(self.loop, self._supervisor, spec.record)
-        self.session.links = {} if hosts is None else hosts.links
-        self.session.step = step_of(spec.optimizer)
-        self.session.place_of = self.machines.host_of
+        links = None if hosts is None else hosts.links
+        self.session = LiveSession(self.loop, self._supervisor, spec.record, links, step_of(spec.optimizer))
+        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
         self.hub = self._make_hub()
         self.agents = self._make_agents(launcher, tasks)
-        self.session.connect(self.hub, self.agents, self._port, self._coordinator)
         self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
-        self.session.injector = self.injector
-        self.session.paced = self.injector.paced = self._link_pacing()
-        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
-        self.session.allotter = Allotter(
-            self.machines,
-            self.injector.level,
-            self.hub.send,
-            self.injector.throttle,
-            self.session.note,
-            self.session.failed,
-        )
+        self.injector.paced = self._link_pacing()
+        self.allotter = self._make_allotter()
+        supervisor = self.session.supervisor
+        self.nodes = LiveNodes(self.session, supervisor, self.injector, self.allotter, self.machines.host_of)
+        self.session.connect(self.hub, self.agents, self.injector, self.nodes)
+        port = self._port()
+        self.session.drive(port, self._coordinator(port))
         self.sampler = self._make_sampler(self._go_elsewhere() if self.site.elsewhere else read_here)
         self.session.served = self.sampler.served
 
@@ -133,6 +130,16 @@ class LiveJob:
         agents.node_lost, agents.node_back, agents.node_here = self._node_lost, self._node_back, self._node_here
         return agents
 
+    def _make_allotter(self) -> Allotter:
+        return Allotter(
+            self.machines,
+            self.injector.level,
+            self.hub.send,
+            self.injector.throttle,
+            self.session.note,
+            self.session.failed,
+        )
+
     def _go_elsewhere(self) -> Read:
         """Tasks are on machines that have joined: who knows of them there; returns what reads their use."""
         readings = Elsewhere()
@@ -140,7 +147,7 @@ class LiveJob:
         supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
         supervisor.where = lambda task: {"node": self.agents.where(task)}
         self.session.sampled = readings.receive
-        self.session.site, self.session.moves_to = self._site_of, self._moves_to
+        self.nodes.site, self.nodes.moves_to = self._site_of, self._moves_to
         return readings.read
 
     def _make_sampler(self, read: Read) -> Sampler:
@@ -148,7 +155,7 @@ class LiveJob:
         counters = None if network is None else network.counters
         on_gpus = self.spec.backend_spec.get("device") == CUDA and not self.site.elsewhere
         gpu_of = GpuMeter(self.processes.gpus if on_gpus else (), os.environ)
-        return Sampler(counters, self.machines.placement, self.session.allotter.own_limits, read, gpu_of)
+        return Sampler(counters, self.machines.placement, self.allotter.own_limits, read, gpu_of)
 
     @property
     def _paces_links(self) -> bool:
@@ -195,9 +202,10 @@ class LiveJob:
 
     def _port(self) -> LivePort:
         make_port = port_for(self.spec.collective)
-        port = make_port(self.hub, self.loop, self.session, self.schedule.delay_for)
+        session = self.session
+        port = make_port(self.hub, self.loop, session.supervisor, self.nodes, session, self.schedule.delay_for)
         if self.spec.job.num_replicas:
-            port.followers = LiveFollowers(self.hub, self.session)
+            port.followers = LiveFollowers(self.hub, session.supervisor, session)
         saved_to = self.spec.save_parameters_to
         port.last_save = "" if saved_to is None else SAVED if self.site.elsewhere else str(saved_to)
         return port
@@ -258,7 +266,7 @@ class LiveJob:
     def resume(self, hosts: Mapping[str, int]) -> None:
         """Continue, with every task on the host of this number; :attr:`begun` is called when all are there."""
         self.session.on_resumed = self.begun
-        self.session.resume(hosts)
+        self.nodes.resume(hosts)
 
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
@@ -430,10 +438,15 @@ class LiveJob:
         """Sample the use of all tasks and hosts, now and periodically."""
         if self.session.over:
             return
-        period_s, nodes = self.sampler.sample(self.loop.now, self.session.pids())
+        period_s, nodes = self.sampler.sample(self.loop.now, self._sampled_pids())
         if nodes:
             self.session.receive(inputs.Observed(period_s, nodes))
         self.loop.after(every_s, lambda: self._observe(every_s))
+
+    def _sampled_pids(self) -> list[tuple[str, int]]:
+        """Of workers, servers and aggregators: what only looks at the job is not of it."""
+        pids = self.session.supervisor.pids()
+        return [(name, pid) for name, pid in pids if NodeId.parse(name).role not in OUTSIDE_NETWORK]
 
     def _announce(self) -> None:
         """Record which disturbances are open, now and whenever that changes."""
@@ -446,6 +459,8 @@ class LiveJob:
 
     def _outcome(self) -> Outcome:
         session = self.session
+        looks = not session.failure and not self.site.elsewhere
+        memory = {name: private_bytes(pid) for name, pid in session.supervisor.pids()} if looks else {}
         outcome = outcome_of(
             session.coordinator,
             failure=session.failure,
@@ -453,7 +468,7 @@ class LiveJob:
             t=session.coordinator.finished_s or session.t,
             parameters_sha256=session.sha256,
             num_parameters=session.supervisor.num_parameters,
-            memory={} if session.failure or self.site.elsewhere else session.unique_memory_bytes(),
+            memory=memory,
             failed=session.failed_as,
         )
         record_outcome(self.spec.record, outcome)
