@@ -11,6 +11,7 @@ from runtime.core.layout import Layout
 from runtime.errors import is_full
 from runtime.live.control.allotting import Allotter
 from runtime.live.control.injecting import Injector
+from runtime.live.control.joined import JoinedMachines
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
@@ -37,7 +38,7 @@ class NodesOwner(Protocol):
 class LiveNodes:
     """Carries out what a port orders, see :class:`runtime.live.control.port.Nodes`, and finds who moves a place.
 
-    ``host_of`` names a task's host; None without hosts.
+    ``host_of`` names a task's host; None without hosts. ``joined``: the machines that have joined, if tasks are there.
     """
 
     def __init__(
@@ -47,13 +48,10 @@ class LiveNodes:
         injector: Injector,
         allotter: Allotter,
         host_of: Callable[[str], str | None],
+        joined: JoinedMachines | None = None,
     ) -> None:
         self.owner, self.supervisor, self.injector, self.allotter = owner, supervisor, injector, allotter
-        self.host_of = host_of
-        self.site: Callable[[str], None] = lambda task: None
-        """Chooses the machine of a newcomer."""
-        self.moves_to: Callable[[str], Place | None] = lambda task: None
-        """Chooses another machine for a task that is restarted elsewhere, without emulated hosts; None: the same."""
+        self.host_of, self.joined = host_of, joined
         self.elsewhere: Callable[[str], int | None] | None = None
         """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
         self._layout_version = 0
@@ -68,7 +66,8 @@ class LiveNodes:
     def launch(self, order: LaunchOrder) -> None:
         """A node more, whose number nobody had, if there is a place for it."""
         self.free_places()
-        self.site(order.node)
+        if self.joined is not None:
+            self.joined.choose(order.node)
         try:
             place = self.allotter.admit(order)
         except ValueError as error:
@@ -135,7 +134,9 @@ class LiveNodes:
     def _move(self, node: NodeId, to: int | None = None) -> Place | None:
         """A task's next incarnation starts elsewhere; ``to``: the host's number, where it is given."""
         try:
-            place = self.injector.moved(str(node), to) or self.moves_to(str(node))
+            place = self.injector.moved(str(node), to)
+            if place is None and self.joined is not None:
+                place = self.joined.move(str(node))
             if place is not None:
                 self.allotter.moved(node)
         except (OSError, ValueError) as error:
