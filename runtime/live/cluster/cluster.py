@@ -157,7 +157,7 @@ class LiveCluster:
     def _begin(self, name: str, places: Places, lab: LiveLab, lab_name: str, launcher: Launcher) -> LiveJob:
         job = self._jobs[name].begin(places, lab, lab_name, launcher)
         job.begun = partial(self._report, JobStarted(name))
-        job.session.elsewhere = partial(self._next_host, name)
+        job.nodes.elsewhere = partial(self._next_host, name)
         if (early := self._early.pop(name, None)) is not None:
             job.preempt(self._grace_s, partial(self._left, early))
         return job

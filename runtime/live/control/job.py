@@ -10,10 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from injectors.schedule import Schedule
 from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
@@ -26,23 +23,27 @@ from runtime.core.replication import step_of
 from runtime.errors import no_space
 from runtime.live.control.agents import Agents
 from runtime.live.control.allotting import Allotter
-from runtime.live.control.factory import INSEPARABLE, port_for
+from runtime.live.control.factory import port_for
 from runtime.live.control.following import LiveFollowers
 from runtime.live.control.gpu_use import GpuMeter
 from runtime.live.control.injecting import Injector
+from runtime.live.control.joined import JoinedMachines
 from runtime.live.control.link_pacing import LinkPacing
+from runtime.live.control.nodes import LiveNodes
 from runtime.live.control.port import LivePort
 from runtime.live.control.session import LiveSession
-from runtime.live.control.settings import Processes, Settings, num_computing, start_deadline_s
+from runtime.live.control.settings import Processes, settings_of
 from runtime.live.control.supervisor import LiveSupervisor
+from runtime.live.control.tasks import OUTSIDE_NETWORK
 from runtime.live.control.telemetry import Elsewhere, Read, Sampler, read_here
-from runtime.live.joining.site import SAVED, Site, room, roomiest
+from runtime.live.joining.site import SAVED, Site
 from runtime.live.machines.machines import build_machines
 from runtime.live.machines.shared import SharedMachines
+from runtime.live.tasks.usage import private_bytes
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.task_spec import Place, TaskSpec
-from strategies.protocol import Launch, NodeId, Partition, Send
+from runtime.live.transport.task_spec import TaskSpec
+from strategies.protocol import NodeId, Partition, Send
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -87,27 +88,19 @@ class LiveJob:
             shared, name, hosts, tasks, float(self.threads), requests=spec.strategy.cores_as == "request"
         )
         self.machines.places = self.site.placed(self.machines.places)
-        self.session = LiveSession(self.loop, self._supervisor, spec.record)
-        self.session.links = {} if hosts is None else hosts.links
-        self.session.step = step_of(spec.optimizer)
-        self.session.place_of = self.machines.host_of
+        links = None if hosts is None else hosts.links
+        self.session = LiveSession(self.loop, self._supervisor, spec.record, links, step_of(spec.optimizer))
+        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
         self.hub = self._make_hub()
         self.agents = self._make_agents(launcher, tasks)
-        self.session.connect(self.hub, self.agents, self._port, self._coordinator)
         self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
-        self.session.injector = self.injector
-        self.session.paced = self.injector.paced = self._link_pacing()
-        self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
-        self.session.allotter = Allotter(
-            self.machines,
-            self.injector.level,
-            self.hub.send,
-            self.injector.throttle,
-            self.session.note,
-            self.session.failed,
-        )
-        self.sampler = self._make_sampler(self._go_elsewhere() if self.site.elsewhere else read_here)
+        self.allotter = self._make_allotter()
+        self.nodes = self._make_nodes()
+        self.session.connect(self.hub, self.agents, self.injector, self.nodes)
+        port = self._port()
+        self.session.drive(port, self._coordinator(port))
+        self.sampler = self._make_sampler()
         self.session.served = self.sampler.served
 
     # ---- its parts ---------------------------------------------------------------------------------------------------
@@ -130,74 +123,66 @@ class LiveJob:
         logs = self.spec.run_dir / "logs"
         agents = Agents(launcher, self.hub, self.loop, logs, self.session.failed, self.site.nodes)
         agents.node_of = self.site.node_of(tasks)
-        agents.node_lost, agents.node_back, agents.node_here = self._node_lost, self._node_back, self._node_here
         return agents
 
-    def _go_elsewhere(self) -> Read:
-        """Tasks are on machines that have joined: who knows of them there; returns what reads their use."""
-        readings = Elsewhere()
-        supervisor = self.session.supervisor
-        supervisor.pid_for_record = lambda pid: pid  # as the agent knows it
-        supervisor.where = lambda task: {"node": self.agents.where(task)}
-        self.session.sampled = readings.receive
-        self.session.site, self.session.moves_to = self._site_of, self._moves_to
-        return readings.read
+    def _make_allotter(self) -> Allotter:
+        return Allotter(
+            self.machines,
+            self.injector.level,
+            self.hub.send,
+            self.injector.throttle,
+            self.session.note,
+            self.session.failed,
+        )
 
-    def _make_sampler(self, read: Read) -> Sampler:
+    def _make_nodes(self) -> LiveNodes:
+        session, host_of = self.session, self.machines.host_of
+        return LiveNodes(session, session.supervisor, self.injector, self.allotter, host_of, self._join())
+
+    def _join(self) -> JoinedMachines | None:
+        """Who chooses machines, if tasks are on some that have joined; their agents know the processes there."""
+        site, session = self.site, self.session
+        if not site.elsewhere:
+            return None
+        session.supervisor.pid_for_record = lambda pid: pid
+        session.supervisor.where = lambda task: {"node": self.agents.where(task)}
+        tasks, threads = session.supervisor.tasks, float(self.threads)
+        joined = JoinedMachines(site, self.agents, self.machines, self.injector, session, tasks, threads)
+        if self._paces_links and site.link_bytes_per_s:
+            self.injector.paced = LinkPacing(site.link_bytes_per_s, joined.numbers, self._connected, self.hub.send)
+        return joined
+
+    def _make_sampler(self) -> Sampler:
+        read: Read = read_here
+        if self.site.elsewhere:
+            readings = Elsewhere()
+            read, self.session.sampled = readings.read, readings.receive
         network = self.machines.network
         counters = None if network is None else network.counters
         on_gpus = self.spec.backend_spec.get("device") == CUDA and not self.site.elsewhere
         gpu_of = GpuMeter(self.processes.gpus if on_gpus else (), os.environ)
-        return Sampler(counters, self.machines.placement, self.session.allotter.own_limits, read, gpu_of)
+        return Sampler(counters, self.machines.placement, self.allotter.own_limits, read, gpu_of)
 
     @property
     def _paces_links(self) -> bool:
         return self.site.elsewhere and "bandwidth" in self.schedule.kinds
 
-    def _link_pacing(self) -> LinkPacing | None:
-        """What limits the links of machines elsewhere, if the plan does."""
-        rate = self.site.link_bytes_per_s
-        return (
-            LinkPacing(rate, self._machine_of, self._connected, self.hub.send) if self._paces_links and rate else None
-        )
-
-    def _machine_of(self) -> dict[str, int]:
-        """The number of the machine of every worker and server."""
-        nodes = [str(node) for node in self.session.coordinator.executor.layout.nodes]
-        return {node: self.site.nodes.index(self.agents.where(node)) for node in nodes}
-
     def _connected(self) -> list[NodeId]:
         return [key for key in self.hub.peers if key.role in ("worker", "server")]
 
     def _supervisor(self, session: LiveSession) -> LiveSupervisor:
-        asked, job = self.processes, self.spec.job
-        cold = int(not self.spec.backend.fork_safe)
-        deadline_s = partial(start_deadline_s, asked.start_deadline_s, on_hosts=self.on_hosts)
-        settings = Settings(
-            heartbeat_s=asked.heartbeat_s,
-            lease_s=asked.lease_s,
-            start_deadline_s=deadline_s(num_cold=cold * num_computing(job)),
-            restart_deadline_s=deadline_s(num_cold=cold),
-            iteration_deadline_s=asked.iteration_deadline_s,
-            max_restarts=asked.max_restarts,
-            failover=job.failover,
-            max_losses=job.max_losses,
-            starts_silently=self.spec.backend_spec.get("device") == CUDA,
-            inseparable=self.spec.collective == INSEPARABLE,
-            replaces_workers=Launch in self.spec.strategy.needs,
-            scores=job.validation_samples > 0,
-            num_aggregators=self.spec.strategy.aggregators,
-            num_replicas=job.num_replicas,
-        )
+        job = self.spec.job
+        settings = settings_of(self.processes, self.spec, on_hosts=self.on_hosts)
         shares = job.shares_of(job.num_servers)
         places = self.machines.places
         return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session, shares, places)
 
     def _port(self) -> LivePort:
         make_port = port_for(self.spec.collective)
-        port = make_port(self.hub, self.loop, self.session, self.schedule.delay_for)
+        session = self.session
+        port = make_port(self.hub, self.loop, session.supervisor, self.nodes, session, self.schedule.delay_for)
         if self.spec.job.num_replicas:
-            port.followers = LiveFollowers(self.hub, self.session)
+            port.followers = LiveFollowers(self.hub, session.supervisor, session)
         saved_to = self.spec.save_parameters_to
         port.last_save = "" if saved_to is None else SAVED if self.site.elsewhere else str(saved_to)
         return port
@@ -258,7 +243,7 @@ class LiveJob:
     def resume(self, hosts: Mapping[str, int]) -> None:
         """Continue, with every task on the host of this number; :attr:`begun` is called when all are there."""
         self.session.on_resumed = self.begun
-        self.session.resume(hosts)
+        self.nodes.resume(hosts)
 
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
@@ -343,73 +328,6 @@ class LiveJob:
         device = str(self.spec.backend_spec.get("device"))
         return hogs_of(asked, self.users, alike=turns_alike(device, mps=bool(self.processes.mps_pipes)))
 
-    # ---- machines elsewhere ------------------------------------------------------------------------------------------
-
-    def _site_of(self, task: str) -> None:
-        """Choose the machine of a newcomer: that with the most room, among those that are not lost."""
-        if left := self._room_for(task):
-            self._put(task, self._roomiest(left, task))
-        else:
-            self.agents.node_of[task] = self.site.nodes[0]  # where it waits for another machine, as all do
-
-    def _moves_to(self, task: str) -> Place | None:
-        """Another machine with room for a task that is restarted elsewhere; None: it starts again where it was.
-
-        A server needs what it has stored, and an agent that limits a task's cores would keep doing so.
-        """
-        stays = NodeId.parse(task).role == "server" and not self.site.checkpoints
-        if stays or task in self.machines.allocated or self.injector.awaits(task):
-            return None
-        left, here = self._room_for(task), self.agents.where(task)
-        others = {node: cores for node, cores in left.items() if node != here and cores >= self.threads}
-        if not others:
-            return None
-        self._put(task, self._roomiest(others, task))
-        place = msgspec.structs.replace(self.machines.places[task], address=self.machines.addresses[task])
-        self.machines.places[task] = place
-        self.session.note("Moved", task=task, node=self.agents.where(task))
-        return place
-
-    def _room_for(self, task: str) -> dict[str, float]:
-        """The cores that all other tasks leave of the machines that are not lost."""
-        agents, given, each = self.agents, self.machines.allocated, float(self.threads)
-        used = [(agents.where(name), given.get(name, each)) for name in self._others(task)]
-        return room({node: agents.launcher.cores(node) for node in self.site.nodes if agents.is_here(node)}, used)
-
-    def _roomiest(self, left: dict[str, float], task: str) -> str:
-        role, number = NodeId.parse(task)
-        alike = [self.agents.where(name) for name in self._others(task) if NodeId.parse(name).role == role]
-        return roomiest(left, alike, number)
-
-    def _others(self, task: str) -> list[str]:
-        """All workers and servers but this one."""
-        return [name for node in self.session.coordinator.executor.layout.nodes if (name := str(node)) != task]
-
-    def _put(self, task: str, node: str) -> None:
-        self.agents.node_of[task] = node
-        if address := self.agents.launcher.address(node):
-            self.machines.addresses[task] = address
-
-    def _tasks_on(self, node: str) -> list[str]:
-        return [str(key) for key in self.session.supervisor.tasks if self.agents.where(str(key)) == node]
-
-    def _node_lost(self, node: str, reason: str) -> None:
-        """All its tasks are lost, and wait for another machine."""
-        self.session.note("NodeLost", node=node, reason=reason)
-        self.injector.machine_lost(node, self._tasks_on(node), f"{node} is lost")
-
-    def _node_here(self, node: str, address: str | None) -> None:
-        """Another machine has taken its place; its tasks listen at other addresses."""
-        self.session.note("NodeJoined", node=node, address=address)
-        tasks, places = self.session.supervisor.tasks, self.machines.places
-        for name in self._tasks_on(node):
-            if address and name in places:
-                places[name] = msgspec.structs.replace(places[name], address=address)
-                tasks[NodeId.parse(name)].place = places[name]
-
-    def _node_back(self, node: str) -> None:
-        self.injector.machine_back(node, self._tasks_on(node))
-
     # ---- while it runs -----------------------------------------------------------------------------------------------
 
     def _view(self) -> None:
@@ -430,10 +348,15 @@ class LiveJob:
         """Sample the use of all tasks and hosts, now and periodically."""
         if self.session.over:
             return
-        period_s, nodes = self.sampler.sample(self.loop.now, self.session.pids())
+        period_s, nodes = self.sampler.sample(self.loop.now, self._sampled_pids())
         if nodes:
             self.session.receive(inputs.Observed(period_s, nodes))
         self.loop.after(every_s, lambda: self._observe(every_s))
+
+    def _sampled_pids(self) -> list[tuple[str, int]]:
+        """Of workers, servers and aggregators: what only looks at the job is not of it."""
+        pids = self.session.supervisor.pids()
+        return [(name, pid) for name, pid in pids if NodeId.parse(name).role not in OUTSIDE_NETWORK]
 
     def _announce(self) -> None:
         """Record which disturbances are open, now and whenever that changes."""
@@ -446,6 +369,8 @@ class LiveJob:
 
     def _outcome(self) -> Outcome:
         session = self.session
+        looks = not session.failure and not self.site.elsewhere
+        memory = {name: private_bytes(pid) for name, pid in session.supervisor.pids()} if looks else {}
         outcome = outcome_of(
             session.coordinator,
             failure=session.failure,
@@ -453,7 +378,7 @@ class LiveJob:
             t=session.coordinator.finished_s or session.t,
             parameters_sha256=session.sha256,
             num_parameters=session.supervisor.num_parameters,
-            memory={} if session.failure or self.site.elsewhere else session.unique_memory_bytes(),
+            memory=memory,
             failed=session.failed_as,
         )
         record_outcome(self.spec.record, outcome)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.following import LiveFollowers
 from runtime.live.transport.address import Address
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
@@ -32,6 +32,59 @@ from runtime.live.transport.messages import (
 from strategies.protocol import NodeId
 
 
+class Nodes(Protocol):
+    """Who gives nodes their places."""
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """Kill a task and restart it elsewhere."""
+        ...
+
+    def launch(self, order: LaunchOrder) -> None:
+        """Start a node more."""
+        ...
+
+    def retire(self, node: str, reason: str) -> None:
+        """End a node for good."""
+        ...
+
+    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        """Divide the parameters among these servers, after the checkpoint that was ordered last."""
+        ...
+
+    def suspend(self) -> None:
+        """End all tasks, after the checkpoint that was ordered last."""
+        ...
+
+    def book(self, node: str, cpu_cores: float | None) -> str | None:
+        """Reserve cores for a node; returns why that is impossible."""
+        ...
+
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Change what a node may use."""
+        ...
+
+
+class Tasks(Protocol):
+    """Who supervises the tasks, and knows which are connected."""
+
+    @property
+    def holders(self) -> tuple[NodeId, ...]:
+        """The servers that hold parameters now, in the order of the vector."""
+        ...
+
+    def address_for(self, caller: NodeId, called: NodeId) -> Address:
+        """Where a task that is connected is called by another."""
+        ...
+
+    def serving(self, role: str) -> int | None:
+        """The connected incarnation of an auxiliary role; None if there is none."""
+        ...
+
+    def save(self, version: int, state: bytes) -> None:
+        """Store a checkpoint now."""
+        ...
+
+
 class PortOwner(Protocol):
     """The port's calls to the session."""
 
@@ -39,52 +92,8 @@ class PortOwner(Protocol):
         """Pass an input to the coordinator."""
         ...
 
-    def wants_checkpoint(self, version: int, state: bytes) -> None:
-        """Store a checkpoint now."""
-        ...
-
-    def wants_restart(self, node: str, pending_s: float) -> None:
-        """Kill a task and restart it elsewhere."""
-        ...
-
-    def wants_launch(self, order: LaunchOrder) -> None:
-        """Start a node more."""
-        ...
-
-    def wants_retire(self, node: str, reason: str) -> None:
-        """End a node for good."""
-        ...
-
-    def wants_repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        """Divide the parameters among these servers, after the checkpoint that was ordered last."""
-        ...
-
-    def wants_suspend(self) -> None:
-        """End all tasks, after the checkpoint that was ordered last."""
-        ...
-
-    def cannot_allocate(self, node: str, cpu_cores: float | None) -> str | None:
-        """Why a node cannot have so many cores; None: they are reserved."""
-        ...
-
-    def wants_allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        """Change what a node may use."""
-        ...
-
-    def address_for(self, caller: NodeId, called: NodeId) -> Address:
-        """Where a task that is connected is called by another."""
-        ...
-
-    def holders(self) -> tuple[NodeId, ...]:
-        """The servers that hold parameters now, in the order of the vector."""
-        ...
-
     def reference_ordered(self, number: int, incarnation: int) -> None:
         """A reference gradient is ordered from this incarnation of the scorer."""
-        ...
-
-    def serving(self, role: str) -> int | None:
-        """The connected incarnation of an auxiliary role; None if there is none."""
         ...
 
     def cannot_evaluate(self) -> None:
@@ -95,13 +104,12 @@ class PortOwner(Protocol):
 class LivePort:
     """Collects the orders of a turn; :meth:`flush` sends them, first to servers, which are on the critical path."""
 
-    def __init__(self, hub: Hub, loop: Loop, owner: PortOwner, disturb: Disturb) -> None:
-        self.hub, self.loop, self.owner, self.disturb = hub, loop, owner, disturb
-        self.tickets: dict[int, tuple[float, int]] = {}
-        """When each evaluation in progress was ordered, and of which version, by ticket."""
+    def __init__(self, hub: Hub, loop: Loop, tasks: Tasks, nodes: Nodes, owner: PortOwner, disturb: Disturb) -> None:
+        self.hub, self.loop, self.disturb = hub, loop, disturb
+        self.tasks, self.nodes, self.owner = tasks, nodes, owner
+        self.evaluations = LiveEvaluations()
         self.sent_s: dict[int, float] = {}
         self.last_save = ""
-        self._evaluations = count()
         self._drop: list[int] = []
         self._apply: ApplyOrder | None = None
         self._deliver: list[tuple[str, int, int, int]] = []
@@ -114,7 +122,7 @@ class LivePort:
         self._work: list[ComputeOrder] = []
         self.followers: LiveFollowers | None = None
         """Of a job with replicas of the server."""
-        self._nodes: list[Callable[[], None]] = []
+        self._about_nodes: list[Callable[[], None]] = []
         """Orders that concern nodes: after all others, whatever those are."""
 
     def compute(self, order: ComputeOrder) -> None:
@@ -156,7 +164,7 @@ class LivePort:
         self._sums |= dict.fromkeys(members, order)
         self._about_sums.append((via, Gather(grad_id=order.grad_id, members=members)))
         for member in order.members:
-            address = self.owner.address_for(NodeId.worker(member.worker), via)
+            address = self.tasks.address_for(NodeId.worker(member.worker), via)
             self._about_held.append((member.worker, Push(grad_id=member.grad_id, via=address)))
 
     def replicate(self, order: ReplicateOrder) -> None:
@@ -192,49 +200,49 @@ class LivePort:
 
     def restart(self, node: str, pending_s: float) -> None:
         """Restart a node after all earlier orders are sent."""
-        self._nodes.append(lambda: self.owner.wants_restart(node, pending_s))
+        self._about_nodes.append(lambda: self.nodes.restart(node, pending_s))
 
     def launch(self, order: LaunchOrder) -> None:
         """Start a node more after all earlier orders are sent."""
-        self._nodes.append(lambda: self.owner.wants_launch(order))
+        self._about_nodes.append(lambda: self.nodes.launch(order))
 
     def retire(self, node: str, reason: str) -> None:
         """End a node after all earlier orders are sent."""
-        self._nodes.append(lambda: self.owner.wants_retire(node, reason))
+        self._about_nodes.append(lambda: self.nodes.retire(node, reason))
 
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
         """Divide the parameters after all earlier orders are sent."""
-        self._nodes.append(lambda: self.owner.wants_repartition(shares))
+        self._about_nodes.append(lambda: self.nodes.repartition(shares))
 
     def suspend(self) -> None:
         """End all tasks after all earlier orders are sent."""
-        self._nodes.append(self.owner.wants_suspend)
+        self._about_nodes.append(self.nodes.suspend)
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
         """Change what a node may use after all earlier orders are sent; why not, if its host has no more cores left."""
-        if (why := self.owner.cannot_allocate(node, cpu_cores)) is not None:
+        if (why := self.nodes.book(node, cpu_cores)) is not None:
             return why
-        self._nodes.append(lambda: self.owner.wants_allocate(node, cpu_cores, link_bytes_per_s))
+        self._about_nodes.append(lambda: self.nodes.allocate(node, cpu_cores, link_bytes_per_s))
         return None
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Order a checkpoint after all earlier orders."""
         self.flush()
-        self.owner.wants_checkpoint(version, state)
+        self.tasks.save(version, state)
 
     def evaluate(self, version: int, *, last: bool) -> None:
         """Order an evaluation of the current parameters. The last one also takes their fingerprint."""
-        ticket = EVALUATOR.ticket(next(self._evaluations))
+        ticket = self.evaluations.ticket()
         order = EvaluateVersion(ticket=ticket, digest=last, save_to=self.last_save if last else "")
         if self._order(EVALUATOR, order) is None:
             self.owner.cannot_evaluate()
             return
-        self.tickets[ticket] = (self.loop.now, version)
+        self.evaluations.ordered(ticket, Asked(self.loop.now, version, final=last))
         self.flush()
 
     def _order(self, role: Auxiliary, order: AuxiliaryOrder) -> int | None:
         """Order the delivery of parameters to an auxiliary task, then ``order``; returns its incarnation."""
-        incarnation = self.owner.serving(role.name)
+        incarnation = self.tasks.serving(role.name)
         if incarnation is not None:
             self._deliver_to(role.node, incarnation, order.ticket)
             self._ask.append((role.node, order))
@@ -260,9 +268,13 @@ class LivePort:
         ask, self._ask = self._ask, []
         for auxiliary, message in ask:
             self.hub.send(auxiliary, message)
-        nodes, self._nodes = self._nodes, []
-        for change in nodes:
+        about_nodes, self._about_nodes = self._about_nodes, []
+        for change in about_nodes:
             change()
+
+    def data_state(self, version: int) -> dict[str, Any]:
+        """The data service's state when ``version`` was the newest; of versions that somebody may come back to."""
+        return self._following.states[version]
 
     def discard(self) -> None:
         """Discard orders that were not sent."""
@@ -278,7 +290,7 @@ class LivePort:
         )
         self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)
-        for key in self.owner.holders():
+        for key in self.tasks.holders:
             slowed = self._slowed(update, key)
             if slowed is not update:
                 self.hub.send(key, slowed)

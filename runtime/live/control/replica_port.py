@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
-from runtime.live.control.port import LivePort, PortOwner
+from runtime.live.control.port import LivePort, Nodes, PortOwner, Tasks
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
@@ -26,23 +26,33 @@ REMEMBERED_VERSIONS = 4
 another has already used for the gradients of the last."""
 
 
-class ReplicaPortOwner(PortOwner, Protocol):
-    """The port's queries to the session."""
+class ReplicaTasks(Tasks, Protocol):
+    """Who supervises the replicas, and knows which are connected."""
 
+    @property
     def replicas(self) -> tuple[int, ...]:
         """Replicas that receive the order of an update now; children among them take no part."""
         ...
 
+    @property
     def speaker(self) -> int:
         """The replica that delivers to auxiliary tasks."""
+        ...
+
+    def speak(self, worker: int) -> None:
+        """This replica delivers to auxiliary tasks from now on."""
         ...
 
     def incarnation(self, worker: int) -> int:
         """A worker's present incarnation."""
         ...
 
-    def left_ring(self, children: frozenset[int]) -> None:
-        """These replicas will not have the parameters after the next update."""
+
+class ReplicaPortOwner(PortOwner, Protocol):
+    """The port's queries to the session."""
+
+    def here(self) -> tuple[int, ...]:
+        """The workers that the strategy knows to be here."""
         ...
 
     def data_state(self) -> dict[str, Any]:
@@ -53,10 +63,13 @@ class ReplicaPortOwner(PortOwner, Protocol):
 class ReplicaPort(LivePort):
     """As :class:`LivePort`; ``states`` holds the data service's state before each of the last updates, by version."""
 
+    tasks: ReplicaTasks
     owner: ReplicaPortOwner
 
-    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, disturb: Disturb) -> None:
-        super().__init__(hub, loop, owner, disturb)
+    def __init__(
+        self, hub: Hub, loop: Loop, tasks: ReplicaTasks, nodes: Nodes, owner: ReplicaPortOwner, disturb: Disturb
+    ) -> None:
+        super().__init__(hub, loop, tasks, nodes, owner, disturb)
         self.states: dict[int, dict[str, Any]] = {}
         self._outbox: dict[int, bytearray] = {}
 
@@ -80,11 +93,16 @@ class ReplicaPort(LivePort):
             del self.states[version]
         self._tell_all(Reduce(order=order))
         for worker, source in order.returning:
-            incarnation = self.owner.incarnation(worker)
+            incarnation = self.tasks.incarnation(worker)
             self._tell(source, Deliver(role="reader", id=worker, incarnation=incarnation))
             self._tell(worker, TakeOver(source=source))
         if order.children:
-            self.owner.left_ring(frozenset(child for child, _ in order.children))
+            self._left_ring(frozenset(child for child, _ in order.children))
+
+    def _left_ring(self, children: frozenset[int]) -> None:
+        """These will not have the parameters after the next update: another delivers to auxiliary tasks."""
+        if self.tasks.speaker in children:
+            self.tasks.speak(min(worker for worker in self.owner.here() if worker not in children))
 
     @staticmethod
     def _child(order: ComputeOrder) -> Deliver:
@@ -101,6 +119,10 @@ class ReplicaPort(LivePort):
             self.hub.send_encoded(NodeId.worker(worker), bytes(data))
         super().flush()
 
+    def data_state(self, version: int) -> dict[str, Any]:
+        """The data service's state when ``version`` was the newest; of versions that somebody may come back to."""
+        return self.states[version]
+
     def discard(self) -> None:
         """Discard orders that were not sent."""
         super().discard()
@@ -108,22 +130,24 @@ class ReplicaPort(LivePort):
 
     def _deliver_to(self, auxiliary: NodeId, incarnation: int, ticket: int) -> None:
         deliver = Deliver(role=auxiliary.role, id=auxiliary.number, incarnation=incarnation, ticket=ticket)
-        self._tell(self.owner.speaker(), deliver)
+        self._tell(self.tasks.speaker, deliver)
 
     def _tell(self, worker: int, message: Message) -> None:
         self._outbox.setdefault(worker, bytearray()).extend(encode(message))
 
     def _tell_all(self, message: Message) -> None:
         data = encode(message)
-        for worker in self.owner.replicas():
+        for worker in self.tasks.replicas:
             self._outbox.setdefault(worker, bytearray()).extend(data)
 
 
 class NativePort(ReplicaPort):
     """The port for ``DistributedDataParallel``, where all replicas take part in every backward pass."""
 
-    def __init__(self, hub: Hub, loop: Loop, owner: ReplicaPortOwner, disturb: Disturb) -> None:
-        super().__init__(hub, loop, owner, disturb)
+    def __init__(
+        self, hub: Hub, loop: Loop, tasks: ReplicaTasks, nodes: Nodes, owner: ReplicaPortOwner, disturb: Disturb
+    ) -> None:
+        super().__init__(hub, loop, tasks, nodes, owner, disturb)
         self._computing: dict[int, int] = {}
 
     def compute(self, order: ComputeOrder) -> None:
@@ -135,7 +159,7 @@ class NativePort(ReplicaPort):
         """Complete the round: replicas without samples take part, too."""
         if self._computing:
             ticket = min(self._computing.values())
-            for worker in self.owner.replicas():
+            for worker in self.tasks.replicas:
                 if worker not in self._computing:
                     self._tell(worker, JoinCollective(ticket=ticket))
             self._computing.clear()

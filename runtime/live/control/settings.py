@@ -1,13 +1,18 @@
-"""Settings of the supervisor."""
+"""Settings of processes and of their supervisor."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import msgspec
 
+from runtime.api import RunSpec
+from runtime.backends.devices.choice import CUDA
 from runtime.core.job import Job
+from runtime.live.control.factory import INSEPARABLE
 from runtime.live.transport.auxiliaries import auxiliaries_of
+from strategies.protocol import Launch
 
 BASE_S, ON_HOSTS_S = 60.0, 120.0
 """Seconds within which all tasks must start; emulated hosts have little processor time."""
@@ -72,6 +77,28 @@ def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) ->
     """``runtime.start_deadline_s``; None: a suitable one, with ``num_cold`` simultaneous cold starts."""
     suits_s = (ON_HOSTS_S if on_hosts else BASE_S) + COLD_S * num_cold
     return asked_s if asked_s is not None else min(suits_s, LONGEST_S)
+
+
+def settings_of(asked: Processes, spec: RunSpec, *, on_hosts: bool) -> Settings:
+    """The supervisor's settings for a job; what is not asked for follows from the job."""
+    job, cold = spec.job, int(not spec.backend.fork_safe)
+    deadline_s = partial(start_deadline_s, asked.start_deadline_s, on_hosts=on_hosts)
+    return Settings(
+        heartbeat_s=asked.heartbeat_s,
+        lease_s=asked.lease_s,
+        start_deadline_s=deadline_s(num_cold=cold * num_computing(job)),
+        restart_deadline_s=deadline_s(num_cold=cold),
+        iteration_deadline_s=asked.iteration_deadline_s,
+        max_restarts=asked.max_restarts,
+        failover=job.failover,
+        max_losses=job.max_losses,
+        starts_silently=spec.backend_spec.get("device") == CUDA,
+        inseparable=spec.collective == INSEPARABLE,
+        replaces_workers=Launch in spec.strategy.needs,
+        scores=job.validation_samples > 0,
+        num_aggregators=spec.strategy.aggregators,
+        num_replicas=job.num_replicas,
+    )
 
 
 def num_computing(job: Job) -> int:

@@ -125,6 +125,14 @@ class LiveSupervisor:
         """How often all had to connect again."""
         return self.recovery.state.generation
 
+    def incarnation(self, worker: int) -> int:
+        """A worker's present incarnation."""
+        return self.tasks[NodeId.worker(worker)].incarnation
+
+    def pids(self) -> list[tuple[str, int]]:
+        """The tasks that have a process."""
+        return [(str(key), task.pid) for key, task in self.tasks.items() if task.pid]
+
     def followers(self) -> dict[Key, int]:
         """The present replicas of the server, and their incarnations."""
         return {task.key: task.incarnation for task in self.recovery.state.replicas() if task.state in REACHABLE}

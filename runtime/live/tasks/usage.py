@@ -25,3 +25,12 @@ def resident_bytes(pid: int) -> int | None:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
     except (OSError, IndexError):
         return None
+
+
+def private_bytes(pid: int) -> int:
+    """Memory of a process that no other shares (USS) in bytes; 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))

@@ -43,7 +43,9 @@ class Nodes:
         try:
             self.places.enter(t, node, order.cpu_cores, order.not_on)
         except ValueError as error:
-            self.clock.at(t, MESSAGE, self.supervisor.drive, lambda t, reason=str(error): self._deny(t, node, reason))
+            self.clock.at(
+                t, MESSAGE, self.supervisor.owner.drive, lambda t, reason=str(error): self._deny(t, node, reason)
+            )
             return
         self.supervisor.tell(t, inputs.Admit(node, order.pending_s))
         self.clock.at(t, MESSAGE, self.entered, order.node)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from runtime.core import inputs
 from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
-from runtime.virtual.clock import MESSAGE, TIMER, Clock
-from runtime.virtual.control.behind import Behind
+from runtime.virtual.clock import MESSAGE
+from runtime.virtual.control.timers import Timers
 from runtime.virtual.tasks.followers import Followers
-from runtime.virtual.tasks.iteration import WorkerModel
-from runtime.virtual.tasks.model_state import ModelState
+from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
-from runtime.virtual.tasks.servers import ServerGroup
 
 
 class Nodes(Protocol):
@@ -49,53 +47,51 @@ class Nodes(Protocol):
         ...
 
 
-class VirtualPort:
-    """The port of the virtual clock, see :class:`runtime.core.job.Port`. ``tell`` passes inputs to the coordinator.
+class Keeper(Protocol):
+    """Who keeps the versions that all may come back to."""
 
-    ``behind``: by how much the time of servers and workers is behind. Timers whose tag is in ``moving`` are in that
-    time, with ``work`` as their clock and ``tell_here`` for their inputs.
+    def save(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
+        """Write a checkpoint."""
+        ...
+
+    def remember(self, version: int) -> None:
+        """The update after this version is ordered."""
+        ...
+
+
+class VirtualPort:
+    """The port of the virtual clock, see :class:`runtime.core.job.Port`.
+
+    An evaluation takes ``evaluation_s``. ``applied`` is called with every order of an update.
     """
+
+    nodes: Nodes
+    keeper: Keeper
 
     def __init__(
         self,
-        clock: Clock,
-        learner: ModelState,
-        servers: ServerGroup,
-        workers: WorkerModel,
-        *,
-        tell: Callable[[inputs.AnyInput], None],
-        evaluation_s: float,
-        checkpointed: Callable[[float, int, bytes, Any], None],
-        nodes: Callable[[], Nodes],
+        models: TaskModels,
+        timers: Timers,
         scorer: Scorer,
-        updating: Callable[[int], None] | None = None,
+        evaluation_s: float,
         applied: Callable[[ApplyOrder], None] = lambda order: None,
-        behind: Behind | None = None,
-        work: Clock | None = None,
-        tell_here: Callable[[inputs.AnyInput], None] | None = None,
-        moving: Collection[str] = (),
-        followers: Followers | None = None,
     ) -> None:
-        self.clock, self.learner, self.servers, self.workers = clock, learner, servers, workers
-        self.tell, self._evaluation_s = tell, evaluation_s
-        self._checkpointed, self._find_nodes, self._updating = checkpointed, nodes, updating
-        self._scorer, self._applied, self._behind = scorer, applied, behind or Behind()
-        self._work, self._tell_here, self._moving = work or clock, tell_here or tell, moving
-        self._followers = followers
+        self.servers, self.workers, self.learner, self._followers = models
+        self._timers, self._clock, self._tell, self._behind = timers, timers.clock, timers.tell, timers.behind
+        self._scorer, self._evaluation_s, self._applied = scorer, evaluation_s, applied
         self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
-    @property
-    def _nodes(self) -> Nodes:
-        return self._find_nodes()  # they come after the port, which they need
+    def connect(self, nodes: Nodes, keeper: Keeper) -> None:
+        """Attach who carries out the orders about nodes and versions: they need a coordinator, which needs a port."""
+        self.nodes, self.keeper = nodes, keeper
 
     def compute(self, order: ComputeOrder) -> None:
         """Compute a gradient on the current parameters."""
         self._orders.append((self._compute, (order,)))
 
     def apply(self, order: ApplyOrder) -> None:
-        """Update all servers. ``updating`` gets the version before; the data service books the samples afterwards."""
-        if self._updating is not None:
-            self._updating(order.version - 1)
+        """Update all servers. The data service books the samples afterwards, so its state is that before."""
+        self.keeper.remember(order.version - 1)
         self._applied(order)
         self._orders.append((self._apply, (order,)))
 
@@ -131,33 +127,30 @@ class VirtualPort:
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Store the current parameters."""
-        self._orders.append((lambda sent_s: self._checkpointed(sent_s, version, state, self.learner.dump()), ()))
+        self._orders.append((lambda sent_s: self.keeper.save(sent_s, version, state, self.learner.dump()), ()))
 
     def restart(self, node: str, pending_s: float) -> None:
-        self._orders.append((self._nodes.restart, (node, pending_s)))
+        self._orders.append((self.nodes.restart, (node, pending_s)))
 
     def launch(self, order: LaunchOrder) -> None:
-        self._orders.append((self._nodes.launch, (order,)))
+        self._orders.append((self.nodes.launch, (order,)))
 
     def retire(self, node: str, reason: str) -> None:
-        self._orders.append((self._nodes.retire, (node, reason)))
+        self._orders.append((self.nodes.retire, (node, reason)))
 
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        self._orders.append((self._nodes.repartition, (shares,)))
+        self._orders.append((self.nodes.repartition, (shares,)))
 
     def suspend(self) -> None:
-        self._orders.append((self._nodes.suspend, ()))
+        self._orders.append((self.nodes.suspend, ()))
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
-        if (denied := self._nodes.book(node, cpu_cores, link_bytes_per_s)) is None:
-            self._orders.append((self._nodes.allocate, (node, cpu_cores, link_bytes_per_s)))
+        if (denied := self.nodes.book(node, cpu_cores, link_bytes_per_s)) is None:
+            self._orders.append((self.nodes.allocate, (node, cpu_cores, link_bytes_per_s)))
         return denied
 
     def wake(self, at_s: float, tag: str) -> None:
-        if tag in self._moving:
-            self._work.at(at_s - self._behind.s, TIMER, self._tell_here, inputs.TimerFired(tag))
-        else:
-            self.clock.at(at_s, TIMER, self.tell, inputs.TimerFired(tag))
+        self._timers.wake(at_s, tag)
 
     def flush(self, sent_s: float) -> None:
         """Carry out the collected orders, which leave the coordinator at ``sent_s``."""
@@ -176,7 +169,7 @@ class VirtualPort:
 
     def _evaluate(self, sent_s: float, version: int) -> None:
         evaluated = inputs.Evaluated(version, sent_s, self.learner.evaluate())
-        self.clock.at(sent_s + self._evaluation_s, MESSAGE, self.tell, evaluated)
+        self._clock.at(sent_s + self._evaluation_s, MESSAGE, self._tell, evaluated)
 
     def _compute(self, sent_s: float, order: ComputeOrder) -> None:
         self.workers.begin(order, self.learner.gradient(order), sent_s - self._behind.s)
@@ -211,4 +204,4 @@ class VirtualPort:
             servers.measure(place, sent_s, partial(self._answer, answer))
 
     def _answer(self, answer: inputs.NormPart, at_s: float) -> None:
-        self.clock.at(at_s + self.servers.costs.control_s, MESSAGE, self.tell, answer)
+        self._clock.at(at_s + self.servers.costs.control_s, MESSAGE, self._tell, answer)

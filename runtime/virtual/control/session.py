@@ -16,6 +16,7 @@ from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
+from runtime.core.job import ApplyOrder
 from runtime.core.replication import step_of
 from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
@@ -28,6 +29,7 @@ from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.control.supervisor import VirtualSupervisor
+from runtime.virtual.control.timers import Timers
 from runtime.virtual.control.usage import Usage
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
@@ -39,6 +41,7 @@ from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
+from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
@@ -149,7 +152,8 @@ class VirtualSession:
         num_workers = spec.job.num_workers
         users = DeviceUsers(spec.around.gpus or range(num_workers), num_workers, self.places.host_of)
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell, users)
-        self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
+        nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
+        self.port.connect(nodes, self.supervisor.versions)
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
 
     # ---- its parts, which call one another ---------------------------------------------------------------------------
@@ -182,6 +186,7 @@ class VirtualSession:
         if self._aggregators:
             add_aggregators(modelled, costs, self._aggregators, self._summed)
         self.followers = self._make_followers() if job.num_replicas else None
+        self._models = TaskModels(self.servers, self.workers, self.learner, self.followers)
         if self.work is not self.clock:
             self.servers.disturb = lambda task, t: self.schedule.delay_for(task, t + self.behind.s)
         if self.machines is not None:
@@ -201,37 +206,29 @@ class VirtualSession:
             Carriers(self.clock, self.costs, self.machines, network),
             holder=lambda: self.servers.names[0],
             tell=self.tell,
-            note=self._note,
+            note=self.note,
             follows=lambda server: self.supervisor.follows(server),
         )
 
     def _make_port(self) -> VirtualPort:
-        return VirtualPort(
+        timers = Timers(
             self.clock,
+            self.tell,
+            work=self.work,
+            behind=self.behind,
+            tell_here=self._tell_here,
+            moving=() if self.work is self.clock else self._moving(),
+        )
+        scorer = Scorer(
+            self.clock,
+            self.costs,
             self.learner,
             self.servers,
-            self.workers,
+            samples=self.spec.job.validation_samples,
+            shares_memory=self.spec.transport == "shm",
             tell=self.tell,
-            evaluation_s=self.costs.evaluation_s,
-            checkpointed=lambda *about: self.supervisor.save(*about),
-            nodes=lambda: self.nodes,
-            scorer=Scorer(
-                self.clock,
-                self.costs,
-                self.learner,
-                self.servers,
-                samples=self.spec.job.validation_samples,
-                shares_memory=self.spec.transport == "shm",
-                tell=self.tell,
-            ),
-            updating=self._updating(),
-            followers=self.followers,
-            applied=lambda order: None if self.jumps is None else self.jumps.applied(order),
-            behind=self.behind,
-            work=self.work,
-            tell_here=self._tell_here,
-            moving=self._moving() if self.work is not self.clock else (),
         )
+        return VirtualPort(self._models, timers, scorer, self.costs.evaluation_s, self._applied)
 
     def _make_coordinator(self, tenancy: Tenancy | None) -> Coordinator:
         return Coordinator(
@@ -251,26 +248,12 @@ class VirtualSession:
             self.clock,
             self.costs,
             self.coordinator,
-            self.learner,
-            self.servers,
-            self.workers,
+            self._models,
             self.places,
+            self,
             lease_s=lease_s,
-            drive=self._drive,
-            discard=self.port.discard,
-            note=self._note,
-            fail=self._fail,
-            moved=self._moved,
-            left=self._suspended,
             behind=self.behind,
-            followers=self.followers,
         )
-
-    def _updating(self) -> Callable[[int], None] | None:
-        """Who must know the version before every update: replicas, which may have to return to it."""
-        if self.followers is None and self.spec.job.num_servers:
-            return None
-        return lambda version: self.supervisor.remember(version)
 
     @property
     def over(self) -> bool:
@@ -289,7 +272,7 @@ class VirtualSession:
         """All tasks are connected: the clock starts."""
         self._announce()
         self.windows.begin()
-        self.supervisor.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
+        self.supervisor.versions.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         model_bytes = PARAMETER_BYTES * self.sent_parameters or None
         self.tell(
             inputs.JobStarted(
@@ -356,7 +339,8 @@ class VirtualSession:
         self._left = left
         self.tell(inputs.PreemptionOrdered(grace_s))
 
-    def _suspended(self) -> None:
+    def left(self) -> None:
+        """All tasks of the preempted job have ended."""
         self.away = True
         self._left()
 
@@ -373,13 +357,13 @@ class VirtualSession:
         for report in silent:
             report()
 
-    def _moved(self, task: str) -> None:
+    def moved(self, task: str) -> None:
         """A task that the strategy restarts starts elsewhere, or where it was, among what disturbs it there."""
         if self.elsewhere is None:
             self.windows.moved(task)
         elif (to := self.elsewhere(task)) is not None:
             self.windows.moved(task, to)
-            self._note("Moved", task=task, host=f"host:{to}")
+            self.note("Moved", task=task, host=f"host:{to}")
 
     def leave(self) -> None:
         """Release the shared machines."""
@@ -390,9 +374,9 @@ class VirtualSession:
 
     def tell(self, given: inputs.AnyInput) -> None:
         """Pass an input to the coordinator, now or when it is free."""
-        self._drive(self.coordinator.receive, given)
+        self.drive(self.coordinator.receive, given)
 
-    def _drive(self, call: Callable[..., None], *args: Any) -> None:
+    def drive(self, call: Callable[..., None], *args: Any) -> None:
         """Let the coordinator react to something now, or when it is free; its orders leave when it has decided.
 
         ``call(t, *args)`` gets the time of that.
@@ -427,12 +411,12 @@ class VirtualSession:
         try:
             call(now, *args)
         except ProtocolError as error:
-            self._fail(f"the strategy broke a law: {error}")
+            self.fail(f"the strategy broke a law: {error}")
             return
         except Exception as error:
             if self.crashed is None or is_full(error):
                 raise
-            self._fail(self.crashed(error))
+            self.fail(self.crashed(error))
             return
         busy_until_s = now + self.costs.decision_s
         if self.stopwatch is not None:
@@ -474,6 +458,10 @@ class VirtualSession:
         scores = not isinstance(self.learner, NoLearner) or self.learner.progress is not None
         return {"runtime:checkpoint"} if scores else {"runtime:checkpoint", "runtime:evaluate"}
 
+    def _applied(self, order: ApplyOrder) -> None:
+        if self.jumps is not None:
+            self.jumps.applied(order)
+
     def _tell_here(self, given: inputs.AnyInput) -> None:
         """An input from where time is that of the tasks."""
         self.clock.catch_up()
@@ -491,17 +479,23 @@ class VirtualSession:
         else:
             self._tell_here(given)
 
-    def _fail(self, reason: str) -> None:
+    def discard(self) -> None:
+        """Discard orders that were not sent."""
+        self.port.discard()
+
+    def fail(self, reason: str) -> None:
+        """The run cannot continue."""
         self.failure = reason
 
     def limited(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """Another job on the same hosts needs that a task uses no more than this; None: it may again."""
         self.clock.catch_up()
-        self._note("Limited", node=node, cpu_cores=cpu_cores, link_bytes_per_s=link_bytes_per_s)
+        self.note("Limited", node=node, cpu_cores=cpu_cores, link_bytes_per_s=link_bytes_per_s)
 
     # ---- notes -------------------------------------------------------------------------------------------------------
 
-    def _note(self, kind: str, **fields: object) -> None:
+    def note(self, kind: str, /, **fields: object) -> None:
+        """Write to the record."""
         self.record.note(self.clock.now, kind, **fields)
 
     def _living(self) -> list[str]:
@@ -538,7 +532,7 @@ class VirtualSession:
     def _announce(self) -> None:
         """Record which disturbances are open, now and whenever that changes."""
         now = self.clock.now
-        self._note("Injecting", active=self.schedule.active(now))
+        self.note("Injecting", active=self.schedule.active(now))
         if self.jumps is not None:
             self.jumps.changed()
         if math.isfinite(following := self.schedule.next_change(now)):

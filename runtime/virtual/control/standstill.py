@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import final
 
-from runtime.core.recovery.automaton import Recovery
+from runtime.core.recovery import inputs
 from runtime.core.recovery.task import REACHABLE
-from runtime.virtual.clock import MESSAGE, TIMER, Clock
-from runtime.virtual.costs import Costs
+from runtime.virtual.clock import MESSAGE, TIMER
+from runtime.virtual.control.priced import PricedRecovery
 from runtime.virtual.machines.interface import Machines
 from strategies.protocol import NodeId
 
 
 @final
 class Standstill:
-    """Tracks pauses; ``give_up(task, incarnation)`` is called when a lease expires, ``away`` holds lost servers."""
+    """Tracks pauses; a task whose lease expires is silent."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        costs: Costs,
-        machines: Machines | None,
-        recovery: Recovery,
-        *,
-        lease_s: float,
-        away: set[int],
-        give_up: Callable[[str, int], None],
-    ) -> None:
-        self.clock, self.costs, self.machines, self.recovery = clock, costs, machines, recovery
-        self.lease_s, self.away, self.give_up = lease_s, away, give_up
+    def __init__(self, priced: PricedRecovery, machines: Machines | None, lease_s: float) -> None:
+        self.recovery, self.clock, self.costs, self.tell, self.drive = priced
+        self.machines, self.lease_s = machines, lease_s
+        self.away: set[int] = set()
+        """Lost servers that have not returned."""
 
     def watch(self, task: str) -> None:
         """Pause a task from now on, without heartbeats: after its lease it counts as lost."""
@@ -41,7 +34,11 @@ class Standstill:
     def _look(self, task: str, since_s: float, living: int | None) -> None:
         assert self.machines is not None
         if self.machines.paused_since_s.get(task) == since_s and living is not None:
-            self.give_up(task, living)
+            self.drive(partial(self._silent, task=task, living=living))
+
+    def _silent(self, t: float, task: str, living: int) -> None:
+        if self.living(task) == living:
+            self.tell(t, inputs.Silent(NodeId.parse(task), living, f"no heartbeat for {self.lease_s:.1f} s"))
 
     def living(self, name: str) -> int | None:
         """The running incarnation of a task; None if there is none."""

@@ -7,40 +7,28 @@ from functools import partial
 from typing import assert_never, final
 
 from runtime.core.recovery import effects, inputs
-from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.task import Key
-from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.clock import MESSAGE
+from runtime.virtual.control.priced import PricedRecovery
 from runtime.virtual.control.standstill import Standstill
-from runtime.virtual.costs import Costs
+from runtime.virtual.control.versions import Versions
 from runtime.virtual.tasks.iteration import WorkerModel
-
-Tell = Callable[[float, inputs.AnyInput], None]
 
 
 @final
 class Starts:
-    """``tell`` passes an input to the recovery, ``drive`` when the coordinator is free, ``moved`` names a task.
-
-    ``holds()`` is the version that a replica has when it is there, ``copy_s`` how long it takes to copy that.
-    """
+    """Launches tasks; ``moved`` is called with a task that starts elsewhere."""
 
     def __init__(
         self,
-        clock: Clock,
-        costs: Costs,
-        recovery: Recovery,
+        priced: PricedRecovery,
         standstill: Standstill,
+        versions: Versions,
         workers: WorkerModel,
-        *,
-        copy_s: float,
-        holds: Callable[[], int],
-        tell: Tell,
-        drive: Callable[[Callable[[float], None]], None],
         moved: Callable[[str], None],
     ) -> None:
-        self.clock, self.costs, self.recovery, self.workers = clock, costs, recovery, workers
-        self.standstill, self.copy_s, self.holds = standstill, copy_s, holds
-        self.tell, self.drive, self.moved = tell, drive, moved
+        self.recovery, self.clock, self.costs, self.tell, self.drive = priced
+        self.standstill, self.versions, self.workers, self.moved = standstill, versions, workers, moved
 
     def launch(self, t: float, key: Key, incarnation: int, cause: effects.Cause) -> None:
         """A task is ready at once if it starts with the job or had to wait for a place, else after its launch.
@@ -72,7 +60,7 @@ class Starts:
             self.tell(self.clock.now, inputs.Ready(key, incarnation))
         elif not self.standstill.starts_late(str(key), 0.0, partial(self._built, key, incarnation)):
             self.workers.ready(number, self.clock.now)
-            self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation, self.holds())))
+            self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation, self.versions.holds())))
 
     def wait(self, t: float, effect: effects.Wait) -> None:
         """The wait for a place, the launch and a replica's copy are one delay, for which no recovery waits.
@@ -85,6 +73,6 @@ class Starts:
             if effect.key.role == "server":
                 there_s = t + (effect.pending_s + self.costs.launch_s)
             else:
-                there_s = t + effect.pending_s + self.costs.launch_s + self.copy_s + self.costs.control_s
+                there_s = t + effect.pending_s + self.costs.launch_s + self.versions.copy_s + self.costs.control_s
         free = inputs.PlaceFree(effect.key, effect.incarnation)
         self.clock.at(there_s, MESSAGE, lambda: self.tell(self.clock.now, free))

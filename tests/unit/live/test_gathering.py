@@ -99,13 +99,13 @@ def test_after_a_reset_nothing_is_known_and_no_memory_is_lost(bench: Bench) -> N
 
 
 class Wire:
-    """Hub, loop and owner of a port: it keeps what is sent."""
+    """All that a port calls: it keeps what is sent."""
 
     now = 0.0
 
     def __init__(self) -> None:
         self.sent: list[tuple[Any, Any]] = []
-        self.port = LivePort(self, self, self, lambda target, t: (0.0, 0.0))  # type: ignore[arg-type]
+        self.port = LivePort(self, self, self, self, self, lambda target, t: (0.0, 0.0))  # type: ignore[arg-type]
 
     def send(self, key: NodeId, message: Any) -> None:
         self.sent.append((key, message))
@@ -113,6 +113,7 @@ class Wire:
     def send_encoded(self, key: NodeId, data: bytes) -> None:
         self.sent.append((key, decode(data[4:])))
 
+    @property
     def holders(self) -> tuple[NodeId, ...]:
         return (NodeId.server(0),)
 

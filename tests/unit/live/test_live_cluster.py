@@ -51,7 +51,7 @@ def played(play: Callable[[Lab], bool], **gpus: int) -> list[tuple[Any, ...]]:
         notes.append((kind, fields["job"], *([fields[about]] if about else [])))
 
     def begin(*_: Any) -> Any:
-        return SimpleNamespace(session=SimpleNamespace(elsewhere=None), begun=None)
+        return SimpleNamespace(nodes=SimpleNamespace(elsewhere=None), begun=None)
 
     cluster = LiveCluster(
         cast("Any", Lab(play)),
@@ -74,7 +74,7 @@ def test_who_waits_starts_on_what_a_restart_has_freed_once_that_is_carried_out()
 
     def play(lab: Lab) -> bool:
         if len(lab.begun) == 2 and not answers:
-            answers.append(lab.begun["j0"].session.elsewhere("worker:0"))
+            answers.append(lab.begun["j0"].nodes.elsewhere("worker:0"))
             in_between.append(lab.added[:])
         return len(lab.begun) == 3
 
@@ -89,7 +89,7 @@ def test_a_task_without_a_gpu_elsewhere_stays() -> None:
 
     def play(lab: Lab) -> bool:
         if len(lab.begun) == 2:
-            answers.append(lab.begun["j0"].session.elsewhere("worker:1"))
+            answers.append(lab.begun["j0"].nodes.elsewhere("worker:1"))
         return bool(answers)
 
     assert played(play, a=3, b=3) == [("Placed", "a", (0, 0, 0)), ("Placed", "b", (1, 1, 1))]

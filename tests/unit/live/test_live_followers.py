@@ -35,7 +35,7 @@ class Job:
     def __init__(self) -> None:
         self.sent: list[tuple[NodeId, Message]] = []
         self.present, self.least, self.state = {FIRST: 4, SECOND: 0}, 0, 0
-        self.orders = LiveFollowers(self, self)  # type: ignore[arg-type]
+        self.orders = LiveFollowers(self, self, self)  # type: ignore[arg-type]
 
     def send(self, key: NodeId, message: Message) -> None:
         self.sent.append((key, message))
@@ -43,12 +43,14 @@ class Job:
     def address_for(self, caller: NodeId, called: NodeId) -> Address:
         return Address(transport="tcp", host=f"{called} for {caller}", port=1)
 
+    @property
     def holders(self) -> tuple[NodeId, ...]:
         return (SERVER,)
 
     def followers(self) -> dict[NodeId, int]:
         return self.present
 
+    @property
     def generation(self) -> int:
         return 5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from runtime.core.vectors import FloatVector
 from runtime.training.progress import Progress, ProgressModel
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.port import VirtualPort
+from runtime.virtual.control.timers import Timers
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NOTHING, NoLearner, RealLearner, Result
+from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
 from tests.support.runs import ROOT
@@ -141,14 +144,9 @@ def test_orders_are_carried_out_in_their_order() -> None:
     clock, servers = Clock(), Servers(Costs(), learner.num_parameters, 1, lambda target, t: (0.0, 0.0))
     about: dict[str, Any] = {"shares_memory": False, "seed": 0, "arrived": lambda *received: None}
     workers = Workers(clock, Costs(), (None,), servers, None, **about)
-    outcomes = {
-        "tell": scores.append,
-        "evaluation_s": -1.0,
-        "checkpointed": print,
-        "nodes": lambda: None,
-        "scorer": None,
-    }
-    port = VirtualPort(clock, learner, servers, workers, **outcomes)  # type: ignore[arg-type]
+    nobody: Any = SimpleNamespace(remember=lambda version: None)
+    port = VirtualPort(TaskModels(servers, workers, learner), Timers(clock, scores.append), nobody, -1.0)
+    port.connect(nobody, nobody)
     learner.gradient(compute(0))
     port.evaluate(0, last=False)
     port.compute(compute(1))

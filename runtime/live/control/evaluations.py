@@ -1,0 +1,51 @@
+"""The evaluations that the evaluator was asked for, by ticket; the last is that of the final parameters (pure)."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Literal, NamedTuple
+
+from runtime.live.control.final_evaluation import FinalEvaluation
+from runtime.live.transport.auxiliaries import EVALUATOR
+
+
+class Asked(NamedTuple):
+    """When an evaluation was ordered, in seconds of the loop's clock, and of which version."""
+
+    at_s: float
+    version: int
+    final: bool = False
+    """Whether it is that of the final parameters, outside the job's time."""
+
+
+class LiveEvaluations:
+    """Evaluations in progress. An answer counts once, and only if nothing has voided its order."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._asked: dict[int, Asked] = {}
+        self._final = FinalEvaluation()
+
+    def ticket(self) -> int:
+        """The ticket of the next order."""
+        return EVALUATOR.ticket(next(self._numbers))
+
+    def ordered(self, ticket: int, asked: Asked) -> None:
+        """The evaluator has the order with this ticket."""
+        self._asked[ticket] = asked
+        if asked.final:
+            self._final.ordered(ticket, asked.at_s)
+
+    def answered(self, ticket: int) -> Asked | None:
+        """What a result answers; None: nobody waits for it any more."""
+        asked = self._asked.pop(ticket, None)
+        return asked if asked is None else asked._replace(final=self._final.answered(ticket))
+
+    def void(self) -> None:
+        """Nothing in progress will arrive any more, the final one included."""
+        self._asked.clear()
+        self._final.void()
+
+    def look(self, now: float, *, connected: bool, recovering: bool) -> Literal["wait", "order", "done"]:
+        """What the end of the job does at this time, see :meth:`FinalEvaluation.look`."""
+        return self._final.look(now, connected=connected, recovering=recovering)

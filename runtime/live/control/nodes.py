@@ -1,0 +1,147 @@
+"""The nodes of a live job: orders about them become inputs of the recovery, places on machines, and limits there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, final
+
+from runtime.core import inputs
+from runtime.core.job import LaunchOrder
+from runtime.core.layout import Layout
+from runtime.errors import is_full
+from runtime.live.control.allotting import Allotter
+from runtime.live.control.injecting import Injector
+from runtime.live.control.joined import JoinedMachines
+from runtime.live.control.supervisor import LiveSupervisor
+from runtime.live.transport.task_spec import Place
+from strategies.protocol import NodeId
+
+
+class NodesOwner(Protocol):
+    """What the session says of the nodes' job, and hears."""
+
+    @property
+    def layout(self) -> Layout:
+        """The workers and servers of the job, and who holds which part of the parameters."""
+        ...
+
+    def receive(self, given: inputs.AnyInput) -> None:
+        """Pass an input to the coordinator."""
+        ...
+
+    def failed(self, reason: str) -> None:
+        """The run cannot continue."""
+        ...
+
+
+@final
+class LiveNodes:
+    """Carries out what a port orders, see :class:`runtime.live.control.port.Nodes`, and finds who moves a place.
+
+    ``host_of`` names a task's host; None without hosts. ``joined``: the machines that have joined, if tasks are there.
+    """
+
+    def __init__(
+        self,
+        owner: NodesOwner,
+        supervisor: LiveSupervisor,
+        injector: Injector,
+        allotter: Allotter,
+        host_of: Callable[[str], str | None],
+        joined: JoinedMachines | None = None,
+    ) -> None:
+        self.owner, self.supervisor, self.injector, self.allotter = owner, supervisor, injector, allotter
+        self.host_of, self.joined = host_of, joined
+        self.elsewhere: Callable[[str], int | None] | None = None
+        """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
+        self._layout_version = 0
+        """Of the nodes that have places."""
+
+    # ---- orders ------------------------------------------------------------------------------------------------------
+
+    def restart(self, node: str, pending_s: float) -> None:
+        """KILL_RESTART: another machine, without the old one's disturbances."""
+        self.supervisor.restart(NodeId.parse(node), pending_s)
+
+    def launch(self, order: LaunchOrder) -> None:
+        """A node more, whose number nobody had, if there is a place for it."""
+        self.free_places()
+        if self.joined is not None:
+            self.joined.choose(order.node)
+        try:
+            place = self.allotter.admit(order)
+        except ValueError as error:
+            self.owner.receive(inputs.did_not_start(NodeId.parse(order.node), str(error)))
+            return
+        self.supervisor.launch(order, place)
+        self.injector.admitted(order.node)
+
+    def retire(self, node: str, reason: str) -> None:
+        """End a node for good."""
+        self.supervisor.retire(NodeId.parse(node), reason)
+        self.allotter.dismiss(NodeId.parse(node))
+
+    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
+        """Other servers hold the parameters, once the checkpoint that was ordered just before is stored."""
+        self.supervisor.repartition(tuple((NodeId.parse(server), share) for server, share in shares))
+
+    def suspend(self) -> None:
+        """End all tasks when the checkpoint that was ordered last is stored."""
+        self.supervisor.suspend()
+
+    def book(self, node: str, cpu_cores: float | None) -> str | None:
+        """Reserve cores for a node; returns why that is impossible."""
+        self.free_places()
+        return self.allotter.refuses(NodeId.parse(node), cpu_cores)
+
+    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """A node may use so much from now on."""
+        self.allotter.allocate(NodeId.parse(node), cpu_cores, link_bytes_per_s)
+
+    # ---- places ------------------------------------------------------------------------------------------------------
+
+    def free_places(self) -> None:
+        """Who is no member any more has no place either, however it left."""
+        layout = self.owner.layout
+        if layout.version != self._layout_version:
+            self._layout_version = layout.version
+            self.allotter.keep([*layout.nodes, *self.supervisor.aggregators])
+            if self.injector.paced is not None:
+                self.injector.paced.look()
+
+    def ready(self, node: NodeId) -> None:
+        """The next incarnation of a node is built: what its predecessor might send, it may."""
+        self.allotter.ready(node)
+        if self.injector.paced is not None:
+            self.injector.paced.ready(node)
+
+    def moved(self, node: NodeId) -> Place | None:
+        """A task that is restarted starts elsewhere, or where it was, among what disturbs it there."""
+        if self.elsewhere is None:
+            return self._move(node)
+        to = self.elsewhere(str(node))
+        return None if to is None else self._move(node, to)
+
+    def resume(self, hosts: Mapping[str, int]) -> None:
+        """A preempted job continues, with every task on the host of this number.
+
+        Who stays on its host meets what disturbs it there.
+        """
+        leaving = {task: to for task, to in hosts.items() if self.host_of(task) != str(NodeId("host", to))}
+        moved = {node: self._move(node, to) for task, to in leaving.items() for node in [NodeId.parse(task)]}
+        self.supervisor.resume({node: place for node, place in moved.items() if place is not None})
+
+    def _move(self, node: NodeId, to: int | None = None) -> Place | None:
+        """A task's next incarnation starts elsewhere; ``to``: the host's number, where it is given."""
+        try:
+            place = self.injector.moved(str(node), to)
+            if place is None and self.joined is not None:
+                place = self.joined.move(str(node))
+            if place is not None:
+                self.allotter.moved(node)
+        except (OSError, ValueError) as error:
+            if is_full(error):  # an error of the record
+                raise
+            self.owner.failed(f"{node} could not move: {error}")
+            return None
+        return place

@@ -1,0 +1,25 @@
+"""A recovery on the virtual clock: the automaton, what its effects cost, and how inputs reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from runtime.core.recovery import inputs
+from runtime.core.recovery.automaton import Recovery
+from runtime.virtual.clock import Clock
+from runtime.virtual.costs import Costs
+
+Call = Callable[[float], None]
+
+
+class PricedRecovery(NamedTuple):
+    """What all that carries effects out has in common."""
+
+    automaton: Recovery
+    clock: Clock
+    costs: Costs
+    tell: Callable[[float, inputs.AnyInput], None]
+    """Passes an input at a time, which may be when the coordinator's orders leave it."""
+    drive: Callable[[Call], None]
+    """Lets the coordinator react to something now, or when it is free."""

@@ -1,0 +1,20 @@
+"""The models of a job's tasks, and of what they train."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from runtime.virtual.tasks.followers import Followers
+from runtime.virtual.tasks.iteration import WorkerModel
+from runtime.virtual.tasks.model_state import ModelState
+from runtime.virtual.tasks.servers import ServerGroup
+
+
+class TaskModels(NamedTuple):
+    """Who holds the parameters, who computes on them, what the parameters are, and who follows them."""
+
+    servers: ServerGroup
+    workers: WorkerModel
+    learner: ModelState
+    followers: Followers | None = None
+    """Replicas of the server; None: there are none."""

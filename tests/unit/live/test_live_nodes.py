@@ -1,0 +1,87 @@
+"""Where the tasks of a live job go that start elsewhere, and what becomes of nodes that find no place."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from runtime.core import inputs
+from runtime.core.job import LaunchOrder
+from runtime.live.control.nodes import LiveNodes
+from runtime.live.transport.task_spec import Place
+from strategies.protocol import NodeId
+
+
+class Injector:
+    """Moves every task, and keeps what it was asked; ``None`` for the number: it chooses itself."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int | None]] = []
+
+    def moved(self, task: str, to: int | None) -> Place:
+        self.asked.append((task, to))
+        return Place(host=f"host:{to}")
+
+
+def nodes_on(**host_of: str) -> tuple[LiveNodes, Injector]:
+    """Those of a job with its tasks on these hosts (``w0="host:1"``)."""
+    injector, nobody = Injector(), cast("Any", SimpleNamespace())
+    allotter = cast("Any", SimpleNamespace(moved=lambda node: None))
+    places = {name.replace("w", "worker:"): host for name, host in host_of.items()}
+    return LiveNodes(nobody, nobody, cast("Any", injector), allotter, places.get), injector
+
+
+@pytest.mark.parametrize(("answer", "asked"), [(2, [("worker:0", 2)]), (None, [])])
+def test_a_restarted_task_goes_where_the_cluster_says_or_stays(answer: int | None, asked: list[Any]) -> None:
+    """Who stays meets what the plan does to it on its host, so the injector hears nothing."""
+    nodes, injector = nodes_on(w0="host:1")
+    nodes.elsewhere = lambda task: answer
+    place = nodes.moved(NodeId.worker(0))
+    assert injector.asked == asked
+    assert (place is None) == (answer is None)
+
+
+def test_without_a_cluster_its_host_is_chosen_here() -> None:
+    nodes, injector = nodes_on(w0="host:1")
+    assert nodes.moved(NodeId.worker(0)) is not None
+    assert injector.asked == [("worker:0", None)]
+
+
+def test_only_who_has_another_host_after_a_pause_leaves_something_behind() -> None:
+    nodes, injector = nodes_on(w0="host:0", w1="host:1")
+    resumed: list[dict[NodeId, Place]] = []
+    nodes.supervisor = cast("Any", SimpleNamespace(resume=resumed.append))
+    nodes.resume({"worker:0": 0, "worker:1": 2})
+    assert injector.asked == [("worker:1", 2)]
+    assert resumed == [{NodeId.worker(1): Place(host="host:2")}]
+
+
+class Owner:
+    """A job whose layout never changes, and what it hears."""
+
+    layout = SimpleNamespace(version=0, nodes=())
+
+    def __init__(self) -> None:
+        self.heard: list[inputs.AnyInput] = []
+
+    def receive(self, given: inputs.AnyInput) -> None:
+        self.heard.append(given)
+
+
+@pytest.mark.parametrize(
+    ("node", "heard"),
+    [
+        ("worker:3", inputs.WorkerLost(3, 0, "no room", restarting=False)),
+        ("server:2", inputs.ServerLost(2, 0, "no room", holding=False)),
+    ],
+)
+def test_a_newcomer_without_a_place_is_lost_before_it_starts(node: str, heard: inputs.AnyInput) -> None:
+    def admit(order: LaunchOrder) -> Place:
+        raise ValueError("no room")
+
+    nobody, owner = cast("Any", SimpleNamespace()), Owner()
+    nodes = LiveNodes(cast("Any", owner), nobody, nobody, cast("Any", SimpleNamespace(admit=admit)), lambda task: None)
+    nodes.launch(LaunchOrder(node=node, pending_s=0.0))
+    assert owner.heard == [heard]
