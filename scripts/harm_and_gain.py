@@ -23,8 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pandas as pd
 from rich.console import Console
 
+from analysis.figures.harm import draw_harm
 from analysis.files import write_file
-from analysis.reports import harm
+from analysis.measures import harm
+from analysis.reports.harm import explained, tables
 from runtime.errors import FAILED, refuse
 from runtime.house import ROOT
 from runtime.run.preflight import refuse_targets
@@ -83,12 +85,15 @@ def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
 def report(jobs: pd.DataFrame, reasons: harm.Reasons, asked: argparse.Namespace, console: Console) -> int:
     """Print the tables, or write the page with its CSV; returns the exit code."""
     cells = harm.cells_of(jobs)
-    body = list(harm.tables(cells, reasons))
+    body = list(tables(cells, reasons))
     for part in body:
         console.print(part, soft_wrap=True)
     if asked.report:
         write_file(asked.report.with_suffix(".csv"), jobs.to_csv(index=False, float_format="%.4f"))
-        write_file(asked.report, page(jobs, body, harm.explained(cells, reasons)))
+        picture = asked.report.parent / "images" / f"{asked.report.stem}.png"
+        picture.parent.mkdir(exist_ok=True)
+        draw_harm(picture, cells, f"virtual clock, no gradients, {seeds_text(jobs)}")
+        write_file(asked.report, page(jobs, body, explained(cells, reasons), picture.name))
         console.print(f"{asked.report}", soft_wrap=True)
     bare = harm.unexplained(cells, reasons)
     for cell in bare:
@@ -99,15 +104,15 @@ def report(jobs: pd.DataFrame, reasons: harm.Reasons, asked: argparse.Namespace,
     return FAILED if bare or (jobs["outcome"] == "failed").any() else 0
 
 
-def page(jobs: pd.DataFrame, body: Sequence[str], why: Iterable[str]) -> str:
-    """The text of the page, in Markdown."""
-    seeds = ", ".join(map(str, sorted(jobs["seed"].unique())))
+def page(jobs: pd.DataFrame, body: Sequence[str], why: Iterable[str], picture: str) -> str:
+    """The text of the page, in Markdown; ``picture`` is the name of its map."""
     return "\n\n".join(
         [
             "# Harm and gain",
             HEAD.format(
                 tolerated=harm.TOLERATED,
-                seeds=f"seed {seeds}" if "," not in seeds else f"medians over seeds {seeds}",
+                picture=picture,
+                seeds=seeds_text(jobs),
                 paced=_epochs_text(PACED.epochs),
                 hosts=_epochs_text(HOSTS.epochs),
             ).strip(),
@@ -119,6 +124,12 @@ def page(jobs: pd.DataFrame, body: Sequence[str], why: Iterable[str]) -> str:
     )
 
 
+def seeds_text(jobs: pd.DataFrame) -> str:
+    """The seeds, and that numbers are medians if there are several."""
+    seeds = ", ".join(map(str, sorted(jobs["seed"].unique())))
+    return f"medians over seeds {seeds}" if "," in seeds else f"seed {seeds}"
+
+
 def _epochs_text(epochs: dict[int, int]) -> str:
     return ", ".join(f"{count} with {workers}" for workers, count in epochs.items())
 
@@ -128,15 +139,18 @@ Job completion time of every strategy over BSP's under the same plan of straggle
 shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
 Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reasons in
 [harm_reasons.yaml](harm_reasons.yaml), and a test compares the two.
-Not compared: strategies that launch nodes, since what they gain depends on the cores that they may have.
 
-The job: the digits, 1,438 samples, 128 per update, 4 servers, no gradients (`backend=none`); an iteration takes 20 ms
-and 1.25 ms per sample, messages as in `local_tcp`. Epochs: {paced} workers. Only time is compared: an
-asynchronous strategy processes as many samples, and may need more of them for the same accuracy (see other pages).
-`cpu_throttle` and `link_throttle` need hosts: one per worker (`cluster=hosts`, processors a tenth as
-fast as there, so that an iteration takes as long as elsewhere), the network of `digits_cnn`. Shared links are slow to
-simulate, so epochs are {hosts} workers, too few for strategies that adapt slowly; and 4 servers
-are so busy with 64 workers that one slow worker hardly shows.
+![completion times of all strategies over BSP's](images/{picture})
+
+- **The job**: the digits, 1,438 samples, 128 per update, 4 servers, no gradients (`backend=none`). An iteration takes
+  20 ms and 1.25 ms per sample, messages as in `local_tcp`. Epochs: {paced} workers.
+- **`cpu_throttle` and `link_throttle`** need hosts: one per worker (`cluster=hosts`, processors a tenth as fast as
+  there, so that an iteration takes as long as elsewhere), the network of `digits_cnn`. Shared links are slow to
+  simulate, so epochs are {hosts} workers, too few for strategies that adapt slowly; and 4 servers are so busy with 64
+  workers that one slow worker hardly shows.
+- **Only time is compared.** An asynchronous strategy processes as many samples, and may need more of them for the same
+  accuracy (see other pages).
+- **Not compared** are strategies that launch nodes: what they gain depends on the cores that they may have.
 """
 
 

@@ -1,4 +1,4 @@
-"""What an experiment reads off a run of a set of jobs; seconds or plain fractions (definitions: docs/cluster_jobs.md).
+"""What an experiment reads off a set of jobs; seconds or plain fractions (definitions: docs/cluster_report.md).
 
 Times are infinite where a job never ended, so that no job is left out. What needs records of the jobs themselves is NaN
 without them.

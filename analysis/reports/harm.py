@@ -1,118 +1,14 @@
-"""Which cells a mitigation harms and which it helps: job completion times over BSP's under the same plan.
-
-A cell is a strategy, a pattern of stragglers and a number of workers. Above :data:`TOLERATED` it needs a reason.
-"""
+"""The page of harm and gain in Markdown: tables of ratios, and why cells are slower, by reason."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isnan
-from typing import Annotated, Any, NamedTuple
-
-import msgspec
-import pandas as pd
 
 from analysis.markup import markdown_lines
+from analysis.measures.harm import TOLERATED, Cell, Reasons, reason_for
 
-TOLERATED = 1.03
-"""Ratio to BSP's time above which a cell needs a reason."""
-REFERENCE = "bsp"
-COLUMNS = ("workers", "straggler", "strategy", "seed", "outcome", "jct_s", "bsp_s", "note")
-"""Columns of the jobs. ``outcome``: done, cut (at ``max_time_s``, a lower bound of ``jct_s``), refused or failed."""
-CELL = ["workers", "straggler", "strategy"]
-
-
-class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a strategy is slower than BSP in some cells."""
-
-    stragglers: tuple[str, ...]
-    """Straggler patterns; ``all`` for all."""
-    up_to: Annotated[float, msgspec.Meta(gt=TOLERATED)]
-    """The highest ratio that it explains; anything above it is new."""
-    why: str
-    """A sentence."""
-    workers: tuple[int, ...] = ()
-    """Numbers of workers; empty: all."""
-
-    def covers(self, cell: Cell) -> bool:
-        """Whether the reason applies to this cell."""
-        named = "all" in self.stragglers or cell.straggler in self.stragglers
-        return named and (not self.workers or cell.workers in self.workers) and cell.ratio <= self.up_to
-
-
-Reasons = Mapping[str, Sequence[Reason]]
-"""By strategy."""
-
-
-class Cell(NamedTuple):
-    """A cell of the grid: medians over the seeds."""
-
-    workers: int
-    straggler: str
-    strategy: str
-    outcome: str
-    ratio: float
-    """JCT over BSP's; NaN if there is none."""
-    note: str
-
-    @property
-    def harmed(self) -> bool:
-        """Whether it is slower than BSP by more than the tolerance; a job that did not finish is."""
-        return self.outcome in ("cut", "failed") or self.ratio > TOLERATED
-
-    def __str__(self) -> str:
-        """The cell and its ratio in one line."""
-        value = self.outcome if isnan(self.ratio) else f"{self.ratio:.2f}"
-        return f"{self.strategy} {self.straggler} {self.workers} workers: {value}"
-
-
-class ReasonsError(ValueError):
-    """The file of reasons is invalid; one line."""
-
-
-def read_reasons(data: bytes, name: str) -> dict[str, tuple[Reason, ...]]:
-    """Parse the file's text; raises :class:`ReasonsError`."""
-    try:
-        found = msgspec.yaml.decode(data, type=dict[str, tuple[Reason, ...]] | None)
-    except msgspec.MsgspecError as error:
-        raise ReasonsError(f"{name}: {' '.join(str(error).split())}") from None
-    return found or {}
-
-
-def cells_of(jobs: pd.DataFrame) -> list[Cell]:
-    """The cells of all strategies but BSP itself, in the order of the table."""
-    return [_cell(key, rows) for key, rows in jobs.groupby(CELL, sort=False) if key[2] != REFERENCE]
-
-
-def _cell(key: tuple[Any, ...], rows: pd.DataFrame) -> Cell:
-    worst = next((state for state in ("failed", "refused", "cut") if (rows["outcome"] == state).any()), "done")
-    ratio = float((rows["jct_s"] / rows["bsp_s"]).median()) if worst in ("done", "cut") else float("nan")
-    notes = rows.loc[rows["outcome"] == worst, "note"].dropna()
-    return Cell(int(key[0]), key[1], key[2], worst, ratio, str(notes.iloc[0]) if len(notes) else "")
-
-
-def reason_for(cell: Cell, reasons: Reasons) -> Reason | None:
-    """The first reason that covers the cell."""
-    return next((one for one in reasons.get(cell.strategy, ()) if one.covers(cell)), None)
-
-
-def unexplained(cells: Sequence[Cell], reasons: Reasons) -> list[Cell]:
-    """The harmful cells without a reason."""
-    return [cell for cell in cells if cell.harmed and reason_for(cell, reasons) is None]
-
-
-def idle_reasons(cells: Sequence[Cell], reasons: Reasons) -> list[str]:
-    """Reasons that no cell needs: for unknown strategies or patterns, or for cells that no longer harm."""
-    needed = {id(reason_for(cell, reasons)) for cell in cells if cell.harmed}
-    return [
-        f"{strategy}: {', '.join(one.stragglers)}: {one.why}"
-        for strategy, several in reasons.items()
-        for one in several
-        if id(one) not in needed
-    ]
-
-
-# ---- the page -------------------------------------------------------------------------------------------------------
+UNKNOWN = "**No reason known.**"
 
 
 def tables(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
@@ -155,27 +51,45 @@ def counted(cells: Sequence[Cell]) -> str:
 
 
 def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
-    """A section per harmful strategy: its cells and the reasons."""
-    for strategy in dict.fromkeys(cell.strategy for cell in cells if cell.harmed or cell.outcome == "refused"):
-        mine = [cell for cell in cells if cell.strategy == strategy]
-        lines = [f"**{strategy}**"]
-        for one in reasons.get(strategy, ()):
-            held = [cell for cell in mine if cell.harmed and reason_for(cell, reasons) is one]
-            if held:
-                lines.append(f"- {listed(held)}: {one.why}")
-        if bare := [cell for cell in mine if cell.harmed and reason_for(cell, reasons) is None]:
-            lines.append(f"- {listed(bare)}: **no reason known**")
-        for note in dict.fromkeys(cell.note for cell in mine if cell.outcome == "refused"):
-            held = [cell for cell in mine if cell.outcome == "refused" and cell.note == note]
-            lines.append(f"- {'everywhere' if held == mine else listed(held)}: refused: {note}")
-        yield "\n".join([lines[0], "", *lines[1:]])
+    """A section per reason: the strategies that it is for, the reason, and a table of their cells; refusals last."""
+    order = {strategy: place for place, strategy in enumerate(reasons)}
+    harmed = sorted((cell for cell in cells if cell.harmed), key=lambda cell: order.get(cell.strategy, len(order)))
+    by_reason: dict[str, list[Cell]] = {}
+    for cell in harmed:
+        reason = reason_for(cell, reasons)
+        by_reason.setdefault(reason.why if reason else UNKNOWN, []).append(cell)
+    for why, held in by_reason.items():
+        yield f"**{', '.join(dict.fromkeys(cell.strategy for cell in held))}**"
+        yield why
+        yield "\n".join(ranges(held, list(dict.fromkeys(cell.workers for cell in cells))))
+    yield from refused(cells)
 
 
-def listed(cells: Sequence[Cell]) -> str:
-    """The cells by pattern, with the number of workers in brackets: ``none 1.38 (16), 1.41 (64)``."""
-    found = []
+def ranges(cells: Sequence[Cell], workers: Sequence[int]) -> list[str]:
+    """A table of the cells: a row per pattern, a column per number of workers, the ratios from least to most."""
+    rows = []
     for straggler in dict.fromkeys(cell.straggler for cell in cells):
         some = [cell for cell in cells if cell.straggler == straggler]
-        values = (f"({c.workers})" if isnan(c.ratio) else f"{c.ratio:.2f} ({c.workers})" for c in some)
-        found.append(f"`{straggler}` {', '.join(values)}")
-    return "; ".join(found)
+        rows.append([straggler, *(span([cell for cell in some if cell.workers == count]) for count in workers)])
+    return markdown_lines(["straggler", *(f"{count} workers" for count in workers)], rows)
+
+
+def span(cells: Sequence[Cell]) -> str:
+    """``1.15 to 1.28``, one number if all are alike, the outcome of a job that failed; empty: no cells."""
+    known = sorted(cell.ratio for cell in cells if not isnan(cell.ratio))
+    texts = [f"{known[0]:.2f}", f"{known[-1]:.2f}"] if known else []
+    cut = "> " if any(cell.outcome == "cut" for cell in cells) else ""
+    found = [cut + " to ".join(dict.fromkeys(texts))] if texts else []
+    return ", ".join([*found, *dict.fromkeys(cell.outcome for cell in cells if isnan(cell.ratio))])
+
+
+def refused(cells: Sequence[Cell]) -> Iterator[str]:
+    """Who is refused where, with what is said."""
+    there = [cell for cell in cells if cell.outcome == "refused"]
+    lines = []
+    for strategy, note in dict.fromkeys((cell.strategy, cell.note) for cell in there):
+        where = dict.fromkeys(cell.workers for cell in there if (cell.strategy, cell.note) == (strategy, note))
+        lines.append(f"- `{strategy}` with {', '.join(map(str, where))} workers: {note}")
+    if lines:
+        yield "**Refused**"
+        yield "\n".join(lines)

@@ -51,7 +51,6 @@ class _Logged(msgspec.Struct):
     submitted_time: str | None = None
     attempts: list[_Attempt] | None = None
     status: str | None = None
-    vc: str | None = None
     user: str | None = None
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from analysis.reports.harm import REFERENCE
+from analysis.measures.harm import REFERENCE
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse

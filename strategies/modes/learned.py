@@ -28,7 +28,6 @@ CLOSE, LEAST_WEIGHT = 0.1, 0.02
 REGRESSORS = ("mlp", "ridge")
 LEARNT_COSTS = ("pooled", "priced", "literal")
 """Its estimates know these prices of staleness."""
-ALL_STEPS = 10**9
 
 
 class Question(NamedTuple):

@@ -13,12 +13,12 @@ from matplotlib.lines import Line2D
 
 from analysis.claims.answers import by_seed
 from analysis.claims.cells import cell_of
-from analysis.experiments.results import Results, paper_values, summary
+from analysis.experiments.plotted import caption_of, panels, plotted
+from analysis.experiments.results import Results
 from analysis.figures.bars import HEIGHT, draw_bars
 from analysis.figures.names import shown_name
 from analysis.figures.page import new_panels, save, styled
 from analysis.figures.style import PAPER_COLOUR, STRATEGY_COLOURS, Look, looks
-from analysis.records.provenance import caption
 
 NOTE = "bars: median over the seeds, line: 95 % interval (Student's t), dots: runs"
 OTHERS = Look("#8d99a6")
@@ -26,29 +26,25 @@ OTHERS = Look("#8d99a6")
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
-    drawn, table, paper = results.spec.figure, summary(results), paper_values(results)
-    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
-    rows = int(table[drawn.by].nunique())
-    levels = [list(table.loc[table[drawn.panels] == level, drawn.by]) for level in panels if level is not None]
-    alike = all(each == levels[0] for each in levels)
-    several = results.runs["seed"].nunique() > 1
-    about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
+    drawn, whole = results.spec.figure, plotted(results)
+    each = panels(whole, results)
+    rows = int(whole.ours[drawn.by].nunique())
+    alike = all(list(mine.ours[drawn.by]) == list(each[0][1].ours[drawn.by]) for _, mine in each)
     look = bar_looks(results.spec.shown)
     with styled():
-        page, places = new_panels(0.85 + 0.32 * rows, about, len(panels), sharey=alike)
-        for level, axes in zip(panels, places, strict=True):
-            mine = table if level is None else table[table[drawn.panels] == level]
-            marks = paper if level is None else paper[paper[drawn.panels] == level]
-            bars = mine.rename(columns={drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"})
+        page, places = new_panels(0.85 + 0.32 * rows, caption_of(results, NOTE), len(each), sharey=alike)
+        for (level, mine), axes in zip(each, places, strict=True):
+            names = {drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"}
+            bars = mine.ours.rename(columns=names)
             draw_bars(axes, bars, dots_of(results, level), look, drawn.label, "cut off")
             axes.set_yticks(range(len(bars)), [shown_name(one, drawn.names) for one in bars["strategy"]])
             if drawn.log:
-                widen(axes, [*bars["value_s"], *bars["low_s"], *bars["high_s"], *marks["value"]])
-            draw_paper(axes, marks.rename(columns={drawn.by: "strategy"}), list(bars["strategy"]))
+                widen(axes, [*bars["value_s"], *bars["low_s"], *bars["high_s"], *mine.paper["value"]])
+            draw_paper(axes, mine.paper.rename(columns={drawn.by: "strategy"}), list(bars["strategy"]))
             axes.set_title(results.spec.title if level is None else shown_name(level, drawn.names))
-        if len(paper):
+        if len(whole.paper):
             page.legend(handles=[paper_key()], loc="outside upper right")
-    return save(page, path, with_paper(table, paper, results.spec.compared))
+    return save(page, path, whole.together)
 
 
 def bar_looks(levels: Iterable[str]) -> dict[str, Look]:
@@ -84,9 +80,3 @@ def draw_paper(axes: Axes, marks: pd.DataFrame, order: list[str]) -> None:
 def paper_key() -> Artist:
     """Legend entry of the paper's numbers."""
     return Line2D([], [], color=PAPER_COLOUR, linewidth=1.8, label="paper")
-
-
-def with_paper(table: pd.DataFrame, paper: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
-    """The plotted numbers, with the paper's in columns of their own."""
-    named = paper.rename(columns={"value": "paper", "std": "paper_std"})
-    return table.merge(named, on=axes, how="left")

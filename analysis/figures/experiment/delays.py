@@ -10,13 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment.bars import with_paper
+from analysis.experiments.plotted import caption_of, plotted
+from analysis.experiments.results import Results
 from analysis.figures.experiment.lines import MARKER, draw_lines
 from analysis.figures.names import shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import Look, level_looks
-from analysis.records.provenance import caption
 
 ARROW = "arrow: never ends"
 NOTE = f"lines: median over the seeds, bars: 95 % interval (Student's t), {ARROW}"
@@ -28,14 +27,12 @@ APART_FRAC = 0.3
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
-    drawn, table = results.spec.figure, summary(results)
-    levels = table[str(drawn.along)]
-    placed = table.assign(by=table[drawn.by], level=levels, x=places(levels))
-    several = results.runs["seed"].nunique() > 1
-    about = f"{NOTE if several else ARROW} \N{MIDDLE DOT} {caption(results.metas)}"
+    drawn, whole = results.spec.figure, plotted(results)
+    levels = whole.ours[str(drawn.along)]
+    placed = whole.ours.assign(by=whole.ours[drawn.by], level=levels, x=places(levels))
     look = distinguish(level_looks(results.spec.shown))
     with styled():
-        page = new_page(2.7, about)
+        page = new_page(2.7, caption_of(results, NOTE, ARROW))
         axes = page.subplots()
         draw_delays(axes, placed, look)
         axes.set_xlabel(drawn.along_label or str(drawn.along))
@@ -52,7 +49,7 @@ def draw(path: Path, results: Results) -> Path:
             for name, each in look.items()
         ]
         legend_above(page, keys)
-    return save(page, path, with_paper(table, paper_values(results), results.spec.compared))
+    return save(page, path, whole.together)
 
 
 def distinguish(looks: dict[str, Look]) -> dict[str, Look]:

@@ -11,12 +11,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment.bars import with_paper
+from analysis.experiments.plotted import caption_of, panels, plotted
+from analysis.experiments.results import Results
 from analysis.figures.names import NO_NAMES, shown_name, shown_title
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
-from analysis.records.provenance import caption
 
 NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t)"
 WIDTH = 0.8
@@ -25,25 +24,22 @@ WIDTH = 0.8
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
-    drawn, table = results.spec.figure, summary(results)
-    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
-    several = results.runs["seed"].nunique() > 1
-    about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
+    drawn, whole = results.spec.figure, plotted(results)
+    each = panels(whole, results)
     look = level_looks(results.spec.shown)
     with styled():
-        page, places = new_panels(2.4, about, len(panels))
-        for level, axes in zip(panels, places, strict=True):
-            mine = table if level is None else table[table[drawn.panels] == level]
-            draw_groups(axes, mine, str(drawn.along), drawn.by, look, drawn.names)
+        page, places = new_panels(2.4, caption_of(results, NOTE), len(each))
+        for (level, mine), axes in zip(each, places, strict=True):
+            draw_groups(axes, mine.ours, str(drawn.along), drawn.by, look, drawn.names)
             axes.set_title("" if level is None else shown_title(str(drawn.panels), level, drawn.names))
             axes.set_xlabel(drawn.along_label or str(drawn.along))
         label_left(places, drawn.label)
         keys = [
-            Patch(facecolor=each.colour, edgecolor="white", hatch=each.hatch, lw=0, label=shown_name(name, drawn.names))
-            for name, each in look.items()
+            Patch(facecolor=one.colour, edgecolor="white", hatch=one.hatch, lw=0, label=shown_name(name, drawn.names))
+            for name, one in look.items()
         ]
         legend_above(page, keys)
-    return save(page, path, with_paper(table, paper_values(results), results.spec.compared))
+    return save(page, path, whole.together)
 
 
 def draw_groups(

@@ -9,12 +9,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.experiments.results import Results, paper_values, summary
-from analysis.figures.experiment.bars import with_paper
+from analysis.experiments.plotted import caption_of, panels, plotted
+from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
-from analysis.records.provenance import caption
 
 NOTE = "lines: median over the seeds, bars: 95 % interval (Student's t)"
 
@@ -24,17 +23,13 @@ MARKER = 4.0
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
-    drawn, table, paper = results.spec.figure, summary(results), paper_values(results)
-    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]
-    several = results.runs["seed"].nunique() > 1
-    about = f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}" if several else caption(results.metas)
+    drawn, whole = results.spec.figure, plotted(results)
+    each = panels(whole, results)
     look = level_looks(results.spec.shown)
     with styled():
-        page, places = new_panels(2.7, about, len(panels))
-        for level, axes in zip(panels, places, strict=True):
-            mine = table if level is None else table[table[drawn.panels] == level]
-            marks = paper if level is None else paper[paper[drawn.panels] == level]
-            draw_lines(axes, numbered(mine, results), numbered(marks, results), look)
+        page, places = new_panels(2.7, caption_of(results, NOTE), len(each))
+        for (level, mine), axes in zip(each, places, strict=True):
+            draw_lines(axes, numbered(mine.ours, results), numbered(mine.paper, results), look)
             axes.set_title("" if level is None else shown_name(level, drawn.names))
             axes.set_xlabel(drawn.along_label or str(drawn.along))
             if drawn.log:
@@ -42,15 +37,13 @@ def draw(path: Path, results: Results) -> Path:
         label_left(places, drawn.label)
         page.axes[0].set_ylim(bottom=0.0)  # after all panels are drawn, as it stops their shared autoscaling
         keys = [
-            Line2D(
-                [], [], color=each.colour, marker=each.marker, markersize=MARKER, label=shown_name(name, drawn.names)
-            )
-            for name, each in look.items()
+            Line2D([], [], color=one.colour, marker=one.marker, markersize=MARKER, label=shown_name(name, drawn.names))
+            for name, one in look.items()
         ]
-        if len(paper):
+        if len(whole.paper):
             keys.append(Line2D([], [], color=FAINT, marker="D", markerfacecolor="white", linestyle=":", label="paper"))
         legend_above(page, keys)
-    return save(page, path, with_paper(table, paper, results.spec.compared))
+    return save(page, path, whole.together)
 
 
 def numbered(table: pd.DataFrame, results: Results) -> pd.DataFrame:

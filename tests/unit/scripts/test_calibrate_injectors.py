@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import shutil
 from pathlib import Path
 
@@ -123,8 +122,7 @@ class Bench(ScriptBench):
 
 
 @pytest.fixture
-def whole(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Bench:
     return Bench(tmp_path, capsys)
 
 

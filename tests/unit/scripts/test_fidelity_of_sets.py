@@ -45,8 +45,7 @@ class Bench(ScriptBench):
 
 
 @pytest.fixture
-def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+def bench(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Bench:
     return Bench(tmp_path, capsys)
 
 

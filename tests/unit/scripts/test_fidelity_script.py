@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -70,9 +69,8 @@ class Bench(ScriptBench):
 
 
 @pytest.fixture
-def whole(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Bench:
     """Everything but the runs."""
-    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     return Bench(tmp_path, capsys)
 
 
@@ -188,7 +186,7 @@ def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
 
 @pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
 def test_a_busy_machine_is_mentioned(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (1.7, 0.0, 0.0))
+    monkeypatch.setattr("os.getloadavg", lambda: (1.7, 0.0, 0.0))
     assert "the machine is busy (load 1.7)" in bench.grid().out
     assert "the machine is" not in bench.grid().out, "nothing is left to be disturbed"
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.figures.harm import doublings, draw_harm
+from analysis.measures import harm
 from analysis.measures.metrics import jct_s
 from analysis.records.load import load_run
-from analysis.reports import harm
+from analysis.reports.harm import explained, shown, span, tables
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import Config, parse
@@ -181,7 +183,7 @@ def test_a_cell_is_the_median_over_the_seeds_and_bsp_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "jct_s", "harmed", "shown"),
+    ("outcome", "jct_s", "harmed", "text"),
     [
         ("done", 10.3, False, "1.03"),
         ("done", 10.4, True, "**1.04** ?"),
@@ -190,10 +192,10 @@ def test_a_cell_is_the_median_over_the_seeds_and_bsp_is_none() -> None:
         ("refused", float("nan"), False, "refused"),
     ],
 )
-def test_what_counts_as_harm(outcome: str, jct_s: float, harmed: bool, shown: str) -> None:
+def test_what_counts_as_harm(outcome: str, jct_s: float, harmed: bool, text: str) -> None:
     """Nobody may hide behind a job that came to no end."""
     (cell,) = harm.cells_of(jobs_of([("asp", 0, outcome, jct_s)]))
-    assert (cell.harmed, harm.shown(cell, {})) == (harmed, shown)
+    assert (cell.harmed, shown(cell, {})) == (harmed, text)
     assert bool(harm.unexplained([cell], {})) == harmed
 
 
@@ -209,13 +211,50 @@ def test_reasons_that_nobody_needs_are_named() -> None:
 
 
 def test_the_page_says_why() -> None:
-    cells = harm.cells_of(jobs_of([("asp", 0, "done", 11.0), ("ssp", 0, "done", 9.0), ("lgc", 0, "refused", 1.0)]))
-    reasons = {"asp": (harm.Reason(("none",), 1.2, "It is slow."),)}
-    text = "\n".join([*harm.tables(cells, reasons), *harm.explained(cells, reasons)])
+    rows = [("asp", 11.0), ("lb_bsp", 12.0), ("first_k", 13.0), ("ssp", 9.0)]
+    cells = harm.cells_of(jobs_of([*((name, 0, "done", jct_s) for name, jct_s in rows), ("lgc", 0, "refused", 1.0)]))
+    slow = harm.Reason(("none",), 1.25, "It is slow.")
+    reasons = {"lb_bsp": (slow,), "asp": (slow,)}
+    text = "\n".join([*tables(cells, reasons), *explained(cells, reasons)])
     assert "| asp | **1.10** |" in text
-    assert "- `none` 1.10 (4): It is slow." in text
-    assert "1 of 2 cells are more than 3% slower than BSP; the best is `ssp` under `none`, 0.90." in text
-    assert "refused: refused" in text
+    assert "**lb_bsp, asp**\nIt is slow.\n| straggler | 4 workers |\n| --- | --- |\n| none | 1.10 to 1.20 |" in text
+    assert "**first_k**\n**No reason known.**\n| straggler | 4 workers |\n| --- | --- |\n| none | 1.30 |" in text
+    assert "3 of 4 cells are more than 3% slower than BSP; the best is `ssp` under `none`, 0.90." in text
+    assert text.endswith("**Refused**\n- `lgc` with 4 workers: refused")
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([("done", 11.0)], "1.10"),
+        ([("done", 11.0), ("done", 11.0)], "1.10"),
+        ([("cut", 15.0), ("done", 11.0)], "> 1.10 to 1.50"),
+        ([("failed", float("nan")), ("done", 11.0)], "1.10, failed"),
+        ([("failed", float("nan"))], "failed"),
+    ],
+)
+def test_the_ratios_of_several_strategies(rows: list[tuple[str, float]], text: str) -> None:
+    names = ["asp", "ssp"]
+    jobs = jobs_of([(name, 0, outcome, jct_s) for name, (outcome, jct_s) in zip(names, rows, strict=False)])
+    assert span(harm.cells_of(jobs)) == text
+
+
+def test_the_map_tells_slower_from_faster() -> None:
+    """A doubling is one step of the scale, a halving one back; who is refused has no colour."""
+    cells = harm.cells_of(jobs_of([("asp", 0, "done", 20.0), ("ssp", 0, "done", 5.0), ("lgc", 0, "refused", 1.0)]))
+    found = doublings(cells, ["ssp", "lgc", "asp"], ["none"])
+    assert found[:, 0].tolist() == [-1.0, pytest.approx(float("nan"), nan_ok=True), 1.0]
+
+
+@pytest.mark.painted
+def test_a_page_has_its_map_and_numbers(tmp_path: Path) -> None:
+    cells = harm.cells_of(jobs_of([("asp", 0, "done", 11.0), ("lgc", 0, "refused", 1.0)]))
+    path = draw_harm(tmp_path / "harm.png", cells, "seed 0")
+    assert path.stat().st_size > 5_000
+    assert pd.read_csv(path.with_suffix(".csv"))["ratio"].tolist() == [
+        pytest.approx(1.1),
+        pytest.approx(float("nan"), nan_ok=True),
+    ]
 
 
 def test_rows_that_are_timed_again_replace_those_of_the_page(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""What a figure of an experiment's measures plots, whole or in panels, and what its caption says (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.experiments.results import Results, paper_values, summary
+from analysis.records.provenance import caption
+
+
+@dataclass(frozen=True)
+class Plotted:
+    """``ours`` are rows of :func:`summary`, ``paper`` rows of :func:`paper_values`; both by the axes ``compared``."""
+
+    ours: pd.DataFrame
+    paper: pd.DataFrame
+    compared: list[str]
+
+    def at(self, axis: str, level: str) -> Plotted:
+        """What has this level on the axis."""
+        return Plotted(self.ours[self.ours[axis] == level], self.paper[self.paper[axis] == level], self.compared)
+
+    @property
+    def together(self) -> pd.DataFrame:
+        """For the CSV: ours, with the paper's in the columns ``paper`` and ``paper_std``."""
+        named = self.paper.rename(columns={"value": "paper", "std": "paper_std"})
+        return self.ours.merge(named, on=self.compared, how="left")
+
+
+def plotted(results: Results) -> Plotted:
+    """All numbers of the experiment's figure."""
+    return Plotted(summary(results), paper_values(results), results.spec.compared)
+
+
+def panels(whole: Plotted, results: Results) -> list[tuple[str | None, Plotted]]:
+    """The level and the numbers of every panel, in order; a figure without ``panels`` is one panel of level None."""
+    axis = results.spec.figure.panels
+    return [(None, whole)] if axis is None else [(level, whole.at(axis, level)) for level in results.spec.axes[axis]]
+
+
+def caption_of(results: Results, note: str, single: str = "") -> str:
+    """What ran, after a note on intervals over the seeds, or with one seed after ``single``."""
+    said = note if results.runs["seed"].nunique() > 1 else single
+    about = caption(results.metas)
+    return f"{said} \N{MIDDLE DOT} {about}" if said else about

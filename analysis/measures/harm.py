@@ -1,0 +1,110 @@
+"""Which cells a mitigation harms and which it helps: job completion times over BSP's under the same plan.
+
+A cell is a strategy, a pattern of stragglers and a number of workers. Above :data:`TOLERATED` it needs a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import pandas as pd
+
+TOLERATED = 1.03
+"""Ratio to BSP's time above which a cell needs a reason."""
+REFERENCE = "bsp"
+COLUMNS = ("workers", "straggler", "strategy", "seed", "outcome", "jct_s", "bsp_s", "note")
+"""Columns of the jobs. ``outcome``: done, cut (at ``max_time_s``, a lower bound of ``jct_s``), refused or failed."""
+CELL = ["workers", "straggler", "strategy"]
+
+
+class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a strategy is slower than BSP in some cells."""
+
+    stragglers: tuple[str, ...]
+    """Straggler patterns; ``all`` for all."""
+    up_to: Annotated[float, msgspec.Meta(gt=TOLERATED)]
+    """The highest ratio that it explains; anything above it is new."""
+    why: str
+    """A sentence."""
+    workers: tuple[int, ...] = ()
+    """Numbers of workers; empty: all."""
+
+    def covers(self, cell: Cell) -> bool:
+        """Whether the reason applies to this cell."""
+        named = "all" in self.stragglers or cell.straggler in self.stragglers
+        return named and (not self.workers or cell.workers in self.workers) and cell.ratio <= self.up_to
+
+
+Reasons = Mapping[str, Sequence[Reason]]
+"""By strategy."""
+
+
+class Cell(NamedTuple):
+    """A cell of the grid: medians over the seeds."""
+
+    workers: int
+    straggler: str
+    strategy: str
+    outcome: str
+    ratio: float
+    """JCT over BSP's; NaN if there is none."""
+    note: str
+
+    @property
+    def harmed(self) -> bool:
+        """Whether it is slower than BSP by more than the tolerance; a job that did not finish is."""
+        return self.outcome in ("cut", "failed") or self.ratio > TOLERATED
+
+    def __str__(self) -> str:
+        """The cell and its ratio in one line."""
+        value = self.outcome if isnan(self.ratio) else f"{self.ratio:.2f}"
+        return f"{self.strategy} {self.straggler} {self.workers} workers: {value}"
+
+
+class ReasonsError(ValueError):
+    """The file of reasons is invalid; one line."""
+
+
+def read_reasons(data: bytes, name: str) -> dict[str, tuple[Reason, ...]]:
+    """Parse the file's text; raises :class:`ReasonsError`."""
+    try:
+        found = msgspec.yaml.decode(data, type=dict[str, tuple[Reason, ...]] | None)
+    except msgspec.MsgspecError as error:
+        raise ReasonsError(f"{name}: {' '.join(str(error).split())}") from None
+    return found or {}
+
+
+def cells_of(jobs: pd.DataFrame) -> list[Cell]:
+    """The cells of all strategies but BSP itself, in the order of the table."""
+    return [_cell(key, rows) for key, rows in jobs.groupby(CELL, sort=False) if key[2] != REFERENCE]
+
+
+def _cell(key: tuple[Any, ...], rows: pd.DataFrame) -> Cell:
+    worst = next((state for state in ("failed", "refused", "cut") if (rows["outcome"] == state).any()), "done")
+    ratio = float((rows["jct_s"] / rows["bsp_s"]).median()) if worst in ("done", "cut") else float("nan")
+    notes = rows.loc[rows["outcome"] == worst, "note"].dropna()
+    return Cell(int(key[0]), key[1], key[2], worst, ratio, str(notes.iloc[0]) if len(notes) else "")
+
+
+def reason_for(cell: Cell, reasons: Reasons) -> Reason | None:
+    """The first reason that covers the cell."""
+    return next((one for one in reasons.get(cell.strategy, ()) if one.covers(cell)), None)
+
+
+def unexplained(cells: Sequence[Cell], reasons: Reasons) -> list[Cell]:
+    """The harmful cells without a reason."""
+    return [cell for cell in cells if cell.harmed and reason_for(cell, reasons) is None]
+
+
+def idle_reasons(cells: Sequence[Cell], reasons: Reasons) -> list[str]:
+    """Reasons that no cell needs: for unknown strategies or patterns, or for cells that no longer harm."""
+    needed = {id(reason_for(cell, reasons)) for cell in cells if cell.harmed}
+    return [
+        f"{strategy}: {', '.join(one.stragglers)}: {one.why}"
+        for strategy, several in reasons.items()
+        for one in several
+        if id(one) not in needed
+    ]
