@@ -14,6 +14,10 @@ def _quit(number: int, _frame: object) -> None:
 for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
+import gc  # noqa: E402
+
+gc.disable()  # while the rest is imported: see runtime/importing.py
+
 import contextlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
 import importlib  # noqa: E402
 import math  # noqa: E402
@@ -37,6 +41,7 @@ from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
 from runtime.config.project import adopt  # noqa: E402
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
 from runtime.house import NAME, module_name  # noqa: E402
+from runtime.importing import importing  # noqa: E402
 from runtime.native import slower  # noqa: E402
 from runtime.run.checking import Checked, check, run_checked  # noqa: E402
 from runtime.run.claiming import claim, claimed  # noqa: E402
@@ -46,6 +51,9 @@ from runtime.run.preflight import Jobs, Ready, preflight  # noqa: E402
 from runtime.run.prepare import prepare  # noqa: E402
 from runtime.run.resuming import claim_sweep, words  # noqa: E402
 from runtime.run.streams import run_program  # noqa: E402
+
+gc.freeze()
+gc.enable()
 
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
@@ -121,8 +129,10 @@ def remark_once(text: str) -> None:
 
 def draw(run_dir: Path) -> None:
     """Summary, tables and figures of a record."""
-    from analysis.reports.finish import finish
+    from analysis.reports.finish import finish, preload
 
+    with importing():
+        preload(run_dir)
     for warning in finish(run_dir):
         print(warning, file=sys.stderr)
 
@@ -171,7 +181,9 @@ def program() -> int:
     try:
         given = adopt(sys.argv[1:])
         if given and (module := COMMANDS.get(given[0])):
-            exit_code: int = importlib.import_module(module_name(module)).main(given[1:])
+            with importing():
+                command = importlib.import_module(module_name(module))
+            exit_code: int = command.main(given[1:])
             return exit_code
         refuse_misspelt(given)
         ready = preflight(given)

@@ -7,13 +7,29 @@ from pathlib import Path
 from analysis.records.load import CLUSTER_EVENTS
 
 
+def preload(run_dir: Path) -> None:
+    """Import what :func:`finish` needs for this record: most of the time that it takes for a short run."""
+    if is_set(run_dir):
+        import analysis.reports.cluster
+        import analysis.reports.cluster_console
+    else:
+        import analysis.figures.single
+        import analysis.reports.pages.run
+        import analysis.reports.report  # noqa: F401
+
+
+def is_set(run_dir: Path) -> bool:
+    """Whether it is the record of a set of jobs."""
+    return (run_dir / CLUSTER_EVENTS).exists()
+
+
 def finish(run_dir: Path) -> list[str]:
     """Write what follows from the record and print its summary; returns warnings to readers of the results.
 
     Raises:
         RecordError: the record cannot be read.
     """
-    return _finish_cluster(run_dir) if (run_dir / CLUSTER_EVENTS).exists() else _finish_job(run_dir)
+    return _finish_cluster(run_dir) if is_set(run_dir) else _finish_job(run_dir)
 
 
 def _finish_job(run_dir: Path) -> list[str]:

@@ -17,6 +17,7 @@ from runtime.config.checking import convert
 from runtime.config.parse import Cluster, Config
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
+from runtime.importing import importing
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.refusals import refuse_hidden
 from runtime.virtual.control.session import VirtualSession
@@ -277,5 +278,7 @@ def make_learner(spec: RunSpec) -> ModelState:
     if not backend.computes:
         return NoLearner(backend.parameters_of(task), backend.load_progress())
     cut = cut_for(job, spec.strategy.data)
+    with importing():
+        backend.preload()
     model = backend.prepare(task, job.seed)
     return RealLearner(model, spec.optimizer, cut, job.seed, job.validation_samples)

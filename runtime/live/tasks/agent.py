@@ -27,6 +27,7 @@ from typing import NoReturn
 import msgspec
 
 from runtime.containment.process import default_signals, die_with, keep_freed_memory
+from runtime.importing import importing
 from runtime.live.tasks.cold import become_cold
 from runtime.live.tasks.roles import run_role, tell_end
 from strategies.protocol import AGGREGATOR, NodeId
@@ -87,22 +88,22 @@ class Agent:
         from runtime.config.instantiate import instantiate
 
         begun = time.perf_counter()
-        backend = instantiate(self.spec.backend)
-        self.computes_cold = not backend.fork_safe
-        names = backend.preload() if backend.fork_safe else [backend.framework]
-        names += instantiate(self.spec.task).preload()
-        from runtime.live.tasks.collectives.choice import preload
+        with importing():
+            backend = instantiate(self.spec.backend)
+            self.computes_cold = not backend.fork_safe
+            names = backend.preload() if backend.fork_safe else [backend.framework]
+            names += instantiate(self.spec.task).preload()
+            from runtime.live.tasks.collectives.choice import preload
 
-        names += preload(self.spec.collective, self.spec.run_dir)
-        import runtime.live.tasks.aggregator
-        import runtime.live.tasks.replica
-        import runtime.live.tasks.server  # noqa: F401
-        from runtime.live.tasks.auxiliary import work_of
-        from runtime.live.transport.auxiliaries import AUXILIARIES
+            names += preload(self.spec.collective, self.spec.run_dir)
+            import runtime.live.tasks.aggregator
+            import runtime.live.tasks.replica
+            import runtime.live.tasks.server  # noqa: F401
+            from runtime.live.tasks.auxiliary import work_of
+            from runtime.live.transport.auxiliaries import AUXILIARIES
 
-        for role in AUXILIARIES:
-            work_of(role)
-
+            for role in AUXILIARIES:
+                work_of(role)
         versions = {name: version_of(name) for name in sorted({"numpy", *names})}
         return time.perf_counter() - begun, versions
 

@@ -15,6 +15,7 @@ import msgspec
 
 from runtime.containment.process import die_with, keep_freed_memory
 from runtime.house import program, surroundings
+from runtime.importing import importing
 
 
 def become_cold(spec: object, buffers_fd: int, role: str, number: int, incarnation: int) -> NoReturn:
@@ -42,8 +43,9 @@ def main() -> None:
     with open(0, "rb") as file:  # its end leaves descriptor 0 closed; nothing here reads it
         spec = msgspec.msgpack.decode(file.read(), type=TaskSpec)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    instantiate(spec.backend).preload()
-    instantiate(spec.task).preload()  # an import holds the interpreter: later, the heartbeat might not get through
+    with importing():
+        instantiate(spec.backend).preload()
+        instantiate(spec.task).preload()  # an import holds the interpreter: later, the heartbeat might not get through
     if buffers_fd >= 0:
         os.set_inheritable(buffers_fd, False)
     try:

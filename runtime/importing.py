@@ -1,0 +1,27 @@
+"""Imports of large libraries, which stay until a program ends."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import without looking for garbage, and do not look at what was imported ever after.
+
+    PyTorch, pandas and Matplotlib make hundreds of thousands of objects, none of which is garbage. Python would go
+    through all of them again and again while they come and whenever the program makes some of its own: a third of the
+    time of a short run. A child that is forked later shares their pages with its parent as long as nobody looks there.
+    """
+    was_on, before = gc.isenabled(), len(sys.modules)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if len(sys.modules) > before:
+            gc.freeze()
+        if was_on:
+            gc.enable()
