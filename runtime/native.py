@@ -23,6 +23,8 @@ UPDATES = "runtime.training._updates"
 """Updates that add gradients to parameters."""
 HALVES = "runtime.live.transport._halves"
 """Floats of 16 bits."""
+TICKS = "runtime.live.machines._ticks"
+"""Threads that wake up."""
 SLOWER = (
     "virtual hosts take about four times as long, since their model is not compiled here: install a C compiler and "
     "Python's headers (Debian: apt-get install gcc python3-dev), then touch setup.py && make setup"

@@ -89,6 +89,14 @@ def _cgroup(controller: Literal["cpu", "memory"]) -> Missing | None:
     return None
 
 
+def _realtime() -> Missing | None:
+    from runtime.live.machines.ticks import obstacle as refused
+
+    if (words := refused()) is None:
+        return None
+    return Missing(reason=f"no thread may have real-time priority ({words})", cure="run as root, or with CAP_SYS_NICE")
+
+
 def _cpulimit() -> Missing | None:
     from injectors.actuators.cpulimit import MISSING, find_program
 
@@ -121,6 +129,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("netem", "netem", "hosts.latency_ms (else by a relay)", lambda: _link("netem")),
         Capability("cgroup_cpu", "CPU quotas", "cpu_by=cgroup (else by duty cycles)", lambda: _cgroup("cpu")),
         Capability("cgroup_memory", "memory limits", "hosts.memory_mb", lambda: _cgroup("memory")),
+        Capability("realtime", "real-time priority", "quotas to 0.5 ms (else to a tick: 4 ms)", _realtime),
         Capability("gpu", "an NVIDIA GPU, torch with CUDA", "backend.device=cuda, kind gpu", _gpu),
         Capability("cpulimit", "the program cpulimit", "cpu_by=cpulimit", _cpulimit),
     )

@@ -48,6 +48,8 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
     memory: bool
     allocations: Literal["none", "cgroup", "duty", "cpulimit"] = "none"
     """What limits tasks to the cores that a strategy allocates; the same as ``throttles``, if that is not none."""
+    ticks: bool = False
+    """Whether the kernel is made to look at quotas of control groups more often (``runtime/live/machines/ticks.py``)."""
 
     @property
     def cpu_groups(self) -> bool:
@@ -84,7 +86,7 @@ def choose_mechanisms(
     if memory:
         _demand("cgroup_memory", "cluster.hosts.memory_mb", missing, "or set cluster.hosts.memory_mb=null")
     allocates = not ALLOCATING.isdisjoint(around.commands)
-    return Mechanisms(
+    chosen = Mechanisms(
         isolation=_isolation(hosts, around, missing),
         host_quotas=quotas,
         throttles=throttles,
@@ -93,6 +95,8 @@ def choose_mechanisms(
         memory=memory or (allocates and missing("cgroup_memory") is None),
         allocations=_throttle_mechanism(cpu_by, quotas, around, missing) if allocates else "none",
     )
+    prompt = chosen.cpu_groups and missing("realtime") is None
+    return msgspec.structs.replace(chosen, ticks=prompt)
 
 
 def _refuse_shares(hosts: Hosts | None, cpu_by: CpuBy, missing: Look) -> None:

@@ -13,6 +13,7 @@ from runtime.live.machines.mechanisms import NOTHING, Mechanisms
 if TYPE_CHECKING:
     from runtime.live.hosts.network import Network
     from runtime.live.machines.cgroups import Cgroup
+    from runtime.live.machines.ticks import Ticks
 
 
 def build_shared(hosts: Hosts | None, mechanisms: Mechanisms) -> SharedMachines:
@@ -38,12 +39,15 @@ class SharedMachines:
         """By target: ``host:0``; the empty one is the lab's."""
         self.network: Network | None = None
         self._ports = 0
+        self._ticks: Ticks | None = None
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
             if mechanisms.cgroups:
                 self._make_groups()
             if mechanisms.network:
                 self._make_network()
+            if mechanisms.ticks:
+                self._start_ticks()
             stack.pop_all()
 
     def reserve_port(self) -> int:
@@ -80,6 +84,11 @@ class SharedMachines:
             for host in self.hosts.hosts:
                 self.network.set_latency(host.number, host.latency_s)
 
+    def _start_ticks(self) -> None:
+        from runtime.live.machines.ticks import Ticks
+
+        self._ticks = Ticks()
+
     def close(self) -> None:
         """Everything goes: the network, then the groups, whose processes have ended."""
         with contextlib.ExitStack() as stack:
@@ -87,3 +96,5 @@ class SharedMachines:
                 stack.callback(self.groups[""].remove)
             if self.network is not None:
                 stack.callback(self.network.close)
+            if self._ticks is not None:
+                stack.callback(self._ticks.close)
