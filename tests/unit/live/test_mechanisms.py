@@ -184,3 +184,19 @@ def test_refused_with_the_missing_piece_and_its_cure(
 def test_what_is_not_asked_for_may_be_missing() -> None:
     rest = ("netem", "peers", "cgroup_memory", "cpulimit", "cgroup_cpu")
     assert choose(rest, FOUR).isolation is Isolation.NETWORK
+
+
+@pytest.mark.parametrize(
+    ("without", "cpu_by", "hosts", "looked_at"),
+    [
+        ((), "auto", FOUR, True),
+        (("realtime",), "auto", FOUR, False),
+        (("cgroup_cpu",), "auto", FOUR, False),
+        ((), "duty", FOUR, False),
+        ((), "auto", None, False),
+    ],
+)
+def test_quotas_of_control_groups_are_looked_at_often_where_a_thread_may_have_priority(
+    without: tuple[str, ...], cpu_by: str, hosts: dict[str, Any] | None, looked_at: bool
+) -> None:
+    assert choose(without, hosts, cpu_by).ticks is looked_at

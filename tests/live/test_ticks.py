@@ -1,0 +1,104 @@
+"""Quotas that the kernel looks at more often: who wakes up, until when, and that it makes a difference."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, run_group
+from runtime.live.machines.ticks import PRIORITY, Ticks, obstacle
+from runtime.native import SWITCH
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.alone,
+    pytest.mark.skipif(obstacle() is not None, reason=f"no real-time priority here ({obstacle()})"),
+]
+BURSTS = 30
+BURST_S = 3e-3
+"""Of work at once, with a quota of 1 ms in 10 ms: a kernel that looks every 4 ms often does not see it before its end."""
+
+
+def tickers() -> list[int]:
+    """Threads of this process, by number, that :class:`Ticks` has started."""
+    return [thread.native_id for thread in live() if thread.native_id is not None]
+
+
+def live() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("ticks-")]
+
+
+@pytest.fixture(params=["compiled", "python"])
+def ticks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
+    if request.param == "python":
+        monkeypatch.setenv(SWITCH, "0")
+    made = Ticks()
+    yield made
+    made.close()
+
+
+def test_every_processor_has_a_thread_of_real_time_priority_until_the_end(ticks: Ticks) -> None:
+    deadline = time.monotonic() + 10
+    while any(os.sched_getscheduler(thread) != os.SCHED_FIFO for thread in tickers()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    found = tickers()
+    assert {tuple(os.sched_getaffinity(thread)) for thread in found} == {(cpu,) for cpu in os.sched_getaffinity(0)}
+    assert {os.sched_getparam(thread).sched_priority for thread in found} == {PRIORITY}
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER  # the others keep theirs
+    ticks.close()
+    assert not live()
+
+
+@pytest.fixture
+def group() -> Iterator[Cgroup]:
+    try:
+        made = run_group(os.urandom(8).hex())
+    except CgroupUnavailable as error:
+        pytest.skip(str(error))
+    yield made
+    made.remove()
+
+
+def noticed(group: Cgroup, counted: int) -> int:
+    """How many of the bursts of a child in the group the kernel has interrupted, since their quota was used up."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            group.enter()
+            for _ in range(BURSTS):
+                time.sleep(0.05)  # a debt of 3 ms is paid in 30 ms
+                before = group.throttled().num_throttled
+                spin(counted)
+                os.write(write, b"x" if group.throttled().num_throttled > before else b".")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read, "rb") as results:
+        seen = results.read()
+    assert len(seen) == BURSTS
+    return seen.count(b"x")
+
+
+def spin(count: int) -> None:
+    """Work that asks nobody for the time: to ask for processor time makes the kernel look."""
+    for _ in range(count):
+        pass
+
+
+def test_work_beyond_the_quota_is_noticed_while_it_is_done(group: Cgroup) -> None:
+    began, counted = time.thread_time(), 200_000
+    spin(counted)
+    in_a_burst = round(counted * BURST_S / (time.thread_time() - began))
+    group.set_cores(0.1)
+    ticks = Ticks()
+    try:
+        assert noticed(group, in_a_burst) >= 0.9 * BURSTS  # without: about half of them
+    finally:
+        ticks.close()
