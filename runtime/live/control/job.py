@@ -370,7 +370,8 @@ class LiveJob:
     def _outcome(self) -> Outcome:
         session = self.session
         looks = not session.failure and not self.site.elsewhere
-        memory = {name: private_bytes(pid) for name, pid in session.supervisor.pids()} if looks else {}
+        tasks = session.supervisor.tasks.values() if looks else ()
+        memory = {task.name: private_bytes(task.pid) for task in tasks if task.pid}
         outcome = outcome_of(
             session.coordinator,
             failure=session.failure,
