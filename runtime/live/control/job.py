@@ -179,10 +179,10 @@ class LiveJob:
 
     def _port(self) -> LivePort:
         make_port = port_for(self.spec.collective)
-        session = self.session
-        port = make_port(self.hub, self.loop, session.supervisor, self.nodes, session, self.schedule.delay_for)
+        session, roster = self.session, self.session.supervisor.roster
+        port = make_port(self.hub, self.loop, roster, self.nodes, session, self.schedule.delay_for)
         if self.spec.job.num_replicas:
-            port.followers = LiveFollowers(self.hub, session.supervisor, session)
+            port.followers = LiveFollowers(self.hub, roster, session)
         saved_to = self.spec.save_parameters_to
         port.last_save = "" if saved_to is None else SAVED if self.site.elsewhere else str(saved_to)
         return port
@@ -355,7 +355,7 @@ class LiveJob:
 
     def _sampled_pids(self) -> list[tuple[str, int]]:
         """Of workers, servers and aggregators: what only looks at the job is not of it."""
-        pids = self.session.supervisor.pids()
+        pids = self.session.supervisor.roster.pids
         return [(name, pid) for name, pid in pids if NodeId.parse(name).role not in OUTSIDE_NETWORK]
 
     def _announce(self) -> None:
