@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
@@ -58,10 +58,7 @@ class LiveSupervisor:
         self,
         loop: Loop,
         settings: Settings,
-        num_workers: int,
-        num_servers: int,
         listener: Listener,
-        shares: Sequence[float] = (),
         places: Mapping[str, Place] | None = None,
     ) -> None:
         self.loop, self.settings, self.listener = loop, settings, listener
@@ -77,7 +74,8 @@ class LiveSupervisor:
             num_replicas=settings.num_replicas,
         )
         roles = auxiliaries_of(scores=settings.scores)
-        self.recovery = Recovery(rules, num_workers, num_servers, roles, shares, settings.num_aggregators)
+        workers, servers, shares = settings.num_workers, settings.num_servers, settings.shares
+        self.recovery = Recovery(rules, workers, servers, roles, shares, settings.num_aggregators)
         known = places or {}
         self.tasks = {key: Task(life=life, place=known.get(str(key))) for key, life in self.recovery.tasks.items()}
         self.roster = Roster(self.recovery, self.tasks)

@@ -57,8 +57,9 @@ class Replicas(World):
     def __init__(self, *, workers: int = 3, **settings: Any) -> None:
         self.clock = Clock()
         self.sent, self.heard, self.peers, self.silent, self.launched = [], [], {}, set(), {}
+        settings |= {"num_workers": workers, "num_servers": 0}
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), workers, 0, self)  # type: ignore[arg-type]
+        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), self)  # type: ignore[arg-type]
         self.supervisor.begin(self, agents_of(self))  # type: ignore[arg-type]
 
     def connect(self, key: Key) -> None:
