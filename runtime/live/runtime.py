@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, final
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.api import TELEMETRY_S, Launcher, Needs, Outcome, RunContext, RunSpec, commands_on
+from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, commands_on
 from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.devices.found import num_devices
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
@@ -26,6 +26,7 @@ from runtime.containment import inside
 from runtime.errors import ConfigError
 from runtime.live.control.job import LiveJob
 from runtime.live.control.lab import LiveLab
+from runtime.live.control.seat import Seat
 from runtime.live.control.settings import Processes
 from runtime.live.launchers.local import ThisMachine
 from runtime.live.launchers.starter import Starter
@@ -260,16 +261,13 @@ class LiveRuntime:
         starter = self.launcher
         return LiveLab(hosts, self.mechanisms(spec.around), starter.make, starter.loop(), starter.release)
 
-    def job(self, spec: RunSpec, schedule: Schedule, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
+    def job(self, spec: RunSpec, schedule: Schedule, seat: Seat) -> LiveJob:
         """A job of a lab; the record is written by ``spec.record``."""
         for directory in DIRECTORIES:
             (spec.run_dir / directory).mkdir(parents=True, exist_ok=True)
         hosts = self._hosts_of(spec)
         return LiveJob(
-            name,
-            lab.loop,
-            lab.machines,
-            launcher,
+            seat,
             self._processes(spec.strategy.watches_use, str(spec.backend_spec.get("device", CPU))),
             spec,
             schedule,

@@ -55,6 +55,7 @@ from runtime.core.recovery.inputs import (
     Suspend,
     Worked,
 )
+from runtime.core.recovery.limits import Limits
 from runtime.core.recovery.policy import Policy
 from runtime.core.recovery.replicas import Replicas
 from runtime.core.recovery.rules import Rules
@@ -96,8 +97,7 @@ class Recovery:
         layout = Layout.initial(num_workers, num_servers, shares, rules.num_replicas)
         self.state = RecoveryState(rules, layout, keys)
         self.policy: Policy = Servers(self.state) if num_servers else Replicas(self.state)
-        self._restarts = 0
-        self._losses = 0
+        self.limits = Limits(rules)
 
     @property
     def tasks(self) -> dict[Key, TaskLife]:
@@ -187,43 +187,37 @@ class Recovery:
 
     def _gone(self, task: TaskLife, given: Gone) -> None:
         """Start the next incarnation, or end the run if a limit is reached."""
-        rules, reason = self.rules, given.reason
-        if given.device_full and self._may_find_room(task):
+        limits, reason = self.limits, given.reason
+        if given.device_full and limits.may_find_room(task):
             self._try_later(task, reason)
             return
         if not given.retryable:
             self.state.emit(Failed(f"{task.name} crashed: {reason}", given.full))
             return
-        if self._is_one_too_many(task, reason):
+        if self._fails(limits.lost(task, reason)):
             return
         if task.role == "server" and not self.state.holds(task) and not self.state.is_replica(task):
             self._end(task, given.cause, reason, TaskStep.DEPARTED)
             return
-        if task.admitted and task.role == "worker" and self._is_futile(task):
+        if task.admitted and task.role == "worker" and limits.is_futile(task):
             self._end(task, given.cause, reason, TaskStep.DEPARTED)  # the others do not need it
             return
-        if self._is_futile(task):
-            times = f"{rules.max_futile} times before doing any useful work"
-            self.state.emit(Failed(f"{task.name} died {times}: {reason}"))
+        if limits.is_futile(task):
+            self._fails(limits.futile(task, reason))
             return
-        self._restarts += 1
-        restarting = rules.max_restarts is None or self._restarts <= rules.max_restarts
+        restarting = limits.may_restart()
         if not restarting and not (task.role == "worker" and self.state.started):
-            used_up = f"runtime.max_restarts={rules.max_restarts} is used up"
-            self.state.emit(Failed(f"{task.name} is gone ({reason}) and {used_up}"))
+            self._fails(limits.used_up(task, reason))
             return
-        final = given.for_good or (given.cause == "oom" and rules.replaces_workers and task.role == "worker")
-        if not self._ends_the_run(task, reason):
+        final = given.for_good or (given.cause == "oom" and self.rules.replaces_workers and task.role == "worker")
+        if not self._fails(limits.inseparable(task, reason)):
             self._end(task, given.cause, reason, TaskStep.REPLACED if restarting and not final else TaskStep.DEPARTED)
 
-    def _may_find_room(self, task: TaskLife) -> bool:
-        """Whether its device may have memory soon: its predecessor is gone, and so many have not tried yet.
-
-        Until it has computed once: the first gradient takes more memory than all before it.
-        """
-        limit = self.rules.max_crowded
-        tries = limit is None or task.crowded < limit
-        return tries and task.incarnation > 0 and not task.useful
+    def _fails(self, why: str | None) -> bool:
+        """Whether the run cannot continue, for that reason."""
+        if why is not None:
+            self.state.emit(Failed(why))
+        return why is not None
 
     def _try_later(self, task: TaskLife, reason: str) -> None:
         """Start the next incarnation soon, or at once if all wait for it to begin; that counts for no other limit."""
@@ -234,30 +228,6 @@ class Recovery:
             task.holders.add("scheduler")
         self._end(task, "oom", reason, step, self.rules.crowded_s)
         task.futile = futile
-
-    def _is_futile(self, task: TaskLife) -> bool:
-        """Whether it dies for the last time before it has done any useful work."""
-        limit = self.rules.max_futile
-        return limit is not None and task.futile + (not task.useful) >= limit
-
-    def _is_one_too_many(self, task: TaskLife, reason: str) -> bool:
-        """Count the loss of a worker or server; whether the run cannot survive it."""
-        if task.role not in ("worker", "server"):
-            return False
-        self._losses += 1
-        most = self.rules.max_losses
-        if most is None or self._losses <= most:
-            return False
-        self.state.emit(Failed(f"{task.name} is lost ({reason}), and max_losses={most} is used up"))
-        return True
-
-    def _ends_the_run(self, task: TaskLife, reason: str) -> bool:
-        """Whether the run cannot continue without the task."""
-        if task.role != "worker" or not self.rules.inseparable:
-            return False
-        cannot = "topology.collective=ddp cannot continue without it; topology.collective=ring can"
-        self.state.emit(Failed(f"{task.name} is gone ({reason}), and {cannot}"))
-        return True
 
     def _end(self, task: TaskLife, cause: LossCause, reason: str, step: TaskStep, pending_s: float = 0.0) -> None:
         """End an incarnation, and recover what others lose with it."""
@@ -336,7 +306,7 @@ class Recovery:
 
     def _dismiss(self, task: TaskLife, reason: str) -> None:
         """Nothing keeps it from ending, and nothing starts it again, so that counts for no limit."""
-        if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
+        if task.state == TaskState.LEFT or self._fails(self.limits.inseparable(task, reason)):
             return
         if task.state in ALIVE:
             self.state.emit(Kill(task.key, task.incarnation))
@@ -345,10 +315,10 @@ class Recovery:
 
     def _hold(self, task: TaskLife, reason: str) -> None:
         """Keep a task from starting, by the plan: such a death counts towards no limit but ``max_losses``."""
-        if task.state == TaskState.LEFT or self._ends_the_run(task, reason):
+        if task.state == TaskState.LEFT or self._fails(self.limits.inseparable(task, reason)):
             return
         waits = bool(task.holders)
-        if not waits and self._is_one_too_many(task, reason):
+        if not waits and self._fails(self.limits.lost(task, reason)):
             return
         if task.role == "server" and not self.state.holds(task) and not self.state.is_replica(task):
             self._drop(task, reason)
@@ -402,7 +372,7 @@ class Recovery:
 
     def _move(self, task: TaskLife, pending_s: float) -> None:
         """End the old incarnation now; the next one starts elsewhere once the scheduler has a place."""
-        if self._ends_the_run(task, RESTARTED):
+        if self._fails(self.limits.inseparable(task, RESTARTED)):
             return
         self.state.emit(Kill(task.key, task.incarnation))
         task.holders.add("scheduler")

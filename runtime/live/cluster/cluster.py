@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, final
 
-from runtime.api import Launcher, Outcome
+from runtime.api import Outcome
 from runtime.core.cluster.arriving import by_submission
 from runtime.core.cluster.coordinator import ClusterCoordinator
 from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, TaskMoved, Woke
@@ -15,6 +15,7 @@ from runtime.core.cluster.places import hosts_of
 from runtime.live.cluster.use import LiveHostUse
 from runtime.live.control.job import LiveJob
 from runtime.live.control.lab import LiveLab
+from runtime.live.control.seat import Seat
 from runtime.live.transport.loop import Loop
 from runtime.record.cluster import ClusterRecorder
 from strategies.protocol import JobRequest, JobState, Machine, NodeId, Placement, Places, Policy
@@ -26,8 +27,8 @@ VIEW_EVERY_S = 0.25
 class JobOfProcesses(Protocol):
     """One job of real processes, which writes its own record."""
 
-    def begin(self, places: Places, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
-        """Open its record; the lab starts its agents at once. ``name``: of the job in the lab."""
+    def begin(self, places: Places, seat: Seat) -> LiveJob:
+        """Open its record; the lab starts its agents at once."""
         ...
 
     def end(self, outcome: Outcome) -> None:
@@ -154,8 +155,8 @@ class LiveCluster:
         if number == self._wake:
             self._report(Woke())
 
-    def _begin(self, name: str, places: Places, lab: LiveLab, lab_name: str, launcher: Launcher) -> LiveJob:
-        job = self._jobs[name].begin(places, lab, lab_name, launcher)
+    def _begin(self, name: str, places: Places, seat: Seat) -> LiveJob:
+        job = self._jobs[name].begin(places, seat)
         job.begun = partial(self._report, JobStarted(name))
         job.nodes.elsewhere = partial(self._next_host, name)
         if (early := self._early.pop(name, None)) is not None:

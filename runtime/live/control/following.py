@@ -8,32 +8,10 @@ from typing import Any, Protocol
 import msgspec
 
 from runtime.core.job import ReplicateOrder
-from runtime.live.transport.address import Address
+from runtime.live.control.roster import Roster
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.messages import Follow, Give, HandOver, Release, Update
 from strategies.protocol import NodeId
-
-
-class FollowersTasks(Protocol):
-    """Who supervises the tasks, and knows which are connected."""
-
-    @property
-    def holders(self) -> tuple[NodeId, ...]:
-        """The servers that hold parameters now, in the order of the vector."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """How often all had to connect again."""
-        ...
-
-    def address_for(self, caller: NodeId, called: NodeId) -> Address:
-        """Where a task that is connected is called by another."""
-        ...
-
-    def followers(self) -> dict[NodeId, int]:
-        """The present replicas of the server, and their incarnations."""
-        ...
 
 
 class FollowersOwner(Protocol):
@@ -51,15 +29,15 @@ class FollowersOwner(Protocol):
 class LiveFollowers:
     """Speaks to replicas of the server, and remembers what belongs to the versions that they may have."""
 
-    def __init__(self, hub: Hub, tasks: FollowersTasks, owner: FollowersOwner) -> None:
-        self.hub, self.tasks, self.owner = hub, tasks, owner
+    def __init__(self, hub: Hub, roster: Roster, owner: FollowersOwner) -> None:
+        self.hub, self.roster, self.owner = hub, roster, owner
         self.states: dict[int, dict[str, Any]] = {}
         """The data service's state at versions that a replica may have."""
 
     def start(self) -> None:
         """All have the same parameters: replicas follow from now on."""
-        for replica in self.tasks.followers():
-            self.hub.send(replica, Follow(generation=self.tasks.generation, version=0))
+        for replica in self.roster.followers:
+            self.hub.send(replica, Follow(generation=self.roster.generation, version=0))
 
     def remember(self, version: int) -> None:
         """The data service's present state belongs to this version."""
@@ -74,18 +52,18 @@ class LiveFollowers:
 
     def replicate(self, order: ReplicateOrder) -> None:
         """Let a worker give a gradient that it keeps, or the server a copy of what it has after its last order."""
-        replica, generation = NodeId.server(order.server), self.tasks.generation
-        incarnation = self.tasks.followers()[replica]
+        replica, generation = NodeId.server(order.server), self.roster.generation
+        incarnation = self.roster.followers[replica]
         if order.grad_id is not None:
             worker = NodeId.worker(order.worker or 0)
-            to = self.tasks.address_for(worker, replica)
+            to = self.roster.address_for(worker, replica)
             give = Give(
                 grad_id=order.grad_id, generation=generation, server=order.server, incarnation=incarnation, to=to
             )
             self.hub.send(worker, give)
             return
-        (holder,) = self.tasks.holders
-        source = self.tasks.address_for(replica, holder)
+        (holder,) = self.roster.holders
+        source = self.roster.address_for(replica, holder)
         self.hub.send(holder, HandOver(server=order.server, incarnation=incarnation))
         follow = Follow(generation=generation, version=order.version, source=source, overtaken=order.overtaken)
         self.hub.send(replica, follow)
@@ -99,5 +77,5 @@ class LiveFollowers:
         if update.apply is None and not update.drop:
             return
         same = msgspec.structs.replace(update, deliver=(), inner_products=())
-        for replica in self.tasks.followers():
+        for replica in self.roster.followers:
             self.hub.send(replica, slowed(same, replica))

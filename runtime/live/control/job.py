@@ -31,6 +31,7 @@ from runtime.live.control.joined import JoinedMachines
 from runtime.live.control.link_pacing import LinkPacing
 from runtime.live.control.nodes import LiveNodes
 from runtime.live.control.port import LivePort
+from runtime.live.control.seat import Seat
 from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, settings_of
 from runtime.live.control.supervisor import LiveSupervisor
@@ -38,7 +39,6 @@ from runtime.live.control.tasks import OUTSIDE_NETWORK
 from runtime.live.control.telemetry import Elsewhere, Read, Sampler, read_here
 from runtime.live.joining.site import SAVED, Site
 from runtime.live.machines.machines import build_machines
-from runtime.live.machines.shared import SharedMachines
 from runtime.live.tasks.usage import private_bytes
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -52,24 +52,18 @@ CROWDED_FRAC = 0.8
 
 
 class LiveJob:
-    """One job of a lab: its secret, hub, session, agents and tasks. Nothing of another job can reach them.
-
-    ``name``: of the job among several; empty for one that is alone. ``beside``: the loop of the lab.
-    """
+    """One job of a lab: its secret, hub, session, agents and tasks. Nothing of another job can reach them."""
 
     def __init__(
         self,
-        name: str,
-        beside: Loop,
-        shared: SharedMachines,
-        launcher: Launcher,
+        seat: Seat,
         processes: Processes,
         spec: RunSpec,
         schedule: Schedule,
         hosts: Hosts | None,
         site: Site | None = None,
     ) -> None:
-        self.name, self.processes, self.spec, self.schedule = name, processes, spec, schedule
+        self.name, self.processes, self.spec, self.schedule = seat.name, processes, spec, schedule
         self.site = site or Site()
         self.on_hosts = hosts is not None
         self.outcome: Outcome | None = None
@@ -77,7 +71,7 @@ class LiveJob:
         """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
         self._winding_down = False
         self._gone_by_s = 0.0
-        self.loop = Loop(beside)
+        self.loop = Loop(seat.loop)
         self.secret = self.site.secret or secrets.token_bytes(32)
         self.threads = int(spec.backend_spec.get("num_threads", 1))
         start, count = spec.job.start_layout, spec.strategy.aggregators
@@ -85,14 +79,14 @@ class LiveJob:
         if hosts is not None:
             hosts = hosts.with_aggregators(count, spec.strategy.aggregators_at)
         self.machines, self.obstacle = build_machines(
-            shared, name, hosts, tasks, float(self.threads), requests=spec.strategy.cores_as == "request"
+            seat.machines, seat.name, hosts, tasks, float(self.threads), requests=spec.strategy.cores_as == "request"
         )
         self.machines.places = self.site.placed(self.machines.places)
         links = None if hosts is None else hosts.links
         self.session = LiveSession(self.loop, self._supervisor, spec.record, links, step_of(spec.optimizer))
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
         self.hub = self._make_hub()
-        self.agents = self._make_agents(launcher, tasks)
+        self.agents = self._make_agents(seat.launcher, tasks)
         self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
         self.allotter = self._make_allotter()
@@ -171,18 +165,15 @@ class LiveJob:
         return [key for key in self.hub.peers if key.role in ("worker", "server")]
 
     def _supervisor(self, session: LiveSession) -> LiveSupervisor:
-        job = self.spec.job
         settings = settings_of(self.processes, self.spec, on_hosts=self.on_hosts)
-        shares = job.shares_of(job.num_servers)
-        places = self.machines.places
-        return LiveSupervisor(self.loop, settings, job.num_workers, job.num_servers, session, shares, places)
+        return LiveSupervisor(self.loop, settings, session, self.machines.places)
 
     def _port(self) -> LivePort:
         make_port = port_for(self.spec.collective)
-        session = self.session
-        port = make_port(self.hub, self.loop, session.supervisor, self.nodes, session, self.schedule.delay_for)
+        session, roster = self.session, self.session.supervisor.roster
+        port = make_port(self.hub, self.loop, roster, self.nodes, session, self.schedule.delay_for)
         if self.spec.job.num_replicas:
-            port.followers = LiveFollowers(self.hub, session.supervisor, session)
+            port.followers = LiveFollowers(self.hub, roster, session)
         saved_to = self.spec.save_parameters_to
         port.last_save = "" if saved_to is None else SAVED if self.site.elsewhere else str(saved_to)
         return port
@@ -355,7 +346,7 @@ class LiveJob:
 
     def _sampled_pids(self) -> list[tuple[str, int]]:
         """Of workers, servers and aggregators: what only looks at the job is not of it."""
-        pids = self.session.supervisor.pids()
+        pids = self.session.supervisor.roster.pids
         return [(name, pid) for name, pid in pids if NodeId.parse(name).role not in OUTSIDE_NETWORK]
 
     def _announce(self) -> None:
@@ -370,7 +361,8 @@ class LiveJob:
     def _outcome(self) -> Outcome:
         session = self.session
         looks = not session.failure and not self.site.elsewhere
-        memory = {name: private_bytes(pid) for name, pid in session.supervisor.pids()} if looks else {}
+        tasks = session.supervisor.tasks.values() if looks else ()
+        memory = {task.name: private_bytes(task.pid) for task in tasks if task.pid}
         outcome = outcome_of(
             session.coordinator,
             failure=session.failure,

@@ -13,6 +13,7 @@ from runtime.api import Crashed, Launcher, Outcome, never_began
 from runtime.cluster.hosts import Hosts
 from runtime.errors import ConfigError, is_full
 from runtime.live.control.job import LiveJob
+from runtime.live.control.seat import Seat
 from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.machines.shared import build_shared
 from runtime.live.transport.loop import Loop
@@ -20,8 +21,8 @@ from runtime.live.transport.loop import Loop
 TURN_S, ENDING_TURN_S = 1.0, 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-Make = Callable[["LiveLab", str, Launcher], LiveJob]
-"""Makes a job when it starts, with its name in the lab."""
+Make = Callable[[Seat], LiveJob]
+"""Makes a job when it starts."""
 Ended = Callable[[Outcome], None]
 
 
@@ -124,7 +125,7 @@ class LiveLab:
         launcher = self._launcher()
         self._launchers.append(launcher)
         try:
-            job = make(self, name, launcher)
+            job = make(Seat(name, self.loop, self.machines, launcher))
         except Exception as error:  # noqa: BLE001 (of one job, or it is raised)
             self._over(name, never_began(self._reason(name, error)))
             return

@@ -89,6 +89,14 @@ class LiveNodes:
         """End all tasks when the checkpoint that was ordered last is stored."""
         self.supervisor.suspend()
 
+    def save(self, version: int, state: bytes) -> None:
+        """Order a checkpoint from every keeper of a part."""
+        self.supervisor.save(version, state)
+
+    def speak(self, worker: int) -> None:
+        """This replica delivers to auxiliary tasks from now on."""
+        self.supervisor.speak(worker)
+
     def book(self, node: str, cpu_cores: float | None) -> str | None:
         """Reserve cores for a node; returns why that is impossible."""
         self.free_places()
@@ -105,7 +113,7 @@ class LiveNodes:
         layout = self.owner.layout
         if layout.version != self._layout_version:
             self._layout_version = layout.version
-            self.allotter.keep([*layout.nodes, *self.supervisor.aggregators])
+            self.allotter.keep([*layout.nodes, *self.supervisor.roster.aggregators])
             if self.injector.paced is not None:
                 self.injector.paced.look()
 

@@ -12,7 +12,7 @@ from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
 from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.following import LiveFollowers
-from runtime.live.transport.address import Address
+from runtime.live.control.roster import Roster
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -33,7 +33,7 @@ from strategies.protocol import NodeId
 
 
 class Nodes(Protocol):
-    """Who gives nodes their places."""
+    """Who carries out what concerns nodes."""
 
     def restart(self, node: str, pending_s: float) -> None:
         """Kill a task and restart it elsewhere."""
@@ -55,33 +55,20 @@ class Nodes(Protocol):
         """End all tasks, after the checkpoint that was ordered last."""
         ...
 
+    def save(self, version: int, state: bytes) -> None:
+        """Store a checkpoint now."""
+        ...
+
+    def speak(self, worker: int) -> None:
+        """This replica delivers to auxiliary tasks from now on."""
+        ...
+
     def book(self, node: str, cpu_cores: float | None) -> str | None:
         """Reserve cores for a node; returns why that is impossible."""
         ...
 
     def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
         """Change what a node may use."""
-        ...
-
-
-class Tasks(Protocol):
-    """Who supervises the tasks, and knows which are connected."""
-
-    @property
-    def holders(self) -> tuple[NodeId, ...]:
-        """The servers that hold parameters now, in the order of the vector."""
-        ...
-
-    def address_for(self, caller: NodeId, called: NodeId) -> Address:
-        """Where a task that is connected is called by another."""
-        ...
-
-    def serving(self, role: str) -> int | None:
-        """The connected incarnation of an auxiliary role; None if there is none."""
-        ...
-
-    def save(self, version: int, state: bytes) -> None:
-        """Store a checkpoint now."""
         ...
 
 
@@ -104,9 +91,9 @@ class PortOwner(Protocol):
 class LivePort:
     """Collects the orders of a turn; :meth:`flush` sends them, first to servers, which are on the critical path."""
 
-    def __init__(self, hub: Hub, loop: Loop, tasks: Tasks, nodes: Nodes, owner: PortOwner, disturb: Disturb) -> None:
+    def __init__(self, hub: Hub, loop: Loop, roster: Roster, nodes: Nodes, owner: PortOwner, disturb: Disturb) -> None:
         self.hub, self.loop, self.disturb = hub, loop, disturb
-        self.tasks, self.nodes, self.owner = tasks, nodes, owner
+        self.roster, self.nodes, self.owner = roster, nodes, owner
         self.evaluations = LiveEvaluations()
         self.sent_s: dict[int, float] = {}
         self.last_save = ""
@@ -164,7 +151,7 @@ class LivePort:
         self._sums |= dict.fromkeys(members, order)
         self._about_sums.append((via, Gather(grad_id=order.grad_id, members=members)))
         for member in order.members:
-            address = self.tasks.address_for(NodeId.worker(member.worker), via)
+            address = self.roster.address_for(NodeId.worker(member.worker), via)
             self._about_held.append((member.worker, Push(grad_id=member.grad_id, via=address)))
 
     def replicate(self, order: ReplicateOrder) -> None:
@@ -228,7 +215,7 @@ class LivePort:
     def checkpoint(self, version: int, state: bytes) -> None:
         """Order a checkpoint after all earlier orders."""
         self.flush()
-        self.tasks.save(version, state)
+        self.nodes.save(version, state)
 
     def evaluate(self, version: int, *, last: bool) -> None:
         """Order an evaluation of the current parameters. The last one also takes their fingerprint."""
@@ -242,7 +229,7 @@ class LivePort:
 
     def _order(self, role: Auxiliary, order: AuxiliaryOrder) -> int | None:
         """Order the delivery of parameters to an auxiliary task, then ``order``; returns its incarnation."""
-        incarnation = self.tasks.serving(role.name)
+        incarnation = self.roster.serving(role.name)
         if incarnation is not None:
             self._deliver_to(role.node, incarnation, order.ticket)
             self._ask.append((role.node, order))
@@ -290,7 +277,7 @@ class LivePort:
         )
         self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)
-        for key in self.tasks.holders:
+        for key in self.roster.holders:
             slowed = self._slowed(update, key)
             if slowed is not update:
                 self.hub.send(key, slowed)

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
-from runtime.live.control.port import LivePort, Nodes, PortOwner, Tasks
+from runtime.live.control.port import LivePort, Nodes, PortOwner
+from runtime.live.control.roster import Roster
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
@@ -26,28 +27,6 @@ REMEMBERED_VERSIONS = 4
 another has already used for the gradients of the last."""
 
 
-class ReplicaTasks(Tasks, Protocol):
-    """Who supervises the replicas, and knows which are connected."""
-
-    @property
-    def replicas(self) -> tuple[int, ...]:
-        """Replicas that receive the order of an update now; children among them take no part."""
-        ...
-
-    @property
-    def speaker(self) -> int:
-        """The replica that delivers to auxiliary tasks."""
-        ...
-
-    def speak(self, worker: int) -> None:
-        """This replica delivers to auxiliary tasks from now on."""
-        ...
-
-    def incarnation(self, worker: int) -> int:
-        """A worker's present incarnation."""
-        ...
-
-
 class ReplicaPortOwner(PortOwner, Protocol):
     """The port's queries to the session."""
 
@@ -63,13 +42,12 @@ class ReplicaPortOwner(PortOwner, Protocol):
 class ReplicaPort(LivePort):
     """As :class:`LivePort`; ``states`` holds the data service's state before each of the last updates, by version."""
 
-    tasks: ReplicaTasks
     owner: ReplicaPortOwner
 
     def __init__(
-        self, hub: Hub, loop: Loop, tasks: ReplicaTasks, nodes: Nodes, owner: ReplicaPortOwner, disturb: Disturb
+        self, hub: Hub, loop: Loop, roster: Roster, nodes: Nodes, owner: ReplicaPortOwner, disturb: Disturb
     ) -> None:
-        super().__init__(hub, loop, tasks, nodes, owner, disturb)
+        super().__init__(hub, loop, roster, nodes, owner, disturb)
         self.states: dict[int, dict[str, Any]] = {}
         self._outbox: dict[int, bytearray] = {}
 
@@ -93,7 +71,7 @@ class ReplicaPort(LivePort):
             del self.states[version]
         self._tell_all(Reduce(order=order))
         for worker, source in order.returning:
-            incarnation = self.tasks.incarnation(worker)
+            incarnation = self.roster.incarnation(worker)
             self._tell(source, Deliver(role="reader", id=worker, incarnation=incarnation))
             self._tell(worker, TakeOver(source=source))
         if order.children:
@@ -101,8 +79,8 @@ class ReplicaPort(LivePort):
 
     def _left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""
-        if self.tasks.speaker in children:
-            self.tasks.speak(min(worker for worker in self.owner.here() if worker not in children))
+        if self.roster.speaker in children:
+            self.nodes.speak(min(worker for worker in self.owner.here() if worker not in children))
 
     @staticmethod
     def _child(order: ComputeOrder) -> Deliver:
@@ -130,14 +108,14 @@ class ReplicaPort(LivePort):
 
     def _deliver_to(self, auxiliary: NodeId, incarnation: int, ticket: int) -> None:
         deliver = Deliver(role=auxiliary.role, id=auxiliary.number, incarnation=incarnation, ticket=ticket)
-        self._tell(self.tasks.speaker, deliver)
+        self._tell(self.roster.speaker, deliver)
 
     def _tell(self, worker: int, message: Message) -> None:
         self._outbox.setdefault(worker, bytearray()).extend(encode(message))
 
     def _tell_all(self, message: Message) -> None:
         data = encode(message)
-        for worker in self.tasks.replicas:
+        for worker in self.roster.replicas:
             self._outbox.setdefault(worker, bytearray()).extend(data)
 
 
@@ -145,9 +123,9 @@ class NativePort(ReplicaPort):
     """The port for ``DistributedDataParallel``, where all replicas take part in every backward pass."""
 
     def __init__(
-        self, hub: Hub, loop: Loop, tasks: ReplicaTasks, nodes: Nodes, owner: ReplicaPortOwner, disturb: Disturb
+        self, hub: Hub, loop: Loop, roster: Roster, nodes: Nodes, owner: ReplicaPortOwner, disturb: Disturb
     ) -> None:
-        super().__init__(hub, loop, tasks, nodes, owner, disturb)
+        super().__init__(hub, loop, roster, nodes, owner, disturb)
         self._computing: dict[int, int] = {}
 
     def compute(self, order: ComputeOrder) -> None:
@@ -159,7 +137,7 @@ class NativePort(ReplicaPort):
         """Complete the round: replicas without samples take part, too."""
         if self._computing:
             ticket = min(self._computing.values())
-            for worker in self.tasks.replicas:
+            for worker in self.roster.replicas:
                 if worker not in self._computing:
                     self._tell(worker, JoinCollective(ticket=ticket))
             self._computing.clear()

@@ -154,7 +154,7 @@ class LiveSession:
 
     def _has_followed(self, replica: NodeId, message: Followed) -> bool:
         """Whether a replica follows the server that there is now."""
-        if message.generation != self.supervisor.generation:
+        if message.generation != self.supervisor.roster.generation:
             return False
         if message.grad_id is None:
             self.supervisor.follows(replica)
@@ -195,7 +195,7 @@ class LiveSession:
 
     def _aggregators_away(self) -> None:
         """None of them can sum before it is connected to the servers again."""
-        for node in self.supervisor.aggregators:
+        for node in self.supervisor.roster.aggregators:
             self.receive(inputs.AuxiliaryLost(node.role, node.number))
 
     def _drive(self, call: Callable[[float], None]) -> None:
@@ -234,11 +234,11 @@ class LiveSession:
         workers = [task for task in self.supervisor.tasks.values() if task.key.role == "worker"]
         incarnations = {task.key.number: task.incarnation for task in workers}
         model_bytes = PARAMETER_BYTES * self.supervisor.num_parameters
-        aggregators = {str(key): self.nodes.host_of(str(key)) for key in self.supervisor.aggregators}
+        aggregators = {str(key): self.nodes.host_of(str(key)) for key in self.supervisor.roster.aggregators}
         following: dict[str, Any] = {}
         if self.port.followers is not None:
             self.port.followers.start()
-            numbers = {key.number: incarnation for key, incarnation in self.supervisor.followers().items()}
+            numbers = {key.number: incarnation for key, incarnation in self.supervisor.roster.followers.items()}
             following = {**self._step._asdict(), "replicas": numbers}
         self.receive(inputs.JobStarted(incarnations, model_bytes, {**self._links}, aggregators, **following))
         self.on_start()
@@ -396,7 +396,10 @@ class LiveSession:
         """Evaluate the final parameters, outside the job's time; call it repeatedly until it is done."""
         if self.failure is not None:
             return True
-        connected, recovering = self.supervisor.serving(EVALUATOR.name) is not None, self.supervisor.running
+        connected, recovering = (
+            self.supervisor.roster.serving(EVALUATOR.name) is not None,
+            self.supervisor.roster.running,
+        )
         what = self.port.evaluations.look(self.loop.now, connected=connected, recovering=recovering)
         if what == "order":
             self.port.flush()

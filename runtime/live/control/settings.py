@@ -47,8 +47,13 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Deadlines in seconds; see ``conf/cluster/local.yaml``."""
+    """The tasks of a job, and deadlines in seconds; see ``conf/cluster/local.yaml``."""
 
+    num_workers: int
+    num_servers: int
+    """0: the workers are replicas."""
+    shares: tuple[float, ...] = ()
+    """Of the parameters, by server; empty: the same for all."""
     heartbeat_s: float
     lease_s: float
     start_deadline_s: float
@@ -84,6 +89,9 @@ def settings_of(asked: Processes, spec: RunSpec, *, on_hosts: bool) -> Settings:
     job, cold = spec.job, int(not spec.backend.fork_safe)
     deadline_s = partial(start_deadline_s, asked.start_deadline_s, on_hosts=on_hosts)
     return Settings(
+        num_workers=job.num_workers,
+        num_servers=job.num_servers,
+        shares=job.shares_of(job.num_servers),
         heartbeat_s=asked.heartbeat_s,
         lease_s=asked.lease_s,
         start_deadline_s=deadline_s(num_cold=cold * num_computing(job)),

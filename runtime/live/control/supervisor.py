@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
@@ -13,14 +13,14 @@ from runtime.core.job import LaunchOrder
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
-from runtime.core.recovery.states import ImpossibleTransitionError, Phase, TaskState
-from runtime.core.recovery.task import REACHABLE, Key
+from runtime.core.recovery.states import ImpossibleTransitionError
+from runtime.core.recovery.task import Key
 from runtime.live.control.agents import Agents
 from runtime.live.control.leases import Leases
 from runtime.live.control.orders import Orders
+from runtime.live.control.roster import Roster
 from runtime.live.control.settings import Settings
 from runtime.live.control.tasks import CROWDED_S, MAX_CROWDED, MAX_FUTILE, OUT_OF_MEMORY, Task, death
-from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import auxiliaries_of
 from runtime.live.transport.hub import Hub
@@ -42,7 +42,7 @@ from runtime.live.transport.messages import (
     TaskReady,
 )
 from runtime.live.transport.task_spec import Place
-from strategies.protocol import AGGREGATOR, NodeId
+from strategies.protocol import NodeId
 
 SEVERED_GRACE_S = 0.5
 """Seconds after a broken connection, usually the first sign of a death, within which the death is reported."""
@@ -58,10 +58,7 @@ class LiveSupervisor:
         self,
         loop: Loop,
         settings: Settings,
-        num_workers: int,
-        num_servers: int,
         listener: Listener,
-        shares: Sequence[float] = (),
         places: Mapping[str, Place] | None = None,
     ) -> None:
         self.loop, self.settings, self.listener = loop, settings, listener
@@ -77,9 +74,11 @@ class LiveSupervisor:
             num_replicas=settings.num_replicas,
         )
         roles = auxiliaries_of(scores=settings.scores)
-        self.recovery = Recovery(rules, num_workers, num_servers, roles, shares, settings.num_aggregators)
+        workers, servers, shares = settings.num_workers, settings.num_servers, settings.shares
+        self.recovery = Recovery(rules, workers, servers, roles, shares, settings.num_aggregators)
         known = places or {}
         self.tasks = {key: Task(life=life, place=known.get(str(key))) for key, life in self.recovery.tasks.items()}
+        self.roster = Roster(self.recovery, self.tasks)
         self.leases = Leases(self.tasks, settings)
         self.num_parameters = 0
         self.hub: Hub
@@ -95,67 +94,6 @@ class LiveSupervisor:
         """What the note about a task's start says of its machine."""
         self._asked_s: dict[int, float] = {}
         """Time at which each checkpoint was ordered."""
-
-    # ---- what others may know ----------------------------------------------------------------------------------------
-
-    @property
-    def running(self) -> bool:
-        """Whether all agree on a version, with no recovery in progress."""
-        return self.recovery.state.phase == Phase.RUNNING
-
-    @property
-    def replicas(self) -> tuple[int, ...]:
-        """Replicas that receive the order of an update now, in the ring's order."""
-        return tuple(number for _, number in self.recovery.policy.ring)
-
-    @property
-    def speaker(self) -> int:
-        """The replica that delivers to auxiliary tasks."""
-        speaker = self.recovery.policy.speaker
-        assert speaker is not None, "servers deliver to auxiliary tasks"
-        return speaker.number
-
-    @property
-    def holders(self) -> tuple[Key, ...]:
-        """The servers that hold parameters now, in the order of the vector."""
-        return self.recovery.state.layout.holders
-
-    @property
-    def generation(self) -> int:
-        """How often all had to connect again."""
-        return self.recovery.state.generation
-
-    def incarnation(self, worker: int) -> int:
-        """A worker's present incarnation."""
-        return self.tasks[NodeId.worker(worker)].incarnation
-
-    def pids(self) -> list[tuple[str, int]]:
-        """The tasks that have a process."""
-        return [(str(key), task.pid) for key, task in self.tasks.items() if task.pid]
-
-    def followers(self) -> dict[Key, int]:
-        """The present replicas of the server, and their incarnations."""
-        return {task.key: task.incarnation for task in self.recovery.state.replicas() if task.state in REACHABLE}
-
-    def follows(self, key: Key) -> None:
-        """A replica of the server has a copy."""
-        self._tell(inputs.Follows(key, self.tasks[key].incarnation))
-
-    def serving(self, role: str) -> int | None:
-        """The connected incarnation of an auxiliary role; None: there is none."""
-        task = self.tasks[NodeId(role, 0)]
-        return task.incarnation if self.running and task.life.state == TaskState.ATTACHED else None
-
-    @property
-    def aggregators(self) -> tuple[Key, ...]:
-        """All aggregators, whatever their state."""
-        return tuple(key for key in self.tasks if key.role == AGGREGATOR)
-
-    def address_for(self, caller: Key, called: Key) -> Address:
-        """Where a task that is connected is called by another."""
-        address = self.tasks[called].address_for(self.tasks[caller])
-        assert address is not None, f"{called} is not there"
-        return address
 
     # ---- start -------------------------------------------------------------------------------------------------------
 
@@ -349,6 +287,10 @@ class LiveSupervisor:
         if self._leaving and not self.orders.processes:
             self._leaving = False
             self.listener.left()
+
+    def follows(self, key: Key) -> None:
+        """A replica of the server has a copy."""
+        self._tell(inputs.Follows(key, self.tasks[key].incarnation))
 
     def speak(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""

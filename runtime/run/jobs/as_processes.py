@@ -8,11 +8,12 @@ from typing import final
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.api import Launcher, Outcome, RunSpec
+from runtime.api import Outcome, RunSpec
 from runtime.errors import ConfigError
 from runtime.live.cluster.cluster import LiveCluster
 from runtime.live.control.job import LiveJob
 from runtime.live.control.lab import LiveLab
+from runtime.live.control.seat import Seat
 from runtime.live.launchers.local import LocalLauncher
 from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.runtime import LiveRuntime
@@ -53,10 +54,10 @@ class _AsProcesses:
         self._job = job
         self._spec: RunSpec | None = None
 
-    def begin(self, places: Places, lab: LiveLab, name: str, launcher: Launcher) -> LiveJob:
+    def begin(self, places: Places, seat: Seat) -> LiveJob:
         checked, self._spec = self._job.open(places)
         assert isinstance(checked.runtime, LiveRuntime)
-        job = checked.runtime.job(self._spec, Schedule(checked.plan), lab, name, launcher)
+        job = checked.runtime.job(self._spec, Schedule(checked.plan), seat)
         self._job.begun = True
         return job
 

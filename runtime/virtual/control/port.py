@@ -51,7 +51,7 @@ class Keeper(Protocol):
     """Who keeps the versions that all may come back to."""
 
     def save(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
-        """The servers write a checkpoint of this version; it is complete when the last has done so."""
+        """Have the servers write a checkpoint of this version, which was ordered then."""
         ...
 
     def remember(self, version: int) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -30,6 +28,7 @@ from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.control.timers import Timers
+from runtime.virtual.control.turns import Stopwatch, Turns
 from runtime.virtual.control.usage import Usage
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
@@ -47,32 +46,6 @@ from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Evaluated, NodeId, ProtocolError, Send, Timings
-
-Call = tuple[Callable[..., None], tuple[Any, ...]]
-"""What the coordinator does when it is free: a function of the time and of these arguments."""
-
-
-class Stopwatch:
-    """Measures decisions that are charged; where they are not, there is none, so that records are reproducible."""
-
-    def __init__(self) -> None:
-        self.spent_s = 0.0
-        self._begun_s: float | None = None
-
-    def __call__(self) -> float:
-        """The current reading; the coordinator takes one before and after every decision."""
-        now = time.perf_counter()
-        if self._begun_s is None:
-            self._begun_s = now
-        else:
-            self.spent_s += now - self._begun_s
-            self._begun_s = None
-        return now
-
-    def take_s(self) -> float:
-        """Seconds measured since the last call."""
-        spent, self.spent_s, self._begun_s = self.spent_s, 0.0, None
-        return spent
 
 
 class VirtualSession:
@@ -127,10 +100,8 @@ class VirtualSession:
         self.elsewhere: Callable[[str], int | None] | None = None
         """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
         self._declares_stuck = spec.job.stuck_after_s is not None
-        self.busy_until_s = 0.0
-        self.inbox: deque[Call] = deque()
-        self.serving = False
-        """Whether the next waiting input has its time."""
+        self.stopwatch = Stopwatch() if measures_decisions else None
+        self.turns = Turns(self.clock, self, costs.decision_s, self.stopwatch)
         self._left: Callable[[], None] = lambda: None
         """Called when a preempted job has left."""
         self.away = False
@@ -143,7 +114,6 @@ class VirtualSession:
         placement = None if hosts is None else Placement(hosts)
         self._model_tasks(device, hosts, placement, tenancy)
         self.port = self._make_port()
-        self.stopwatch = Stopwatch() if measures_decisions else None
         self.coordinator = self._make_coordinator(tenancy)
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
         if isinstance(self.servers, ReplicaGroup):
@@ -374,62 +344,38 @@ class VirtualSession:
 
     def tell(self, given: inputs.AnyInput) -> None:
         """Pass an input to the coordinator, now or when it is free."""
-        self.drive(self.coordinator.receive, given)
+        self.turns.drive(self.coordinator.receive, given)
 
-    def drive(self, call: Callable[..., None], *args: Any) -> None:
-        """Let the coordinator react to something now, or when it is free; its orders leave when it has decided.
+    def drive(self, call: Callable[[float], None]) -> None:
+        """Let it react to something now, or when it is free; ``call(t)`` gets the time of that."""
+        self.turns.drive(call)
 
-        ``call(t, *args)`` gets the time of that.
-        """
-        if not self.inbox and self.clock.now >= self.busy_until_s:
-            self._handle(call, args)
-            return
-        self.inbox.append((call, args))
-        if not self.serving:
-            self.serving = True
-            self.clock.at(self.busy_until_s, MESSAGE, self.serve)
-
-    def decide(self, call: Callable[[float], None]) -> None:
-        """End a decision that somebody else has begun."""
-        self._handle(call, ())
-
-    def serve(self) -> None:
-        """Process the next waiting input, in order."""
-        self._handle(*self.inbox.popleft())
-        self.serve_on()
-
-    def serve_on(self) -> None:
-        """After a waiting input: process the next when the coordinator is free."""
-        self.serving = bool(self.inbox)
-        if self.serving:
-            self.clock.at(self.busy_until_s, MESSAGE, self.serve)
-
-    def _handle(self, call: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def react(self, call: Callable[..., None], now: float, args: tuple[Any, ...]) -> bool:
+        """Let the coordinator react; returns whether the job continues."""
         if self.over:
-            return
-        now = self.clock.now
+            return False
         try:
             call(now, *args)
         except ProtocolError as error:
             self.fail(f"the strategy broke a law: {error}")
-            return
+            return False
         except Exception as error:
             if self.crashed is None or is_full(error):
                 raise
             self.fail(self.crashed(error))
-            return
-        busy_until_s = now + self.costs.decision_s
-        if self.stopwatch is not None:
-            busy_until_s += self.stopwatch.take_s()
-        self.busy_until_s = busy_until_s
-        self.port.flush(busy_until_s)
+            return False
+        return True
+
+    def decided(self, now: float, sent_s: float) -> None:
+        """Carry out its orders, which leave at ``sent_s``; end the job if it waits for nothing that can come."""
+        self.port.flush(sent_s)
         if not self._ledger.progresses and self._declares_stuck and not self.over and not self._to_come():
             declare(self.coordinator, now)
 
     def _to_come(self) -> bool:
         """Whether the strategy will receive an unknown event even if it gives no command."""
         job = self.coordinator
-        return awaits(job) or bool(self.inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
+        return awaits(job) or bool(self.turns.inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result

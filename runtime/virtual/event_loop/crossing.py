@@ -77,14 +77,14 @@ class Crossing:
             return False
         if self.chain is not None and self.servers.numbers != list(range(len(self.arrays.server_bytes))):
             return False
-        return all(self._known(call, args) for call, args in session.inbox)
+        return all(self._known(call, args) for call, args in session.turns.inbox)
 
     def enter(self) -> None:
         """Move the state of the job into the loop."""
         session, loop, core = self.session, self.loop, self.session.coordinator
         executor, timeline = core.executor, session.clock.timeline
         loop.now, loop.t = session.clock.now, core.course.t
-        loop.busy_until_s, loop.serving, loop.serves = session.busy_until_s, session.serving, False
+        loop.busy_until_s, loop.serving, loop.serves = session.turns.busy_until_s, session.turns.serving, False
         loop.version, loop.next_grad, loop.begun = executor.version, executor.next_grad_id, False
         loop.timers, loop.sequence, loop.over = core.promised.timers, timeline.sequence, False
         self._enter_workers()
@@ -94,7 +94,7 @@ class Crossing:
         self.coming = {order.grad_id: order for order in core.ledger.busy.values()}
         foreign = [entry for entry in timeline.lift() if not self._enter_entry(entry)]
         timeline.lay(session.clock, foreign)
-        for _, args in session.inbox:
+        for _, args in session.turns.inbox:
             kind, about, given = self._entry_of(args[0])
             loop.add_waiting(kind, about, given)
         if self.chain is not None:
@@ -151,7 +151,7 @@ class Crossing:
             kind, about = module.PUSHED, self._add_iteration(args[0])
         elif action == session.tell and self._known(session.coordinator.receive, args):
             kind, about, given = self._entry_of(args[0])
-        elif action != session.serve:
+        elif action != session.turns.serve:
             return False
         self.loop.add_entry(when_s, priority, number, kind, about, given)
         return True
@@ -259,7 +259,7 @@ class Crossing:
             self.chain.loop = None
         self.show()
         session.clock.now, core.course.t = loop.now, loop.t
-        session.busy_until_s, session.serving = loop.busy_until_s, loop.serving
+        session.turns.busy_until_s, session.turns.serving = loop.busy_until_s, loop.serving
         executor.next_grad_id, core.promised.timers = loop.next_grad, loop.timers
         if loop.begun:
             executor.progressed()
@@ -279,9 +279,9 @@ class Crossing:
         timeline = session.clock.timeline
         timeline.lay(session.clock, [self._laid(entry, orders) for entry in entries])
         timeline.sequence = max(timeline.sequence, loop.sequence)
-        session.inbox.clear()
+        session.turns.inbox.clear()
         for kind, about, given in waiting:
-            session.inbox.append((core.receive, (self._input(kind, about, given, orders),)))
+            session.turns.inbox.append((core.receive, (self._input(kind, about, given, orders),)))
 
     def _leave_data(self, works: Iterable[_Work]) -> None:
         shards, loop = self.session.coordinator.shards, self.loop
@@ -321,7 +321,7 @@ class Crossing:
         if kind == module.PUSHED and isinstance(self.workers, Workers):
             return when_s, MACHINE, number, self.workers.pushed, (self._iteration(works[about]),)
         if kind == module.SERVE:
-            return when_s, MESSAGE, number, session.serve, ()
+            return when_s, MESSAGE, number, session.turns.serve, ()
         return when_s, priority, number, session.tell, (self._input(kind, about, given, works),)
 
     def _input(self, kind: int, about: int, given: str | None, works: dict[int, _Work]) -> inputs.AnyInput:

@@ -154,8 +154,8 @@ class EventLoop:
             return answer
 
         if event is None:
-            session.decide(lambda t: dialogue.settle())
+            session.turns.decide(lambda t: dialogue.settle())
         else:
-            session.decide(lambda t: dialogue.go_on(event, answered))
+            session.turns.decide(lambda t: dialogue.go_on(event, answered))
         if serves:
-            session.serve_on()
+            session.turns.serve_on()

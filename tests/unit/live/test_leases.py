@@ -13,6 +13,8 @@ from runtime.live.control.settings import Settings
 from runtime.live.control.tasks import Task
 
 SETTINGS = Settings(
+    num_workers=2,
+    num_servers=2,
     heartbeat_s=0.5,
     lease_s=2.0,
     start_deadline_s=10.0,

@@ -28,7 +28,7 @@ class Lab:
 
     def add(self, name: str, make: Callable[..., Any], **_: Any) -> None:
         self.added.append(name)
-        self.loop.after(0.0, lambda: self.begun.update({name: make(self, name, None)}))
+        self.loop.after(0.0, lambda: self.begun.update({name: make(None)}))
 
     def job(self, name: str) -> Any:
         return self.begun.get(name)

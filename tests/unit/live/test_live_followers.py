@@ -47,6 +47,7 @@ class Job:
     def holders(self) -> tuple[NodeId, ...]:
         return (SERVER,)
 
+    @property
     def followers(self) -> dict[NodeId, int]:
         return self.present
 
@@ -173,11 +174,11 @@ def test_an_older_one_is_not() -> None:
 
 def test_workers_hear_that_a_replica_is_lost_and_give_it_nothing_any_more() -> None:
     world = started(servers=1, num_replicas=1)
-    assert world.supervisor.followers() == {NodeId.server(1): 0}
+    assert world.supervisor.roster.followers == {NodeId.server(1): 0}
     world.die(("server", 1))
     fenced = [key for key, message in world.sent if isinstance(message, Fence)]
     assert fenced == [("worker", 0), ("worker", 1)]
-    assert world.supervisor.followers() == {}
+    assert world.supervisor.roster.followers == {}
 
 
 def test_without_replicas_workers_hear_of_no_server() -> None:

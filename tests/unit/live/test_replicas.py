@@ -57,8 +57,9 @@ class Replicas(World):
     def __init__(self, *, workers: int = 3, **settings: Any) -> None:
         self.clock = Clock()
         self.sent, self.heard, self.peers, self.silent, self.launched = [], [], {}, set(), {}
+        settings |= {"num_workers": workers, "num_servers": 0}
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), workers, 0, self)  # type: ignore[arg-type]
+        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), self)  # type: ignore[arg-type]
         self.supervisor.begin(self, agents_of(self))  # type: ignore[arg-type]
 
     def connect(self, key: Key) -> None:
@@ -143,7 +144,7 @@ def test_another_loss_meanwhile_begins_all_over() -> None:
     world.connect(("worker", 1))
     world.form(0)
     world.die(("worker", 0))
-    assert world.supervisor.replicas == ()
+    assert world.supervisor.roster.replicas == ()
     world.tell(("worker", 2), Attached(generation=1))
     assert "Restored" not in world.names()
     world.halted(w2=7, w1=NOTHING)
@@ -161,7 +162,7 @@ def test_who_is_not_started_again_is_not_waited_for() -> None:
     assert [peer.worker for peer in world.forms[1].peers] == [1, 2]
     world.form(1, 2)
     assert world.heard[-1][:3] == ("Restored", 3, None)
-    assert (world.supervisor.replicas, world.supervisor.speaker) == ((1, 2), 1)
+    assert (world.supervisor.roster.replicas, world.supervisor.roster.speaker) == ((1, 2), 1)
 
 
 def test_with_nobody_left_the_last_checkpoint_goes_on() -> None:
@@ -198,12 +199,12 @@ def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() ->
     world.halted(w1=4, w2=4)
     world.form(1, 2)
     assert world.heard[-1][:3] == ("Restored", 4, None)
-    assert world.supervisor.replicas == (1, 2)
+    assert world.supervisor.roster.replicas == (1, 2)
     world.forget()
     world.live(6.0)
     assert world.said(Launch)
     world.connect(("worker", 0))
-    assert world.supervisor.replicas == (0, 1, 2)
+    assert world.supervisor.roster.replicas == (0, 1, 2)
     assert {worker: form.source for worker, form in world.forms.items()} == {0: 1, 1: -1, 2: -1}
     assert [(key, message.id) for key, message in world.sent if isinstance(message, Deliver)] == [(("worker", 1), 0)]
     assert "WorkerJoined" not in world.names()

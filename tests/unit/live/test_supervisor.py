@@ -78,8 +78,9 @@ class World:
         self.silent: set[Key] = set()
         self.launched: dict[Key, int] = {}
         """The incarnation that was launched last."""
+        settings |= {"num_workers": workers, "num_servers": servers}
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), workers, servers, self)  # type: ignore[arg-type]
+        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), self)  # type: ignore[arg-type]
         self.supervisor.begin(self, agents_of(self))  # type: ignore[arg-type]
 
     # the hub
