@@ -83,6 +83,10 @@ STRATEGY_COLOURS = {
     "coding_cyclic": "#DDAA33",
     "coding_heter_aware": "#EE8866",
     "coding_group_based": "#661100",
+    "first_k": "#4F4617",
+    "sync_switch_elastic": "#C291F3",
+    "sync_switch_restart": "#452133",
+    "lb_bsp_star": "#2343E7",
 }
 SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
 LINES = ("-", "--", "-.", ":")
