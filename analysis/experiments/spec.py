@@ -65,6 +65,8 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Levels of ``by`` among which the best is the reference (``against``)."""
     names: dict[str, str] = {}
     """What the figure calls levels of any axis; strategies have names already."""
+    looks: dict[str, str] = {}
+    """The strategy that a level of ``by`` looks like, if it is called otherwise."""
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -287,9 +289,10 @@ def _figure_problem(spec: Spec) -> str | None:
     for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
         if drawn is not None and drawn not in spec.compared:
             return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
-    for level in spec.figure.fixed:
-        if level not in spec.axes[spec.figure.by]:
-            return f"figure: fixed: {level} is no level of {spec.figure.by}"
+    by = spec.levels[spec.figure.by]
+    for key, levels in (("fixed", spec.figure.fixed), ("looks", spec.figure.looks)):
+        if strange := [level for level in levels if level not in by]:
+            return f"figure: {key}: {strange[0]} is no level of {spec.figure.by}"
     for level in spec.figure.names:
         if not any(level in levels for levels in spec.levels.values()):
             return f"figure: names: {level} is no level of any axis ({', '.join(spec.levels)})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -83,9 +83,15 @@ STRATEGY_COLOURS = {
     "coding_cyclic": "#DDAA33",
     "coding_heter_aware": "#EE8866",
     "coding_group_based": "#661100",
+    "first_k": "#4F4617",
+    "sync_switch_elastic": "#C291F3",
+    "sync_switch_restart": "#452133",
+    "lb_bsp_star": "#2343E7",
 }
 SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
 LINES = ("-", "--", "-.", ":")
+ALIKE: Mapping[str, str] = {}
+"""Of levels that are called as their strategies are."""
 PAPER_COLOUR = "#B00020"
 """Colour of what a paper reports."""
 
@@ -132,11 +138,16 @@ def colour_of(label: str) -> str:
     return STRATEGY_COLOURS.get(name, SPARE[crc32(name.encode()) % len(SPARE)])
 
 
-def level_looks(levels: Iterable[str]) -> dict[str, Look]:
-    """Looks of an experiment's levels: strategies by their names, others with colours in order."""
+def level_looks(levels: Iterable[str], like: Mapping[str, str] = ALIKE) -> dict[str, Look]:
+    """Looks of an experiment's levels: strategies by their names, others with colours in order.
+
+    ``like`` names the strategy of a level whose name is another: it looks like that strategy does everywhere.
+    """
     names = list(dict.fromkeys(levels))
-    if any(name in STRATEGY_COLOURS for name in names):
-        return looks(names)
+    strategies = [like.get(name, name) for name in names]
+    if any(name in STRATEGY_COLOURS for name in strategies):
+        found = looks(strategies)
+        return {name: found[strategy] for name, strategy in zip(names, strategies, strict=True)}
     palette = list(STRATEGY_COLOURS.values())
     return {
         name: Look(palette[index % len(palette)], "-", *CUES[index % len(CUES)]) for index, name in enumerate(names)

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import final
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from runtime.record.cluster import JobRow, JobTable
+from runtime.record.screen import NoView, Redrawn, View, is_redrawn, print_line
 
 MAX_ROWS = 20
 """Running jobs that the table shows before it says how many more there are."""
 LINE_EVERY = 8
 """A line for every so many looks, of which there are a few per second."""
-
-
-class ClusterView(Protocol):
-    """Shows the state of a cluster while it runs."""
-
-    def tick(self, t: float) -> None:
-        """Called a few times per second with the cluster's time."""
-        ...
-
-    def close(self, t: float) -> None:
-        """Show the final state, after which nothing is shown."""
-        ...
 
 
 def headline(table: JobTable, t: float, num_gpus: int) -> str:
@@ -41,22 +29,13 @@ def headline(table: JobTable, t: float, num_gpus: int) -> str:
 
 
 @final
-class NoClusterView:
-    """A view for runs that nobody watches."""
-
-    def tick(self, t: float) -> None: ...
-
-    def close(self, t: float) -> None: ...
-
-
-@final
 class PlainClusterView:
     """Prints a line now and then, for logs and pipes."""
 
     def __init__(self, table: JobTable, title: str, num_gpus: int, console: Console) -> None:
         self._table, self._num_gpus, self._console = table, num_gpus, console
         self._looks = 0
-        console.print(title, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, title)
 
     def tick(self, t: float) -> None:
         self._looks += 1
@@ -64,24 +43,16 @@ class PlainClusterView:
             self.close(t)
 
     def close(self, t: float) -> None:
-        self._console.print(headline(self._table, t, self._num_gpus), highlight=False, markup=False, soft_wrap=True)
+        print_line(self._console, headline(self._table, t, self._num_gpus))
 
 
 @final
-class LiveClusterView:
-    """A table of the running jobs that is redrawn in place."""
+class LiveClusterView(Redrawn):
+    """A table of the running jobs."""
 
     def __init__(self, table: JobTable, title: str, num_gpus: int, console: Console) -> None:
         self._table, self._title, self._num_gpus = table, title, num_gpus
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-        self._live.start()
-
-    def tick(self, t: float) -> None:
-        self._live.update(self._draw(t), refresh=True)
-
-    def close(self, t: float) -> None:
-        self.tick(t)
-        self._live.stop()
+        super().__init__(console)
 
     def _draw(self, t: float) -> Group:
         running = [row for row in self._table.rows.values() if row.status == "running"]
@@ -101,12 +72,10 @@ def _cells(row: JobRow, t: float) -> tuple[str, ...]:
     return (row.job, row.model, str(row.gpus), str(row.servers), f"{t - since_s:.0f}", *hosts)
 
 
-def make_cluster_view(
-    choice: str, table: JobTable, title: str, num_gpus: int, console: Console | None = None
-) -> ClusterView:
-    """``auto`` is ``live`` on a terminal and ``plain`` elsewhere."""
+def make_cluster_view(choice: str, table: JobTable, title: str, num_gpus: int, console: Console | None = None) -> View:
+    """The view that ``view=choice`` asks for."""
     console = console or Console(stderr=True)
     if choice == "none":
-        return NoClusterView()
-    live = choice == "live" or (choice == "auto" and console.is_terminal)
-    return (LiveClusterView if live else PlainClusterView)(table, title, num_gpus, console)
+        return NoView()
+    about = (table, title, num_gpus, console)
+    return LiveClusterView(*about) if is_redrawn(choice, console) else PlainClusterView(*about)

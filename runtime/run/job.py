@@ -20,9 +20,10 @@ from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
 from runtime.record.checkpoint import publish
 from runtime.record.columns import ColumnRecorder
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
+from runtime.record.picture import Picture
 from runtime.record.recorder import Fanout, Recorder
 from runtime.record.sums import OF_JOB, write_sums
-from runtime.record.view import Picture, make_view
+from runtime.record.view import make_view
 from runtime.run.checks.devices import device_of
 from runtime.run.checks.job import CheckedJob, refuse_empty
 from runtime.training.lr_schedules import make_schedule

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +14,11 @@ import pytest
 from runtime.containment import Isolation, obstacle
 from runtime.containment.pids import outer_pid
 from tests.support.leaks import marked_processes
-from tests.support.runs import ROOT, alive, catches, children_of, marks
+from tests.support.other_users import NOBODY, programs
+from tests.support.runs import alive, catches, children_of
 
 pytestmark = pytest.mark.live
 
-DEBIAN = "/usr/bin/python3"
-"""An interpreter that an ordinary user can read; the one of the tests may lie in root's home."""
-NOBODY = 65534
 BODY = """
 import os, subprocess, sys, time
 from runtime.containment import Isolation, contain
@@ -49,28 +46,12 @@ def contained(tmp_path: Path, leak_oracle: None) -> Iterator[Contained]:
     """Starts a program that moves inside and then does what the test says."""
     if words := obstacle(Isolation.NETWORK):
         pytest.skip(f"no namespaces here: {words}")
-    started: list[subprocess.Popen[str]] = []
+    with programs(tmp_path) as start:
 
-    def begin(body: str, isolation: str = "NETWORK", user: int | None = None) -> subprocess.Popen[str]:
-        if user is not None and (os.geteuid() != 0 or not os.access(DEBIAN, os.X_OK)):
-            pytest.skip("needs root, to become somebody else, and Debian's python3")
-        # what every user can read: not the tests' own directory, perhaps
-        process = subprocess.Popen(
-            [sys.executable if user is None else DEBIAN, "-c", BODY.format(isolation=isolation, body=body)],
-            cwd="/" if user is not None else ROOT,
-            env={**os.environ, **marks(tmp_path), "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            user=user,
-        )
-        started.append(process)
-        return process
+        def begin(body: str, isolation: str = "NETWORK", user: int | None = None) -> subprocess.Popen[str]:
+            return start("-c", BODY.format(isolation=isolation, body=body), user=user)
 
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield begin
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

@@ -24,13 +24,11 @@ import pytest
 from runtime.containment import Isolation, obstacle
 from runtime.live.hosts import netns, probe
 from tests.live.lab_cases import CASES
-from tests.support.runs import ROOT, marks
+from tests.support.other_users import NOBODY, programs
+from tests.support.runs import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(300)]
 
-DEBIAN = "/usr/bin/python3"
-"""An interpreter that an ordinary user can read; the one of the tests may lie in root's home."""
-NOBODY = 65534
 USERS = pytest.mark.parametrize("user", [None, NOBODY], ids=["as we are", "as an ordinary user"])
 OF_USERS = ("reach", "rates")
 """Cases that an ordinary user plays, too."""
@@ -45,29 +43,13 @@ def lab(tmp_path: Path, leak_oracle: None) -> Iterator[Lab]:
         pytest.skip(f"no namespaces here: {words}")
     if lack := probe_report()["links"]:
         pytest.skip(": ".join(lack))
-    started: list[subprocess.Popen[str]] = []
+    with programs(tmp_path) as start:
 
-    def begin(*names: str, user: int | None = None) -> subprocess.Popen[str]:
-        if user is not None and (os.geteuid() != 0 or not os.access(DEBIAN, os.X_OK)):
-            pytest.skip("needs root, to become somebody else, and Debian's python3")
-        paths = [str(ROOT), *(where_pyroute2_is() if user is not None else [])]
-        process = subprocess.Popen(
-            [sys.executable if user is None else DEBIAN, "-B", "-m", "tests.live.lab_cases", *names],
-            cwd="/" if user is not None else ROOT,
-            env={**os.environ, **marks(tmp_path), "PYTHONPATH": os.pathsep.join(paths)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            user=user,
-        )
-        started.append(process)
-        return process
+        def begin(*names: str, user: int | None = None) -> subprocess.Popen[str]:
+            paths = where_pyroute2_is() if user is not None else []
+            return start("-m", "tests.live.lab_cases", *names, user=user, paths=paths)
 
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield begin
 
 
 def where_pyroute2_is() -> list[str]:

@@ -36,7 +36,7 @@ def draw(path: Path, results: Results) -> Path:
         ", ".join(drawn.names.get(str(level), str(level)) for level in levels) for levels in table[cells].to_numpy()
     ]
     table = table.assign(cell=names)
-    look = level_looks(results.spec.shown)
+    look = level_looks(results.spec.shown, drawn.looks)
     sums = "; ".join(
         f"{name}: at most 5 % later in {row.within} of {row.cells} cells, sooner in {row.sooner}, later in {row.later}"
         for name, row in counts(table, drawn.by, TOLERANCE - 1).iterrows()

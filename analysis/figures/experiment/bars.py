@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from analysis.experiments.results import Results
 from analysis.figures.bars import HEIGHT, draw_bars
 from analysis.figures.names import shown_name
 from analysis.figures.page import new_panels, save, styled
-from analysis.figures.style import PAPER_COLOUR, STRATEGY_COLOURS, Look, looks
+from analysis.figures.style import ALIKE, PAPER_COLOUR, STRATEGY_COLOURS, Look, looks
 
 NOTE = "bars: median over the seeds, line: 95 % interval (Student's t), dots: runs"
 OTHERS = Look("#8d99a6")
@@ -30,7 +30,7 @@ def draw(path: Path, results: Results) -> Path:
     each = panels(whole, results)
     rows = int(whole.ours[drawn.by].nunique())
     alike = all(list(mine.ours[drawn.by]) == list(each[0][1].ours[drawn.by]) for _, mine in each)
-    look = bar_looks(results.spec.shown)
+    look = bar_looks(results.spec.shown, drawn.looks)
     with styled():
         page, places = new_panels(0.85 + 0.32 * rows, caption_of(results, NOTE), len(each), sharey=alike)
         for (level, mine), axes in zip(each, places, strict=True):
@@ -47,9 +47,13 @@ def draw(path: Path, results: Results) -> Path:
     return save(page, path, whole.together)
 
 
-def bar_looks(levels: Iterable[str]) -> dict[str, Look]:
-    """Strategies look as everywhere; other levels, which have their names next to their bars, alike."""
-    return {name: looks([name])[name] if name in STRATEGY_COLOURS else OTHERS for name in levels}
+def bar_looks(levels: Iterable[str], like: Mapping[str, str] = ALIKE) -> dict[str, Look]:
+    """Strategies look as everywhere; other levels, which have their names next to their bars, alike.
+
+    ``like`` names the strategy of a level whose name is another.
+    """
+    strategies = {name: like.get(name, name) for name in levels}
+    return {name: looks([one])[one] if one in STRATEGY_COLOURS else OTHERS for name, one in strategies.items()}
 
 
 def widen(axes: Axes, values: Iterable[float]) -> None:

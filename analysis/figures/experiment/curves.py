@@ -82,7 +82,7 @@ def shown_label(results: Results, label: str) -> str:
 def looks_of(results: Results) -> dict[str, Look]:
     """A colour per level of ``by``, a line style per level of ``along``."""
     drawn = results.spec.figure
-    colours = level_looks(results.spec.shown)
+    colours = level_looks(results.spec.shown, drawn.looks)
     lines = list(results.spec.axes[drawn.along]) if drawn.along else []
     found = {}
     for cell, _ in results.evaluations:

@@ -30,7 +30,7 @@ def draw(path: Path, results: Results) -> Path:
     drawn, whole = results.spec.figure, plotted(results)
     levels = whole.ours[str(drawn.along)]
     placed = whole.ours.assign(by=whole.ours[drawn.by], level=levels, x=places(levels))
-    look = distinguish(level_looks(results.spec.shown))
+    look = distinguish(level_looks(results.spec.shown, drawn.looks))
     with styled():
         page = new_page(2.7, caption_of(results, NOTE, ARROW))
         axes = page.subplots()

@@ -18,6 +18,8 @@ from analysis.figures.page import label_left, legend_above, new_panels, save, st
 from analysis.figures.style import FAINT, Look, level_looks
 
 NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t)"
+ON_BAR = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "boxstyle": "round,pad=0.15"}
+"""What makes a text on a bar legible, whatever its colour."""
 WIDTH = 0.8
 """Width of a group; 1 is the distance between groups."""
 
@@ -26,7 +28,7 @@ def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, whole = results.spec.figure, plotted(results)
     each = panels(whole, results)
-    look = level_looks(results.spec.shown)
+    look = level_looks(results.spec.shown, drawn.looks)
     with styled():
         page, places = new_panels(2.4, caption_of(results, NOTE), len(each))
         for (level, mine), axes in zip(each, places, strict=True):
@@ -67,9 +69,8 @@ def draw_groups(
             axes.text(never, 0.0, " never ends", rotation=90, ha="center", va="bottom", color=FAINT, fontsize=6.5)
         for place, missed, runs in zip(x[finite], mine["missed"][finite], mine["runs"][finite], strict=True):
             if missed:
-                axes.text(
-                    place, 0.0, f" {missed:g} of {runs:g} never", rotation=90, ha="center", va="bottom", fontsize=6.5
-                )
+                text = axes.text(place, 0.0, f" {missed:g} of {runs:g} never", rotation=90, ha="center", va="bottom")
+                text.set(fontsize=6.5, bbox=ON_BAR)
     axes.set_xticks(range(len(levels)), [shown_name(level, names) for level in levels])
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=True, axis="y")

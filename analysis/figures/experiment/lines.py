@@ -25,7 +25,7 @@ def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, whole = results.spec.figure, plotted(results)
     each = panels(whole, results)
-    look = level_looks(results.spec.shown)
+    look = level_looks(results.spec.shown, drawn.looks)
     with styled():
         page, places = new_panels(2.7, caption_of(results, NOTE), len(each))
         for (level, mine), axes in zip(each, places, strict=True):

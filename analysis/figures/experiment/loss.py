@@ -19,7 +19,7 @@ METRIC = "loss"
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, frames = results.spec.figure, []
-    same = level_looks(results.spec.axes[drawn.by])
+    same = level_looks(results.spec.axes[drawn.by], drawn.looks)
     look = {name: Look(same[name].colour, LINES[index % 2]) for index, name in enumerate(same)}  # curves may coincide
     found = [(cell, run) for cell, run in results.records.values() if cell.levels[drawn.by] in results.spec.shown]
     panels = list(results.spec.axes[drawn.panels]) if drawn.panels else [None]

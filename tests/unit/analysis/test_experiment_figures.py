@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from math import inf, nan
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -14,8 +16,9 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from analysis.claims.ledger import Claim
+from analysis.experiments.plotted import caption_of, panels, plotted
 from analysis.experiments.results import Results, measure_runs
-from analysis.experiments.spec import cells, load_spec
+from analysis.experiments.spec import Drawing, cells, load_spec
 from analysis.figures import elastic
 from analysis.figures.bars import number_text
 from analysis.figures.experiment import bars, curves, loss
@@ -27,6 +30,7 @@ from analysis.figures.experiment.workers import OTHERS, RESTARTED, over_time, ro
 from analysis.figures.page import Form, drawn_as, legend_above, new_page, styled
 from analysis.figures.style import Look, level_looks
 from analysis.records.load import Run, load_run
+from analysis.records.provenance import caption
 from tests.support.records import Simulation, Story, disturbance
 from tests.unit.analysis.test_experiments import written
 from tests.unit.analysis.test_fidelity import PNG, story
@@ -186,6 +190,29 @@ def test_people_read_names_and_no_ids(kind: str, tmp_path: Path, monkeypatch: py
         assert {"one", "two"} <= {axes.get_title(loc="left") for axes in pages[0].axes}
 
 
+def test_a_panel_shows_its_level_of_ours_and_the_papers(tmp_path: Path) -> None:
+    found = results(tmp_path, "bars", panels="size")
+    each = panels(plotted(found), found)
+    assert [(level, set(mine.ours["size"]), list(mine.paper["size"])) for level, mine in each] == [
+        ("1", {"1"}, ["1"]),
+        ("2", {"2"}, []),
+    ]
+    table = each[0][1].together.set_index("system")
+    assert table.loc["bsp", ["paper", "paper_std"]].tolist() == [0.5, 0.1]
+    assert table.loc["asp", ["paper", "paper_std"]].isna().all()
+    whole = replace(found, spec=msgspec.structs.replace(found.spec, figure=Drawing(kind="bars")))
+    assert [level for level, _ in panels(plotted(whole), whole)] == [None]
+
+
+def test_a_caption_explains_intervals_where_there_are_several_seeds(tmp_path: Path) -> None:
+    found = results(tmp_path, "bars")
+    one = replace(found, runs=found.runs.assign(seed=0))
+    assert found.runs["seed"].nunique() > 1
+    assert caption_of(found, "bars: medians", "arrows").startswith("bars: medians \N{MIDDLE DOT} ")
+    assert caption_of(one, "bars: medians", "arrows").startswith("arrows \N{MIDDLE DOT} ")
+    assert caption_of(one, "bars: medians") == caption(found.metas)
+
+
 def test_a_legend_has_as_many_columns_as_fit() -> None:
     """Measured by Matplotlib: it stays within the figure."""
     for length, count, columns in ((3, 6, 6), (12, 5, 5), (22, 5, 3), (70, 2, 1)):
@@ -253,3 +280,11 @@ def test_levels_that_are_no_strategies_have_colours_of_their_own() -> None:
     found = level_looks(["small", "medium", "large"])
     assert len({look.colour for look in found.values()}) == 3
     assert level_looks(["bsp", "antdt_nd"])["bsp"] == level_looks(["bsp"])["bsp"]
+
+
+def test_a_level_looks_like_the_strategy_that_it_is() -> None:
+    """An experiment may call dynamic shards ``asp``, and static x by its x."""
+    like = {"asp": "asp_dds", "static_3": "static_x"}
+    alone = {name: level_looks([name])[name] for name in ("bsp", "asp_dds", "static_x")}
+    wanted = {"bsp": alone["bsp"], "asp": alone["asp_dds"], "static_3": alone["static_x"]}
+    assert level_looks(wanted, like) == bars.bar_looks(wanted, like) == wanted

@@ -30,6 +30,7 @@ from analysis.experiments.measures import (
 from analysis.experiments.page import compose, section, sections
 from analysis.experiments.results import Results, measure_runs, paper_values, summary, verdict_frame
 from analysis.experiments.spec import PREDICTOR, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
+from analysis.figures.style import STRATEGY_COLOURS
 from analysis.records.load import Run, load_run
 from analysis.records.schema import Drop
 from runtime.run.preflight import preflight
@@ -120,6 +121,7 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
         ({"measures": ["jct"]}, "measures: jct: there are jct_s, wait_frac"),
         ({"measures": ["jct_s", "tta_s"]}, "target_s is the time to the job's own target"),
         ({"measures": ["jct_s", "tta_s"], "target": {"system": "asp"}}, "tta_s is what `target` adds"),
+        ({"figure": {"kind": "bars", "looks": {"bps": "bsp"}}}, "figure: looks: bps is no level of system"),
         ({"figure": {"kind": "bar"}}, "figure: kind=bar: there are against, bars, consumption"),
         ({"figure": {"kind": "bars", "value": "bpt_s"}}, "figure: value: bpt_s is not measured (jct_s, wait_frac)"),
     ],
@@ -147,6 +149,7 @@ COMPUTED = ("gc_tables", *(f"mlfabric_{name}" for name in ("order", "delays", "g
 def test_an_experiment_names_measures_and_a_figure_that_there_are(name: str) -> None:
     spec = load_spec(SPECS[name])
     assert (ROOT / "analysis" / "figures" / "experiment" / f"{spec.figure.kind}.py").is_file()
+    assert {*spec.figure.looks.values()} <= {*STRATEGY_COLOURS}
     assert (spec.table is not None) == (name in COMPUTED)
     if spec.table is None:
         assert set(spec.measures) <= set(MEASURES) or set(spec.measures) <= set(CLUSTER_MEASURES)

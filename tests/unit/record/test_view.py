@@ -9,7 +9,9 @@ import pytest
 from rich.console import Console
 
 from injectors.plan import Disturbance, Plan
-from runtime.record.view import PLAIN_EVERY_S, LiveView, NoView, Picture, PlainView, make_view
+from runtime.record.picture import Picture
+from runtime.record.screen import NoView
+from runtime.record.view import PLAIN_EVERY_S, LiveView, PlainView, make_view
 from strategies.protocol import Arrived, Drop, Evaluated, Grad, Lost, ServerLost, Timings
 from tests.support.harness import make_job
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from analysis.figures.harm import doublings, draw_harm
 from analysis.measures import harm
@@ -255,6 +257,16 @@ def test_a_page_has_its_map_and_numbers(tmp_path: Path) -> None:
         pytest.approx(1.1),
         pytest.approx(float("nan"), nan_ok=True),
     ]
+
+
+def test_a_page_shows_the_map_that_was_drawn_for_it(tmp_path: Path) -> None:
+    page = tmp_path / "slow.md"
+    jobs = jobs_of([("bsp", 0, "done", 10.0), ("asp", 0, "done", 9.0)])
+    asked = Namespace(report=page, whole=False)
+    assert script.report(jobs, {}, asked, Console(quiet=True)) == 0
+    (picture,) = re.findall(r"!\[.*\]\((.+)\)", page.read_text())
+    assert (tmp_path / picture).is_file()
+    assert pd.read_csv(page.with_suffix(".csv"))["jct_s"].tolist() == [10.0, 9.0]
 
 
 def test_rows_that_are_timed_again_replace_those_of_the_page(tmp_path: Path) -> None:

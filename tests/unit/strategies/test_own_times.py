@@ -16,7 +16,7 @@ from strategies.monitoring.slow_lately import SlowLately
 from strategies.protocol import Arrived, Grad, Timings
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
-from tests.unit.virtual.test_virtual_host_tasks import WorkerModel
+from tests.unit.virtual.test_virtual_host_tasks import HostModel
 
 # ---- receiving ------------------------------------------------------------------------------------------------------
 
@@ -29,10 +29,10 @@ def test_own_time_leaves_out_what_is_waited_for_others() -> None:
 def test_a_slow_way_is_the_workers_own_and_a_late_server_is_not() -> None:
     """64 bytes at 64 bytes per second are a second of the pull; a server that is busy for 3 s adds nothing."""
     costs = Costs(compute_base_s=0.5)
-    group = WorkerModel(costs=costs, profile=None, link=64.0 * 1514 / 1448)
+    group = HostModel(costs=costs, profile=None, link=64.0 * 1514 / 1448)
     group.begin(0.0)
     quick, _ = group.only()
-    late = WorkerModel(costs=Costs(compute_base_s=0.5, update_base_s=3.0), profile=None, link=64.0 * 1514 / 1448)
+    late = HostModel(costs=Costs(compute_base_s=0.5, update_base_s=3.0), profile=None, link=64.0 * 1514 / 1448)
     late.servers.update(0.0, 1)
     late.begin(0.0)
     slow, _ = late.only()
@@ -43,7 +43,7 @@ def test_a_slow_way_is_the_workers_own_and_a_late_server_is_not() -> None:
 
 def test_a_batch_that_loads_meanwhile_hides_the_way() -> None:
     costs = Costs(compute_base_s=0.5, data_base_s=0.75)
-    group = WorkerModel(costs=costs, profile=None, link=64.0 * 1514 / 1448)
+    group = HostModel(costs=costs, profile=None, link=64.0 * 1514 / 1448)
     group.begin(0.0)
     received, _ = group.only()
     assert received.recv_s == pytest.approx(received.pull_s) == pytest.approx(received.send_s - 0.75)

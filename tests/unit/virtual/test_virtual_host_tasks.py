@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.core.data.shards import Range
-from runtime.core.job import ComputeOrder
 from runtime.virtual.clock import MACHINE, PLAN, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
@@ -22,14 +20,14 @@ from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
-from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.model_state import NOTHING, NoLearner
+from runtime.virtual.tasks.model_state import NoLearner
 from strategies.asp import ASP
 from strategies.bsp import BSP
-from strategies.protocol import Strategy, Timings
+from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
+from tests.support.worker_model import WorkerModel
 from tests.unit.virtual.test_virtual_machines import COSTS, DEVICE, PARTS, approx, assert_void, fields
 from tests.unit.virtual.test_virtual_session import Tape, virtual_job
 
@@ -41,8 +39,8 @@ def calm(target: str, t: float) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-class WorkerModel:
-    """Workers of 16 parameters and one server, each on a host of so many cores, whose arrivals are written down."""
+class HostModel(WorkerModel):
+    """Workers of 16 parameters and one server, each on a host of so many cores."""
 
     def __init__(
         self,
@@ -56,7 +54,7 @@ class WorkerModel:
         together: bool = False,
         link: float = math.inf,
     ) -> None:
-        self.clock = Clock()
+        super().__init__()
         first = Site("host:0", cores, link)
         sites = {"worker:0": first, "worker:1": first if together else Site("host:1", cores, link)}
         sites["server:0"] = Site("host:2", server_cores, link)
@@ -72,28 +70,8 @@ class WorkerModel:
             seed=0,
             arrived=self._arrived,
         )
-        self.arrived: list[tuple[int, Timings, float]] = []
         for t, *change in changes:
             self.clock.at(t, PLAN, self.machines.change, *change)
-
-    def _arrived(self, iteration: Iteration, timings: Timings, at_s: float) -> None:
-        self.arrived.append((iteration.order.worker, timings, at_s))
-
-    def begin(self, sent_s: float, worker: int = 0, samples: int = 20, **injected: float) -> None:
-        straggling = {"delay_s": 0.0, "slowdown_frac": 0.0, **injected}
-        about = {"incarnation": 0, "version": 0, "ranges": (Range(0, 0, 0, samples),), "accum": 1}
-        order = ComputeOrder(grad_id=0, worker=worker, **about, **straggling)
-        self.workers.begin(order, NOTHING, sent_s)
-
-    def run(self) -> list[tuple[int, Timings, float]]:
-        while self.clock.next_s < math.inf:
-            self.clock.step()
-        assert self.workers.under_way == {}
-        return self.arrived
-
-    def only(self) -> tuple[Timings, float]:
-        [(_, timings, at_s)] = self.run()
-        return timings, at_s
 
 
 REAL = Costs(compute_base_s=0.1, compute_per_sample_s=0.005)
@@ -104,7 +82,7 @@ REAL = Costs(compute_base_s=0.1, compute_per_sample_s=0.005)
 
 def test_an_undisturbed_iteration_is_that_of_a_machine_of_its_own() -> None:
     """But for its one thread: the parameters, there at 1.0136, are copied (6.4 ms) after the batch is loaded."""
-    model = WorkerModel()
+    model = HostModel()
     model.begin(1.0)
     received, at_s = model.only()
     assert fields(received) == approx(wait_s=1.01, data_s=0.025, pull_s=0.0064, compute_s=0.201, send_s=0.01)
@@ -113,7 +91,7 @@ def test_an_undisturbed_iteration_is_that_of_a_machine_of_its_own() -> None:
 
 def test_a_quarter_of_a_core_makes_all_work_four_times_as_long() -> None:
     """Loading and copying; pacing is sleep, and messages are the network's."""
-    model = WorkerModel(cores=0.25)
+    model = HostModel(cores=0.25)
     model.begin(1.0)
     received, _ = model.only()
     assert fields(received) == approx(wait_s=1.01, data_s=0.1, pull_s=0.0256, compute_s=0.201, send_s=0.0256 + 0.0036)
@@ -126,7 +104,7 @@ def test_a_quarter_of_a_core_makes_all_work_four_times_as_long() -> None:
 def test_a_device_hides_a_throttled_processor_until_it_cannot(cores: float, compute_s: float, overrun_s: float) -> None:
     """0.05 core-seconds within 0.2 s of a device, which is overslept by 1 ms."""
     costs = Costs(compute_base_s=0.05, sleep_overshoot_s=0.001)
-    model = WorkerModel(costs=costs, cores=cores)
+    model = HostModel(costs=costs, cores=cores)
     model.begin(0.0)
     received, _ = model.only()
     assert (received.compute_s, received.overrun_s) == (pytest.approx(compute_s), pytest.approx(overrun_s))
@@ -137,7 +115,7 @@ def test_who_moves_is_paced_by_the_device_that_it_finds_or_the_default(
     device: DeviceProfile | None, compute_s: float
 ) -> None:
     """Its own device gave it no more than the 0.2 s of its work."""
-    model = WorkerModel(costs=REAL, profile=None, default=DeviceProfile(base_s=0.5))
+    model = HostModel(costs=REAL, profile=None, default=DeviceProfile(base_s=0.5))
     model.workers.moved("worker:0", device)
     model.workers.moved("server:0", DeviceProfile(base_s=9.0))
     model.begin(0.0)
@@ -152,7 +130,7 @@ def test_a_window_that_opens_in_the_middle_of_an_iteration_changes_it(
     window: tuple[float, float], compute_s: float
 ) -> None:
     """A quarter is left of the processor meanwhile."""
-    model = WorkerModel(
+    model = HostModel(
         (window[0], "worker:0", "cpu", 0.25), (window[1], "worker:0", "cpu", 1.0), costs=REAL, profile=None
     )
     model.begin(0.0)
@@ -163,7 +141,7 @@ def test_a_window_that_opens_in_the_middle_of_an_iteration_changes_it(
 
 def test_two_on_a_host_take_twice_as_long() -> None:
     """The second begins 0.1 s later: half the core each from then on, until the first is done at 0.3."""
-    model = WorkerModel(costs=REAL, profile=None, together=True)
+    model = HostModel(costs=REAL, profile=None, together=True)
     model.begin(0.0)
     model.begin(0.1, worker=1)
     assert {worker: at_s for worker, _, at_s in model.run()} == pytest.approx({0: 0.3, 1: 0.4})
@@ -172,7 +150,7 @@ def test_two_on_a_host_take_twice_as_long() -> None:
 def test_injected_delays_come_on_top_of_what_it_took() -> None:
     """Twice the 0.8 s that a quarter of a core took, and 0.5 s, which needs no processor."""
     costs = msgspec.structs.replace(REAL, sleep_overshoot_s=0.001)
-    model = WorkerModel(costs=costs, profile=None, cores=0.25)
+    model = HostModel(costs=costs, profile=None, cores=0.25)
     model.begin(0.0, delay_s=0.5, slowdown_frac=2.0)
     received, _ = model.only()
     assert fields(received) == approx(compute_s=0.8 + 2.101, injected_s=2.101)
@@ -180,7 +158,7 @@ def test_injected_delays_come_on_top_of_what_it_took() -> None:
 
 def test_the_parts_of_a_message_wait_for_each_other() -> None:
     """64 bytes at 640 a second each way, after the update before (0.4 s); computing 0.201 s."""
-    model = WorkerModel(link=640.0)
+    model = HostModel(link=640.0)
     model.servers.update(1.0, 1)
     model.begin(1.0)
     received, at_s = model.only()
@@ -193,7 +171,7 @@ def test_the_parts_of_a_message_wait_for_each_other() -> None:
 @pytest.mark.parametrize("shares_memory", [False, True])
 def test_a_busy_server_takes_a_push_when_it_is_free(shares_memory: bool) -> None:
     """Ordered at 1.1: until 1.51; with shared buffers nothing is received."""
-    model = WorkerModel(shares_memory=shares_memory)
+    model = HostModel(shares_memory=shares_memory)
     model.begin(1.0)
     model.servers.update(1.1, 1)
     received, at_s = model.only()
@@ -209,7 +187,7 @@ def test_who_stands_still_loads_late_computes_late_and_tells_late() -> None:
     changes: list[Change] = []
     for start_s, end_s in pauses:
         changes += [(start_s, "worker:0", "pause", 1.0), (end_s, "worker:0", "pause", 0.0)]
-    model = WorkerModel(*changes)
+    model = HostModel(*changes)
     model.begin(1.0)
     received, at_s = model.only()
     assert received.data_s == pytest.approx(1.025)
@@ -219,7 +197,7 @@ def test_who_stands_still_loads_late_computes_late_and_tells_late() -> None:
 
 
 def test_an_order_waits_for_who_stands_still() -> None:
-    model = WorkerModel((0.5, "worker:0", "pause", 1.0), (2.0, "worker:0", "pause", 0.0))
+    model = HostModel((0.5, "worker:0", "pause", 1.0), (2.0, "worker:0", "pause", 0.0))
     model.begin(1.0)
     received, at_s = model.only()
     assert received.wait_s == pytest.approx(2.0)
@@ -243,7 +221,7 @@ def test_the_parts_make_up_the_whole(
 ) -> None:
     """From the end of the push before to the end of this one, whatever happens meanwhile."""
     changes: list[Change] = [(pause[0], "worker:0", "pause", 1.0), (sum(pause), "worker:0", "pause", 0.0)]
-    model = WorkerModel(*changes, costs=costs, shares_memory=shares_memory, link=link)
+    model = HostModel(*changes, costs=costs, shares_memory=shares_memory, link=link)
     model.begin(1.0)
     model.servers.update(update_s, 1)
     first, first_s = model.only()
@@ -262,7 +240,7 @@ PUSHING = (1.244, 1.25, 1.255, 1.3, 1.36)
 @pytest.mark.parametrize("lost_s", [1.0, 1.005, *LOADING, *COPYING, *COMPUTING, *PUSHING])
 def test_what_a_lost_worker_did_is_void(lost_s: float) -> None:
     """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
-    model = WorkerModel(link=6400.0, costs=msgspec.structs.replace(COSTS, update_base_s=0.29))
+    model = HostModel(link=6400.0, costs=msgspec.structs.replace(COSTS, update_base_s=0.29))
     model.servers.update(1.1, 1)
     assert_void(model, lost_s)
 

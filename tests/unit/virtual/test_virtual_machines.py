@@ -11,16 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.cluster.device import DeviceProfile
-from runtime.core.data.shards import Range
-from runtime.core.job import ComputeOrder
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.network import Network
 from runtime.virtual.tasks.jitter import Jitter
-from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.servers import Servers
-from runtime.virtual.tasks.workers import Iteration, Workers
+from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Timings
+from tests.support.worker_model import WorkerModel
 
 PARTS = ("wait_s", "data_s", "pull_s", "compute_s", "send_s")
 MB = 1_000_000
@@ -115,8 +113,8 @@ DEVICE = DeviceProfile(base_s=0.1, per_sample_s=0.005)
 """20 samples: 0.2 s, and 1 ms overslept."""
 
 
-class WorkerModel:
-    """Workers of 16 parameters whose arrivals are written down as (worker, timings, time)."""
+class PlainModel(WorkerModel):
+    """Workers of 16 parameters without hosts."""
 
     def __init__(
         self,
@@ -128,40 +126,13 @@ class WorkerModel:
         num_workers: int = 1,
         num_parameters: int = 16,
     ) -> None:
-        self.clock = Clock()
+        super().__init__()
         self.servers = Servers(costs, num_parameters, 1, calm)
         self.network = None
         if link_bytes_per_s is not None:
             self.network = Network(self.clock, link_bytes_per_s, num_workers, 1)
         about: dict[str, Any] = {"shares_memory": shares_memory, "seed": 0, "arrived": self._arrived}
         self.workers = Workers(self.clock, costs, (profile,) * num_workers, self.servers, self.network, **about)
-        self.arrived: list[tuple[int, Timings, float]] = []
-        self.issued = 0
-
-    def _arrived(self, iteration: Iteration, timings: Timings, at_s: float) -> None:
-        self.arrived.append((iteration.order.worker, timings, at_s))
-
-    def begin(self, sent_s: float, worker: int = 0, samples: int = 20, **injected: float) -> None:
-        """A Compute leaves the coordinator."""
-        straggling = {"delay_s": 0.0, "slowdown_frac": 0.0, **injected}
-        ranges = (Range(0, 0, 0, samples),)
-        order = ComputeOrder(
-            grad_id=self.issued, worker=worker, incarnation=0, version=0, ranges=ranges, accum=1, **straggling
-        )
-        self.issued += 1
-        self.workers.begin(order, NOTHING, sent_s)
-
-    def run(self) -> list[tuple[int, Timings, float]]:
-        """Until nothing is under way."""
-        while self.clock.next_s < math.inf:
-            self.clock.step()
-        assert self.workers.under_way == {}
-        return self.arrived
-
-    def only(self) -> tuple[Timings, float]:
-        """The one arrival, and when it was."""
-        [(_, timings, at_s)] = self.run()
-        return timings, at_s
 
 
 def approx(**given: float) -> Any:
@@ -176,7 +147,7 @@ def fields(timings: Timings) -> dict[str, float]:
 
 def test_parameters_come_while_the_batch_is_loaded() -> None:
     """Ordered at 1.0: there at 1.01; parameters at 1.02, the batch at 1.035; computed at 1.236, pushed at 1.246."""
-    model = WorkerModel()
+    model = PlainModel()
     model.begin(1.0)
     timings, at_s = model.only()
     assert fields(timings) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201, send_s=0.01)
@@ -185,7 +156,7 @@ def test_parameters_come_while_the_batch_is_loaded() -> None:
 
 def test_parameters_wait_for_the_update_before_them() -> None:
     """The update, ordered with the Compute, is done at 1.41 and delivered at 1.42, 0.385 s after the batch."""
-    model = WorkerModel()
+    model = PlainModel()
     model.servers.update(1.0, 1)
     model.begin(1.0)
     timings, at_s = model.only()
@@ -195,7 +166,7 @@ def test_parameters_wait_for_the_update_before_them() -> None:
 
 def test_a_push_waits_for_a_busy_server() -> None:
     """It is there at 1.246; an update that was ordered at 1.1 keeps the server busy until 1.51."""
-    model = WorkerModel()
+    model = PlainModel()
     model.begin(1.0)
     model.servers.update(1.1, 1)
     timings, at_s = model.only()
@@ -206,7 +177,7 @@ def test_a_push_waits_for_a_busy_server() -> None:
 @pytest.mark.parametrize("link_bytes_per_s", [None, 1e15])
 def test_on_board_there_is_nothing_to_send_and_nobody_to_wait_for(link_bytes_per_s: float | None) -> None:
     """In shared memory a gradient is there when it is computed; parameters still come after their update."""
-    model = WorkerModel(shares_memory=True, link_bytes_per_s=link_bytes_per_s)
+    model = PlainModel(shares_memory=True, link_bytes_per_s=link_bytes_per_s)
     model.servers.update(1.0, 1)
     model.begin(1.0)
     model.servers.update(1.2, 1)
@@ -218,7 +189,7 @@ def test_on_board_there_is_nothing_to_send_and_nobody_to_wait_for(link_bytes_per
 
 
 def test_waiting_is_from_push_to_order() -> None:
-    model = WorkerModel()
+    model = PlainModel()
     model.begin(1.0)
     model.run()
     model.begin(3.0)
@@ -231,7 +202,7 @@ def test_waiting_is_from_push_to_order() -> None:
 
 def test_injections_come_on_top() -> None:
     """0.5 s and twice the device's 0.201 s: 0.902 s, and 1 ms overslept."""
-    model = WorkerModel()
+    model = PlainModel()
     model.begin(1.0, delay_s=0.5, slowdown_frac=2.0)
     timings, at_s = model.only()
     assert fields(timings) == approx(wait_s=1.01, data_s=0.025, compute_s=1.104, send_s=0.01, injected_s=0.903)
@@ -240,7 +211,7 @@ def test_injections_come_on_top() -> None:
 
 def test_what_cannot_be_held_is_an_overrun() -> None:
     """The real computation takes 0.25 s where the device has 0.2 s; nobody sleeps."""
-    model = WorkerModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001))
+    model = PlainModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001))
     model.begin(0.0)
     timings, _ = model.only()
     assert fields(timings) == approx(compute_s=0.25, overrun_s=0.05)
@@ -248,7 +219,7 @@ def test_what_cannot_be_held_is_an_overrun() -> None:
 
 def test_jitter_makes_no_negative_overrun() -> None:
     """A quick iteration of a device that is mostly missed has missed nothing."""
-    model = WorkerModel(Costs(compute_base_s=0.201, jitter_sigma=0.2))
+    model = PlainModel(Costs(compute_base_s=0.201, jitter_sigma=0.2))
     for _ in range(40):
         model.begin(model.clock.now)
         model.run()
@@ -258,13 +229,13 @@ def test_jitter_makes_no_negative_overrun() -> None:
 
 
 def test_without_a_profile_the_model_says_how_long_computing_takes() -> None:
-    model = WorkerModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001), None)
+    model = PlainModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001), None)
     model.begin(0.0)
     assert fields(model.only()[0]) == approx(compute_s=0.25)
 
 
 def test_jitter_multiplies_computing_and_nothing_else() -> None:
-    model, jitter = WorkerModel(Costs(data_base_s=0.1, jitter_sigma=0.5)), Jitter(0, 0, 0.5, 0.0)
+    model, jitter = PlainModel(Costs(data_base_s=0.1, jitter_sigma=0.5)), Jitter(0, 0, 0.5, 0.0)
     for _ in range(5):
         model.begin(model.clock.now)
         model.run()
@@ -287,7 +258,7 @@ def test_the_parts_make_up_the_whole(
     costs: Costs, update_s: float, delay_s: float, shares_memory: bool, link: float | None
 ) -> None:
     """From the end of the push before to the end of this one, whatever the servers do meanwhile."""
-    model = WorkerModel(costs, shares_memory=shares_memory, link_bytes_per_s=link)
+    model = PlainModel(costs, shares_memory=shares_memory, link_bytes_per_s=link)
     model.begin(1.0)
     model.servers.update(update_s, 1)
     [(_, first, first_s)] = model.run()
@@ -344,7 +315,7 @@ def test_who_gives_up_leaves_its_share() -> None:
 
 def test_a_round_of_four_workers_on_gigabit_links() -> None:
     """All pull at once: 128 ms. Then three push, and 4 ms later, when 11.5 MB of theirs are left, the fourth joins."""
-    model = WorkerModel(Costs(), num_workers=4, num_parameters=MB, link_bytes_per_s=GIGABIT)
+    model = PlainModel(Costs(), num_workers=4, num_parameters=MB, link_bytes_per_s=GIGABIT)
     for worker in range(4):
         model.begin(1.0, worker, delay_s=0.004 if worker == 3 else 0.0)
     timings = {worker: timings for worker, timings, _ in model.run()}
@@ -359,7 +330,7 @@ def test_huge_links_are_no_links(shares_memory: bool) -> None:
     costs = msgspec.structs.replace(COSTS, jitter_sigma=0.1, transfer_per_byte_s=1e-8)
 
     def arrivals(link_bytes_per_s: float | None) -> list[tuple[float, ...]]:
-        model = WorkerModel(
+        model = PlainModel(
             costs, shares_memory=shares_memory, num_workers=4, num_parameters=MB, link_bytes_per_s=link_bytes_per_s
         )
         model.servers.update(1.0, 1)
@@ -400,7 +371,7 @@ def assert_void(model: Any, lost_s: float) -> None:
 def test_what_a_lost_worker_did_is_void(link_bytes_per_s: float | None, lost_s: float) -> None:
     """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
     costs = msgspec.structs.replace(COSTS, transfer_per_byte_s=0.0)
-    model = WorkerModel(costs, num_workers=2, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
+    model = PlainModel(costs, num_workers=2, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
     model.servers.update(1.0, 1)
     assert_void(model, lost_s)
 
@@ -408,7 +379,7 @@ def test_what_a_lost_worker_did_is_void(link_bytes_per_s: float | None, lost_s: 
 @pytest.mark.parametrize(("lost_s", "part"), [(0.032, "pull_s"), (0.296, "send_s")])
 def test_the_lost_leave_the_links_to_the_others(lost_s: float, part: str) -> None:
     """After 32 ms of both at half the rate, 2 MB are left of each: 16 ms for one alone."""
-    model = WorkerModel(Costs(), num_workers=2, num_parameters=MB, link_bytes_per_s=GIGABIT)
+    model = PlainModel(Costs(), num_workers=2, num_parameters=MB, link_bytes_per_s=GIGABIT)
     for worker in range(2):
         model.begin(0.0, worker)
     model.clock.at(lost_s, MACHINE, model.workers.lose, 1)
