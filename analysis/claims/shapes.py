@@ -19,6 +19,8 @@ LINEAR_R2 = 0.98
 """Minimum share of the variance that a straight line explains."""
 FLAT_FRAC = 0.10
 """Maximum growth of something flat."""
+EQUAL_FRAC = 0.01
+"""Differences below this are none."""
 FAULT = "fault"
 """The level of the endless delay."""
 
@@ -67,6 +69,19 @@ def falls_then_rises(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
     spread = f"{other.min() / 60:.1f} to {other.max() / 60:.1f}"
     text = f"minimum {ours.min() / 60:.1f} min at {ours.index[lowest]:g}, the other {spread} min"
     return ShapeResult(inner and flat and below, text)
+
+
+def dips(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
+    """Over the waits the measure falls, and then rises: both ends are above the least by a hundredth or more."""
+    if "wait_ms" not in runs or claim.of not in runs:
+        return None
+    values = runs.groupby(runs["wait_ms"].astype("float64"))[claim.of].median().dropna().sort_index()
+    if len(values) < 3:
+        return None
+    least, (first, last) = values.min(), values.iloc[[0, -1]]
+    begin, middle, end = values.index[0], values.idxmin(), values.index[-1]
+    text = f"{first:.3g} ({begin:g}), least {least:.3g} ({middle:g}), {last:.3g} ({end:g} ms)"
+    return ShapeResult(bool(min(first, last) > (1.0 + EQUAL_FRAC) * least), text)
 
 
 def linear(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
@@ -179,6 +194,7 @@ SHAPES: dict[str, Callable[[pd.DataFrame, Claim], ShapeResult | None]] = {
     "grows_less": grows_less,
     "steadier": steadier,
     "falls_then_rises": falls_then_rises,
+    "dips": dips,
     "linear": linear,
     "saturates": saturates,
     "everywhere": everywhere,

@@ -153,6 +153,21 @@ def test_servers_that_wait_for_a_slow_one_do_not_want_workers() -> None:
     assert [change.count for change in bare.changes if isinstance(change, AddWorkers)] == [72]
 
 
+def test_a_server_that_is_busy_with_more_load_and_has_cores_to_spare_keeps_nobody_waiting() -> None:
+    """Section 4.2: idle cores are for more workers. A server with more load is busy for longer, which does not make its
+    machine slow (5.4); if its cores suffice, nothing is wrong. Taken as slow, it kept the job from growing:
+    0.47 of all server cores were in use, and no rule applied."""
+    nodes, cores = job((24, 3, 2.3), (16, [11.2] + [7.0] * 7))
+    busy = {NodeId.server(0): 0.7} | {NodeId.server(number): 0.4 for number in range(1, 8)}
+    idle = found((nodes, cores), 2.5, busy_frac=busy)
+    assert idle is not None
+    assert idle.rule == "idle servers"
+    assert [change.count for change in idle.changes if isinstance(change, AddWorkers)] == [28]
+    alike = found((nodes, cores), 2.5, {NodeId.server(0): 7.0}, busy_frac=busy)
+    assert alike is not None
+    assert alike.rule == "slow server", "without more load it is its machine"
+
+
 # ---- stragglers ----------------------------------------------------------------------------------------------------
 
 BUSY = job((8, 20, 18.3), (16, [15.0, 15.0, 15.0, 15.0]))

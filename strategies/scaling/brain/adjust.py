@@ -122,7 +122,7 @@ def idle_servers(now: JobNow, rules: Rules) -> Finding | None:
     used, cores = _used(usage), sum(usage.given[server].cores for server in servers)
     if not workers or not 0 < used < rules.idle_util * cores or not _worth_more(now, used, len(workers), rules):
         return None
-    if any(_is_hot(usage, server, rules) or _is_slow(usage, server, rules) for server in servers):
+    if any(_is_hot(usage, server, rules) or _straggles(usage, server, rules) for server in servers):
         return None
     update_cores = used / len(workers)
     wanted = ceil(cores / update_cores - WHOLE)
@@ -175,7 +175,7 @@ def slow_server(now: JobNow, rules: Rules) -> Finding | None:
     The mean includes the straggler itself, so of two servers one must be busy three times as long as the other.
     """
     usage, servers = now.usage, now.usage.nodes("server")
-    slow = [one for one in servers if _is_slow(usage, one, rules) and not _is_loaded(usage, one, rules)]
+    slow = [one for one in servers if _straggles(usage, one, rules)]
     if not slow:
         return None
     given = usage.given
@@ -236,10 +236,12 @@ def _is_loaded(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
     return usage.cores(server) > rules.load_ratio * _used(usage) / len(usage.nodes("server"))
 
 
-def _is_slow(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
+def _straggles(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
+    """Whether it is busy for longer than the others, and not because it has more to do."""
     times = [usage.busy_frac(one) for one in usage.nodes("server")]
     mean = sum(times) / len(times)
-    return usage.busy_frac(server) >= (rules.busy_ratio * mean if mean else inf)
+    is_slow = usage.busy_frac(server) >= (rules.busy_ratio * mean if mean else inf)
+    return is_slow and not _is_loaded(usage, server, rules)
 
 
 def _worth_more(now: JobNow, used: float, num_workers: int, rules: Rules) -> bool:

@@ -289,6 +289,20 @@ def test_falling_then_rising_above_what_is_flat() -> None:
     assert saw("falls_then_rises", delays([1000, 700], [120, 120]), **given) is None
 
 
+def test_falling_then_rising_with_the_wait() -> None:
+    given: dict[str, Any] = {"check": "shape", "value": None, "of": "target_s", "subject": {}}
+
+    def waits(*values: float) -> pd.DataFrame:
+        levels = ["0", "30", "300", "90"]  # as numbers, not as text: 300 is last
+        return pd.DataFrame({"wait_ms": levels[: len(values)], "seed": 0, "target_s": values})
+
+    assert saw("dips", waits(10, 9, 11, 9.5), **given) is True
+    assert saw("dips", waits(10, 9.95, 11, 10.5), **given) is False, "a hundredth is nothing"
+    assert saw("dips", waits(10, 9, 7, 8), **given) is False, "it never rises"
+    assert saw("dips", waits(7, 9, 11, 8), **given) is False, "it never falls"
+    assert saw("dips", waits(10, 9), **given) is None
+
+
 def profile(times: list[float], sizes: list[int]) -> pd.DataFrame:
     return pd.DataFrame({"device": "d", "batch": [f"{size}" for size in sizes], "seed": 0, "bpt_s": times})
 

@@ -295,3 +295,50 @@ def test_no_cell_of_the_page_harms_without_a_reason_and_no_reason_is_idle(page_c
 def test_the_page_has_all_cells_of_every_strategy(page_cells: list[harm.Cell]) -> None:
     cells = {(cell.strategy, cell.straggler, cell.workers) for cell in page_cells}
     assert cells == set(product({*steady_strategies()} - {harm.REFERENCE}, PATTERNS, WORKERS))
+
+
+# ---- what the cards say of it ----------------------------------------------------------------------------------------
+
+CARDS = script.ROOT / "docs" / "methods"
+OF_ALL = "{4}, {16} and {64}"
+QUOTED = [
+    ("antdt_nd", "antdt_nd", "transient", "{4} of BSP's time with 4 and 16 workers, {64} with 64"),
+    ("asp", "asp_dds", "link_throttle", f"`asp_dds` takes {OF_ALL} with 4, 16 and 64 workers"),
+    ("composed", "composed", "persistent", f"{OF_ALL} of BSP's time with 4, 16 and 64 workers"),
+    ("composed", "composed", "none", f"without stragglers {OF_ALL}"),
+    ("static_x", "static_x", "link_throttle", f"{OF_ALL} with 4, 16 and 64 workers"),
+    ("sync_switch", "sync_switch", "link_throttle", f"{OF_ALL} with 4, 16 and 64 workers"),
+]
+
+
+@pytest.fixture(scope="module")
+def ratios() -> dict[tuple[str, str, int], float]:
+    """Job completion time over BSP's by strategy, pattern and number of workers."""
+    jobs = pd.read_csv(PAGE_CSV)
+    cells = zip(jobs["strategy"], jobs["straggler"], jobs["workers"], strict=True)
+    return dict(zip(cells, jobs["jct_s"] / jobs["bsp_s"], strict=True))
+
+
+@pytest.mark.parametrize(("card", "strategy", "straggler", "words"), QUOTED)
+def test_a_card_that_quotes_the_page_has_its_numbers(
+    card: str, strategy: str, straggler: str, words: str, ratios: dict[tuple[str, str, int], float]
+) -> None:
+    for workers in WORKERS:
+        words = words.replace(f"{{{workers}}}", f"{ratios[strategy, straggler, workers]:.2f}")
+    assert words in (CARDS / f"{card}.md").read_text()
+
+
+def test_the_table_of_the_codes_is_that_of_the_page(ratios: dict[tuple[str, str, int], float]) -> None:
+    """An empty cell is the same as with the heterogeneity-aware code; what is above 1.03 is bold."""
+    text = (CARDS / "gradient_coding.md").read_text()
+    head = next(line for line in text.splitlines() if line.startswith("| workers | scheme |"))
+    patterns = [cell.strip() for cell in head.strip("|").split("|")][2:]
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|(.*)\|$", text, re.MULTILINE)
+    assert {(int(workers), scheme) for workers, scheme, _ in rows} >= set(product(WORKERS, ["heter_aware", "cyclic"]))
+    for workers, scheme, cells in rows:
+        for pattern, cell in zip(patterns, cells.split("|"), strict=True):
+            name = f"coding_{scheme if cell.strip() else 'heter_aware'}"
+            quoted, ratio = cell.strip(), ratios[name, pattern, int(workers)]
+            wanted = f"{ratios[f'coding_{scheme}', pattern, int(workers)]:.2f}"
+            assert (quoted.strip("*") or f"{ratio:.2f}") == wanted, f"{workers} workers, {scheme}, {pattern}"
+            assert not quoted or quoted.startswith("**") == (float(wanted) > 1.03)
