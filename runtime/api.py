@@ -42,6 +42,12 @@ OF_NODES: tuple[type[Command], ...] = (Launch, Retire, Repartition, Allocate)
 TELEMETRY_S = 0.5
 """Default seconds between two samples of what tasks use, where there are samples."""
 
+INTERRUPTED_S = 5.0
+"""Seconds that the evaluation of the final parameters may take in a job that a signal has ended.
+
+Whoever sends one soon kills: Docker after 10 s, Slurm and Kubernetes after 30.
+"""
+
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """Requirements of a run that must be prepared before it starts."""

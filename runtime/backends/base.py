@@ -94,8 +94,8 @@ class Backend(Protocol):
         """Import the framework (import only, run no operation); returns the names of the imported modules."""
         ...
 
-    def prepare(self, task: Any, seed: int) -> Model:
-        """Build the task's model in this process."""
+    def prepare(self, task: Any, seed: int, *, only_scores: bool = False) -> Model:
+        """Build the task's model in this process; ``only_scores``: it will evaluate, and compute no gradients."""
         ...
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
@@ -111,7 +111,7 @@ def supports_sample_weights(task: Any, framework: str) -> bool:
     """Whether the gradient of weighted samples can be computed in one pass: no sample's loss depends on the others.
 
     The task declares that (``independent_samples``) and offers per-sample losses in this framework (``torch_losses``)
-    or a or a gradient of weighted samples (``numpy_weighted_gradient``). Without a framework, the declaration suffices.
+    or a gradient of weighted samples (``numpy_weighted_gradient``). Without a framework, the declaration suffices.
     """
     offered = {"": "independent_samples", "numpy": "numpy_weighted_gradient"}.get(framework, f"{framework}_losses")
     return bool(getattr(task, "independent_samples", False)) and hasattr(task, offered)

@@ -33,7 +33,7 @@ class NoBackend:
     def preload(self) -> list[str]:
         return []
 
-    def prepare(self, task: Any, seed: int) -> NoReturn:
+    def prepare(self, task: Any, seed: int, *, only_scores: bool = False) -> NoReturn:
         """Raise :class:`ConfigError`, as there is no model to build."""
         raise ConfigError("backend=none: computes no gradients; choose runtime=virtual, or a backend that trains")
 

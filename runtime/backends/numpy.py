@@ -80,7 +80,7 @@ class NumpyBackend:
     def preload(self) -> list[str]:
         return ["numpy"]
 
-    def prepare(self, task: Any, seed: int) -> NumpyModel:
+    def prepare(self, task: Any, seed: int, *, only_scores: bool = False) -> NumpyModel:
         return NumpyModel(task, seed)
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:

@@ -88,6 +88,14 @@ class TensorflowModel:
             self._step.get_concrete_function()
         return self
 
+    def trace_scores(self) -> TensorflowModel:
+        """Trace the graphs of an evaluation instead: in the first one, workers would wait for the processor."""
+        inputs = self.data.train[0]
+        with self._there():
+            self._metrics.get_concrete_function()
+            self.norms.trace(self.num_parameters, len(inputs), self.batch_inputs(inputs[:1], None))
+        return self
+
     def _there(self) -> AbstractContextManager[Any]:
         """Within it, operations are those of the model's device."""
         import tensorflow as tf
@@ -272,8 +280,9 @@ class TensorflowBackend:
         import_tensorflow(self.device)
         return ["tensorflow", "keras"]
 
-    def prepare(self, task: Any, seed: int) -> TensorflowModel:
-        return self._model(task, seed).trace()
+    def prepare(self, task: Any, seed: int, *, only_scores: bool = False) -> TensorflowModel:
+        model = self._model(task, seed)
+        return model.trace_scores() if only_scores else model.trace()
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
         """The model's initial parameters, on the CPU; does not import TensorFlow if the task draws them itself."""

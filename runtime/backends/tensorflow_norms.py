@@ -34,16 +34,27 @@ class Norms:
         self._measure: Any = None
         self._chosen: NDArray[np.int64] | None = None
 
+    def trace(self, num_parameters: int, num_samples: int, sample: NDArray[Any]) -> None:
+        """Trace the graph for so many training samples, of which ``sample`` is one, pre-processed [1, ...]."""
+        import tensorflow as tf
+
+        if self.norms:
+            size = len(self._batches(num_samples)[0])
+            flat = tf.TensorSpec([num_parameters], tf.float32)
+            self._function.get_concrete_function(flat, tf.TensorSpec([size, *sample.shape[1:]], sample.dtype))
+
     def recalibrate(self, flat: Any, inputs: NDArray[Any], see: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
         """Measure with these parameters; ``inputs`` are all training samples, ``see`` their pre-processing."""
         if not self.norms:
             return
-        if self._chosen is None:
-            self._chosen = calibration_samples(len(inputs), self.num_samples)
-        batches = whole_batches(self._chosen, self.batch_samples)
-        measured = [self._function(flat, see(inputs[batch])) for batch in batches]
+        measured = [self._function(flat, see(inputs[batch])) for batch in self._batches(len(inputs))]
         for state, *values in zip(self.states, *measured, strict=True):
             state.assign(sum(values) / len(values))
+
+    def _batches(self, available: int) -> list[NDArray[np.int64]]:
+        if self._chosen is None:
+            self._chosen = calibration_samples(available, self.num_samples)
+        return whole_batches(self._chosen, self.batch_samples)
 
     @property
     def _function(self) -> Any:

@@ -281,7 +281,7 @@ class TorchBackend:
         preload(self.device)
         return ["torch"]
 
-    def prepare(self, task: Any, seed: int) -> TorchModel:
+    def prepare(self, task: Any, seed: int, *, only_scores: bool = False) -> TorchModel:
         fields = self.num_threads, self.eval_batch_samples, self.recalibrate_samples
         return TorchModel(task, seed, *fields, self.device, self.exact, self.graphs)
 

@@ -174,7 +174,7 @@ class VirtualLab:
         with interruptible(self), rare_collections():
             while self._waiting or self._running or (self.keeper is not None and self.keeper.to_come):
                 steps += self._step()
-                if steps >= LOOK_EVERY:
+                if steps >= LOOK_EVERY or self.interrupted_by:
                     steps = 0
                     self._look()
         return self._outcomes

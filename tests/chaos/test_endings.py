@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.invariants import problems
 from tests.support.leaks import Oracle, Start, listening_sockets, open_files
-from tests.support.runs import DIGITS, LEDGER, RecordSink, Run, processes_of, read_lines
+from tests.support.runs import DIGITS, LEDGER, ROOT, RecordSink, Run, processes_of, read_lines
 from tests.support.turns import by_turns
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
@@ -25,6 +25,11 @@ JOBS: dict[str, tuple[tuple[str, ...], bool]] = {
     "a sweep": ((*LEDGER, "strategy=bsp,asp", "eval_every_s=0.1"), True),
 }
 TIMES = 30
+SAMPLES = 2000
+DAWDLING = (
+    *("--config-dir", str(ROOT / "tests/live/conf"), "workload=faulty", "workload.task.fault=dawdle"),
+    f"workload.task.num_samples={SAMPLES}",
+)
 TRIES = 5
 """To come before the end of a run; each that comes too late has a better estimate of when that is."""
 MOMENTS = [(job, moment) for job in JOBS for moment in range(TIMES // len(JOBS))]
@@ -241,6 +246,32 @@ def test_interrupted_twice(start: Start, tmp_path: Path) -> None:
     time.sleep(0.2)
     assert run.process.poll() is None, "it waits for the last score"
     end_by(run, oracle, signal.SIGINT, group=True)
+
+
+def dawdling(start: Start, *words: str) -> Run:
+    """A run whose evaluations do not end."""
+    allowed = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
+    return start("run", *LEDGER, *DAWDLING, *words, env=allowed)
+
+
+@pytest.mark.long(like="test_interrupted")
+@pytest.mark.live
+def test_an_interrupted_run_does_not_wait_for_a_score_that_takes_long(start: Start, tmp_path: Path) -> None:
+    oracle, run = Oracle(tmp_path), dawdling(start, "workload.epochs=null")
+    run.await_training(10)
+    end_by(run, oracle, signal.SIGTERM)
+    assert (run.finished["status"], run.finished["parameters_sha256"]) == ("interrupted", "")
+    assert run.events("Evaluated") == []
+
+
+@pytest.mark.live
+def test_a_signal_during_the_last_score_ends_a_job_that_is_done_in_good_order(start: Start, tmp_path: Path) -> None:
+    oracle, run = Oracle(tmp_path), dawdling(start, "workload.epochs=1")
+    run.await_that(lambda: sum(event["grad"]["samples"] for event in run.events("Arrived")) >= SAMPLES, "all gradients")
+    time.sleep(0.5)
+    end_by(run, oracle, signal.SIGTERM)
+    assert run.finished["status"] == "done"
+    assert (run.run_dir / "SHA256SUMS").exists()
 
 
 @pytest.mark.live

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,10 @@ from workloads.ledger import SampleLedger
 
 @dataclass(kw_only=True)
 class Faulty:
-    """``fault``: ``raise`` an error, ``spike`` (not a number) once, or ``spikes`` from then on."""
+    """``fault``: ``raise`` an error, ``spike`` (not a number) once, or ``spikes`` from then on.
+
+    ``dawdle``: evaluations take forever.
+    """
 
     fault: str
     at: int = 5
@@ -28,7 +32,7 @@ class Faulty:
         self.ledger = SampleLedger(num_samples=self.num_samples)
         self.num_parameters = self.ledger.num_parameters
         self.prepare, self.preload = self.ledger.prepare, self.ledger.preload
-        self.initial_parameters, self.numpy_metrics = self.ledger.initial_parameters, self.ledger.numpy_metrics
+        self.initial_parameters = self.ledger.initial_parameters
 
     def numpy_gradient(
         self, params: NDArray[np.float32], indices: NDArray[np.int64], grad: NDArray[np.float32]
@@ -40,6 +44,11 @@ class Faulty:
         if (self.fault == "spikes" and self.calls >= self.at) or (self.fault == "spike" and self.calls == self.at):
             grad[indices[0]] = np.nan
         return loss
+
+    def numpy_metrics(self, *given: NDArray[np.float32]) -> dict[str, float]:
+        while self.fault == "dawdle":
+            time.sleep(1.0)
+        return self.ledger.numpy_metrics(*given)
 
 
 @dataclass(kw_only=True)

@@ -207,6 +207,21 @@ def test_nothing_outlives_a_run_that_is_killed_while_its_tasks_import(start: Sta
 
 
 @pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_run_that_is_interrupted_while_its_tasks_import_or_train_ends_in_good_order(
+    start: Start, trains: bool
+) -> None:
+    run = start("run", *TENSORFLOW, *PACED, "workload.epochs=null")
+    if trains:
+        run.await_training(3, START_S)
+    else:
+        run.await_notes("Launched", 4)
+    run.interrupt()
+    assert (run.finished["status"], run.finished["version"] > 0) == ("interrupted", trains)
+    assert processes_of(run.run_dir) == []
+
+
+@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_torch_runs_know_nothing_of_tensorflow(start: Start) -> None:
     run = start("run", *SMALL, *PACED, "backend=torch", "workload.epochs=null")
     run.await_training(3)

@@ -133,6 +133,20 @@ def norms_of(model: Any) -> Facts:
     return {"norms": [before, after, list(model.evaluate().values())], "measured": measured, "wanted_means": wanted}
 
 
+def scores_of(model: Any) -> Facts:
+    """Metrics of the initial parameters, and how often graphs were made before and after."""
+
+    def traces() -> list[int]:
+        made = (model._step, model._metrics, model.norms._function)
+        return [one.experimental_get_tracing_count() for one in made]
+
+    before, params = traces(), aligned_vector(model.num_parameters)
+    params[:] = model.initial_parameters()
+    model.attach(params, np.zeros_like(params))
+    metrics = model.evaluate()
+    return {"metrics": list(metrics.values()), "traces": [before, traces()]}
+
+
 def compute(data_dir: str) -> Facts:
     """Everything, by a process that has not imported TensorFlow yet; the data set has been prepared."""
     facts: Facts = {}
@@ -152,6 +166,8 @@ def compute(data_dir: str) -> Facts:
         normalised.expect_weights()
     except ValueError as error:
         facts["bn_weights_refused"] = str(error)
+    scores = scores_of(backend.prepare(with_norm(), SEED, only_scores=True))
+    facts |= {f"only_scores_{fact}": value for fact, value in scores.items()}
     facts["wide_losses"] = descend(backend.prepare(WideAndDeep(), SEED))
     facts |= norms_of(normalised)
     facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())

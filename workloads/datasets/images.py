@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from workloads.data import AugmentationKey
@@ -42,12 +43,9 @@ def crop_and_flip(images: Images, key: AugmentationKey, pad: int = 4) -> Images:
     flip = (bits & np.uint64(1)).astype(bool)
     padded = np.zeros((count, channels, height + 2 * pad, width + 2 * pad), dtype=np.uint8)
     padded[:, :, pad : pad + height, pad : pad + width] = images
-    rows = top.astype(np.int64)[:, None] + np.arange(height)
-    across = np.where(flip[:, None], np.arange(width)[::-1], np.arange(width))
-    columns = left.astype(np.int64)[:, None] + across
-    which = np.arange(count)[:, None, None, None]
-    every = np.arange(channels)[None, :, None, None]
-    cropped: Images = padded[which, every, rows[:, None, :, None], columns[:, None, None, :]]
+    windows = sliding_window_view(padded, (height, width), axis=(2, 3))  # copied below image by image, not by pixel
+    cropped: Images = windows[np.arange(count), :, top.astype(np.int64), left.astype(np.int64)]
+    cropped[flip] = cropped[flip, :, :, ::-1]
     return cropped
 
 

@@ -41,6 +41,19 @@ class LiveEvaluations:
         asked = self._asked.pop(ticket, None)
         return asked if asked is None else asked._replace(final=self._final.answered(ticket))
 
+    def took(self, seconds: float) -> None:
+        """An evaluation before the final one is there, so long after it was ordered."""
+        self._final.took(seconds)
+
+    def hurry(self, now: float) -> None:
+        """The user wants the job to end, see :meth:`FinalEvaluation.hurry`."""
+        self._final.hurry(now)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the final one was not over in time."""
+        return self._final.given_up
+
     def void(self) -> None:
         """Nothing in progress will arrive any more, the final one included."""
         self._asked.clear()

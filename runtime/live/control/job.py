@@ -24,6 +24,7 @@ from runtime.errors import no_space
 from runtime.live.control.agents import Agents
 from runtime.live.control.allotting import Allotter
 from runtime.live.control.factory import port_for
+from runtime.live.control.final_evaluation import FINAL_EVALUATION_S
 from runtime.live.control.following import LiveFollowers
 from runtime.live.control.gpu_use import GpuMeter
 from runtime.live.control.injecting import Injector
@@ -216,6 +217,10 @@ class LiveJob:
                 self._winding_down = True
                 self.injector.stop()
             if self.session.last_evaluation():
+                if self.session.unscored:
+                    print(
+                        "run.py: the final parameters have no score, as their evaluation took too long", file=sys.stderr
+                    )
                 self.outcome = self._outcome()
                 self._say_goodbye()
         if self.outcome is None or (self.agents.there and self.loop.now < self._gone_by_s):
@@ -239,6 +244,12 @@ class LiveJob:
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
         self.spec.interrupted_by = number
+        if self.session.waits_to_save:
+            print(
+                f"run.py: save_parameters=true: waiting up to {FINAL_EVALUATION_S:g} s for the final parameters; "
+                "a second signal ends the run without them",
+                file=sys.stderr,
+            )
         self.session.interrupt(f"signal {signal.Signals(number).name}")
 
     def out_of_space(self, error: OSError) -> None:

@@ -195,7 +195,7 @@ class LiveLab:
 
         def interrupt(number: int, _: object) -> None:
             # only noted here, since it may come in the middle of a decision; it also wakes the loop
-            if self.interrupted_by or (all(job.over for job in self._running) and not self._adds_more):
+            if self.interrupted_by or not (self._running or self._adds_more):
                 for launcher in self._launchers:
                     launcher.kill_all()
                 os._exit(128 + number)

@@ -187,6 +187,7 @@ class LiveSession:
             event = Evaluated(t=t, version=asked.version, asked_s=t, metrics=evaluated.metrics)
             self.record.event(t, event, (), self.coordinator.version, 0.0, None)
             return
+        self.port.evaluations.took(self.loop.now - asked.at_s)
         self.receive(inputs.Evaluated(asked.version, asked.at_s, evaluated.metrics))
 
     def receive(self, given: inputs.AnyInput) -> None:
@@ -386,11 +387,23 @@ class LiveSession:
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def interrupt(self, reason: str) -> None:
-        """The user wants it to end."""
+        """The user wants it to end, soon unless its parameters are to be saved."""
         if self.started:
             self.coordinator.receive(self.t, inputs.Interrupted(reason))
+            if not self.waits_to_save:
+                self.port.evaluations.hurry(self.loop.now)
         elif self.failure is None:
             self.failure = reason
+
+    @property
+    def waits_to_save(self) -> bool:
+        """Whether a job that is interrupted now waits for the evaluator as long as any other, as that saves for it."""
+        return self.started and self.failure is None and bool(self.port.last_save)
+
+    @property
+    def unscored(self) -> bool:
+        """Whether the evaluation of the final parameters was given up."""
+        return self.port.evaluations.given_up
 
     def last_evaluation(self) -> bool:
         """Evaluate the final parameters, outside the job's time; call it repeatedly until it is done."""

@@ -24,9 +24,9 @@ class Evaluations:
         """Nothing: the model has the held-out data."""
 
     def carry_out(self, order: EvaluateVersion, links: ServerLinks) -> VersionEvaluated:
-        """Evaluate; the fingerprint is the SHA-256 of the parameters' bytes."""
-        metrics = self.model.evaluate()
-        digest = hashlib.sha256(links.params.tobytes()).hexdigest() if order.digest else ""
+        """Save them first, as scores may be given up; the fingerprint is the SHA-256 of the parameters' bytes."""
         if order.save_to:
             publish_array(Path(order.save_to), links.params)
+        metrics = self.model.evaluate()
+        digest = hashlib.sha256(links.params.tobytes()).hexdigest() if order.digest else ""
         return VersionEvaluated(ticket=order.ticket, metrics=metrics, sha256=digest)

@@ -26,6 +26,7 @@ from runtime.live.tasks.pacing import Pacer
 from runtime.live.tasks.split_channel import SplitChannel
 from runtime.live.transport.address import LOOPBACK
 from runtime.live.transport.auth import Identity
+from runtime.live.transport.auxiliaries import EVALUATOR
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.heartbeat import start_heartbeat
@@ -201,7 +202,8 @@ def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> 
     try:
         channel = BlockingChannel(spec.coordinator, spec.secret, identity)
         start_heartbeat(channel, spec.heartbeat_s)
-        model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed)
+        only_scores = identity.role == EVALUATOR.name
+        model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed, only_scores=only_scores)
         if spec.supports_sample_weights and identity.role == "worker":
             model.expect_weights()
         buffers = SharedBuffers(buffers_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None

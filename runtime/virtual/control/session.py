@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from injectors.schedule import Schedule
-from runtime.api import Crashed, Outcome, RunSpec, RunStatus, outcome_of, record_outcome
+from runtime.api import INTERRUPTED_S, Crashed, Outcome, RunSpec, RunStatus, outcome_of, record_outcome
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
@@ -264,10 +264,15 @@ class VirtualSession:
             self.port.flush(t)
             for about in self.servers.report():
                 coordinator.receive(t, _busy(about, coordinator.version))
-            if metrics := self.learner.evaluate():
+            if metrics := self._final_metrics():
                 scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
                 self.record.event(t, scored, (), coordinator.version, 0.0, None)
         return self._end_as(self.failure, self.learner.finish(self.spec.save_parameters_to))
+
+    def _final_metrics(self) -> dict[str, float]:
+        """Empty if a signal has ended the job and they would take too long."""
+        hurries = self.spec.interrupted_by and self.learner.evaluation_took_s > INTERRUPTED_S
+        return {} if hurries else self.learner.evaluate()
 
     def _end_as(self, failure: str | None, sha256: str = "", failed: RunStatus = "failed") -> Outcome:
         outcome = outcome_of(

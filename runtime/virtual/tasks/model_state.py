@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -41,6 +42,8 @@ class ModelState(Protocol):
     """The parameters and all operations on them, which take no time."""
 
     num_parameters: int
+    evaluation_took_s: float
+    """Seconds (of this machine's clock) that the last evaluation took; 0 before the first."""
 
     def gradient(self, order: ComputeOrder) -> Result:
         """Compute a gradient on the current parameters."""
@@ -93,6 +96,7 @@ class RealLearner:
         self.model, self.cut, self.seed = model, cut, seed
         self.holdout = Holdout(cut.num_samples + validation_samples, validation_samples, seed)
         self.num_parameters = model.num_parameters
+        self.evaluation_took_s = 0.0
         self.params = aligned_vector(self.num_parameters)
         self.params[:] = model.initial_parameters()
         self._grads: dict[int, FloatVector] = {}
@@ -155,8 +159,11 @@ class RealLearner:
     def evaluate(self) -> dict[str, float]:
         if not self._spare:
             self._spare.append(aligned_vector(self.num_parameters))
+        begun_s = time.perf_counter()
         self.model.attach(self.params, self._spare[-1])
-        return self.model.evaluate()
+        metrics = self.model.evaluate()
+        self.evaluation_took_s = time.perf_counter() - begun_s
+        return metrics
 
     def dump(self) -> tuple[FloatVector, dict[str, Any]]:
         state = self.optimizer.state()
@@ -182,6 +189,7 @@ class NoLearner:
 
     def __init__(self, num_parameters: int, progress: Progress | None) -> None:
         self.num_parameters, self.progress = num_parameters, progress
+        self.evaluation_took_s = 0.0
 
     def gradient(self, order: ComputeOrder) -> Result:
         return NOTHING

@@ -197,6 +197,15 @@ def test_one_graph_serves_every_number_of_samples_and_reads_the_vector_itself(
 
 @pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
+def test_who_only_scores_has_its_graphs_before_the_first_score_and_gives_the_same(found: tuple[Facts, str]) -> None:
+    """Graphs of a step, of the metrics and of the statistics."""
+    facts = found[0]
+    assert facts["only_scores_traces"].tolist() == [[0, 1, 1], [0, 1, 1]]
+    assert facts["only_scores_metrics"].tolist() == [facts["bn_accuracy"], facts["bn_mean_loss"]]
+
+
+@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
+@needs_tensorflow
 def test_statistics_move_and_are_no_parameters(found: tuple[Facts, str]) -> None:
     facts = found[0]
     assert len(facts["bn_initial"]) == 64 * 6 + 6 + 2 * 6 + 60 + 10

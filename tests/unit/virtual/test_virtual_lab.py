@@ -244,6 +244,7 @@ def test_an_interrupt_ends_those_that_have_started() -> None:
     outcomes = lab.run()
     assert {name: outcome.status for name, outcome in outcomes.items()} == {"j0": "interrupted", "j1": "interrupted"}
     assert [spec.interrupted_by for spec in specs] == [signal.SIGINT, signal.SIGINT, 0]
+    assert [outcome.t for outcome in outcomes.values()] == [3.0, 0.75], "no other event comes: it may take long"
 
 
 # ---- shared machines -------------------------------------------------------------------------------------------------

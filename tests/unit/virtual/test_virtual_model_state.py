@@ -80,6 +80,14 @@ def ledger_learner(kind: type[RealLearner] = RealLearner) -> RealLearner:
     return kind(model, {"name": "tally", "lr": 1.0}, cut_of(4 * BATCH), 0)
 
 
+def test_it_notes_how_long_an_evaluation_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, clock = ledger_learner(), iter([10.0, 17.5])
+    assert learner.evaluation_took_s == 0.0
+    monkeypatch.setattr("runtime.virtual.tasks.model_state.time.perf_counter", lambda: next(clock))
+    learner.evaluate()
+    assert learner.evaluation_took_s == 7.5
+
+
 # ---- gradients ------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from scipy import stats
 from analysis.measures import theory
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
-from runtime.api import Outcome
+from runtime.api import INTERRUPTED_S, Outcome
 from runtime.backends.numpy import NumpyBackend
 from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import cut_for
@@ -384,6 +384,17 @@ def test_measured_decisions_are_charged() -> None:
     assert all(decide_us > 0 for decide_us in decided[:-1]), "the final score is not decided about"
     assert fixed.t < measured.t
     assert problems(tape.plain()) == []
+
+
+@pytest.mark.parametrize(("took_s", "scored"), [(INTERRUPTED_S, 2), (INTERRUPTED_S + 0.1, 1)])
+def test_the_last_score_of_an_interrupted_job_is_left_out_if_it_would_take_long(took_s: float, scored: int) -> None:
+    """The other one is that of the start."""
+    learner = Scored(0, None)
+    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), learner=learner)
+    learner.evaluation_took_s = took_s
+    run.clock.at(0.7, MACHINE, os.kill, os.getpid(), signal.SIGTERM)
+    assert run_alone(run).status == "interrupted"
+    assert len(tape.received("Evaluated")) == scored
 
 
 def test_an_interrupt_ends_it_in_good_order() -> None:
