@@ -20,7 +20,7 @@ pytestmark = [
 ]
 BURSTS = 30
 BURST_S = 3e-3
-"""Of work at once, with a quota of 1 ms in 10 ms: a kernel that looks every 4 ms often does not see it before its end."""
+"""Of work at once, with a quota of 1 ms in 10 ms: a kernel that looks every 4 ms often sees it only afterwards."""
 
 
 def tickers() -> list[int]:

@@ -49,7 +49,7 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
     allocations: Literal["none", "cgroup", "duty", "cpulimit"] = "none"
     """What limits tasks to the cores that a strategy allocates; the same as ``throttles``, if that is not none."""
     ticks: bool = False
-    """Whether the kernel is made to look at quotas of control groups more often (``runtime/live/machines/ticks.py``)."""
+    """Whether the kernel is made to look at quotas of control groups more often: ``runtime/live/machines/ticks.py``."""
 
     @property
     def cpu_groups(self) -> bool:

@@ -21,8 +21,8 @@ class Quota:
     """A token bucket: unused quota is kept, up to the quota of one period.
 
     The kernel refills it at the end of every period, this model continuously: after a pause of g, work of c
-    core-seconds under q cores takes (c - min(q g, depth)) / q if it is long, and c if it is short. Measurements on
-    Linux 6.18, for q of 0.1, 0.2 and 0.4 after pauses of 5 and 30 ms, agreed within 4 ms.
+    core-seconds under q cores takes (c - min(q g, depth)) / q if it is long, and c if it is short. Live runs keep to it
+    where the kernel is made to look often enough (:mod:`runtime.live.machines.ticks`).
     """
 
     def __init__(self, cores: float, now_s: float) -> None:
