@@ -16,7 +16,7 @@ import time
 from runtime.native import TICKS, native
 
 PERIOD_S = 5e-4
-"""Between two looks: a twentieth of the quotas' period. A look takes 2 to 3 microseconds of its processor."""
+"""Between two looks: a twentieth of the quotas' period. A look takes 16 microseconds in a virtual machine."""
 PRIORITY = 1
 """Of SCHED_FIFO: above all ordinary tasks, below whatever else of this machine needs real time."""
 
