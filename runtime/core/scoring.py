@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from runtime.core.job import Port
-from runtime.core.vectors import FloatVector, inner_product
+from runtime.core.vectors import FloatVector, inner_products
 from strategies.protocol import Grad
 
 
@@ -30,11 +30,7 @@ class Products(msgspec.Struct, frozen=True, gc=False):
 
 def products(grad: FloatVector, reference: FloatVector) -> Products:
     """Inner products of two vectors of equal length."""
-    return Products(
-        dot=inner_product(reference, grad),
-        sqr_grad=inner_product(grad, grad),
-        sqr_ref=inner_product(reference, reference),
-    )
+    return Products(*inner_products(grad, reference))
 
 
 class Reference(NamedTuple):

@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import ClassVar, final
 
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.monitoring.flags import CENTERS, check_ratio, slow
+from strategies.monitoring.flags import CENTERS, check_ratio, slow, still_slow
 from strategies.monitoring.monitor import TIMES, Monitor, Span, check_windows
 from strategies.monitoring.pace import Base, paces
 from strategies.protocol import AnyEvent, Started
@@ -132,9 +132,9 @@ class StragglerDetector:
         """Stragglers, slowest first; of a worker with few records, all must be slow."""
         means = means or {node: fmean(own) for node, own in records.items()}
         found = slow(means, self.slowness_ratio, self.center)
-        few = {node for node in found if len(records[node]) < self.monitor.min_records}
-        alone = {node: slow({**means, node: min(records[node])}, self.slowness_ratio, self.center) for node in few}
-        return [node for node in found if node not in few or node in alone[node]]
+        few = {node: min(records[node]) for node in found if len(records[node]) < self.monitor.min_records}
+        all_slow = still_slow(few, means, self.slowness_ratio, self.center)
+        return [node for node in found if node not in few or node in all_slow]
 
     def log_state(self) -> dict[str, float | int | str]:
         """A warning as long as no decision was possible."""

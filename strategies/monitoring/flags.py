@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from statistics import fmean
 
 CENTERS = ("mean_all", "median_others")
@@ -36,6 +37,17 @@ def slow(seconds: Mapping[int, float], ratio: float, center: str = "mean_all") -
     limits = bounds(seconds, ratio, center)
     reached = [node for node, limit in limits.items() if seconds[node] >= limit > 0.0]
     return sorted(reached, key=lambda node: (-seconds[node], node))
+
+
+def still_slow(
+    fastest_s: Mapping[int, float], seconds: Mapping[int, float], ratio: float, center: str = "mean_all"
+) -> set[int]:
+    """Nodes of ``fastest_s`` that would be slow, too, if they took that long instead of their mean, each by itself."""
+    if center == "mean_all":
+        limits = {node: ratio * fmean({**seconds, node: own_s}.values()) for node, own_s in fastest_s.items()}
+    else:  # whose bounds leave the node itself out
+        limits = bounds(seconds, ratio, center) if fastest_s else {}
+    return {node for node, own_s in fastest_s.items() if own_s >= limits.get(node, inf) > 0.0}
 
 
 def check_ratio(name: str, ratio: float, num_nodes: int, center: str) -> None:

@@ -7,11 +7,22 @@ collection goes through all of them, and copies them in every fork (:mod:`tests.
 from __future__ import annotations
 
 import gc
+from collections.abc import Generator
 
 import pytest
 
 YOUNG = 20_000
 """New objects until the collector looks at them; Python's 700 are meant for programs with less to look at."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """While tests and libraries are imported, nothing is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.data.holdout import Holdout
-from runtime.core.vectors import BLOCK_FLOATS, inner_product
+from runtime.core.vectors import BLOCK_FLOATS, inner_products
 
 
 @given(st.integers(1, 3000), st.data())
@@ -38,11 +38,12 @@ def test_every_sample_is_held_out_as_often() -> None:
 def test_inner_products_are_in_double_precision(size: int) -> None:
     rng = np.random.default_rng(size)
     one, other = (rng.normal(size=size).astype(np.float32) for _ in range(2))
-    exact = float(np.dot(one.astype(float), other.astype(float)))
-    assert inner_product(one, other) == pytest.approx(exact, rel=1e-12, abs=1e-12)
+    pairs = ((one, other), (one, one), (other, other))
+    exact = [float(np.dot(left.astype(float), right.astype(float))) for left, right in pairs]
+    assert inner_products(one, other) == pytest.approx(exact, rel=1e-12, abs=1e-12)
 
 
 def test_small_products_are_not_lost_beside_large_ones() -> None:
     ones = np.ones(2**25 + 1, dtype=np.float32)
     ones[0] = 2.0**13
-    assert inner_product(ones, ones) == 2.0**26 + 2.0**25
+    assert inner_products(ones, ones) == (2.0**26 + 2.0**25,) * 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.load.round_sizes import round_sizes
-from strategies.monitoring.flags import bounds, check_ratio, slow
+from strategies.monitoring.flags import CENTERS, bounds, check_ratio, slow, still_slow
 from strategies.nodes.restarts import Restarts
 from strategies.protocol import NodeId
 
@@ -47,6 +47,15 @@ def test_nobody_is_slow_where_nothing_was_measured_or_nothing_takes_any_time() -
 def test_among_few_the_median_of_the_others_finds_what_the_mean_of_all_does_not() -> None:
     assert slow({0: 1.0, 1: 2.5}, 1.5) == []
     assert slow({0: 1.0, 1: 2.5}, 1.5, "median_others") == [1]
+
+
+@given(seconds=Seconds, ratio=st.sampled_from([1.2, 1.5, 3.0]), center=st.sampled_from(CENTERS), share=st.floats(0, 1))
+def test_who_would_be_slow_with_another_time_is_asked_of_each_by_itself(
+    seconds: dict[int, float], ratio: float, center: str, share: float
+) -> None:
+    shorter = {node: taken * share for node, taken in seconds.items() if node % 2}
+    expected = {node for node, own_s in shorter.items() if node in slow({**seconds, node: own_s}, ratio, center)}
+    assert still_slow(shorter, seconds, ratio, center) == expected
 
 
 def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
