@@ -99,6 +99,9 @@ class LiveJob:
         self.session.injector = self.injector
         self.session.paced = self.injector.paced = self._link_pacing()
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
+        self._awaited: dict[NodeId, list[Callable[[], None]]] = {}
+        """What follows the end of the present processes of tasks."""
+        self.session.supervisor.ended = self._process_ended
         self.session.allotter = Allotter(
             self.machines,
             self.injector.level,
@@ -285,6 +288,19 @@ class LiveJob:
             stack.callback(self.hub.close)
             stack.callback(self.agents.kill)
             self.session.goodbye()
+
+    def once_ended(self, node: NodeId, then: Callable[[], None]) -> None:
+        """Call ``then()`` when the processes that a task has now have ended; soon if it has none."""
+        if self.session.supervisor.has_process(node):
+            self._awaited.setdefault(node, []).append(then)
+        else:
+            self.loop.after(0.0, then)
+
+    def _process_ended(self, node: NodeId) -> None:
+        self.machines.leave_behind(str(node))
+        if not self.session.supervisor.has_process(node):
+            for then in self._awaited.pop(node, ()):
+                self.loop.after(0.0, then)
 
     # ---- what it starts with -----------------------------------------------------------------------------------------
 
