@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -19,15 +21,28 @@ class FittedKind(NamedTuple):
     script: str
 
 
-def read_fitted(place: Path, kind: FittedKind, cure: str) -> dict[str, Any]:
-    """The arrays of a file, by name.
+class FittedFile(NamedTuple):
+    """The arrays in a file, by name, and the name by which records know it."""
+
+    arrays: dict[str, Any]
+    known_as: str
+
+
+def known_as(place: Path, data: bytes) -> str:
+    """The name of a fitted file with the start of the SHA-256 of its content, as records have it."""
+    return f"{place.stem} {sha256(data).hexdigest()[:8]}"
+
+
+def read_fitted(place: Path, kind: FittedKind, cure: str) -> FittedFile:
+    """What is in a file.
 
     Raises:
         ValueError: there is no such file, or it holds something else; in one line that starts with ``weights=`` and
             ends with the cure.
     """
     try:
-        with np.load(place, allow_pickle=False) as arrays:
+        data = place.read_bytes()
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
     except FileNotFoundError:
         raise ValueError(f"weights={place}: no such file; {cure}") from None
@@ -35,4 +50,4 @@ def read_fitted(place: Path, kind: FittedKind, cure: str) -> dict[str, Any]:
         raise ValueError(f"weights={place}: is not a file of {kind.what} (.npz); {cure}") from None
     if str(found.get("format", "")) != kind.mark:
         raise ValueError(f"weights={place}: was not made by scripts/{kind.script}; {cure}")
-    return found
+    return FittedFile(found, known_as(place, data))

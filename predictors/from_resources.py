@@ -75,6 +75,11 @@ class FromResources:
         self._unlearnt = 0
         self._is_fitted = False
 
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The file that it predicts by, as records name it; none where resources stay as they are."""
+        return (load_lstm(self.weights, "resources").known_as,) if self.resources == "lstm" else ()
+
     def update(self, observation: Observation) -> None:
         """Add one iteration of its worker."""
         worker = observation.worker

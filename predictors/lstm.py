@@ -6,7 +6,7 @@ data and the command that made it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, final
@@ -38,6 +38,8 @@ class Lstm:
     head: Floats
     head_bias: Floats
     command: str = ""
+    known_as: str = ""
+    """The name of its file in records; empty of one without a file."""
 
     def roll_out(self, history: Floats, horizon: int) -> Floats:
         """The next ``horizon`` values of every worker's series, float [workers, horizon, values].
@@ -97,10 +99,10 @@ def load_lstm(path: str, series: str) -> Lstm:
     """
     place = Path(path) if path else FITTED / f"{series}.npz"
     cure = f"fit one with scripts/train_predictor.py --series {series}"
-    found = read_fitted(place, FittedKind("weights", FORMAT, "train_predictor.py"), cure)
+    found, known_as = read_fitted(place, FittedKind("weights", FORMAT, "train_predictor.py"), cure)
     if str(found.get("series", "")) != series:
         raise ValueError(f"weights={place}: predicts {found.get('series')}, not {series}; {cure}")
-    return _lstm(found, place, series, cure)
+    return replace(_lstm(found, place, series, cure), known_as=known_as)
 
 
 def _lstm(found: dict[str, Any], place: Path, series: str, cure: str) -> Lstm:

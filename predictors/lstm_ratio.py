@@ -58,6 +58,11 @@ class LstmRatio:
         self._history: dict[int, deque[float]] = {}
         self._next: dict[int, float] = {}
 
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The file that it predicts by, as records name it."""
+        return (load_lstm(self.weights, "deviation").known_as,)
+
     def update(self, observation: Observation) -> None:
         """Add one iteration of its worker."""
         worker = observation.worker

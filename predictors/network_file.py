@@ -18,11 +18,12 @@ CURE = "fit one with scripts/train_modes.py"
 
 
 class FittedNetwork(NamedTuple):
-    """A network, what its targets are, and the command that made it."""
+    """A network, what its targets are, the command that made it, and the name of its file in records."""
 
     network: Network
     about: str
     command: str
+    known_as: str
 
 
 def network_bytes(network: Network, features: Sequence[str], about: str, command: str) -> bytes:
@@ -49,7 +50,7 @@ def load_network(path: str, name: str, features: tuple[str, ...]) -> FittedNetwo
             starts with ``weights=``.
     """
     place = Path(path) if path else FITTED / f"{name}.npz"
-    found = read_fitted(place, FittedKind("a network", FORMAT, "train_modes.py"), CURE)
+    found, known_as = read_fitted(place, FittedKind("a network", FORMAT, "train_modes.py"), CURE)
     given = tuple(str(one) for one in found.get("features", ()))
     if given != features:
         raise ValueError(f"weights={place}: is a model of {difference(given, features)}; {CURE}")
@@ -59,7 +60,7 @@ def load_network(path: str, name: str, features: tuple[str, ...]) -> FittedNetwo
         raise ValueError(f"weights={place}: has not the numbers of a fitted network ({error}); {CURE}") from None
     if network.sizes[0] != len(features):
         raise ValueError(f"weights={place}: has {network.sizes[0]} inputs for {len(features)} features; {CURE}")
-    return FittedNetwork(network, str(found.get("about", "")), str(found.get("command", "")))
+    return FittedNetwork(network, str(found.get("about", "")), str(found.get("command", "")), known_as)
 
 
 def difference(given: Sequence[str], wanted: Sequence[str]) -> str:

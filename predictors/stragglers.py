@@ -69,6 +69,16 @@ class PredictsAhead(Protocol):
         ...
 
 
+@runtime_checkable
+class PredictsByFile(Protocol):
+    """A straggler predictor that was fitted before the job."""
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The files that it predicts by: name and the start of the SHA-256 of each."""
+        ...
+
+
 def deviations(seconds: dict[int, float]) -> dict[int, float]:
     """By worker, (own time - fastest time) / fastest time; empty for fewer than two workers."""
     if len(seconds) < 2:

@@ -72,7 +72,7 @@ from scripts.common.sheets import print_sheet
 from scripts.compare import TEXTS
 from scripts.tables.coding import coding
 from scripts.tables.delayed_sgd import delayed_sgd
-from scripts.tables.predictor_rates import rates_of
+from scripts.tables.predictor_rates import fitted_of, rates_of
 from scripts.tables.transfers import delays, groups, replicas, transfers
 
 SPECS = ROOT / "conf" / "experiment"
@@ -267,10 +267,11 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
     """Measures of all runs; the records of the first seed are kept in memory."""
     single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
     sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
+    scorers = fitted_of(spec)
     return Results(
         spec=spec,
         runs=measure_clusters(spec, sets) if sets else measure_runs(spec, single, rates_of(spec)),
-        metas=[run.meta for _, run in runs],
+        metas=[{**run.meta, "fitted": [*(run.meta.get("fitted") or ()), *scorers]} for _, run in runs],
         claims=claims_of(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
         evaluations=[(cell, run.tables.evaluations) for cell, run in single],

@@ -4,8 +4,8 @@ A part is a dataclass whose fields are its settings, checked in ``__post_init__`
 It has as many hooks as it needs.
 
 A part may also have ``needs`` (commands besides Compute and Apply that the runtime must be able to carry out),
-``watches_servers``, ``measures`` (updates), ``reads_received`` (resources, by iteration), and ``looks_at`` (the kinds
-of other parts that it queries).
+``watches_servers``, ``measures`` (updates), ``reads_received`` (resources, by iteration), ``fitted`` (files that it
+predicts by), and ``looks_at`` (the kinds of other parts that it queries).
 """
 
 from __future__ import annotations

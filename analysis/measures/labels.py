@@ -17,13 +17,39 @@ FIRST = (
 
 
 def strategy_labels(metas: Sequence[dict[str, Any]]) -> list[str]:
-    """The strategy of each run, with the hyper-parameters in which runs of the same strategy differ."""
-    jobs = [meta["job"] for meta in metas]
+    """The strategy of each run, with the hyper-parameters in which runs of the same strategy differ.
+
+    Runs that differ in nothing but the content of fitted files have these in their names, too.
+    """
     by_name: dict[str, list[dict[str, Any]]] = {}
-    for job in jobs:
-        by_name.setdefault(job["strategy"], []).append(job.get("strategy_fields") or {})
-    differing = {name: _varying(fields) for name, fields in by_name.items()}
-    return [_describe(job["strategy"], job.get("strategy_fields") or {}, differing[job["strategy"]]) for job in jobs]
+    for meta in metas:
+        by_name.setdefault(meta["job"]["strategy"], []).append(meta)
+    differing = {name: _varying([_fields(meta) for meta in own]) for name, own in by_name.items()}
+    mixed = {name for name, own in by_name.items() if _mixes_files(own)}
+    labels = []
+    for meta in metas:
+        name = meta["job"]["strategy"]
+        label = _describe(name, _fields(meta), differing[name])
+        labels.append(f"{label} fitted={_files(meta)}" if name in mixed else label)
+    return labels
+
+
+def _fields(meta: dict[str, Any]) -> dict[str, Any]:
+    return meta["job"].get("strategy_fields") or {}
+
+
+def _files(meta: dict[str, Any]) -> str:
+    """What a run's strategy predicts by; older records do not say whether there is anything."""
+    files = meta.get("fitted")
+    return "unknown" if files is None else ", ".join(files) or "none"
+
+
+def _mixes_files(metas: Sequence[dict[str, Any]]) -> bool:
+    """Whether runs with the same hyper-parameters predict by different files."""
+    found: dict[bytes, set[str]] = {}
+    for meta in metas:
+        found.setdefault(msgspec.json.encode(_fields(meta)), set()).add(_files(meta))
+    return any(len(files) > 1 and files != {"unknown", "none"} for files in found.values())
 
 
 def case_labels(metas: Sequence[dict[str, Any]]) -> list[str]:

@@ -8,24 +8,40 @@ from typing import Any
 
 
 def caption(metas: Sequence[dict[str, Any]]) -> str:
-    """Runtime and calibration, job, disturbance, seeds and machine of the runs behind a figure."""
+    """Runtime and calibration, job, disturbance, fitted files, seeds and machine of the runs behind a figure."""
     if not metas:
         return "by arithmetic: nothing was run"
     if metas[0].get("kind") == "cluster":
         return cluster_caption(metas)
-    parts = (_runtime(metas), _job(metas), _size(metas), _seeds(metas), _machine(metas), _version(metas))
+    parts = (
+        _runtime(metas),
+        _job(metas),
+        _fitted(metas),
+        _size(metas),
+        _seeds(metas),
+        _machine(metas),
+        _version(metas),
+    )
     return " \N{MIDDLE DOT} ".join(part for part in parts if part)
 
 
 def cluster_caption(metas: Sequence[dict[str, Any]]) -> str:
-    """Runtime and calibration, jobs, policies, hosts, seeds and machine of the cluster runs behind a figure."""
+    """Runtime and calibration, jobs, policies, fitted files, hosts, seeds, machine of the cluster runs of a figure."""
     set_up = [{"job": meta.get("cluster") or {}} for meta in metas]
     names = (("jobs", "jobs"), ("policy", "policy"), ("placement", "placement"), ("strategy", "strategy"))
     said = [f"{name}: {_all(set_up, key)}" for key, name in names if _all(set_up, key)]
     straggler = _all(set_up, "straggler")
     said += [f"models: {models}" for models in [_all([{"job": _replay(meta)} for meta in metas], "models")] if models]
     said += [f"stragglers: {straggler}"] if straggler not in ("", "none") else []
-    parts = (_runtime(metas), ", ".join(said), _hosts(metas), _seeds(metas), _machine(metas), _version(metas))
+    parts = (
+        _runtime(metas),
+        ", ".join(said),
+        _fitted(metas),
+        _hosts(metas),
+        _seeds(metas),
+        _machine(metas),
+        _version(metas),
+    )
     return " \N{MIDDLE DOT} ".join(part for part in parts if part)
 
 
@@ -48,6 +64,12 @@ def _runtime(metas: Sequence[dict[str, Any]]) -> str:
     for runtime, calibration in dict.fromkeys((meta.get("runtime"), meta.get("calibration")) for meta in metas):
         found.append(f"{runtime} runtime" + (f" (calibration {calibration})" if calibration else ""))
     return ", ".join(found)
+
+
+def _fitted(metas: Sequence[dict[str, Any]]) -> str:
+    """All fitted files: two of one name are different files."""
+    found = dict.fromkeys(name for meta in metas for name in meta.get("fitted") or ())
+    return f"fitted: {', '.join(found)}" if found else ""
 
 
 def _job(metas: Sequence[dict[str, Any]]) -> str:

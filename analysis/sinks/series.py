@@ -50,6 +50,7 @@ def started_s(run: Run) -> float:
 def settings(run: Run) -> dict[str, Any]:
     """The job's description, flat: ``strategy_fields.bound`` and the like."""
     head = {name: run.meta.get(name) for name in ("runtime", "calibration", "seed", "plan_sha256")}
+    head["fitted"] = ", ".join(run.meta.get("fitted") or ())
     return dict(_flat(head | run.job, "")) | dict(_flat(run.meta["versions"], "versions."))
 
 

@@ -54,6 +54,10 @@ class Quota(Scheduler):
         if self.cores_max is not None and self.cores_total is not None and self.cores_max < self.cores_total:
             raise ValueError(f"cores_max={self.cores_max:g}: must be at least cores_total={self.cores_total:g}")
 
+    @property
+    def evicts(self) -> bool:
+        return self.evict_after_s is not None
+
     def draw_s(self, t: float, seed: int, number: int) -> float:
         return self.pending_s
 

@@ -52,6 +52,11 @@ class Scheduler(Protocol):
         """Whether a server that is taken away can store its parameters before."""
         return True
 
+    @property
+    def evicts(self) -> bool:
+        """Whether it takes nodes of low priority away again."""
+        return False
+
     def draw_s(self, t: float, seed: int, number: int) -> float:
         """Pending seconds of the node requested at ``t`` (seconds since the job's start) as number 0, 1, ..."""
         ...

@@ -189,6 +189,7 @@ def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> None:
         "run_id": run_dir.name,
         "runtime": runtime.name,
         "calibration": runtime.calibration(nominal_batches(job.global_batch_samples, job.num_workers)[0]),
+        "fitted": list(strategy.fitted),
         "started_at": started_at(),
         "seed": config.seed,
         "plan_sha256": plan_sha256(plan),

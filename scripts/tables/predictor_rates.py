@@ -13,6 +13,7 @@ from analysis.measures.prediction import RATES, rates
 from analysis.measures.prediction_labels import losses, realised, timed
 from analysis.records.load import Run
 from predictors import backtest, straggler_predictor
+from predictors.stragglers import PredictsByFile
 from scripts.score_predictors import ORACLE, observed
 
 RatesOf = Callable[[Run], dict[str, dict[str, float]]]
@@ -34,6 +35,12 @@ def rates_of(spec: Spec) -> RatesOf | None:
         except ValueError as error:
             raise SpecError(f"{spec.name}: predictors.{level}: {error}") from None
     return lambda run: scored(run, spec.predictors)
+
+
+def fitted_of(spec: Spec) -> list[str]:
+    """The fitted files by which the predictors of ``spec`` predict, as records name them."""
+    made = [straggler_predictor(asked.name, asked.settings) for asked in spec.predictors.values()]
+    return sorted({name for one in made if isinstance(one, PredictsByFile) for name in one.fitted})
 
 
 def scored(run: Run, asked: dict[str, Prediction]) -> dict[str, dict[str, float]]:

@@ -91,6 +91,7 @@ class Composition(Strategy):
         self.needs = needs | {Drop} if parts.gate.drops else needs
         self.measures = any(getattr(part, "measures", False) for part in everything)
         self.reads_received = any(getattr(part, "reads_received", False) for part in everything)
+        self.fitted = tuple(sorted({name for part in everything for name in getattr(part, "fitted", ())}))
         self.watches_servers = any(getattr(part, "watches_servers", False) for part in everything)
         self.watches_use = self.watches_use or any(getattr(part, "watches_use", False) for part in everything)
         for part in everything:

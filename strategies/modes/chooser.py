@@ -118,6 +118,11 @@ class ModeChooser:
         return self.pause and self.decision_s > 0
 
     @property
+    def fitted(self) -> tuple[str, ...]:
+        """The files that what costs the modes was fitted to beforehand."""
+        return () if self.learning is None else self.learning.fitted
+
+    @property
     def watches_use(self) -> bool:
         """Whether it must know what servers use."""
         return self.prevention is not None

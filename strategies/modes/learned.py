@@ -168,6 +168,13 @@ class ModeLearner:
             raise ValueError(f"use_ml_from_start=True: files hold networks; set regressor=mlp, not {self.regressor}")
         self.reset()
 
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The file of the model that decides from the start, as records name it; none where a job learns its own."""
+        if not self.use_ml_from_start:
+            return ()
+        return (load_network(self.weights, "modes", feature_names(self.max_workers)).known_as,)
+
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` for more workers than the model has room for."""
         if num_workers > self.max_workers:

@@ -12,7 +12,14 @@ from predictors import Observation, StragglerPredictor, straggler_predictor
 from predictors.iteration_time import LEAST_FRAC, MOST_FRAC
 from predictors.recent import Recent
 from predictors.registry import OF_RESOURCES, settings_of
-from predictors.stragglers import STRAGGLER_FRAC, PredictsAhead, PredictsTimes, deviations, exceeding
+from predictors.stragglers import (
+    STRAGGLER_FRAC,
+    PredictsAhead,
+    PredictsByFile,
+    PredictsTimes,
+    deviations,
+    exceeding,
+)
 from strategies.checks import check_number, check_whole
 from strategies.monitoring.base import Outlook
 from strategies.monitoring.warmup import Warmup
@@ -97,6 +104,11 @@ class PredictedTimes:
     def reads_received(self) -> bool:
         """Whether the predictor needs what iterations received."""
         return self.predictor in OF_RESOURCES
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The files that the predictor was fitted to beforehand."""
+        return self._of.fitted if isinstance(self._of, PredictsByFile) else ()
 
     def start(self, started: Started) -> None:
         self._forget()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
+from predictors.fitted_file import known_as
 from predictors.noise_table import NoiseTable, read_table
 from strategies.protocol import AnyEvent, Grad, Restored, Started
 
@@ -29,6 +31,8 @@ class TabledNoise:
             rows = read_table(self.phi_table)
         except ValueError as error:
             raise ValueError(f"phi_table={error}") from None
+        place = Path(self.phi_table)
+        self.fitted = (known_as(place, place.read_bytes()),)
         try:
             self._table = NoiseTable(rows=rows, model=self.phi_model)
         except ValueError as error:

@@ -69,6 +69,9 @@ class Strategy(Protocol):
     reads_received: bool = False
     """Whether it predicts by the processor time and bandwidth of iterations, in which nothing that is slept shows."""
 
+    fitted: tuple[str, ...] = ()
+    """Files by which it predicts, fitted before the job: the name and the start of the SHA-256 of each, for records."""
+
     rescales: bool = False
     """Whether its weights can give anything but the mean over the samples."""
 

@@ -125,8 +125,8 @@ class SlowPort:
             state = self.draws.choice(placed)
             request, job = state.request, state.request.job
             tasks = [*map(NodeId.worker, range(request.gpus)), *map(NodeId.server, range(request.servers))]
-            if self.coordinator.relocate(self.now, job, self.draws.choice(tasks)) is not None:
-                self.coordinator.receive(self.now, TaskMoved(job))
+            if self.coordinator.relocate(self.now, job, node := self.draws.choice(tasks)) is not None:
+                self._add(self.now + self.draws.choice((0.0, 0.5)), TaskMoved(job, node), job, state.starts)
 
     def _is_current(self, state: JobState, given: AnyInput, start: int) -> bool:
         return state.starts == start and state.phase != "waiting"

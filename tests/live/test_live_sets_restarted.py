@@ -12,6 +12,7 @@ import pytest
 from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
+from runtime.live.machines.cgroups import find
 from tests.live.test_disturbances import write_plan
 from tests.live.test_live_job_sets import WORDS, begin, entry, hosts, record_of, uses  # noqa: F401  (a fixture)
 from tests.support.invariants import problems
@@ -63,6 +64,13 @@ def host_of(pid: int) -> str:
     return host
 
 
+def groups_on(host: int, pid: int) -> set[str]:
+    """The control groups of tasks on a host of the run of this process."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    (run,) = {part for line in lines for part in line.split("/") if part.startswith("stragglab-")}
+    return {path.name for path in (find("cpu").base / run / f"host-{host}").iterdir() if path.is_dir()}
+
+
 def assert_sound(run: Run, gpus: Sequence[int], epochs: dict[str, float]) -> None:
     """No GPU is held twice, the files agree, and every sample counts as often as it should."""
     notes = notes_of(run.run_dir)
@@ -84,6 +92,8 @@ def test_restarted_tasks_go_where_the_cluster_says(start: Start) -> None:
     moved, there = pid_of(a, "worker", 1), pid_of(b, "worker", 0)
     assert [host_of(pid) for pid in (moved, there)] == ["host-1"] * 2
     assert len({os.readlink(f"/proc/{pid}/ns/net") for pid in (moved, there)}) == 1, "the network of its next host"
+    assert groups_on(0, moved) == {"j0-server-0", "j0-worker-0"}, "the group that it has left is gone"
+    assert groups_on(1, moved) == {"j0-worker-1-1", "j1-server-0", "j1-worker-0"}
     run.finish()
     assert moves(run) == [("a", "worker:1", 1), ("a", "server:0", 2)]
     assert [(note["task"], note["host"]) for note in a.notes("Moved")] == [
@@ -168,6 +178,41 @@ def test_a_job_that_is_preempted_while_a_restart_is_pending(start: Start) -> Non
         f"host:{host}" for host in placed[1]["workers"]
     ]
     assert_sound(run, [2, 2, 2], {"long": 8.0, "other": 6.0, "short": 2.0})
+
+
+@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
+@pytest.mark.parametrize("runtime", ["live", "virtual"])
+def test_a_quota_of_a_job_says_how_long_its_own_tasks_are_pending(start: Start, runtime: str) -> None:
+    """Those of the other start again when its own scheduler says so; both go where the cluster has a place."""
+    quota = with_settings(
+        entry("quota", 0, 2, 6), "scheduler=quota", "scheduler.pending_s=0.8", "scheduler.cores_total=4"
+    )
+    jobs = (quota, with_settings(entry("own", 0, 1, 6), orders("worker:0@0.6")))
+    words = (*RESTARTING, *ON_THREE, PENDING, orders("worker:1@0.6", "server:0@2.5"))
+    if runtime == "live":
+        run = begin(start, *jobs, words=words, env=ALLOW)
+    else:
+        given = (*WORDS, *words, "runtime=virtual", f"jobs.entries=[{','.join(jobs)}]", "save_parameters=true")
+        run = start("virtual", *given, env=ALLOW)
+    run.finish()
+    quota, own = record_of(run, "quota"), record_of(run, "own")
+    assert [note["pending_s"] for note in quota.notes("Restarting")] == [0.8, 0.8]
+    (lost,), (joined,) = quota.events("Lost"), quota.events("Joined")
+    assert joined["t"] - lost["t"] >= 0.8
+    assert quota.events("Restored")[0]["t"] - quota.events("ServerLost")[0]["t"] >= 0.8
+    assert [note["pending_s"] for note in own.notes("Restarting")] == [0.4]
+    assert ("quota", "server:0") in [(job, task) for job, task, _ in moves(run)]
+    assert_sound(run, [2, 2, 2], {"quota": 6.0, "own": 6.0})
+
+
+@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
+def test_evictions_from_a_set_are_refused_before_anything_starts(start: Start) -> None:
+    evicting = with_settings(entry("a", 0, 2, 2), "scheduler=quota", "scheduler.evict_after_s=1")
+    run = begin(start, evicting, entry("b", 0, 1, 2), words=(*RESTARTING, *ON_THREE), env=ALLOW)
+    code, _, err = run.wait()
+    assert code == 2
+    assert "job a: scheduler: takes away nodes of low priority (evict_after_s)" in err
+    assert not (run.run_dir / "cluster.jsonl").exists()
 
 
 def test_kills_and_crashes_are_those_of_one_job(start: Start, tmp_path: Path) -> None:

@@ -67,6 +67,10 @@ class ClusterCoordinator:
         self._jobs: dict[str, JobState] = {}
         self._inbox: deque[tuple[float, AnyInput]] = deque()
         self._busy = False
+        self._undecided = False
+        """Whether something was reported since the policy decided last."""
+        self._moving: set[tuple[str, NodeId]] = set()
+        """Workers that have another GPU, and have not left the one before."""
         self._to_queue: dict[str, None] = {}
         self._wake_s = math.inf
         policy.begin(self.room.machines)
@@ -90,6 +94,8 @@ class ClusterCoordinator:
     def receive(self, t: float, *inputs: AnyInput) -> None:
         """Reports of one moment, after all of which the policy decides once; time never runs backwards.
 
+        While a worker has not left a GPU that it gives back the policy is not asked, since that GPU counts as free.
+
         Raises ``ValueError`` for a job that cannot be submitted here, and :class:`ProtocolError` for what the laws of
         the protocol forbid, be it a report or a decision.
         """
@@ -99,12 +105,12 @@ class ClusterCoordinator:
         self._busy = True
         try:
             while self._inbox:
-                changed = False
                 while self._inbox:
                     t, given = self._inbox.popleft()
                     self.t = max(self.t, t)
-                    changed |= self._book(given)
-                if changed:
+                    self._undecided |= self._book(given)
+                if self._undecided and not self._moving:
+                    self._undecided = False
                     self._decide()
         finally:
             self._busy = False
@@ -113,8 +119,8 @@ class ClusterCoordinator:
     def relocate(self, t: float, job: str, node: NodeId) -> int | None:
         """Where a task goes that its job restarts: a worker's GPU changes at this moment. None: it stays where it is.
 
-        The answer is the placement's, which goes by what is free. The runtime reports ``TaskMoved`` when the policy may
-        be asked.
+        The answer is the placement's, which goes by what is free. The runtime reports ``TaskMoved`` when the task's
+        process there has ended, unless the job has ended or given its places back before.
         """
         state = self._jobs.get(job)
         if state is None or state.places is None:  # it has ended, or its tasks are all about to start elsewhere
@@ -126,6 +132,8 @@ class ClusterCoordinator:
         places = self.room.move(job, node, machine)
         self.note(self.t, "Moved", job=job, task=str(node), host=machine)
         self._become(state, replace(state, places=places))
+        if node.role == "worker":
+            self._moving.add((job, node))
         return machine
 
     # ---- reports -----------------------------------------------------------------------------------------------------
@@ -146,7 +154,7 @@ class ClusterCoordinator:
             case JobGone():
                 self._gone(self._expect(given.job, given, "leaving"), given.attained_s)
             case TaskMoved():
-                pass
+                self._moving.discard((given.job, given.node))
             case Woke():
                 if self.t < self._wake_s:  # a request that another one has replaced
                     return False
@@ -175,6 +183,7 @@ class ClusterCoordinator:
             self.num_waiting -= 1
         else:
             self.room.release(job)
+        self._all_left(job)
         self.note(self.t, "Ended", job=job, status=given.status, attained_s=attained_s)
         self._become(state, None)
 
@@ -182,10 +191,15 @@ class ClusterCoordinator:
         job = state.request.job
         attained_s = state.attained_s if attained_s is None else attained_s
         self.room.release(job)
+        self._all_left(job)
         self.num_waiting += 1
         self.note(self.t, "Queued", job=job, attained_s=attained_s)
         waits = replace(state, phase="waiting", places=None, since_s=self.t, attained_s=attained_s)
         self._become(state, waits)
+
+    def _all_left(self, job: str) -> None:
+        """None of the job's tasks is anywhere any more."""
+        self._moving = {(name, node) for name, node in self._moving if name != job}
 
     def _expect(self, job: str, given: AnyInput, *phases: str) -> JobState:
         state = self._jobs.get(job)
@@ -248,6 +262,8 @@ class ClusterCoordinator:
         self.policy.changed(old, new)
 
     def _ask_to_wake(self) -> None:
+        if self._undecided:  # it is about to be asked anyway
+            return
         next_s = self.policy.next_s(self.t) if self.num_waiting else math.inf
         if self.num_waiting and not self.room.held and next_s == math.inf:
             raise ProtocolError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from strategies.protocol import JobRequest
+from strategies.protocol import JobRequest, NodeId
 
 
 class JobSubmitted(msgspec.Struct, frozen=True):
@@ -36,9 +36,10 @@ class JobGone(msgspec.Struct, frozen=True):
 
 
 class TaskMoved(msgspec.Struct, frozen=True):
-    """A task is on another machine, as ``ClusterCoordinator.relocate`` said: other GPUs are free than before."""
+    """The process of a task has left its machine for another, as ``ClusterCoordinator.relocate`` said."""
 
     job: str
+    node: NodeId
 
 
 class Woke(msgspec.Struct, frozen=True):

@@ -158,16 +158,17 @@ class LiveCluster:
     def _begin(self, name: str, places: Places, seat: Seat) -> LiveJob:
         job = self._jobs[name].begin(places, seat)
         job.begun = partial(self._report, JobStarted(name))
-        job.nodes.elsewhere = partial(self._next_host, name)
+        job.nodes.elsewhere = partial(self._next_host, name, job)
         if (early := self._early.pop(name, None)) is not None:
             job.preempt(self._grace_s, partial(self._left, early))
         return job
 
-    def _next_host(self, name: str, task: str) -> int | None:
-        """A task that the job restarts moves as the cluster says; the policy is asked when that is carried out."""
-        host = self._coordinator.relocate(self.now, name, NodeId.parse(task))
+    def _next_host(self, name: str, job: LiveJob, task: str) -> int | None:
+        """A task that the job restarts moves as the cluster says; its GPU is free when its process has ended."""
+        node = NodeId.parse(task)
+        host = self._coordinator.relocate(self.now, name, node)
         if host is not None:
-            self.clock.after(0.0, partial(self._report, TaskMoved(name)))
+            job.once_ended(node, partial(self._report, TaskMoved(name, node)))
         return host
 
     def _left(self, job: JobState) -> None:

@@ -90,6 +90,9 @@ class LiveJob:
         self.agents = self._make_agents(seat.launcher, tasks)
         self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
+        self._awaited: dict[NodeId, list[Callable[[], None]]] = {}
+        """What follows the end of the present processes of tasks."""
+        self.session.supervisor.ended = self._process_ended
         self.allotter = self._make_allotter()
         self.nodes = self._make_nodes()
         self.session.connect(self.hub, self.agents, self.injector, self.nodes)
@@ -272,6 +275,19 @@ class LiveJob:
             stack.callback(self.hub.close)
             stack.callback(self.agents.kill)
             self.session.goodbye()
+
+    def once_ended(self, node: NodeId, then: Callable[[], None]) -> None:
+        """Call ``then()`` when the processes that a task has now have ended; soon if it has none."""
+        if self.session.supervisor.has_process(node):
+            self._awaited.setdefault(node, []).append(then)
+        else:
+            self.loop.after(0.0, then)
+
+    def _process_ended(self, node: NodeId) -> None:
+        self.machines.leave_behind(str(node))
+        if not self.session.supervisor.has_process(node):
+            for then in self._awaited.pop(node, ()):
+                self.loop.after(0.0, then)
 
     # ---- what it starts with -----------------------------------------------------------------------------------------
 

@@ -86,6 +86,8 @@ class LiveSupervisor:
         self.orders: Orders
         self.killed_for_memory: Callable[[Key], bool] = lambda key: False
         """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
+        self.ended: Callable[[Key], None] = lambda key: None
+        """Called when a task's process has ended, before the recovery is notified."""
         self._leaving = False
         """Whether the job is preempted and not all of its processes have exited."""
         self.pid_for_record: Callable[[int], int] = outer_pid
@@ -224,6 +226,7 @@ class LiveSupervisor:
                     how = OUT_OF_MEMORY
                 self.listener.note("Exited", **about, reason=how.reason)
                 self.orders.processes.discard((task.key, message.incarnation))
+                self.ended(task.key)
                 self._look_who_left()
                 ways = {"retryable": how.retryable, "full": how.full, "device_full": how.device_full}
                 self._tell(inputs.Gone(task.key, message.incarnation, how.reason, **ways, cause=how.cause))
@@ -282,6 +285,10 @@ class LiveSupervisor:
         for key, place in places.items():
             self.tasks[key].place = place
         self._tell(inputs.Resume())
+
+    def has_process(self, key: Key) -> bool:
+        """Whether any incarnation of a task was launched and has not exited."""
+        return any(key == launched for launched, _ in self.orders.processes)
 
     def _look_who_left(self) -> None:
         if self._leaving and not self.orders.processes:

@@ -168,9 +168,12 @@ class Cgroup:
         """Processor seconds so far; None where the hierarchy does not count them."""
         return self.parts.get("cpuacct", self.parts["cpu"]).usage_s()
 
-    def remove(self) -> None:
-        """Remove the group with all below; their processes must have ended. Raises ``OSError`` if one has not."""
-        deadline = time.monotonic() + REMOVE_S
+    def remove(self, within_s: float | None = None) -> None:
+        """Remove the group with all below; their processes must have ended. Raises ``OSError`` if one has not.
+
+        ``within_s``: for how long it may remain busy; None: ``REMOVE_S``.
+        """
+        deadline = time.monotonic() + (REMOVE_S if within_s is None else within_s)
         for part in self.parts.values():
             _remove(part.path, part.kernel, deadline)
         self.below.clear()

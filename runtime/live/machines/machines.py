@@ -68,6 +68,8 @@ class HostMachines:
         """At which newcomers on other machines listen, by task."""
         self.allocated: dict[str, float] = {}
         """Cores of this machine that a strategy has allocated, by task."""
+        self._left: dict[str, list[Cgroup]] = {}
+        """Control groups from which tasks have moved, while these may have processes."""
         self._memory_kills: dict[str, int] = {}
         self._moves = 0
         with contextlib.ExitStack() as stack:
@@ -196,9 +198,20 @@ class HostMachines:
         self.endpoints.open({task: self.placement.host_of[task]})
         if task in self.groups:
             self._moves += 1
+            self._left.setdefault(task, []).append(self.groups[task])
             self.groups[task] = self._group_above(task).create(f"{self._file_name(task)}-{self._moves}")
         self.places[task] = self._place(task)
+        self.leave_behind(task)
         return self.places[task]
+
+    def leave_behind(self, task: str) -> None:
+        """Remove the control groups that a task has left, but for those in which one of its processes still is."""
+        left, self._left[task] = self._left.get(task, []), []
+        for group in left:
+            try:
+                group.remove(within_s=0.0)
+            except OSError:  # busy
+                self._left[task].append(group)
 
     def _host(self, target: str) -> Host:
         assert self.hosts is not None

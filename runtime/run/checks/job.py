@@ -35,6 +35,8 @@ from runtime.training.lr_schedules import make_schedule
 from runtime.training.optimizers import make_optimizer
 from strategies.protocol import DATA_POLICIES, Strategy
 
+LAUNCHES = "Launch"
+"""The command that asks for a node."""
 LOOPBACK = "127.0.0.1"
 NOT_ELSEWHERE = "launcher={launcher} disturbs workers, servers and links, and no hosts; name worker:0 or the like"
 
@@ -285,7 +287,12 @@ def check_commands(strategy: Strategy, runtime: Runtime, config: Config) -> None
 
 
 def check_scheduler(strategy: Strategy, scheduler: Scheduler, config: Config) -> None:
-    """Check that the scheduler grants the nodes of the start what the strategy allocates to them."""
+    """Check that the scheduler grants the nodes of the start what is allocated to them, and has what it would evict."""
+    if scheduler.evicts and LAUNCHES not in {command.__name__ for command in strategy.needs}:
+        raise ConfigError(
+            f"scheduler: takes away nodes of low priority (evict_after_s), and strategy={config.names.strategy} "
+            "launches none; leave scheduler.evict_after_s=null, or choose a strategy that launches nodes"
+        )
     counts = {"worker": config.num_workers, "server": config.topology.num_servers}
     each = {role: strategy.start_cores.get(role, 0.0) for role in counts}
     cores = sum(counts[role] * each[role] for role in counts)

@@ -142,6 +142,7 @@ def _meta(checked: CheckedSet, run_dir: Path) -> dict[str, Any]:
         "kind": "cluster",
         "run_id": run_dir.name,
         "runtime": names.runtime,
+        "fitted": _fitted(checked),
         "started_at": started_at(),
         "seed": written.seed,
         "versions": describe_versions(),
@@ -163,6 +164,13 @@ def _meta(checked: CheckedSet, run_dir: Path) -> dict[str, Any]:
             "replay": msgspec.structs.asdict(written.replay),
         },
     }
+
+
+def _fitted(checked: CheckedSet) -> list[str]:
+    """The fitted files of all strategies; none where these decide nothing."""
+    if checked.written.replay.detail == "gpus_only":
+        return []
+    return sorted({name for job in checked.jobs for name in job.checked.strategy.fitted})
 
 
 def _fields(spec: dict[str, Any]) -> dict[str, Any]:

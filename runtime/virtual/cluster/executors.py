@@ -113,9 +113,10 @@ class InDetail:
 
     def _next_host(self, name: str, task: str) -> int | None:
         """A task that the job restarts moves as the cluster says."""
+        node = NodeId.parse(task)
         self._leaving(name)
-        if (host := self._elsewhere(name, NodeId.parse(task))) is not None:
-            self._report(TaskMoved(name))
+        if (host := self._elsewhere(name, node)) is not None:
+            self._report(TaskMoved(name, node))
         return host
 
     def preempt(self, job: JobState) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Host
 from runtime.core.vectors import PARAMETER_BYTES
+from runtime.virtual.cluster.ring_time import ring_s
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from strategies.protocol import TaskDemand
@@ -110,14 +111,14 @@ def in_ring(
     def work_s(seconds: float) -> float:
         return Busy(most, costs.worker_cores, seconds).alone_s(cores)
 
-    messages = 2 * (workers - 1)
-    ring_s = messages * hop_s(costs, host, gang, model_bytes / workers) if messages else 0.0
+    part_bytes, messages = model_bytes / workers, 2 * (workers - 1)
+    summing_s = ring_s(costs, host, gang.workers, part_bytes, link_bytes_per_s=_link_bytes_per_s(costs, host))
     step_s = costs.replica_step_s(model_bytes)
     data_s, compute_s = costs.data_s(batch_samples), costs.compute_s(batch_samples)
     gpu_s = device.seconds(batch_samples) if device is not None else 0.0
     computing_s = max(work_s(compute_s), gpu_s)
-    iteration_s = 2 * costs.control_s + ring_s + work_s(step_s) + work_s(data_s) + computing_s
-    sent_bytes = messages * model_bytes / workers
+    iteration_s = 2 * costs.control_s + summing_s + work_s(step_s) + work_s(data_s) + computing_s
+    sent_bytes = messages * part_bytes
     added_s = (costs.ring_per_byte_s + 2 * costs.carry_per_byte_s) * sent_bytes
     worker_s = (step_s + data_s + compute_s) * costs.worker_cores + added_s
     return Undisturbed(
@@ -125,21 +126,6 @@ def in_ring(
         worker=_demand(worker_s, sent_bytes, iteration_s, gpu_s or work_s(compute_s)),
         server=_demand(0.0, 0.0, iteration_s),
     )
-
-
-def hop_s(costs: Costs, host: Host, gang: Gang, num_bytes: float) -> float:
-    """Seconds of a step of the ring, in which every worker sends a message to the next, which lives next to it.
-
-    One message leaves each machine and one comes, unless the gang is on one machine. The slowest hop decides.
-    """
-    apart, leaves, stays = len(gang.workers) > 1, costs.carry_per_byte_s, costs.within_per_byte_s
-    outer = leaves if apart else stays
-    of_worker = max(outer + (outer if worker == 1 else stays) for worker in gang.workers)
-    of_machine = max(2 * (outer + (workers - 1) * stays) for workers in gang.workers)
-    carry_s = num_bytes * max(of_worker, of_machine / (host.cores or inf))
-    link_s = num_bytes / _link_bytes_per_s(costs, host) if apart else 0.0
-    own_s = costs.latency_s + costs.neighbour_s(num_bytes) + (2 * host.latency_s if apart else 0.0)
-    return own_s + max(link_s, carry_s)
 
 
 def both(one: Busy, other: Busy, cores: float) -> tuple[float, float]:

@@ -109,6 +109,9 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
     for part in ("live runtime", "virtual runtime (calibration cal-7)", "seeds 0\N{EN DASH}2", "Test CPU, 2 cores"):
         assert part in said
     assert "seed 2" in caption([virtual])
+    assert "fitted" not in said
+    fitted = [{**virtual, "fitted": [name]} for name in ("resources aaaa0000", "resources bbbb1111")]
+    assert "fitted: resources aaaa0000, resources bbbb1111" in caption(fitted)
 
 
 def test_ranges() -> None:

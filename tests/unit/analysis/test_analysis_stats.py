@@ -32,6 +32,21 @@ def test_a_strategy_is_its_name_and_the_fields_that_vary() -> None:
     assert strategy_labels(metas) == ["bsp", "ssp bound=3", "ssp bound=none"]
 
 
+def test_runs_that_differ_only_in_fitted_files_are_told_apart() -> None:
+    """Where nothing else tells them apart; records from before these were written down do not say."""
+    one, other = ({**meta("star_h"), "fitted": [f"resources {digest}"]} for digest in ("aaaa0000", "bbbb1111"))
+    assert strategy_labels([one, other]) == ["star_h fitted=resources aaaa0000", "star_h fitted=resources bbbb1111"]
+    assert strategy_labels([one, meta("star_h")])[1] == "star_h fitted=unknown"
+    assert strategy_labels([one, one]) == ["star_h", "star_h"]
+    assert strategy_labels([meta("bsp"), {**meta("bsp"), "fitted": []}]) == ["bsp", "bsp"]
+    by = [
+        {**meta("star_h", fields={"predictor": name}), "fitted": files}
+        for name, files in (("ema", []), ("star", ["x"]))
+    ]
+    assert strategy_labels(by) == ["star_h predictor=ema", "star_h predictor=star"]
+    assert case_labels([one, other]) == ["", ""]
+
+
 def test_runs_that_differ_only_in_the_strategy_are_one_case() -> None:
     metas = [meta("bsp", data="dynamic", num_shards=45), meta("asp", data="even", num_shards=4)]
     assert case_labels(metas) == ["", ""]

@@ -338,6 +338,7 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
         assert part in said
     assert "seeds 0\N{EN DASH}1" in said
     assert "stragglers: none, transient" in said
+    assert "fitted: modes aaaa0000" in cluster_caption([{**meta(seed=0), "fitted": ["modes aaaa0000"]}])
     assert "models: star" in cluster_caption([meta(replay={"models": "star"})])
 
 

@@ -108,6 +108,7 @@ def test_a_worker_that_is_restarted_goes_where_the_placement_has_a_gpu_for_it() 
     assert (
         cluster.relocate(6.0, "a", NodeId.worker(0)) is None
     )  # its own GPU is no other place, though it is about to be free
+    cluster.receive(6.0, TaskMoved("a", NodeId.worker(1)))
     cluster.receive(6.0, job("b", 1))
     assert port.orders[-1] == ("start", "b", (0,), 0)
     assert cluster.relocate(7.0, "a", NodeId.worker(1)) is None
@@ -125,8 +126,46 @@ def test_what_a_move_frees_is_for_who_waits() -> None:
     cluster.receive(2.0, job("wide", 2))
     assert cluster.num_waiting == 1
     assert cluster.relocate(3.0, "a", NodeId.worker(0)) == 1
-    cluster.receive(3.0, TaskMoved("a"))
+    cluster.receive(3.0, TaskMoved("a", NodeId.worker(0)))
     assert port.orders[-1] == ("start", "wide", (0, 0), 0)
+
+
+def test_nobody_gets_a_gpu_on_which_a_killed_worker_still_is() -> None:
+    """Whoever comes, ends, or is woken meanwhile; then all is decided at once. Servers hold no GPU."""
+    cluster, port, _ = cluster_of(Fifo(), 2, 2)
+    given = JobRequest(job="a", submit_s=0.0, gpus=2, servers=1)
+    cluster.receive(0.0, JobSubmitted(given), job("b", 1))
+    assert cluster.relocate(1.0, "a", NodeId.worker(1)) == 1
+    before = list(port.orders)
+    cluster.receive(1.01, job("c", 1))
+    cluster.receive(1.02, Woke())
+    cluster.receive(1.03, JobEnded("b"))
+    cluster.receive(1.04, job("d", 1))
+    assert port.orders == before
+    cluster.receive(1.05, TaskMoved("a", NodeId.worker(1)))
+    assert [order[1] for order in port.orders[len(before) :]] == ["c", "d"]
+    cluster.receive(2.0, JobEnded("d"))
+    assert cluster.relocate(3.0, "a", NodeId.server(0)) == 1
+    cluster.receive(3.0, job("e", 1))
+    assert port.orders[-1][1] == "e"
+
+
+@pytest.mark.parametrize("ending", ["ends", "is preempted"])
+def test_a_job_that_is_over_has_left_all_gpus(ending: str) -> None:
+    cluster, port, _ = cluster_of(Srtf(), 2, 2)
+    cluster.receive(0.0, job("a", 2, duration_s=100.0))
+    cluster.receive(0.0, JobStarted("a"))
+    if ending == "ends":
+        assert cluster.relocate(1.0, "a", NodeId.worker(1)) == 1
+        cluster.receive(1.01, job("short", 4, duration_s=1.0))
+        cluster.receive(1.02, JobEnded("a"))
+    else:
+        cluster.receive(1.0, job("short", 4, duration_s=1.0))
+        assert port.orders[-1] == ("preempt", "a")
+        assert cluster.relocate(1.01, "a", NodeId.worker(1)) == 1
+        cluster.receive(1.02, JobGone("a"))
+    assert port.orders[-1][:2] == ("start", "short")
+    cluster.receive(1.03, TaskMoved("a", NodeId.worker(1)))
 
 
 def test_a_server_that_is_restarted_goes_where_the_placement_puts_one() -> None:
@@ -175,7 +214,7 @@ def test_a_job_goes_down_one_queue_at_a_time_though_a_worker_has_moved_meanwhile
     cluster.receive(0.0, job("a"))
     cluster.receive(0.0, JobStarted("a"))
     assert cluster.relocate(6.0, "a", NodeId.worker(0)) == 1
-    cluster.receive(6.0, TaskMoved("a"))
+    cluster.receive(6.0, TaskMoved("a", NodeId.worker(0)))
     cluster.receive(21.0, job("later"))
     cluster.receive(21.0, JobStarted("later"))
     cluster.receive(45.0, job("new"))

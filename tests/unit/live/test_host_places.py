@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from errno import EBUSY
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,7 @@ class Group:
         self.process_files = (name,)
         self.limits: list[float | int | None] = []
         self.shares: list[float | None] = []
+        self.busy = self.removed = False
 
     def create(self, name: str) -> Group:
         return Group(f"{self.name}/{name}")
@@ -48,7 +50,11 @@ class Group:
         self.limits.append(limit)
         return limit
 
-    def remove(self) -> None: ...
+    def remove(self, within_s: float | None = None) -> None:
+        if self.busy:
+            raise OSError(EBUSY, "busy")
+        assert not self.removed
+        self.removed = True
 
 
 class Relay:
@@ -123,6 +129,27 @@ def test_a_newcomer_gets_a_place_on_a_host() -> None:
     assert (server.host, server.port, server.known_as) == ("host:0", 5001, None)
     assert server.side_path.endswith("server-1")
     assert machines.tasks_on("host:1") == ["worker:1", "worker:2"]
+
+
+def test_a_group_that_a_task_has_left_goes_as_soon_as_its_process_has() -> None:
+    """At once if there is none; groups of other tasks, and those in use, stay."""
+    machines = machines_on(hosts_of())
+    first: Any = machines.groups["worker:0"]
+    first.busy = True
+    machines.move("worker:0", 1)
+    second: Any = machines.groups["worker:0"]
+    assert (first.removed, second.name) == (False, "host-1/worker-0-1")
+    machines.leave_behind("worker:0")
+    machines.leave_behind("worker:1")
+    assert not first.removed
+    first.busy = False
+    machines.leave_behind("worker:0")
+    assert first.removed
+    machines.move("worker:0", 2)
+    assert second.removed
+    machines.leave_behind("worker:0")
+    others: list[Any] = [machines.groups[task] for task in TASKS]
+    assert not any(group.removed for group in others)
 
 
 def test_ports_of_newcomers_are_nobody_else_s_in_the_lab() -> None:

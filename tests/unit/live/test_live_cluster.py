@@ -51,7 +51,9 @@ def played(play: Callable[[Lab], bool], **gpus: int) -> list[tuple[Any, ...]]:
         notes.append((kind, fields["job"], *([fields[about]] if about else [])))
 
     def begin(*_: Any) -> Any:
-        return SimpleNamespace(nodes=SimpleNamespace(elsewhere=None), begun=None)
+        ends: list[Callable[[], object]] = []
+        nodes = SimpleNamespace(elsewhere=None)
+        return SimpleNamespace(nodes=nodes, begun=None, ends=ends, once_ended=lambda node, then: ends.append(then))
 
     cluster = LiveCluster(
         cast("Any", Lab(play)),
@@ -67,20 +69,23 @@ def played(play: Callable[[Lab], bool], **gpus: int) -> list[tuple[Any, ...]]:
     return [note for note in notes if note[0] in ("Placed", "Moved")]
 
 
-def test_who_waits_starts_on_what_a_restart_has_freed_once_that_is_carried_out() -> None:
+def test_who_waits_starts_on_what_a_restart_has_freed_once_its_process_has_ended() -> None:
     """A worker of ``a`` moves to the last GPU of the machine of ``b``; then ``c`` has a machine with two."""
     answers: list[int | None] = []
     in_between: list[list[str]] = []
 
     def play(lab: Lab) -> bool:
-        if len(lab.begun) == 2 and not answers:
-            answers.append(lab.begun["j0"].nodes.elsewhere("worker:0"))
+        if len(lab.begun) == 2:
+            if not answers:
+                answers.append(lab.begun["j0"].nodes.elsewhere("worker:0"))
+            elif len(in_between) == 5:  # the loop has turned several times, and the process has not ended
+                lab.begun["j0"].ends.pop()()
             in_between.append(lab.added[:])
         return len(lab.begun) == 3
 
     notes = played(play, a=2, b=2, c=2)
     assert answers == [1]
-    assert in_between == [["j0", "j1"]], "nobody starts before the job has carried it out"
+    assert in_between[:6] == [["j0", "j1"]] * 5 + [["j0", "j1", "j2"]], "nobody starts before the process has ended"
     assert notes == [("Placed", "a", (0, 0)), ("Placed", "b", (1, 1)), ("Moved", "a", 1), ("Placed", "c", (0, 0))]
 
 

@@ -71,6 +71,21 @@ def test_a_task_that_is_restarted_starts_on_its_new_host_or_where_it_was() -> No
     assert [(one.id, one.place) for one in world.said(Launch)] == [(0, Place(host="host:1")), (1, before)]
 
 
+def test_the_end_of_a_process_is_told_when_its_exit_is_reported() -> None:
+    """Not when it is given up: until then it is on its host."""
+    world = started(Moving)
+    ended: list[NodeId] = []
+    world.supervisor.ended = ended.append
+    worker = NodeId.worker(0)
+    world.supervisor.restart(worker, 1.0)
+    world.live(world.clock.now + 0.1)
+    assert (ended, world.supervisor.has_process(worker)) == ([], True)
+    world.die(("worker", 0))
+    assert (ended, world.supervisor.has_process(worker)) == ([worker], False)
+    world.live(world.clock.now + 2.0)
+    assert world.supervisor.has_process(worker), "the next one, on its next host"
+
+
 def test_the_record_says_how_long_each_checkpoint_took_from_its_own_order() -> None:
     """The first one is never complete, as a server had no time for its part before the second was ordered."""
     world = started()

@@ -11,7 +11,9 @@ from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
-from tests.support.job_sets import gpu_violations, notes_of, row, run_rows
+from runtime.errors import ConfigError
+from tests.support.job_sets import checked_set, gpu_violations, notes_of, row, run_rows
+from tests.support.runs import RecordSink
 from tests.support.turns import by_turns
 from tests.unit.run.test_job_sets_preempted import GPUS, HOSTS, final, notes_in, plain
 
@@ -57,6 +59,23 @@ def test_its_gpus_are_counted_where_they_are(moved: Path) -> None:
     assert cluster.jobs.starts.tolist() == [1]
     assert cluster.stored is not None
     assert sorted(cluster.stored.worker_hosts[0]) == [0, 0, 0, 1]
+
+
+def test_it_is_pending_as_a_quota_of_its_own_says(tmp_path: Path) -> None:
+    """One cluster places all jobs, and the scheduler of each says how long its own nodes wait."""
+    quota = ["scheduler=quota", "scheduler.pending_s=1.5"]
+    run_rows(tmp_path / "run", [slow_one(settings=quota)], *fifo(tmp_path), "straggler.intensity=1")
+    (move,) = [note for note in notes_of(tmp_path / "run") if note["type"] == "Moved"]
+    (restarting,) = notes_in(tmp_path / "run", "slow", "Restarting")
+    assert (restarting["node"], restarting["pending_s"]) == (move["task"], 1.5)
+    (joined,) = RecordSink(tmp_path / "run" / "jobs" / "slow").events("Joined")
+    assert joined["t"] - restarting["t"] == pytest.approx(1.5)
+
+
+def test_nobody_could_be_evicted_from_a_job_of_a_set(tmp_path: Path) -> None:
+    settings = ["scheduler=quota", "scheduler.evict_after_s=5"]
+    with pytest.raises(ConfigError, match=r"^jobs=given: job slow: scheduler: takes away .*=antdt_nd launches none"):
+        checked_set([slow_one(settings=settings)], *fifo(tmp_path))
 
 
 def test_without_a_free_gpu_elsewhere_it_starts_again_where_it_was(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from analysis.experiments.spec import Prediction, Spec, SpecError
 from analysis.measures.prediction import RATES, scores
 from analysis.records.load import Run, load_run
 from scripts.score_predictors import parse, tagged
-from scripts.tables.predictor_rates import rates_of, scored
+from scripts.tables.predictor_rates import fitted_of, rates_of, scored
 from tests.support.records import asp_story, bsp_story, disturbance
 from tests.unit.analysis.test_experiments import spec_of
 
@@ -53,6 +53,15 @@ def test_an_impossible_predictor_is_refused_before_any_run(
     with pytest.raises(SpecError, match=r"toy_table: predictors\.one: ") as caught:
         rates_of(spec)
     assert said in str(caught.value)
+
+
+def test_captions_name_the_files_that_predictors_were_scored_with(tmp_path: Path) -> None:
+    asked = {name: {"name": name} for name in ("star", "ema", "lstm_ratio")}
+    found = fitted_of(
+        spec_of(tmp_path, predictors=asked | {"again": {"name": "star", "settings": {"regressor": "mlp"}}})
+    )
+    assert [name.split()[0] for name in found] == ["deviation", "resources"]
+    assert fitted_of(spec_of(tmp_path)) == []
 
 
 def test_an_experiment_without_predictors_scores_none(tmp_path: Path) -> None:
