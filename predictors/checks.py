@@ -18,7 +18,8 @@ def check_number(name: str, value: object, least: float = -inf, above: float = -
         raise ValueError(f"{name}={value}: must be {wanted}")
 
 
-def check_whole(name: str, value: object, least: int = 0) -> None:
-    """Raise ``ValueError`` unless ``value`` is a whole number of at least ``least``."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}={value}: must be a whole number, {least} or more")
+def check_whole(name: str, value: object, least: int = 0, most: float = inf) -> None:
+    """Raise ``ValueError`` unless ``value`` is a whole number from ``least`` to ``most``."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        limit = "" if most == inf else f" and at most {most:g}"
+        raise ValueError(f"{name}={value}: must be a whole number, {least} or more{limit}")

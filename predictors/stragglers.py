@@ -32,6 +32,7 @@ class Observation(NamedTuple):
     samples: float = 1.0
 
 
+@runtime_checkable
 class StragglerPredictor(Protocol):
     """Predicts whose next iteration will straggle; it receives all observations in order of event time."""
 

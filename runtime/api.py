@@ -12,7 +12,7 @@ import msgspec
 from injectors.schedule import Schedule
 from runtime.backends.base import Backend
 from runtime.config.instantiate import TARGET, locate
-from runtime.config.parse import Config
+from runtime.config.parse import MIN_PERIOD_S, Config
 from runtime.containment import Isolation
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import Job, RecordSink, Status
@@ -47,6 +47,12 @@ INTERRUPTED_S = 5.0
 
 Whoever sends one soon kills: Docker after 10 s, Slurm and Kubernetes after 30.
 """
+
+
+def check_telemetry(every_s: float | Literal["auto"] | None) -> None:
+    """Raise ``ValueError`` for seconds between two samples that are no period; ``auto`` and None are not seconds."""
+    if isinstance(every_s, int | float) and not every_s >= MIN_PERIOD_S:
+        raise ValueError(f"telemetry_every_s={every_s:g}: must be at least {MIN_PERIOD_S} (null for none)")
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,13 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from yaml import YAMLError
 
 from analysis.experiments.spec import SpecError, cells, load_spec, settings_of
 from runtime.config import project
@@ -28,6 +32,15 @@ from runtime.house import NAME, ROOT, module_name, surroundings
 from runtime.run.preflight import EXPERIMENT, preflight
 from runtime.run.streams import run_program
 
+DEFAULT_BACKEND = "torch"
+SHARED = ["jobs=poisson", "jobs.num_jobs=20", "cluster=star_servers"]
+SURROUNDINGS = {
+    "jobs": ["cluster=star_servers"],
+    "placement": SHARED,
+    "policy": SHARED,
+    "prevention": [*SHARED, "strategy=star_h", "strategy.prevent=true"],
+}
+"""What else a choice of a group needs: jobs that share hosts, and for ``prevention`` some that ask for more."""
 SUITE = ("test_strategies.py", "test_virtual.py", "test_virtual_allreduce.py")
 PLUGINS = ("tests.support.turns", "tests.support.users_suite")
 FOLDER = "STRAGGLAB_CONTRACT_STRATEGIES"
@@ -90,10 +103,20 @@ def problem_of(path: Path, conf: Path) -> str:
             if cell.seed == spec.seeds[0]:
                 preflight(settings_of(spec, cell))
         return ""
-    jobs = ["jobs=poisson"] if group in ("policy", "placement", "prevention") else []
     virtual = [] if group in ("runtime", "launcher") else ["runtime=virtual"]
-    preflight([*virtual, *jobs, f"{group}={name}"])
+    preflight([*virtual, *surroundings_of(group, path), f"{group}={name}"])
     return ""
+
+
+def surroundings_of(group: str, path: Path) -> list[str]:
+    """Other choices that a file of this group needs for a job that can run."""
+    if group == "workload":
+        with suppress(YAMLError, OSError):  # which composing it finds as well, and says
+            read = OmegaConf.load(path)
+            backends = read.get("backends") if isinstance(read, DictConfig) else None
+            if isinstance(backends, ListConfig) and backends and DEFAULT_BACKEND not in backends:
+                return [f"backend={backends[0]}"]
+    return SURROUNDINGS.get(group, [])
 
 
 def contract(folder: Path, *, long: bool) -> int:

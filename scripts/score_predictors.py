@@ -3,6 +3,7 @@ r"""Score straggler predictors on recorded runs: which of them predicted, before
 python scripts/score_predictors.py runs/2024-11-21_08-00-00_bsp_transient_seed0
 python scripts/score_predictors.py runs/a_sweep --labels plan --predictors ema,narx,nvrx,oracle
 python scripts/score_predictors.py runs/a_sweep --predictors nvrx,nvrx:threshold=0.8,nvrx:scores=relative:window_iters=5
+python scripts/score_predictors.py runs/a_sweep --predictors ema,my_lab.predictor.Mine:factor=2 project=my_lab
 
 Every predictor receives the record's events in order and is asked, whenever a worker begins an iteration, whether that
 iteration will straggle; it knows only what had ended by then. Its tags are compared with the truth:
@@ -43,8 +44,17 @@ from analysis.measures.prediction import lead_summary, lead_times, scores
 from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from predictors import STRAGGLER_PREDICTORS, Observation, PlannedWindow, backtest, straggler_predictor
+from predictors import (
+    STRAGGLER_PREDICTORS,
+    Observation,
+    PlannedWindow,
+    StragglerPredictor,
+    backtest,
+    straggler_predictor,
+)
 from predictors.registry import OF_RESOURCES, settings_of
+from runtime.config.instantiate import TARGET, instantiate
+from runtime.config.project import adopt
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -55,18 +65,27 @@ WIDE = 1000
 
 
 class Asked(NamedTuple):
-    """A requested predictor: ``text``, its name and its settings."""
+    """A requested predictor: ``text``, its name, or the path of a class of the user's, and its settings."""
 
     text: str
     name: str
     settings: dict[str, Any]
+
+    def make(self, plan: Sequence[PlannedWindow] = ()) -> StragglerPredictor:
+        """A new one; raises ``ValueError`` or :class:`ConfigError` for what it cannot be."""
+        if "." not in self.name:
+            return straggler_predictor(self.name, self.settings, plan)
+        made = instantiate({TARGET: self.name, **self.settings}, self.name)
+        if not isinstance(made, StragglerPredictor):
+            raise ValueError(f"{self.name}: is no predictor; it needs the methods update, forget and tags")
+        return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score and report; returns the exit code (see the module)."""
     console = Console(highlight=False, markup=False)
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser().parse_args(adopt(sys.argv[1:] if argv is None else argv))
         refuse_unwritable_folder("--out", arguments.out)
         tolerance_frac = _tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
@@ -93,12 +112,12 @@ def parse(text: str | None, tolerance_frac: float) -> list[Asked]:
     for word in dict.fromkeys(words):
         name, *pairs = word.split(":")
         try:
-            usual = {TOLERANCE: tolerance_frac} if TOLERANCE in settings_of(name) else {}
-            given = dict(_setting(word, pair) for pair in pairs)
-            straggler_predictor(name, usual | given)
+            usual = {TOLERANCE: tolerance_frac} if "." not in name and TOLERANCE in settings_of(name) else {}
+            one = Asked(word, name, usual | dict(_setting(word, pair) for pair in pairs))
+            one.make()
         except ValueError as error:
             raise ConfigError(f"--predictors: {error}") from None
-        asked.append(Asked(word, name, usual | given))
+        asked.append(one)
     return asked
 
 
@@ -166,7 +185,7 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
         seen = observed(rows)
         reads = [PlannedWindow(*one) for one in plan.itertuples(index=False)]
         for each in asked:
-            tags = backtest(straggler_predictor(each.name, each.settings, reads), seen, lost)
+            tags = backtest(each.make(reads), seen, lost)
             frame = rows.assign(**about, predictor=each.text, label=truth, tag=tags)
             yield frame[frame["label"].notna()].astype({"label": "bool"})
 
@@ -254,8 +273,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--predictors",
         metavar="NAME[:SETTING=VALUE...],...",
-        help=f"which of {', '.join(STRAGGLER_PREDICTORS)}, with settings that differ from the defaults (default: all; "
-        "the oracle only if every run's plan disturbs a worker, star only if every record has processor times)",
+        help=f"which of {', '.join(STRAGGLER_PREDICTORS)}, or the path of a class of yours, with settings that differ "
+        "from the defaults (default: all of ours; the oracle only if every run's plan disturbs a worker, star only if "
+        "every record has processor times)",
     )
     parser.add_argument(
         "--tolerance-frac",

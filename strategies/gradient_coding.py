@@ -10,7 +10,7 @@ from strategies.checks import check_choice, check_number, check_whole
 from strategies.coding import SCHEMES
 from strategies.coding.group import Recipe
 from strategies.coding.rounds import Rounds
-from strategies.coding.schemes import ONE_PART_EACH
+from strategies.coding.schemes import MAX_DRAWS, ONE_PART_EACH
 from strategies.coding.speeds import Speeds
 from strategies.coding.terms import check_tolerance
 from strategies.composed import Composed
@@ -87,7 +87,7 @@ class GradientCoding(Strategy):
         self._check_throughputs()
         check_whole("estimate_iters", self.estimate_iters)
         check_number("rebuild_frac", self.rebuild_frac, above=0.0)
-        check_whole("draws", self.draws, least=1)
+        check_whole("draws", self.draws, least=1, most=MAX_DRAWS)
         check_number("max_amplification", self.max_amplification, least=1.0)
         check_choice("prune", self.prune, "packing", "paper")
         check_whole("code_seed", self.code_seed)

@@ -15,11 +15,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.datasets.base import Dataset
 from workloads.topics import EStep, e_step, statistics
 
 FLOOR_FRAC = 0.01
@@ -49,7 +50,7 @@ class LDA:
         test_samples: the same for held-out ones.
     """
 
-    dataset: Any
+    dataset: Dataset
     topics: int = 10
     document_prior: float | None = None
     topic_prior: float | None = None

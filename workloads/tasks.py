@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.data import Split
+from workloads.datasets.base import Dataset
 from workloads.models.initial import Initializer, draw
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class DatasetTask(ABC):
         test_samples: the same for held-out samples.
     """
 
-    dataset: Any
+    dataset: Dataset
     data_dir: str = "data"
     train_samples: int | None = None
     test_samples: int | None = None
@@ -89,12 +90,12 @@ class DatasetTask(ABC):
     @property
     def num_samples(self) -> int | None:
         """Number of training samples; None if it depends on the files."""
-        known: int | None = self.dataset.num_samples
+        known = self.dataset.num_samples
         return known if known is None or self.train_samples is None else min(known, self.train_samples)
 
     def prepare(self) -> int:
         """Convert the data once; returns the number of training samples. Raises ``ValueError`` for missing data."""
-        found: int = self.dataset.prepare(self.data_dir)
+        found = self.dataset.prepare(self.data_dir)
         return found if self.train_samples is None else min(found, self.train_samples)
 
     def preload(self) -> list[str]:
@@ -103,13 +104,12 @@ class DatasetTask(ABC):
 
     def load(self) -> Split:
         """Arrays as stored, reduced to the samples that are used."""
-        split: Split = self.dataset.load(self.data_dir)
+        split = self.dataset.load(self.data_dir)
         return Split(train=_spread(split.train, self.train_samples), test=_spread(split.test, self.test_samples))
 
     def batch_inputs(self, inputs: NDArray[Any], key: Any) -> NDArray[Any]:
         """Pre-process a batch for the model; ``key`` identifies training samples, None: for evaluation."""
-        seen: NDArray[Any] = self.dataset.batch_inputs(inputs, key)
-        return seen
+        return self.dataset.batch_inputs(inputs, key)
 
 
 def _spread(part: tuple[NDArray[Any], NDArray[Any]], count: int | None) -> tuple[NDArray[Any], NDArray[Any]]:

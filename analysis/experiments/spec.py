@@ -14,6 +14,7 @@ import yaml
 
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES
+from analysis.experiments.shapes import misshapen
 from analysis.files import natural
 from analysis.measures.cluster.learning import TTAS
 from analysis.measures.prediction import RATES
@@ -213,6 +214,8 @@ def load_spec(path: Path) -> Spec:
     """Read and check the description in ``path``; raises :class:`SpecError`."""
     try:
         fields = yaml.safe_load(path.read_bytes())
+        if isinstance(fields, dict) and (wrong := misshapen(fields)):
+            raise SpecError(f"{path}: {wrong}")
         spec = msgspec.convert({"name": path.stem, **fields}, Spec)
     except yaml.YAMLError as error:
         raise SpecError(f"{path}: {' '.join(str(error).split())}") from None

@@ -11,6 +11,8 @@ from injectors.patterns.streams import stream
 
 Servers = int | Literal["uniform"] | None
 """Number of parameter servers of a job; ``uniform``: from 1 to the number of its workers; None: as the run has it."""
+MAX_SERVERS = 100_000
+"""Most servers of a job, as of ``topology.num_servers``."""
 
 
 class Draws:
@@ -48,9 +50,10 @@ def check_servers(servers: Servers) -> None:
     """Raise ``ValueError`` unless it is a rule for numbers of servers."""
     if servers is None or servers == "uniform":
         return
-    if not isinstance(servers, int) or isinstance(servers, bool) or servers < 0:
+    if not isinstance(servers, int) or isinstance(servers, bool) or not 0 <= servers <= MAX_SERVERS:
         raise ValueError(
-            f"servers={one_line(servers)}: must be a whole number, uniform (from 1 to the workers) or null"
+            f"servers={one_line(servers)}: must be a whole number up to {MAX_SERVERS}, uniform (from 1 to the workers) "
+            "or null"
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from injectors.arrivals.base import Arrivals, Submission
-from injectors.arrivals.cells import MAX_JOBS, in_order
+from injectors.arrivals.cells import JOB_NAME, MAX_JOBS, in_order
 from injectors.arrivals.distributions import Distribution, Exponential
 from injectors.arrivals.drawing import Draws, Servers, check_models, check_servers
 from injectors.patterns.fields import check_number, one_line
@@ -46,6 +46,10 @@ class Poisson(Arrivals):
                 raise ValueError(
                     f"{name}={one_line(value)}: must be a distribution of injectors.arrivals.distributions"
                 )
+        if not JOB_NAME.fullmatch(f"{self.prefix}{self.num_jobs}"):
+            raise ValueError(
+                f"prefix={one_line(self.prefix)}: names of jobs are up to 100 letters, digits, '-' and '_' in all"
+            )
         check_servers(self.servers)
         check_models(self.models)
 

@@ -9,7 +9,7 @@ from injectors.arrivals.base import Arrivals, Submission
 from injectors.arrivals.cells import bad_cell, in_order, number, whole
 from injectors.arrivals.drawing import Draws, Servers, check_models, check_servers
 from injectors.arrivals.files import refuse_pointer
-from injectors.arrivals.times import NOTHING, seconds_of, zone_of
+from injectors.arrivals.times import NOTHING, elapsed_s, is_a_date, seconds_of, zone_of
 from injectors.patterns.fields import check_number, one_line
 from injectors.patterns.tables import Table, check_path, find_file, read_table
 
@@ -33,7 +33,7 @@ class JobTable(Arrivals):
         zone: of times that say none, as in ``UTC``; None: such times are refused.
         gpus_column: number of workers.
         duration_column: how long the job runs.
-        duration_unit_s: seconds per unit of that column.
+        duration_unit_s: seconds per unit of that column, where it has numbers; 1-10:00:30 says it itself.
         iterations_column: number of iterations of every worker.
         seconds_per_iteration_column: what one takes; with the number of iterations this is the duration.
         job_column: name of the job; None: the number of its row.
@@ -82,9 +82,10 @@ class JobTable(Arrivals):
         self._check_columns()
         for name in ("submit_unit_s", "duration_unit_s", "time_scale"):
             check_number(name, getattr(self, name), above=0)
-        for name, least in (("num_jobs", 1), ("max_duration_s", 0)):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), least=least)
+        if self.num_jobs is not None:
+            check_number("num_jobs", self.num_jobs, least=1)
+        if self.max_duration_s is not None:
+            check_number("max_duration_s", self.max_duration_s, above=0)
         if self.zone is not None:
             zone_of(self.zone)
         if type(self.skip_incomplete) is not bool:
@@ -109,8 +110,9 @@ class JobTable(Arrivals):
 
     def submissions(self, seed: int) -> list[Submission]:
         refuse_pointer(self.path, find_file(self.path))
-        names = [getattr(self, one) for one in self.__dataclass_fields__ if one.endswith("_column")]
-        table = read_table(self.path, tuple(dict.fromkeys(name for name in names if name is not None)), others=True)
+        named = {getattr(self, one): one for one in self.__dataclass_fields__ if one.endswith("_column")}
+        named.pop(None, None)
+        table = read_table(self.path, tuple(named), others=True, settings=named)
         try:
             return self._jobs(table, Draws(seed, "table"))
         except ValueError as error:
@@ -133,18 +135,29 @@ class JobTable(Arrivals):
         return in_order([(table.places[rows[n]], self._job(table, rows[n], submit_s[n], draws)) for n in chosen])
 
     def _lacks(self, table: Table, row: int) -> bool:
-        needed = (self.submit_column, self.gpus_column, self.duration_column, self.iterations_column)
-        return any(name is not None and table.columns[name][row] in NOTHING for name in needed)
+        return any(table.columns[name][row] in NOTHING for name in self._needed)
+
+    @property
+    def _needed(self) -> list[str]:
+        """Columns that must have a value in every row."""
+        named = (self.submit_column, self.gpus_column, self.duration_column, self.iterations_column)
+        return [name for name in named if name is not None]
 
     def _submit_s(self, table: Table, row: int) -> float:
         place, name = table.places[row], self.submit_column
         cell = table.columns[name][row]
         if self.submit_as == TIME:
             return seconds_of(place, name, cell, None if self.zone is None else zone_of(self.zone))
+        if is_a_date(cell):
+            raise bad_cell(place, name, cell, f"must be a number; submit_as={TIME} reads times")
         return number(place, name, cell) * self.submit_unit_s
 
     def _job(self, table: Table, row: int, submit_s: float, draws: Draws) -> Submission:
         place = table.places[row]
+        for name in self._needed:
+            if table.columns[name][row] in NOTHING:
+                cure = "must be there; skip_incomplete=true leaves such rows out"
+                raise bad_cell(place, name, table.columns[name][row], cure)
 
         def cell(name: str | None) -> object:
             return None if name is None else table.columns[name][row]
@@ -158,6 +171,9 @@ class JobTable(Arrivals):
             iterations = whole(place, self.iterations_column, cell(self.iterations_column), least=1)
         if submit_s < 0:
             raise bad_cell(place, self.submit_column, cell(self.submit_column), "must be 0 or more")
+        lasts_s = elapsed_s(cell(self.duration_column))
+        if lasts_s is None and (units := amount(self.duration_column)) is not None:
+            lasts_s = units * self.duration_unit_s
         given = cell(self.servers_column)
         servers = (
             draws.servers(self.servers, gpus)
@@ -168,9 +184,7 @@ class JobTable(Arrivals):
             job=f"row{row + 1}" if self.job_column is None else _text(cell(self.job_column)),
             submit_s=submit_s * self.time_scale,
             gpus=gpus,
-            duration_s=self._duration_s(
-                amount(self.duration_column), iterations, amount(self.seconds_per_iteration_column)
-            ),
+            duration_s=self._duration_s(lasts_s, iterations, amount(self.seconds_per_iteration_column)),
             iterations=iterations,
             servers=servers,
             user=_text(cell(self.user_column)),
@@ -185,7 +199,7 @@ class JobTable(Arrivals):
         if iterations is not None and each_s is not None:
             lasts_s = iterations * each_s * self.time_scale
         elif given is not None:
-            lasts_s = given * self.duration_unit_s * self.time_scale
+            lasts_s = given * self.time_scale
         else:
             return None
         return lasts_s if self.max_duration_s is None else min(lasts_s, self.max_duration_s)

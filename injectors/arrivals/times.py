@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from injectors.arrivals.cells import bad_cell
@@ -10,7 +11,25 @@ from injectors.arrivals.cells import bad_cell
 NOTHING = (None, "", "None", "NA", "NULL")
 """What traces write where they know no time."""
 PACIFIC = "America/Los_Angeles"
+ELAPSED = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)")
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
 OFFSETS = {" PDT": "-07:00", " PST": "-08:00", " UTC": "+00:00", "Z": "+00:00"}
+
+
+def elapsed_s(cell: object) -> float | None:
+    """Seconds of a duration as schedulers write it, ``10:00:30`` or with days ``1-10:00:30``; None for all else."""
+    if isinstance(cell, timedelta):
+        return cell.total_seconds()
+    found = ELAPSED.fullmatch(cell.strip()) if isinstance(cell, str) else None
+    if found is None:
+        return None
+    days, hours, minutes, seconds = found.groups(default="0")
+    return (int(days) * 24 + int(hours)) * 3600.0 + int(minutes) * 60.0 + float(seconds)
+
+
+def is_a_date(cell: object) -> bool:
+    """Whether it begins as a time of some day does, whatever follows."""
+    return isinstance(cell, datetime) or (isinstance(cell, str) and DATE.match(cell.strip()) is not None)
 
 
 def zone_of(name: str) -> ZoneInfo:

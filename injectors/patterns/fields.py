@@ -54,17 +54,16 @@ def one_line(value: object) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def check_targets(targets: object, kind: Kind = "delay") -> None:
+def check_targets(targets: object, kind: Kind = "delay", name: str = "targets") -> None:
     """Each is written as something that ``kind`` acts on, or with ``*`` for the id; whether it exists is seen later."""
     if isinstance(targets, str) or not isinstance(targets, Sequence) or not targets:
-        raise ValueError(f"targets={targets}: must be a list of targets such as worker:1, server:0 or worker:*")
+        raise ValueError(f"{name}={targets}: must be a list of targets such as worker:1, server:0 or worker:*")
     for text in targets:
         target = parse_target(str(text))
         form = every_target(str(text)) if target is None else target.form
         if form not in RULES[kind].forms:
             raise ValueError(
-                f"targets={one_line(text)}: must be {describe_forms(kind)}, or * for the id; "
-                f"{kind} acts on nothing else"
+                f"{name}={one_line(text)}: must be {describe_forms(kind)}, or * for the id; {kind} acts on nothing else"
             )
 
 
@@ -105,14 +104,23 @@ def check_sleep(sleep_s: float | None, sleep_iters: float | None, intensity: flo
 def delay_s(sleep_s: float | None, sleep_iters: float | None, intensity: float, cluster: ClusterShape) -> float:
     """Seconds of delay per iteration: SleepDuration x Intensity (AntDT section VII-A4)."""
     if sleep_s is not None:
-        return sleep_s * intensity
+        return _of_delay("sleep_s", sleep_s, sleep_s * intensity)
     assert sleep_iters is not None
     if cluster.base_iter_s is None:
         raise ValueError(
             f"sleep_iters={sleep_iters}: the time of an iteration is not known beforehand on this cluster; "
             "set sleep_iters to null and sleep_s to seconds"
         )
-    return sleep_iters * cluster.base_iter_s * intensity
+    return _of_delay("sleep_iters", sleep_iters, sleep_iters * cluster.base_iter_s * intensity)
+
+
+def _of_delay(name: str, value: float, seconds: float) -> float:
+    """``seconds``, unless the field ``name`` makes them longer than a delay can be."""
+    if seconds > RULES["delay"].most:
+        raise ValueError(
+            f"{name}={value}: makes a delay of {seconds:g} s per iteration; it can be {RULES['delay'].most:g} s at most"
+        )
+    return seconds
 
 
 def count_slots(name: str, slot_s: float, horizon_s: float, num_targets: int, probability: float) -> int:

@@ -40,7 +40,7 @@ class Heterogeneity(Pattern):
         check_number("sigma", self.sigma, least=0, most=2)
         check_targets(self.targets)
         if self.middling:
-            check_targets(self.middling)
+            check_targets(self.middling, name="middling")
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:

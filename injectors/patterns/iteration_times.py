@@ -106,7 +106,8 @@ class IterationTimes(Pattern):
         """One window for each iteration of a target that took longer than the baseline."""
         targets = expand_targets(self.targets, cluster)
         columns = (self.worker_column, self.iteration_column, self.seconds_column)
-        table = read_table(self.path, columns, others=True)
+        settings = dict(zip(columns, ("worker_column", "iteration_column", "seconds_column"), strict=True))
+        table = read_table(self.path, columns, others=True, settings=settings)
         try:
             found = iteration_slowdowns(
                 table.columns[self.worker_column],

@@ -9,7 +9,7 @@ from typing import final
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import check_name, check_number, check_targets, count_slots, expand_targets
 from injectors.patterns.streams import stream
-from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
+from injectors.plan import RULES, ClusterShape, Disturbance, Plan, build_plan
 
 
 @final
@@ -38,7 +38,7 @@ class IterationSlowdown(Pattern):
     def __post_init__(self) -> None:
         check_number("slot_s", self.slot_s, least=0.001)
         check_number("probability", self.probability, least=0, most=1)
-        check_number("max_slowdown_frac", self.max_slowdown_frac, least=0)
+        check_number("max_slowdown_frac", self.max_slowdown_frac, least=0, most=RULES["slowdown"].most)
         check_targets(self.targets)
         check_name(self.name)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,21 +22,29 @@ class Table(NamedTuple):
     """Name of every row for error messages: ``row 6`` (from 1, without the header), for CSV with its line."""
 
 
+class NoSuchColumn(ValueError):
+    """A column that a setting names is not in the file; the message begins with the setting."""
+
+
 def check_path(path: object) -> None:
     """Raise ``ValueError`` unless it names a CSV or Parquet file; its existence is checked on reading."""
     if not isinstance(path, str) or not path.endswith((".csv", ".parquet")):
         raise ValueError(f"path={one_line(path)}: must name a file that ends in .csv or .parquet")
 
 
-def read_table(path: str, needed: tuple[str, ...], *, others: bool) -> Table:
+def read_table(path: str, needed: tuple[str, ...], *, others: bool, settings: Mapping[str, str] | None = None) -> Table:
     """The file's columns. All ``needed`` ones must exist; with ``others``, additional ones are ignored.
 
     A relative path is resolved against the working directory, then the repository. Raises a one-line ``ValueError``
-    ``path=...: ...`` for an unreadable file and for missing, duplicate or superfluous columns.
+    ``path=...: ...`` for an unreadable file and for missing, duplicate or superfluous columns. ``settings`` has the
+    setting that names a column; if the file lacks that one, the error is about this setting.
     """
     file = find_file(path)
     try:
-        return _read_csv(file, needed, others) if file.suffix == ".csv" else _read_parquet(file, needed, others)
+        columns = _Columns(path, needed, others, settings or {})
+        return _read_csv(file, columns) if file.suffix == ".csv" else _read_parquet(file, columns)
+    except NoSuchColumn:
+        raise
     except OSError as error:
         raise ValueError(f"path={path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
     except UnicodeDecodeError:
@@ -53,11 +63,35 @@ def find_file(path: str) -> Path:
     raise ValueError(f"path={one_line(path)}: there is no such file here or below {ROOT}")
 
 
-def _read_csv(file: Path, needed: tuple[str, ...], others: bool) -> Table:
+class _Columns(NamedTuple):
+    """Which columns a file must have."""
+
+    path: str
+    needed: tuple[str, ...]
+    others: bool
+    settings: Mapping[str, str]
+
+    def check(self, names: list[str]) -> None:
+        """Raise ``ValueError`` unless a file with the columns ``names`` is one."""
+        must = f"a trace has the columns {', '.join(self.needed)}"
+        for name in self.needed:
+            if name in self.settings and name not in names:
+                near = get_close_matches(name, names, n=1)
+                cure = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
+                if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+                    cure = "its columns must be separated by commas"
+                raise NoSuchColumn(f"{self.settings[name]}={one_line(name)}: {self.path} has no such column; {cure}")
+            if names.count(name) != 1:
+                raise ValueError(f"has {names.count(name) or 'no'} columns {name}; {must}")
+        if not self.others and (extra := [name for name in names if name not in self.needed]):
+            raise ValueError(f"column {one_line(extra[0])} has no meaning; {must}")
+
+
+def _read_csv(file: Path, columns: _Columns) -> Table:
     with file.open(newline="", encoding="utf-8-sig") as text:
         reader = csv.reader(text, strict=True)
         header = [cell.strip() for cell in next(reader, [])]
-        _check_columns(header, needed, others)
+        columns.check(header)
         rows: list[list[str]] = []
         places: list[str] = []
         for cells in reader:
@@ -68,31 +102,22 @@ def _read_csv(file: Path, needed: tuple[str, ...], others: bool) -> Table:
                 raise ValueError(f"{places[-1]} has {len(cells)} cells, the header {len(header)}")
             rows.append([cell.strip() for cell in cells])
     _check_length(len(rows))
-    return Table({name: [row[header.index(name)] for row in rows] for name in needed}, places)
+    return Table({name: [row[header.index(name)] for row in rows] for name in columns.needed}, places)
 
 
-def _read_parquet(file: Path, needed: tuple[str, ...], others: bool) -> Table:
+def _read_parquet(file: Path, columns: _Columns) -> Table:
     import pyarrow
     import pyarrow.parquet
 
     try:
         with pyarrow.parquet.ParquetFile(file) as opened:
-            _check_columns(opened.schema_arrow.names, needed, others)
+            columns.check(opened.schema_arrow.names)
             _check_length(opened.metadata.num_rows)
-            table = opened.read(columns=list(needed))
+            table = opened.read(columns=list(columns.needed))
     except pyarrow.ArrowException:
         raise ValueError("cannot be read (it is not a Parquet file, or broken)") from None
     places = [f"row {number + 1}" for number in range(table.num_rows)]
-    return Table({name: table[name].to_pylist() for name in needed}, places)
-
-
-def _check_columns(names: list[str], needed: tuple[str, ...], others: bool) -> None:
-    must = f"a trace has the columns {', '.join(needed)}"
-    for name in needed:
-        if names.count(name) != 1:
-            raise ValueError(f"has {names.count(name) or 'no'} columns {name}; {must}")
-    if not others and (extra := [name for name in names if name not in needed]):
-        raise ValueError(f"column {one_line(extra[0])} has no meaning; {must}")
+    return Table({name: table[name].to_pylist() for name in columns.needed}, places)
 
 
 def _check_length(num_rows: int) -> None:

@@ -39,14 +39,14 @@ Profiles = Sequence[DeviceProfile | None]
 """The profile of every worker; None: not paced, it runs as fast as its machine computes."""
 
 
-def parse_device(fields: Mapping[str, float] | None) -> DeviceProfile | None:
-    """The profile that a cluster's ``device`` describes; raises ``ValueError`` naming the wrong field."""
+def parse_device(fields: Mapping[str, float] | None, setting: str = "device") -> DeviceProfile | None:
+    """The profile that a cluster's ``device`` describes; raises ``ValueError`` naming ``setting`` and the field."""
     known = DeviceProfile.__struct_fields__
     for name, value in (fields or {}).items():
         if name not in known:
-            raise ValueError(f"device: has no {name}; its fields are {', '.join(known)}")
+            raise ValueError(f"{setting}: has no {name}; its fields are {', '.join(known)}")
         if not value >= 0:
-            raise ValueError(f"device: {name}={value} must be 0 or more")
+            raise ValueError(f"{setting}: {name}={value} must be 0 or more")
     return DeviceProfile(**fields) if fields else None
 
 

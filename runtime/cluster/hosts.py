@@ -287,9 +287,9 @@ def _host(number: int, spec: HostSpec, scale: float, tasks: tuple[str, ...], pat
             f"the {MIN_CORES:g} that a quota can hold; use a larger one, or more {path}.cpu_cores"
         )
     try:
-        device = parse_device(spec.device)
+        device = parse_device(spec.device, f"{path}.device")
     except ValueError as error:
-        raise ConfigError(f"{path}.{error}") from None
+        raise ConfigError(str(error)) from None
     return Host(
         number=number,
         cores=cores,

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
 
 from runtime.config import project
 from runtime.config.checking import leaves, nearest, suggest
 from runtime.errors import ConfigError
 
-REFUSALS = (HydraException, OmegaConfBaseException, UserWarning)
+REFUSALS = (HydraException, OmegaConfBaseException, UserWarning, YAMLError, UnicodeDecodeError)
 """Exceptions that :func:`explain` explains."""
 
 OF_PLUGINS = ("hydra/launcher", "hydra/sweeper")
@@ -32,21 +33,39 @@ def explain(error: Exception) -> ConfigError:
     """One line for an exception of parsing or composing."""
     cause = error.__cause__
     match error:
-        case OverrideParseException() if "=" not in error.override:
-            return ConfigError(f"{error.override}: must be written setting=value")
         case OverrideParseException():
-            return ConfigError(f"{error.override}: cannot be read; put quotes around values with special characters")
+            return ConfigError(f"{error.override}: {_of_word(error.override)}")
+        case YAMLError() | UnicodeDecodeError():
+            return ConfigError(_in_a_file(error))
         case MissingConfigException():
             return _unknown_option(error)
         case ConfigCompositionException() if isinstance(cause, OmegaConfBaseException):
             where = str(error).removeprefix("Error merging override ") or cause.full_key or "configuration"
             return ConfigError(f"{where}: {_first_line(cause)}")
+        case InterpolationKeyError() if key := re.search(r"Interpolation key '(.*)' not found", str(error)):
+            return ConfigError(f"{error.full_key}: refers to {key[1]}, which is not set")
         case MissingMandatoryValue():
             return ConfigError(f"{error.full_key}: missing")
         case OmegaConfBaseException():
             return ConfigError(f"{error.full_key or 'configuration'}: {_first_line(error)}")
         case _:
             return ConfigError(_first_line(error))
+
+
+def _of_word(word: str) -> str:
+    """Why a word of the command line is no setting."""
+    if "=" not in word:
+        return "must be written setting=value"
+    if re.search(r"\s[\w.@/]+=", word):
+        return "is several settings in one word; give each as a word of its own"
+    return "cannot be read; put quotes around values with special characters"
+
+
+def _in_a_file(error: YAMLError | UnicodeDecodeError) -> str:
+    """Where a file is no YAML, as far as that is known, and why."""
+    if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark) is not None:
+        return f"{mark.name}, line {mark.line + 1}: is no YAML ({error.problem or error.context})"
+    return f"configuration: one of its files is no YAML ({_first_line(error)})"
 
 
 def unknown_setting(error: Exception) -> str | None:

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import os
 import re
+import traceback
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -67,6 +68,10 @@ def locate(target: str, path: str = TARGET) -> type:
         if is_allowed(missing):
             raise ConfigError(f"{path}={target}: there is no module {missing}") from None
         raise ConfigError(f"{path}={target}: needs {missing}, which is not installed") from error
+    except Exception as error:  # whatever a user's own module does
+        if house_name(where).startswith(ALLOWED):
+            raise
+        raise ConfigError(f"{path}={target}: {where} cannot be imported ({_where(error)})") from error
     found = getattr(module, name, None)
     if not isinstance(found, type):
         classes = [key for key, value in vars(module).items() if isinstance(value, type) and is_allowed(_origin(value))]
@@ -74,6 +79,15 @@ def locate(target: str, path: str = TARGET) -> type:
     if not is_allowed(_origin(found)):
         raise ConfigError(f"{path}={target}: is defined in {found.__module__}, which is not allowed")
     return found
+
+
+def _where(error: Exception) -> str:
+    """An error of importing a module in one line, with the file and the line in which that stopped."""
+    lines = traceback.extract_tb(error.__traceback__)
+    name, number = lines[-1].filename, lines[-1].lineno
+    if isinstance(error, SyntaxError):
+        name, number = error.filename or name, error.lineno or number
+    return f"{name}, line {number}: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def is_allowed(target: str) -> bool:
@@ -134,8 +148,11 @@ def _kinds(cls: type) -> dict[str, Any]:
 
 def _typed(value: Any, kind: Any, path: str) -> Any:
     """Check plain data against the argument's type; the constructor checks objects built from nested specs."""
-    plain = all(isinstance(leaf, str | int | float | None) for _, leaf in leaves(value))
+    if not all(isinstance(leaf, str | int | float | None) for _, leaf in leaves(value)):
+        return value
+    if getattr(kind, "_is_protocol", False) or inspect.isabstract(kind):  # no plain data are an object of it
+        raise ConfigError(f"{path}={show(value)}: must be settings with a {TARGET}")
     try:
-        return convert(value, kind, path) if plain else value
+        return convert(value, kind, path)
     except TypeError:  # a type that does not describe plain data
         return value

@@ -19,6 +19,12 @@ from runtime.errors import ConfigError
 
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
+MAX_TASKS = 100_000
+"""Most workers, and most servers: with more a job would not even start, for want of memory."""
+Tasks = Annotated[int, Meta(ge=1, le=MAX_TASKS)]
+MIN_PERIOD_S = 0.001
+"""Shortest period of what happens again and again; with less, a run would do nothing else."""
+Period = Annotated[float, Meta(ge=MIN_PERIOD_S)]
 Spec = dict[str, Any]
 """A section with ``_target_`` and the fields of its class."""
 
@@ -62,7 +68,7 @@ class Names(_Strict, frozen=True):
 class Cluster(_Strict, frozen=True):
     """Machines as data, for any runtime; ``conf/cluster/local.yaml`` explains every field."""
 
-    num_workers: Count
+    num_workers: Tasks
     device: dict[str, float] | None
     devices: dict[str, Any] | None
     hosts: dict[str, Any] | None
@@ -78,7 +84,7 @@ class Topology(_Strict, frozen=True):
     """Where the parameters are held and how they are transferred."""
 
     name: str
-    num_servers: Annotated[int, Meta(ge=0)]
+    num_servers: Annotated[int, Meta(ge=0, le=MAX_TASKS)]
     """Number of servers; 0 where the workers hold the parameters themselves."""
     transport: Literal["tcp", "shm"]
     transfer_bits: Literal[16, 32]
@@ -109,7 +115,7 @@ class Workload(_Strict, frozen=True):
     higher_is_better: bool
     target: float | None
     """Value of ``metric`` for time-to-accuracy; None: not measured."""
-    eval_every_s: Positive | None
+    eval_every_s: Period | None
     """Default of the job's own setting."""
     convergence: Convergence | None
     """The rule by which ``metric`` has converged; None: there is none."""
@@ -119,7 +125,7 @@ class Replay(_Strict, frozen=True):
     """How a set of jobs is replayed; ``conf/config.yaml`` explains every field."""
 
     detail: Literal["iterations", "measured", "gpus_only"]
-    use_every_s: Positive
+    use_every_s: Period
     duration_scale: Positive
     max_iterations: Annotated[int, Meta(ge=2)] | None
     max_slowdown: Annotated[float, Meta(gt=1)]
@@ -144,8 +150,8 @@ class Config(_Strict, frozen=True):
     topology: Topology
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)]
     max_time_s: Annotated[float, Meta(gt=0, le=MAX_JOB_S)]
-    eval_every_s: Positive | None
-    checkpoint_every_s: Positive | None
+    eval_every_s: Period | None
+    checkpoint_every_s: Period | None
     stuck_after_s: Positive | None
     scheduler: Spec
     failover: Literal["shards", "checkpoint"]

@@ -22,9 +22,12 @@ class Evaluations:
             self.port.evaluate(version, last=False)
 
     def judge(self, t: float, metrics: dict[str, float]) -> None:
-        """End the job if these metrics meet its target, or if they have converged."""
+        """End the job if these metrics meet its target, have converged, or lack the one that it is judged by."""
         job, value = self.job, metrics.get(self.job.metric)
         if value is None:
+            if metrics:
+                measured = ", ".join(sorted(metrics))
+                self.course.finish(t, "failed", f"workload.metric={job.metric}: is not measured; {measured} are")
             return
         self._history.append((t, value))
         if job.stop_at_target and job.reached(value):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, final
 import msgspec
 
 from injectors.schedule import Schedule
-from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, commands_on
+from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_telemetry, commands_on
 from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.devices.found import num_devices
 from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
@@ -21,7 +21,7 @@ from runtime.cluster.gpus import on_nodes, parse_gpus
 from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
 from runtime.config.checking import convert
-from runtime.config.parse import Cluster, Config
+from runtime.config.parse import MIN_PERIOD_S, Cluster, Config
 from runtime.containment import inside
 from runtime.errors import ConfigError
 from runtime.live.control.job import LiveJob
@@ -71,9 +71,10 @@ class LiveRuntime:
 
     def __post_init__(self) -> None:
         """Check the fields, and what the cluster describes."""
-        for name in ("heartbeat_s", "iteration_deadline_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)}: must be more than 0")
+        if not self.heartbeat_s >= MIN_PERIOD_S:
+            raise ValueError(f"heartbeat_s={self.heartbeat_s:g}: must be at least {MIN_PERIOD_S}")
+        if not self.iteration_deadline_s > 0:
+            raise ValueError(f"iteration_deadline_s={self.iteration_deadline_s}: must be more than 0")
         if self.start_deadline_s is not None and not self.start_deadline_s > 0:
             raise ValueError(f"start_deadline_s={self.start_deadline_s}: must be more than 0 (null for one that suits)")
         if self.lease_s is not None and not self.lease_s > 0:
@@ -84,8 +85,7 @@ class LiveRuntime:
             raise ValueError(f"port={self.port}: must be between 0 (any free one) and 65535")
         if self.max_restarts is not None and self.max_restarts < 0:
             raise ValueError(f"max_restarts={self.max_restarts}: must be 0 or more (null for no limit)")
-        if isinstance(self.telemetry_every_s, float) and not self.telemetry_every_s > 0:
-            raise ValueError(f"telemetry_every_s={self.telemetry_every_s}: must be more than 0 (null for none)")
+        check_telemetry(self.telemetry_every_s)
         if not 0 <= self.evaluator_niceness <= MAX_NICENESS:
             raise ValueError(f"evaluator_niceness={self.evaluator_niceness}: must be between 0 and {MAX_NICENESS}")
         self._look_at(self.cluster)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, cast, final
 
 from injectors.schedule import Schedule
-from runtime.api import OF_NODES, TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, commands_on
+from runtime.api import OF_NODES, TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_telemetry, commands_on
 from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
@@ -57,8 +57,7 @@ class VirtualRuntime:
             raise ValueError(f"decisions={self.decisions}: must be fixed or measured")
         if self.lease_s is not None and not self.lease_s > 0:
             raise ValueError(f"lease_s={self.lease_s:g}: must be more than 0")
-        if isinstance(self.telemetry_every_s, float) and not self.telemetry_every_s > 0:
-            raise ValueError(f"telemetry_every_s={self.telemetry_every_s}: must be more than 0 (null for none)")
+        check_telemetry(self.telemetry_every_s)
         self._stand_in = parse_stand_in(self.stand_in)
         try:
             self._look_at(self.cluster)
@@ -85,6 +84,7 @@ class VirtualRuntime:
             self._profile = self._stand_in.device(self._profile)
             self._profiles = self._stand_in.devices(self._profiles)
         self._spec: HostsSpec | None = None if hosts is None else convert(dict(hosts), HostsSpec, HOSTS)
+        self._host_profile = None if self._spec is None else parse_device(self._spec.device, "hosts.device")
         if cluster.devices is not None:
             _refuse_timeless_types(self._profiles)
         elif self._spec is None:
@@ -114,7 +114,7 @@ class VirtualRuntime:
             return slowest_s(self._profiles, batch_samples)
         profile, costs, cores = self._profile, self._values, self.cluster.worker_cores
         if self._spec is not None:
-            profile = parse_device(self._spec.device) or profile
+            profile = self._host_profile or profile
             if self._spec.cpu_cores is not None:
                 cores = self._spec.cpu_cores * self._spec.real_cores_per_core
         real_s = costs.compute_s(batch_samples)

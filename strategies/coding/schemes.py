@@ -11,6 +11,8 @@ from strategies.coding.groups import MAX_GROUPS, find_groups, group_based, packe
 from strategies.coding.stragglers import Rated, best_of, rounding_error, straggler_sets
 from strategies.coding.terms import Chance, Mask, check_throughputs, check_tolerance
 
+MAX_DRAWS = 10_000
+"""Most matrices to choose from; a job waits for them all before it starts."""
 ONE_PART_EACH = ("naive", "fractional_repetition", "cyclic")
 """Schemes that ignore throughputs: k = m."""
 SCHEMES = (*ONE_PART_EACH, "heter_aware", "group_based")
@@ -50,7 +52,7 @@ def build(
     check_choice("scheme", scheme, *SCHEMES)
     check_throughputs(throughputs)
     check_tolerance(s, len(throughputs))
-    check_whole("draws", draws, least=1)
+    check_whole("draws", draws, least=1, most=MAX_DRAWS)
     check_whole("max_groups", max_groups, least=1)
     check_number("max_amplification", max_amplification, least=1)
     check_choice("prune", prune, "packing", "paper")

@@ -15,6 +15,8 @@ from strategies.load.profiling import Sizes, check_sizes, profile_rounds, sizes_
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
+MAX_ITERS = 10_000
+"""Most iterations that are ignored, or that measure one size: the rounds of a profile are written down before it."""
 MOST_PROFILES = 3
 """Profiles after which none follows: where speeds change all the time, each costs a third of its iterations."""
 
@@ -53,10 +55,10 @@ class AccumulationLoad:
             check_whole("max_batch_samples", self.max_batch_samples, 1)
         if self.profile_sizes is not None:
             check_sizes("profile_sizes", self.profile_sizes)
-        check_whole("profile_iters", self.profile_iters, 1)
+        check_whole("profile_iters", self.profile_iters, 1, MAX_ITERS)
         check_whole("check_iters", self.check_iters)
         check_choice("curve", self.curve, "measured", "linear")
-        check_whole("warmup_iters", self.warmup_iters)
+        check_whole("warmup_iters", self.warmup_iters, most=MAX_ITERS)
         check_types(self.types, self.devices)
 
     def validate(self, num_workers: int) -> None:

@@ -28,6 +28,8 @@ CLOSE, LEAST_WEIGHT = 0.1, 0.02
 REGRESSORS = ("mlp", "ridge")
 LEARNT_COSTS = ("pooled", "priced", "literal")
 """Its estimates know these prices of staleness."""
+MAX_WORKERS = 1000
+"""Most workers that a model has room for: its features grow with them."""
 
 
 class Question(NamedTuple):
@@ -159,7 +161,7 @@ class ModeLearner:
             check_whole(name, getattr(self, name), 1)
         check_whole("min_samples", self.min_samples, 10)
         check_whole("max_samples", self.max_samples, self.min_samples)
-        check_whole("max_workers", self.max_workers, 2)
+        check_whole("max_workers", self.max_workers, 2, MAX_WORKERS)
         check_number("decision_s", self.decision_s, 0.0)
         check_number("max_regret_frac", self.max_regret_frac, 0.0)
         if self.weights and not self.use_ml_from_start:

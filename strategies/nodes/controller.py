@@ -10,13 +10,16 @@ from strategies.hooks import Deciding, Learning, Tick
 from strategies.nodes.timers import is_due
 from strategies.protocol import AnyCommand, AnyEvent, Restored, Scheduling, ServerLost, Started, Wake, Woke
 
+MIN_PERIOD_S = 0.001
+"""Shortest time between two decisions; with less, a job would do nothing else."""
+
 
 @final
 class Controller:
     """Decides every ``decide_every_s`` seconds of the job, except while it is paused for a lost server."""
 
     def __init__(self, decide_every_s: float, detectors: Sequence[Learning], actions: Sequence[Deciding]) -> None:
-        check_number("decide_every_s", decide_every_s, above=0.0)
+        check_number("decide_every_s", decide_every_s, least=MIN_PERIOD_S)
         self.decide_every_s, self.detectors, self.actions = decide_every_s, detectors, actions
 
     def start(self, started: Started) -> None:

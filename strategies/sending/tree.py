@@ -32,6 +32,8 @@ from strategies.protocol import (
 )
 from strategies.sending.subtrees import Outgoing, Subtrees, assigned, waiting_s
 
+MAX_FANOUT = 1000
+"""Most inner nodes: a million workers."""
 TAG = "tree"
 """Of the timer after which an inner node waits no more."""
 
@@ -75,7 +77,7 @@ class TreeGate:
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Send, Wake})
 
     def __post_init__(self) -> None:
-        check_whole("tree_fanout", self.tree_fanout, least=1)
+        check_whole("tree_fanout", self.tree_fanout, least=1, most=MAX_FANOUT)
         if self.tree_wait_s is not None:
             check_number("tree_wait_s", self.tree_wait_s, least=0)
         if not 0 < self.smoothing <= 1:

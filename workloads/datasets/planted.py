@@ -23,6 +23,7 @@ from workloads.datasets.base import About, Dataset, Facts
 from workloads.metrics import expected_auc
 
 MIN_SAMPLES = 100
+MAX_FIELDS = 10_000
 ZIPF = 1.1
 LOG_COUNT = (1.0, 1.0)
 """Mean and standard deviation of log(count)."""
@@ -80,8 +81,9 @@ class Planted(Dataset):
         for name, least in (("num_dense", 1), ("num_fields", 2), ("buckets", 2), ("rank", 1), ("samples", MIN_SAMPLES)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least {least}")
-        if self.buckets > 2**24:
-            raise ValueError(f"buckets={self.buckets}: must be at most {2**24}")
+        for name, most in (("buckets", 2**24), ("num_dense", MAX_FIELDS), ("num_fields", MAX_FIELDS)):
+            if getattr(self, name) > most:
+                raise ValueError(f"{name}={getattr(self, name)}: must be at most {most}")
         if not 0 < self.spread < 10:
             raise ValueError(f"spread={self.spread}: must be above 0 and below 10")
         if self.data_seed < 0:

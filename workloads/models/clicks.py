@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 
+from workloads.checks import check_dropout, check_whole
 from workloads.models.initial import Initializer, constant, linear, normal
 
 CROSS_FACTOR = 1_000_003
@@ -62,9 +63,15 @@ class WideDeepSize:
     """
 
     embedding: int = 32
-    hidden: tuple[int, ...] | list[int] = (1024, 512, 256)
-    crosses: tuple[tuple[int, int], ...] | list[list[int]] = ()
+    hidden: tuple[int, ...] = (1024, 512, 256)
+    crosses: tuple[tuple[int, int], ...] = ()
     cross_buckets: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("embedding", "cross_buckets"):
+            check_whole(name, getattr(self, name), least=1)
+        for units in self.hidden:
+            check_whole("hidden", units, least=1)
 
     def deep_inputs(self, fields: Fields) -> int:
         """Width of the first layer's input."""
@@ -86,9 +93,18 @@ class XDeepFMSize:
     """
 
     embedding: int = 10
-    cin: tuple[int, ...] | list[int] = (200, 200, 200)
-    hidden: tuple[int, ...] | list[int] = (400, 400)
+    cin: tuple[int, ...] = (200, 200, 200)
+    hidden: tuple[int, ...] = (400, 400)
     dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_whole("embedding", self.embedding, least=1)
+        for name in ("cin", "hidden"):
+            for units in getattr(self, name):
+                check_whole(name, units, least=1)
+        if not self.cin:
+            raise ValueError("cin=[]: must have at least one layer")
+        check_dropout(self.dropout)
 
     def cin_count(self, fields: Fields) -> int:
         """Sum over layers of H_k (1 + H_(k-1) m), the 1 for its output weight (their space analysis)."""

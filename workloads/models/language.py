@@ -14,6 +14,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.checks import check_dropout, check_whole
 from workloads.models.initial import Initializer, constant, linear, uniform
 
 INIT_RANGE = 0.1
@@ -30,10 +31,15 @@ class LSTMSize:
     layers: int = 2
     dropout: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("embedding", "hidden", "layers"):
+            check_whole(name, getattr(self, name), least=1)
+        check_dropout(self.dropout)
+
     def count(self, words: int) -> int:
         """Number of parameters for a vocabulary of this size."""
-        inputs = [self.embedding] + [self.hidden] * (self.layers - 1)
-        gates = sum(4 * self.hidden * (size + self.hidden + 2) for size in inputs)
+        inputs = self.embedding + (self.layers - 1) * self.hidden  # of all layers together
+        gates = 4 * self.hidden * (inputs + self.layers * (self.hidden + 2))
         return words * self.embedding + gates + (self.hidden + 1) * words
 
 
@@ -48,6 +54,9 @@ class TransformerSize:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("width", "heads", "feedforward", "layers"):
+            check_whole(name, getattr(self, name), least=1)
+        check_dropout(self.dropout)
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width={self.width}: must be even and a multiple of heads ({self.heads})")
 

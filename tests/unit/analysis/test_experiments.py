@@ -107,6 +107,13 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
     [
         ({"titel": "x"}, "unknown field `titel`"),
         ({"axes": {"system": {}}}, "axes.system: has no level"),
+        ({"axes": {"system": ["bsp"]}}, "axes.system=['bsp']: must be levels by name, each with a list of settings"),
+        (
+            {"axes": {"system": {"bsp": "strategy=bsp"}}},
+            "axes.system.bsp=strategy=bsp: must be a list of settings",
+        ),
+        ({"axes": {"system": {"bsp": [{"strategy": "bsp"}]}}}, "must be a list of settings, such as [strategy=ssp]"),
+        ({"figure": {"names": {"bsp": 1}}}, "figure.names.bsp=1: must be text; put it in quotes"),
         ({"axes": {"role": {"a b": []}, "system": {"x": []}}}, "axes.role.a b: a level is letters"),
         ({"figure": {"kind": "bars", "panels": "size"}}, "figure: size is not one of the axes"),
         ({"without": [{"role": "link"}]}, "without: role=link is no level"),

@@ -93,6 +93,43 @@ def test_what_is_no_project_is_refused(tmp_path: Path, lab: Path) -> None:
         adopt([f"project={lab}", "project=other"])
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: own\nbackends: [[numpy]\n", "own.yaml, line 3: is no YAML (expected ',' or ']'"),
+        ("name: own\n\tepochs: 1\n", "own.yaml, line 2: is no YAML (found character"),
+        ("name: own\nname: again\n", "own.yaml, line 2: is no YAML (found duplicate key name)"),
+        ("name: \x07\n", "configuration: one of its files is no YAML (unacceptable character"),
+        ("", "eval_every_s: refers to workload.eval_every_s, which is not set"),
+    ],
+)
+def test_a_file_that_is_no_yaml_is_named_with_the_line(text: str, said: str, lab: Path) -> None:
+    (lab / "conf" / "workload" / "own.yaml").write_text(text)
+    adopt([f"project={lab}"])
+    with pytest.raises(ConfigError) as caught:
+        preflight(["runtime=virtual", "workload=own"])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\ndef f(:\n", "workload.py, line 2: SyntaxError: invalid syntax"),
+        ("x = 1\n\n1 / 0\n", "workload.py, line 3: ZeroDivisionError: division by zero"),
+        ("from stragglab import Nonsense\n", "workload.py, line 1: ImportError: cannot import name 'Nonsense'"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named_with_the_line(text: str, said: str, lab: Path) -> None:
+    (lab / lab.name / "workload.py").write_text(text)
+    adopt([f"project={lab}"])
+    with pytest.raises(ConfigError) as caught:
+        preflight(["runtime=virtual", "workload=my_workload"])
+    assert f"_target_={lab.name}.workload.Rings: {lab.name}.workload cannot be imported (" in str(caught.value)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_package_whose_name_python_has_already_is_refused(lab: Path) -> None:
     (lab / lab.name).rename(lab / "json")
     with pytest.raises(ConfigError, match=r"json: Python takes .*json/__init__\.py for that name"):

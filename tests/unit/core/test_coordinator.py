@@ -291,7 +291,7 @@ def test_the_job_ends_at_its_time_limit() -> None:
     [
         (True, True, {"accuracy": 0.9}, "done"),
         (True, True, {"accuracy": 0.89}, None),
-        (True, True, {"loss": 0.95}, None),
+        (True, True, {"loss": 0.95}, "failed"),  # of which it could never tell
         (True, True, {"accuracy": float("nan")}, None),
         (True, False, {"accuracy": 0.95}, None),
         (False, True, {"accuracy": 0.9}, "done"),
@@ -324,6 +324,16 @@ def test_a_job_may_end_when_its_metric_has_converged(values: list[float], stop: 
         if at == ends_at:
             assert desk.core.reason == "accuracy has converged"
         assert (desk.core.status == "done") == (ends_at is not None and at >= ends_at)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "status"), [({"accuracy": 0.5}, None), ({}, None), ({"loss": 1.0, "auc": 0.5}, "failed")]
+)
+def test_a_job_that_is_judged_by_what_nobody_measures_fails(metrics: dict[str, float], status: str | None) -> None:
+    desk = puppet_desk()
+    desk.core.receive(1.0, inputs.Evaluated(0, 0.5, metrics))
+    assert desk.core.status == status
+    assert desk.core.reason == ("workload.metric=accuracy: is not measured; auc, loss are" if status else "")
 
 
 @pytest.mark.parametrize(("ok", "status"), [(True, "done"), (False, "failed")])

@@ -418,9 +418,18 @@ def test_the_table_source_reads_philly_as_the_philly_source_does() -> None:
             {"submit_as": "time"},
             "row 1 (line 2), column at, 2020-01-01 00:00:00: is a time without a zone",
         ),
+        (
+            "at,gpus\n2020-01-01T00:00:00,1\n",
+            {},
+            "row 1 (line 2), column at, 2020-01-01T00:00:00: must be a number; submit_as=time reads times",
+        ),
         ("at,gpus\n-5,1\n", {}, "row 1 (line 2), column at, -5: must be 0 or more"),
         ("at,gpus\n5,many\n", {}, "row 1 (line 2), column gpus, many: must be a finite number, 1 or more"),
-        ("at,gpus,s\n5,1,\n", {"duration_column": "s"}, "row 1 (line 2), column s, nothing: must be"),
+        (
+            "at,gpus,s\n5,1,\n",
+            {"duration_column": "s"},
+            "row 1 (line 2), column s, nothing: must be there; skip_incomplete=true leaves such rows out",
+        ),
         (
             "at,gpus,s\n5,1,-2\n",
             {"duration_column": "s"},
@@ -431,7 +440,6 @@ def test_the_table_source_reads_philly_as_the_philly_source_does() -> None:
             {"job_column": "id"},
             "row 2 (line 3), column job, a: row 1 (line 2) has the same",
         ),
-        ("at,gpu\n5,1\n", {}, "has no columns gpus"),
         ("at,gpus\n", {}, "has no jobs"),
         ("at,gpus\n5,1\n", {"num_jobs": 2}, "num_jobs=2: it has only 1 jobs"),
     ],
@@ -439,6 +447,25 @@ def test_the_table_source_reads_philly_as_the_philly_source_does() -> None:
 def test_a_bad_table_is_refused(text: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
     made = other_table(tmp_path, text, **changes)
     assert refusal(made).startswith(f"path={made.path}: {said}")
+
+
+def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_the_setting(tmp_path: Path) -> None:
+    near, far = "at,gpu\n5,1\n", "at,size\n5,1\n"
+    made = other_table(tmp_path, near)
+    assert refusal(made) == f"gpus_column=gpus: {made.path} has no such column; did you mean gpu?"
+    made = other_table(tmp_path, far)
+    assert refusal(made) == f"gpus_column=gpus: {made.path} has no such column; it has at, size"
+    made = other_table(tmp_path, "at;gpus\n5;1\n")
+    assert refusal(made) == f"submit_column=at: {made.path} has no such column; its columns must be separated by commas"
+
+
+def test_durations_as_schedulers_write_them_need_no_unit(tmp_path: Path) -> None:
+    text = "at,gpus,s\n0,1,00:10:00\n1,1,1-02:03:04.5\n2,1,100:00:00\n3,1,7\n"
+    made = other_table(tmp_path, text, duration_column="s", duration_unit_s=60.0, time_scale=2.0)
+    assert [one.duration_s for one in made.submissions(0)] == [1200.0, 2 * 93784.5, 720_000.0, 840.0]
+    for wrong in ("00:61:00", "1-5", "-1:00:00", "10:00"):
+        made = other_table(tmp_path, f"at,gpus,s\n0,1,{wrong}\n", duration_column="s")
+        assert f"row 1 (line 2), column s, {wrong}: must be a finite number" in refusal(made)
 
 
 def test_incomplete_rows_can_be_left_out(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,49 @@ def test_files_that_cannot_be_used_are_named() -> None:
     assert lines[3].endswith("my_strategy.yaml: strategy.gate.spare=9: must be less than the number of workers (4)")
     assert lines[4].endswith("my_workload.yaml: workload.epoch: no such setting; did you mean workload.epochs?")
     assert lines[5].startswith("4 failed")
+
+
+POLICY = """
+from dataclasses import dataclass
+from stragglab import Policy
+
+@dataclass(kw_only=True)
+class Never(Policy):
+    depth: int = 1
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise ValueError(f"depth={self.depth}: must be 1 or more")
+
+    def begin(self, machines): ...
+    def changed(self, old, new): ...
+    def decide(self, t, room, placement):
+        return ()
+"""
+
+
+def test_policies_and_workloads_in_numpy_are_checked_where_they_can_be_used() -> None:
+    """A policy needs jobs that share hosts, and PyTorch does not train what is written in numpy."""
+    assert new_project(["lab_of_sets"]) == 0
+    lab = Path("lab_of_sets")
+    shutil.rmtree(lab / "conf")
+    (lab / "lab_of_sets" / "policy.py").write_text(POLICY)
+    for group, text in {
+        "policy": "_target_: lab_of_sets.policy.Never\ndepth: 1\n",
+        "placement": "_target_: strategies.cluster.placements.pack.Pack\nmax_machines: 2\nservers_on: any\n",
+        "prevention": (ROOT / "conf" / "prevention" / "star.yaml").read_text(),
+        "jobs": (ROOT / "conf" / "jobs" / "list.yaml").read_text(),
+        "workload": (ROOT / "conf" / "workload" / "ledger.yaml").read_text(),
+    }.items():
+        (lab / "conf" / group).mkdir(parents=True)
+        (lab / "conf" / group / "own.yaml").write_text(text)
+    done = run("check", "lab_of_sets")
+    assert done.out.count("ok      conf/") == 5, done.out
+    plant(lab / "conf" / "policy" / "own.yaml", "depth: 1", "depth: 0")
+    plant(lab / "conf" / "workload" / "own.yaml", "backends: [", "backends: [[")
+    lines = run("check", "lab_of_sets").out.splitlines()
+    assert "failed  conf/policy/own.yaml: policy.depth=0: must be 1 or more" in lines
+    assert any(line.startswith("failed  conf/workload/own.yaml: ") for line in lines)
 
 
 def test_what_is_no_project_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +11,7 @@ import pytest
 
 from predictors import STRAGGLER_PREDICTORS
 from predictors.registry import OF_RESOURCES
+from runtime.config.project import SETTING, VARIABLE
 from scripts.score_predictors import main
 from tests.support.records import Story, asp_story, bsp_story, disturbance
 
@@ -187,3 +190,76 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     for word in ("--labels", "realised", "plan", "Lead time", "fixed_duration", "nvrx:threshold=0.8"):
         assert word in shown
+
+
+OWN = """
+from __future__ import annotations
+from dataclasses import dataclass, field
+
+@dataclass
+class Slowest:
+    factor: float = 1.5
+    last_s: dict = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.factor > 1:
+            raise ValueError(f"factor={self.factor}: must be more than 1")
+
+    def update(self, observation) -> None:
+        self.last_s[observation.worker] = observation.iter_s
+
+    def forget(self, worker: int) -> None:
+        self.last_s.pop(worker, None)
+
+    def tags(self, t: float) -> frozenset[int]:
+        fastest_s = min(self.last_s.values(), default=0.0)
+        return frozenset(worker for worker, each_s in self.last_s.items() if each_s > self.factor * fastest_s)
+
+class Nothing:
+    pass
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A project with a predictor, as a word of the command line."""
+    lab = tmp_path / "scored_lab"
+    (lab / "conf").mkdir(parents=True)
+    (lab / "scored_lab").mkdir()
+    (lab / "scored_lab" / "__init__.py").write_text('"""Own."""')
+    (lab / "scored_lab" / "predictor.py").write_text(OWN)
+    monkeypatch.setenv(VARIABLE, "")  # what the command line names is forgotten afterwards
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield f"{SETTING}={lab}"
+    for name in [one for one in sys.modules if one.partition(".")[0] == lab.name]:
+        del sys.modules[name]
+
+
+def test_a_predictor_of_a_users_project_is_scored_like_ours(own: str, sweep: Path, tmp_path: Path) -> None:
+    """With the tolerance of ``last_value`` it tags the same workers."""
+    out = tmp_path / "out"
+    names = ["last_value", "scored_lab.predictor.Slowest:factor=1.2", "scored_lab.predictor.Slowest"]
+    assert main([str(sweep), own, "--predictors", ",".join(names), "--out", str(out)]) == 0
+    jobs = pd.read_csv(out / "predictors.csv").groupby("predictor")["true_positives"].sum()
+    assert jobs["last_value"] == jobs[names[1]] > 0
+    assert set(jobs.index) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("scored_lab.predictor.Slowset", "has no class Slowset; did you mean Slowest?"),
+        ("scored_lab.predictor.Nothing", "is no predictor; it needs the methods update, forget and tags"),
+        ("scored_lab.predictor.Slowest:factor=1", "scored_lab.predictor.Slowest.factor=1.0: must be more than 1"),
+        ("scored_lab.predictor.Slowest:fator=2", "scored_lab.predictor.Slowest.fator: no such setting; did you mean"),
+        ("elsewhere.Mine", "elsewhere.Mine: not below"),
+    ],
+)
+def test_one_that_cannot_be_built_is_refused_in_one_line(
+    word: str, said: str, own: str, sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(sweep), own, "--predictors", word]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("score_predictors.py: --predictors: ")
+    assert line.count("\n") == 1
+    assert said in line

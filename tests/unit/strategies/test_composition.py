@@ -205,7 +205,7 @@ def test_decisions_need_a_period_that_their_detectors_can_do_with() -> None:
     assert restarting().needs == {Compute, Apply, Restart, Wake}
     with pytest.raises(ValueError, match=r"^decide_every_s=null: must be the seconds between two decisions of KillR"):
         restarting(decide_every_s=None)
-    with pytest.raises(ValueError, match=r"^decide_every_s=0: must be above 0"):
+    with pytest.raises(ValueError, match=r"^decide_every_s=0: must be 0.001 or more"):
         restarting(decide_every_s=0)
     with pytest.raises(ValueError, match=r"^detectors.slow.short_window_s=300.0: must be at least decide_every_s"):
         restarting(decide_every_s=301.0)

@@ -147,6 +147,12 @@ def test_what_only_the_files_know_is_not_known() -> None:
         (lambda: Clicks(dataset=ROWS, size=LSTMSize()), "size: must be a WideDeepSize or an XDeepFMSize"),
         (lambda: Clicks(dataset=ROWS, size=WideDeepSize(crosses=((0, 4),))), r"size: crosses=\[0, 4\] is no pair"),
         (lambda: TransformerSize(width=9, heads=3), "width=9: must be even and a multiple of heads"),
+        (lambda: TransformerSize(heads=0), "heads=0: must be a whole number, at least 1"),
+        (lambda: LSTMSize(layers=0), "layers=0: must be a whole number, at least 1"),
+        (lambda: LSTMSize(dropout=1.5), "dropout=1.5: must be at least 0 and below 1"),
+        (lambda: WideDeepSize(hidden=(8, -1)), "hidden=-1: must be a whole number, at least 1"),
+        (lambda: WideDeepSize(embedding=0), "embedding=0: must be a whole number, at least 1"),
+        (lambda: XDeepFMSize(cin=()), r"cin=\[\]: must have at least one layer"),
     ],
 )
 def test_refused(make: Any, message: str) -> None:
