@@ -17,6 +17,8 @@ from runtime.native import TICKS, native
 
 PERIOD_S = 5e-4
 """Between two looks: a twentieth of the quotas' period. A look takes 16 microseconds in a virtual machine."""
+JOIN_S = 5.0
+"""For a thread to end, which a machine that is stopped meanwhile may delay; those of a run are daemons."""
 PRIORITY = 1
 """Of SCHED_FIFO: above all ordinary tasks, below whatever else of this machine needs real time."""
 
@@ -35,10 +37,10 @@ class Ticks:
             thread.start()
 
     def close(self) -> None:
-        """End all threads."""
+        """Let all threads end, and wait for them: half a millisecond."""
         self._stop[0] = 1
         for thread in self._threads:
-            thread.join()
+            thread.join(JOIN_S)
         self._threads.clear()
 
     def _wake(self, cpu: int) -> None:
@@ -69,5 +71,5 @@ def obstacle() -> str | None:
 
     trial = threading.Thread(target=look)
     trial.start()
-    trial.join()
+    trial.join(JOIN_S)
     return found[0] if found else None

@@ -330,9 +330,10 @@ def test_a_job_may_end_when_its_metric_has_converged(values: list[float], stop: 
     ("metrics", "status"), [({"accuracy": 0.5}, None), ({}, None), ({"loss": 1.0, "auc": 0.5}, "failed")]
 )
 def test_a_job_that_is_judged_by_what_nobody_measures_fails(metrics: dict[str, float], status: str | None) -> None:
-    desk = puppet_desk()
+    desk, unjudged = puppet_desk(target=0.9), puppet_desk(target=None)
     desk.core.receive(1.0, inputs.Evaluated(0, 0.5, metrics))
-    assert desk.core.status == status
+    unjudged.core.receive(1.0, inputs.Evaluated(0, 0.5, metrics))
+    assert (desk.core.status, unjudged.core.status) == (status, None)
     assert desk.core.reason == ("workload.metric=accuracy: is not measured; auc, loss are" if status else "")
 
 
