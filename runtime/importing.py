@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import without looking for garbage, and do not look at what was imported ever after.
+    """Import without looking for garbage, and look at nothing that is there afterwards ever again.
 
     PyTorch, pandas and Matplotlib make hundreds of thousands of objects, none of which is garbage. Python would go
     through all of them again and again while they come and whenever the program makes some of its own: a third of the

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from runtime.live.machines import ticks as ticks_module
 from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, run_group
-from runtime.live.machines.ticks import PRIORITY, Ticks, obstacle
+from runtime.live.machines.ticks import PRIORITY, UNCOMPILED, Ticks, obstacle
 from runtime.native import SWITCH
 
 pytestmark = [
@@ -32,25 +33,41 @@ def live() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("ticks-")]
 
 
-@pytest.fixture(params=["compiled", "python"])
-def ticks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
-    if request.param == "python":
-        monkeypatch.setenv(SWITCH, "0")
+@pytest.fixture
+def ticks() -> Iterator[Ticks]:
     made = Ticks()
     yield made
     made.close()
 
 
 def test_every_processor_has_a_thread_of_real_time_priority_until_the_end(ticks: Ticks) -> None:
-    deadline = time.monotonic() + 10
-    while any(os.sched_getscheduler(thread) != os.SCHED_FIFO for thread in tickers()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
     found = tickers()
+    assert {os.sched_getscheduler(thread) for thread in found} == {os.SCHED_FIFO}
     assert {tuple(os.sched_getaffinity(thread)) for thread in found} == {(cpu,) for cpu in os.sched_getaffinity(0)}
     assert {os.sched_getparam(thread).sched_priority for thread in found} == {PRIORITY}
     assert os.sched_getscheduler(0) == os.SCHED_OTHER  # the others keep theirs
     ticks.close()
+    assert not live()
+
+
+def test_without_the_compiled_module_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "0")
+    assert obstacle() == UNCOMPILED
+    with pytest.raises(OSError, match=UNCOMPILED):
+        Ticks()
+
+
+def test_if_one_thread_may_not_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def only_the_first() -> None:
+        calls.append(1)
+        if len(calls) > 1 or len(os.sched_getaffinity(os.getpid())) == 1:
+            raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr(ticks_module, "be_prompt", only_the_first)
+    with pytest.raises(OSError, match="not permitted"):
+        Ticks()
     assert not live()
 
 

@@ -15,7 +15,7 @@ cluster. Times are seconds of the cluster's clock. Its notes, in the order in wh
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
@@ -69,8 +69,8 @@ class ClusterCoordinator:
         self._busy = False
         self._undecided = False
         """Whether something was reported since the policy decided last."""
-        self._moving: set[tuple[str, NodeId]] = set()
-        """Workers that have another GPU, and have not left the one before."""
+        self._moving: Counter[tuple[str, NodeId]] = Counter()
+        """How often a worker got another GPU and has not left the one before."""
         self._to_queue: dict[str, None] = {}
         self._wake_s = math.inf
         policy.begin(self.room.machines)
@@ -133,7 +133,7 @@ class ClusterCoordinator:
         self.note(self.t, "Moved", job=job, task=str(node), host=machine)
         self._become(state, replace(state, places=places))
         if node.role == "worker":
-            self._moving.add((job, node))
+            self._moving[job, node] += 1
         return machine
 
     # ---- reports -----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class ClusterCoordinator:
             case JobGone():
                 self._gone(self._expect(given.job, given, "leaving"), given.attained_s)
             case TaskMoved():
-                self._moving.discard((given.job, given.node))
+                self._moving -= Counter([(given.job, given.node)])
             case Woke():
                 if self.t < self._wake_s:  # a request that another one has replaced
                     return False
@@ -199,7 +199,8 @@ class ClusterCoordinator:
 
     def _all_left(self, job: str) -> None:
         """None of the job's tasks is anywhere any more."""
-        self._moving = {(name, node) for name, node in self._moving if name != job}
+        for moving in [one for one in self._moving if one[0] == job]:
+            del self._moving[moving]
 
     def _expect(self, job: str, given: AnyInput, *phases: str) -> JobState:
         state = self._jobs.get(job)

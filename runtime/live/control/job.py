@@ -90,8 +90,8 @@ class LiveJob:
         self.agents = self._make_agents(seat.launcher, tasks)
         self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
-        self._awaited: dict[NodeId, list[Callable[[], None]]] = {}
-        """What follows the end of the present processes of tasks."""
+        self._awaited: list[tuple[NodeId, frozenset[int], Callable[[], None]]] = []
+        """What follows the end of these incarnations of tasks."""
         self.session.supervisor.ended = self._process_ended
         self.allotter = self._make_allotter()
         self.nodes = self._make_nodes()
@@ -278,15 +278,19 @@ class LiveJob:
 
     def once_ended(self, node: NodeId, then: Callable[[], None]) -> None:
         """Call ``then()`` when the processes that a task has now have ended; soon if it has none."""
-        if self.session.supervisor.has_process(node):
-            self._awaited.setdefault(node, []).append(then)
-        else:
-            self.loop.after(0.0, then)
+        self._awaited.append((node, self.session.supervisor.processes(node), then))
+        self._look_who_ended(node)
 
     def _process_ended(self, node: NodeId) -> None:
         self.machines.leave_behind(str(node))
-        if not self.session.supervisor.has_process(node):
-            for then in self._awaited.pop(node, ()):
+        self._look_who_ended(node)
+
+    def _look_who_ended(self, node: NodeId) -> None:
+        """Whoever waits for processes of this task of which none is left waits no longer; later ones do not count."""
+        there, waiting = self.session.supervisor.processes(node), self._awaited
+        self._awaited = [one for one in waiting if one[0] != node or one[1] & there]
+        for awaited, had, then in waiting:
+            if awaited == node and not had & there:
                 self.loop.after(0.0, then)
 
     # ---- what it starts with -----------------------------------------------------------------------------------------

@@ -398,7 +398,7 @@ class LiveSession:
     @property
     def waits_to_save(self) -> bool:
         """Whether a job that is interrupted now waits for the evaluator as long as any other, as that saves for it."""
-        return self.started and self.failure is None and bool(self.port.last_save)
+        return self.started and self.failure is None and not self.recorded and bool(self.port.last_save)
 
     @property
     def unscored(self) -> bool:

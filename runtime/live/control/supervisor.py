@@ -286,9 +286,9 @@ class LiveSupervisor:
             self.tasks[key].place = place
         self._tell(inputs.Resume())
 
-    def has_process(self, key: Key) -> bool:
-        """Whether any incarnation of a task was launched and has not exited."""
-        return any(key == launched for launched, _ in self.orders.processes)
+    def processes(self, key: Key) -> frozenset[int]:
+        """The incarnations of a task that were launched and have not exited."""
+        return frozenset(incarnation for launched, incarnation in self.orders.processes if launched == key)
 
     def _look_who_left(self) -> None:
         if self._leaving and not self.orders.processes:

@@ -90,11 +90,14 @@ def _cgroup(controller: Literal["cpu", "memory"]) -> Missing | None:
 
 
 def _realtime() -> Missing | None:
+    from runtime.live.machines.ticks import UNCOMPILED
     from runtime.live.machines.ticks import obstacle as refused
 
     if (words := refused()) is None:
         return None
-    return Missing(reason=f"no thread may have real-time priority ({words})", cure="run as root, or with CAP_SYS_NICE")
+    if words == UNCOMPILED:
+        return Missing(reason=words, cure="install a C compiler, then touch setup.py && make setup")
+    return Missing(reason=f"no thread may have real-time priority ({words})", cure="run as root")
 
 
 def _cpulimit() -> Missing | None:
@@ -129,7 +132,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("netem", "netem", "hosts.latency_ms (else by a relay)", lambda: _link("netem")),
         Capability("cgroup_cpu", "CPU quotas", "cpu_by=cgroup (else by duty cycles)", lambda: _cgroup("cpu")),
         Capability("cgroup_memory", "memory limits", "hosts.memory_mb", lambda: _cgroup("memory")),
-        Capability("realtime", "real-time priority", "quotas to 0.5 ms (else to a tick: 4 ms)", _realtime),
+        Capability("realtime", "real-time priority", "quotas to 0.5 ms (else to the kernel's tick)", _realtime),
         Capability("gpu", "an NVIDIA GPU, torch with CUDA", "backend.device=cuda, kind gpu", _gpu),
         Capability("cpulimit", "the program cpulimit", "cpu_by=cpulimit", _cpulimit),
     )

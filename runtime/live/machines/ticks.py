@@ -9,32 +9,49 @@ wakes up for nothing, which makes the kernel charge what it interrupts.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
-import time
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
+from runtime.containment.linux import CLONE_NEWUSER, unshare
 from runtime.native import TICKS, native
 
 PERIOD_S = 5e-4
 """Between two looks: a twentieth of the quotas' period. A look takes 16 microseconds in a virtual machine."""
+UNCOMPILED = "the module that wakes up is not compiled"
 JOIN_S = 5.0
-"""For a thread to end, which a machine that is stopped meanwhile may delay; those of a run are daemons."""
+"""For a thread to begin or end, which a machine that is stopped meanwhile may delay; those of a run are daemons."""
 PRIORITY = 1
 """Of SCHED_FIFO: above all ordinary tasks, below whatever else of this machine needs real time."""
 
 
 class Ticks:
-    """Threads that wake up, one for each processor that this process may use, until :meth:`close`."""
+    """Threads that wake up, one for each processor that this process may use, until :meth:`close`.
+
+    Raises ``OSError`` if one of them cannot do so; then none is left.
+    """
 
     def __init__(self, period_s: float = PERIOD_S) -> None:
-        self.period_s = period_s
+        module = native(TICKS)
+        if module is None:
+            raise OSError(UNCOMPILED)
+        self._period_ns, self._wake = round(period_s * 1e9), module.wake
         self._stop = bytearray(1)
-        self._threads = [
-            threading.Thread(target=self._wake, args=(cpu,), name=f"ticks-{cpu}", daemon=True)
-            for cpu in sorted(os.sched_getaffinity(0))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        said: SimpleQueue[OSError | None] = SimpleQueue()
+        try:
+            for cpu in sorted(os.sched_getaffinity(0)):
+                thread = threading.Thread(target=self._work, args=(cpu, said), name=f"ticks-{cpu}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            for error in [said.get(timeout=JOIN_S) for _ in self._threads]:
+                if error is not None:
+                    raise error
+        except (OSError, RuntimeError, Empty) as error:  # RuntimeError: no more threads are allowed
+            self.close()
+            raise OSError(f"no thread of real-time priority for each processor: {error}") from error
 
     def close(self) -> None:
         """Let all threads end, and wait for them: half a millisecond."""
@@ -43,15 +60,15 @@ class Ticks:
             thread.join(JOIN_S)
         self._threads.clear()
 
-    def _wake(self, cpu: int) -> None:
-        os.sched_setaffinity(0, [cpu])  # 0: this thread
-        be_prompt()
-        module = native(TICKS)
-        if module is not None:
-            module.wake(self._stop, round(self.period_s * 1e9))
+    def _work(self, cpu: int, said: SimpleQueue[OSError | None]) -> None:
+        try:
+            os.sched_setaffinity(0, [cpu])  # 0: this thread
+            be_prompt()
+        except OSError as error:
+            said.put(error)
             return
-        while not self._stop[0]:
-            time.sleep(self.period_s)
+        said.put(None)
+        self._wake(self._stop, self._period_ns)
 
 
 def be_prompt() -> None:
@@ -60,16 +77,20 @@ def be_prompt() -> None:
 
 
 def obstacle() -> str | None:
-    """Why this process may have no threads of real-time priority; None if it may."""
-    found: list[str] = []
-
-    def look() -> None:
+    """Why a run of this process may have no threads of real-time priority, tried in a child; None if it may."""
+    if native(TICKS) is None:
+        return UNCOMPILED
+    child = os.fork()
+    if child == 0:
+        number = 0
         try:
+            if os.geteuid() != 0:  # whose runs are in a user namespace, where no privilege is one over the machine
+                with suppress(OSError):
+                    unshare(CLONE_NEWUSER)
             be_prompt()
         except OSError as error:
-            found.append(os.strerror(error.errno or 0).lower())
-
-    trial = threading.Thread(target=look)
-    trial.start()
-    trial.join(JOIN_S)
-    return found[0] if found else None
+            number = error.errno or errno.EPERM
+        finally:
+            os._exit(number)
+    number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return os.strerror(number).lower() if number > 0 else None

@@ -202,8 +202,8 @@ def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> 
     try:
         channel = BlockingChannel(spec.coordinator, spec.secret, identity)
         start_heartbeat(channel, spec.heartbeat_s)
-        only_scores = identity.role == EVALUATOR.name
-        model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed, only_scores=only_scores)
+        only_scores = {"only_scores": True} if identity.role == EVALUATOR.name else {}
+        model = instantiate(spec.backend).prepare(instantiate(spec.task), spec.seed, **only_scores)
         if spec.supports_sample_weights and identity.role == "worker":
             model.expect_weights()
         buffers = SharedBuffers(buffers_fd, model.num_parameters, spec.num_workers) if spec.transport == "shm" else None

@@ -79,11 +79,11 @@ def test_the_end_of_a_process_is_told_when_its_exit_is_reported() -> None:
     worker = NodeId.worker(0)
     world.supervisor.restart(worker, 1.0)
     world.live(world.clock.now + 0.1)
-    assert (ended, world.supervisor.has_process(worker)) == ([], True)
+    assert (ended, world.supervisor.processes(worker)) == ([], {0})
     world.die(("worker", 0))
-    assert (ended, world.supervisor.has_process(worker)) == ([worker], False)
+    assert (ended, world.supervisor.processes(worker)) == ([worker], set())
     world.live(world.clock.now + 2.0)
-    assert world.supervisor.has_process(worker), "the next one, on its next host"
+    assert world.supervisor.processes(worker) == {1}, "the next one, on its next host"
 
 
 def test_the_record_says_how_long_each_checkpoint_took_from_its_own_order() -> None:
