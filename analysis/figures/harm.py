@@ -42,7 +42,7 @@ def draw_harm(path: Path, cells: Sequence[Cell], caption: str) -> Path:
         scale = ScalarMappable(Normalize(-REACH, REACH), COLOURS)
         bar = page.colorbar(scale, ax=list(panels), location="bottom", shrink=0.5, aspect=40, extend="both")
         bar.set_ticks([-2, -1, 0, 1, 2], labels=["1/4", "1/2", "1", "2", "4"])
-        bar.set_label(f"completion time over BSP's (dots: more than {TOLERATED:g}; grey: refused)")
+        bar.set_label(f"completion time over BSP's (dots: more than {TOLERATED:g}; grey: refused or failed)")
         bar.outline.set_visible(False)
     shown = [(c.workers, c.straggler, c.strategy, c.outcome, c.ratio) for c in cells]
     return save(page, path, pd.DataFrame(shown, columns=["workers", "straggler", "strategy", "outcome", "ratio"]))

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from runtime.live.machines import ticks as ticks_module
-from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, run_group
+from runtime.live.machines.cgroups import Cgroup
 from runtime.live.machines.ticks import PRIORITY, UNCOMPILED, Ticks, obstacle
 from runtime.native import SWITCH
+from tests.support.quotas import own_group, spin, within
 
 pytestmark = [
     pytest.mark.live,
@@ -71,51 +72,30 @@ def test_if_one_thread_may_not_none_is_left(monkeypatch: pytest.MonkeyPatch) -> 
     assert not live()
 
 
-@pytest.fixture
-def group() -> Iterator[Cgroup]:
-    try:
-        made = run_group(os.urandom(8).hex())
-    except CgroupUnavailable as error:
-        pytest.skip(str(error))
-    yield made
-    made.remove()
-
-
 def noticed(group: Cgroup, counted: int) -> int:
     """How many of the bursts of a child in the group the kernel has interrupted, since their quota was used up."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            group.enter()
-            for _ in range(BURSTS):
-                time.sleep(0.05)  # a debt of 3 ms is paid in 30 ms
-                before = group.throttled().num_throttled
-                spin(counted)
-                os.write(write, b"x" if group.throttled().num_throttled > before else b".")
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    os.close(write)
-    with os.fdopen(read, "rb") as results:
-        seen = results.read()
+
+    def play() -> bytes:
+        seen = bytearray()
+        for _ in range(BURSTS):
+            time.sleep(0.05)  # a debt of 3 ms is paid in 30 ms
+            before = group.throttled().num_throttled
+            spin(counted)
+            seen += b"x" if group.throttled().num_throttled > before else b"."
+        return bytes(seen)
+
+    seen = within(group, play)
     assert len(seen) == BURSTS
     return seen.count(b"x")
 
 
-def spin(count: int) -> None:
-    """Work that asks nobody for the time: to ask for processor time makes the kernel look."""
-    for _ in range(count):
-        pass
-
-
-def test_work_beyond_the_quota_is_noticed_while_it_is_done(group: Cgroup) -> None:
+def test_work_beyond_the_quota_is_noticed_while_it_is_done() -> None:
     began, counted = time.thread_time(), 200_000
     spin(counted)
     in_a_burst = round(counted * BURST_S / (time.thread_time() - began))
-    group.set_cores(0.1)
-    ticks = Ticks()
-    try:
-        assert noticed(group, in_a_burst) >= 0.9 * BURSTS  # without: about half of them
-    finally:
-        ticks.close()
+    with own_group(0.1) as group:
+        ticks = Ticks()
+        try:
+            assert noticed(group, in_a_burst) >= 0.9 * BURSTS  # without: about half of them
+        finally:
+            ticks.close()

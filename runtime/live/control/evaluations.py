@@ -50,6 +50,11 @@ class LiveEvaluations:
         self._final.hurry(now)
 
     @property
+    def patience_s(self) -> float:
+        """How long the result of the final one is waited for."""
+        return self._final.patience_s
+
+    @property
     def given_up(self) -> bool:
         """Whether the final one was not over in time."""
         return self._final.given_up

@@ -54,6 +54,11 @@ class FinalEvaluation:
         self._phase, self.given_up = "done", True
         return False
 
+    @property
+    def patience_s(self) -> float:
+        """How long the result is waited for."""
+        return max(FINAL_EVALUATION_S, PATIENCE * self._longest_s)
+
     def took(self, seconds: float) -> None:
         """An evaluation before the final one is there, so long after it was ordered."""
         self._longest_s = max(self._longest_s, seconds)
@@ -61,7 +66,7 @@ class FinalEvaluation:
     def ordered(self, ticket: int, now: float) -> None:
         """The evaluator has the order with this ticket."""
         self._phase, self._ticket = "scoring", ticket
-        self._until_s = now + max(FINAL_EVALUATION_S, PATIENCE * self._longest_s)
+        self._until_s = now + self.patience_s
 
     def hurry(self, now: float) -> None:
         """The user wants the job to end: wait for no longer than ``INTERRUPTED_S`` from now on."""

@@ -24,7 +24,6 @@ from runtime.errors import no_space
 from runtime.live.control.agents import Agents
 from runtime.live.control.allotting import Allotter
 from runtime.live.control.factory import port_for
-from runtime.live.control.final_evaluation import FINAL_EVALUATION_S
 from runtime.live.control.following import LiveFollowers
 from runtime.live.control.gpu_use import GpuMeter
 from runtime.live.control.injecting import Injector
@@ -248,8 +247,9 @@ class LiveJob:
         """The user wants it to end."""
         self.spec.interrupted_by = number
         if self.session.waits_to_save:
+            limit_s = self.session.port.evaluations.patience_s
             print(
-                f"run.py: save_parameters=true: waiting up to {FINAL_EVALUATION_S:g} s for the final parameters; "
+                f"run.py: save_parameters=true: waiting up to {limit_s:.0f} s for the final parameters; "
                 "a second signal ends the run without them",
                 file=sys.stderr,
             )

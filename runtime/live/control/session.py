@@ -409,11 +409,9 @@ class LiveSession:
         """Evaluate the final parameters, outside the job's time; call it repeatedly until it is done."""
         if self.failure is not None:
             return True
-        connected, recovering = (
-            self.supervisor.roster.serving(EVALUATOR.name) is not None,
-            self.supervisor.roster.running,
-        )
-        what = self.port.evaluations.look(self.loop.now, connected=connected, recovering=recovering)
+        roster = self.supervisor.roster
+        connected = roster.serving(EVALUATOR.name) is not None
+        what = self.port.evaluations.look(self.loop.now, connected=connected, recovering=roster.running)
         if what == "order":
             self.port.flush()
             self.port.evaluate(self.coordinator.version, last=True)

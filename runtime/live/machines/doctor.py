@@ -90,12 +90,11 @@ def _cgroup(controller: Literal["cpu", "memory"]) -> Missing | None:
 
 
 def _realtime() -> Missing | None:
-    from runtime.live.machines.ticks import UNCOMPILED
-    from runtime.live.machines.ticks import obstacle as refused
+    from runtime.live.machines import ticks
 
-    if (words := refused()) is None:
+    if (words := ticks.obstacle()) is None:
         return None
-    if words == UNCOMPILED:
+    if words == ticks.UNCOMPILED:
         return Missing(reason=words, cure="install a C compiler, then touch setup.py && make setup")
     return Missing(reason=f"no thread may have real-time priority ({words})", cure="run as root")
 

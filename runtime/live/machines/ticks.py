@@ -2,9 +2,9 @@
 
 It notices that a group has used up its quota when the scheduler's tick comes (every 4 ms with CONFIG_HZ=250) or
 another task interrupts, and takes what was used beyond from the quotas of the next periods. With a quota of 1 ms in
-10 ms, work of 3 ms so took 3 ms instead of 20, and whatever the task did next paid for it: short computations looked
-undisturbed, and messages slow (docs/hosts.md has the measurements). So on every processor a thread of high priority
-wakes up for nothing, which makes the kernel charge what it interrupts.
+10 ms, work of 3 ms so took a third of what it should, and whatever the task did next paid for it: short computations
+looked undisturbed, and messages slow (tests/bench/test_bench_ticks.py measures it). So on every processor a thread of
+high priority wakes up for nothing, which makes the kernel charge what it interrupts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runtime.containment.linux import CLONE_NEWUSER, unshare
 from runtime.native import TICKS, native
 
 PERIOD_S = 5e-4
-"""Between two looks: a twentieth of the quotas' period. A look takes 16 microseconds in a virtual machine."""
+"""Between two looks: a twentieth of the quotas' period. In a virtual machine one takes 16 to 30 microseconds."""
 UNCOMPILED = "the module that wakes up is not compiled"
 JOIN_S = 5.0
 """For a thread to begin or end, which a machine that is stopped meanwhile may delay; those of a run are daemons."""
@@ -33,11 +33,11 @@ class Ticks:
     Raises ``OSError`` if one of them cannot do so; then none is left.
     """
 
-    def __init__(self, period_s: float = PERIOD_S) -> None:
+    def __init__(self) -> None:
         module = native(TICKS)
         if module is None:
             raise OSError(UNCOMPILED)
-        self._period_ns, self._wake = round(period_s * 1e9), module.wake
+        self._wake = module.wake
         self._stop = bytearray(1)
         self._threads: list[threading.Thread] = []
         said: SimpleQueue[OSError | None] = SimpleQueue()
@@ -68,7 +68,7 @@ class Ticks:
             said.put(error)
             return
         said.put(None)
-        self._wake(self._stop, self._period_ns)
+        self._wake(self._stop, round(PERIOD_S * 1e9))
 
 
 def be_prompt() -> None:
