@@ -31,7 +31,7 @@ from runtime.live.control.settings import Processes
 from runtime.live.launchers.local import ThisMachine
 from runtime.live.launchers.starter import Starter
 from runtime.live.machines.doctor import missing
-from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, Missing, choose_mechanisms
+from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, Missing, TicksWanted, choose_mechanisms
 from runtime.live.machines.mps import mps_daemon
 from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
 from runtime.live.transport.address import congestion_control
@@ -58,6 +58,7 @@ class LiveRuntime:
     cluster: Cluster
     launcher: Starter = field(default_factory=ThisMachine)
     cpu_by: CpuBy = "auto"
+    ticks: TicksWanted = "auto"
     port: int = 0
     heartbeat_s: float = 0.5
     lease_s: float | None = None
@@ -164,7 +165,7 @@ class LiveRuntime:
         """The mechanisms for hosts and plan on this machine."""
         hosts = self.parse_hosts(around.num_servers + around.replicas)
         paced = bool(self.cluster.device or self.cluster.devices)
-        return choose_mechanisms(hosts, self._cpu_by, paced, around, self._look)
+        return choose_mechanisms(hosts, self._cpu_by, paced, around, self._look, self.ticks)
 
     def _look(self, name: str) -> Missing | None:
         """As :attr:`look`; control groups of this machine serve nobody elsewhere."""

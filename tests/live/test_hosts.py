@@ -56,7 +56,7 @@ def listening(pid: int) -> set[str]:
 
 
 def test_every_task_lives_on_its_host_and_has_no_power_beyond_it(start: Start) -> None:
-    run = start("run", *LEDGER, *HOSTS, *ENDLESS, "cluster.hosts.latency_ms=1")
+    run = start("run", *LEDGER, *HOSTS, *ENDLESS, "cluster.hosts.latency_ms=1", "runtime.ticks=false")
     run.await_training(5)
     pids = run.pids()
     outside = namespace(os.getpid())
@@ -76,6 +76,7 @@ def test_every_task_lives_on_its_host_and_has_no_power_beyond_it(start: Start) -
     machine = json.loads((run.run_dir / "meta.json").read_bytes())["machine"]
     assert machine["containment"] == "network"
     assert machine["means"]["latency"] in ("netem", "relay")
+    assert (machine["means"]["ticks"], machine["means"]["ticks_because"]) == (False, "runtime.ticks=false")
     assert [host["tasks"] for host in machine["hosts"]][2:] == [["server:1", "worker:2"], ["server:0", "worker:3"]]
 
 

@@ -7,10 +7,14 @@ import threading
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from runtime.live.machines import ticks as ticks_module
 from runtime.live.machines.cgroups import Cgroup
+from runtime.live.machines.machines import build_machines
+from runtime.live.machines.mechanisms import NOTHING
+from runtime.live.machines.shared import build_shared
 from runtime.live.machines.ticks import PRIORITY, UNCOMPILED, Ticks, obstacle
 from runtime.native import SWITCH
 from tests.support.quotas import own_group, spin, within
@@ -48,6 +52,32 @@ def test_every_processor_has_a_thread_of_real_time_priority_until_the_end(ticks:
     assert {os.sched_getparam(thread).sched_priority for thread in found} == {PRIORITY}
     assert os.sched_getscheduler(0) == os.SCHED_OTHER  # the others keep theirs
     ticks.close()
+    assert not live()
+
+
+def test_who_may_use_some_processors_only_wakes_up_on_these() -> None:
+    """As started by ``taskset``: all tasks of a run inherit that."""
+    allowed = os.sched_getaffinity(0)
+    only = max(allowed)
+    os.sched_setaffinity(0, [only])
+    try:
+        ticks = Ticks()
+        assert [os.sched_getaffinity(thread) for thread in tickers()] == [{only}]
+        ticks.close()
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def test_a_lab_has_one_thread_for_each_processor_however_many_jobs_it_has() -> None:
+    shared = build_shared(None, msgspec.structs.replace(NOTHING, ticks=True))
+    assert not shared.obstacle
+    for name in ("a", "b"):
+        machines, obstacle = build_machines(shared, name, None, ["worker:0"], 1.0, requests=False)
+        assert not obstacle
+        assert len(tickers()) == len(os.sched_getaffinity(0))
+        machines.close()
+    assert tickers()  # other jobs may be there
+    shared.close()
     assert not live()
 
 

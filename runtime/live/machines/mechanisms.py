@@ -19,6 +19,8 @@ from runtime.containment import Isolation
 from runtime.errors import ConfigError
 
 CpuBy = Literal["auto", "cgroup", "duty", "cpulimit"]
+TicksWanted = Literal["auto"] | bool
+"""Whether the kernel is to look at quotas more often; auto: where this user may have it."""
 ALLOCATING = frozenset({"Launch", "Allocate"})
 """Commands by which a strategy says what a node may use. A ``Launch`` with a limit of memory is denied without control
 groups."""
@@ -50,6 +52,8 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
     """What limits tasks to the cores that a strategy allocates; the same as ``throttles``, if that is not none."""
     ticks: bool = False
     """Whether the kernel is made to look at quotas of control groups more often: ``runtime/live/machines/ticks.py``."""
+    ticks_because: str = ""
+    """Why, or why not; empty in older records."""
 
     @property
     def cpu_groups(self) -> bool:
@@ -69,7 +73,12 @@ NOTHING = Mechanisms(
 
 
 def choose_mechanisms(
-    hosts: Hosts | None, cpu_by: CpuBy, device: bool, around: RunContext, missing: Look
+    hosts: Hosts | None,
+    cpu_by: CpuBy,
+    device: bool,
+    around: RunContext,
+    missing: Look,
+    ticks: TicksWanted = "auto",
 ) -> Mechanisms:
     """The mechanisms for ``hosts`` (None: no emulated hosts) and a plan; raises :class:`ConfigError`.
 
@@ -95,8 +104,22 @@ def choose_mechanisms(
         memory=memory or (allocates and missing("cgroup_memory") is None),
         allocations=_throttle_mechanism(cpu_by, quotas, around, missing) if allocates else "none",
     )
-    prompt = chosen.cpu_groups and missing("realtime") is None
-    return msgspec.structs.replace(chosen, ticks=prompt)
+    used, because = _ticks(ticks, chosen.cpu_groups, missing)
+    return msgspec.structs.replace(chosen, ticks=used, ticks_because=because)
+
+
+def _ticks(wanted: TicksWanted, limits: bool, missing: Look) -> tuple[bool, str]:
+    """Whether the kernel is made to look at quotas more often, and why; ``limits``: whether control groups have any."""
+    if wanted is False:
+        return False, "runtime.ticks=false"
+    if not limits:
+        if wanted is True:
+            raise ConfigError("runtime.ticks=true: no control group of this run has a quota; use runtime.ticks=auto")
+        return False, "no control group has a quota"
+    if wanted is True:
+        _demand("realtime", "runtime.ticks=true", missing, "or use runtime.ticks=auto")
+    lack = missing("realtime")
+    return lack is None, f"runtime.ticks={str(wanted).lower()}" if lack is None else lack.reason
 
 
 def _refuse_shares(hosts: Hosts | None, cpu_by: CpuBy, missing: Look) -> None:

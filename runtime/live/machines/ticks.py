@@ -28,7 +28,9 @@ PRIORITY = 1
 
 
 class Ticks:
-    """Threads that wake up, one for each processor that this process may use, until :meth:`close`.
+    """Threads that wake up, one for each processor that this process, and so every task of its lab, may use.
+
+    They do so until :meth:`close`. A lab has one set of them, however many jobs it has.
 
     Raises ``OSError`` if one of them cannot do so; then none is left.
     """

@@ -28,12 +28,13 @@ def choose(
     hosts: dict[str, Any] | None = None,
     cpu_by: Any = "auto",
     device: bool = False,
+    ticks: Any = "auto",
     **around: Any,
 ) -> Mechanisms:
     parsed: Hosts | None = parse_hosts(hosts, 4, 2) if hosts is not None else None
     asked = frozenset((kind, target) for kind in around.pop("kinds", ()) for target in around.pop("disturbed", ()))
     around["asked"] = asked
-    return choose_mechanisms(parsed, cpu_by, device, RunContext(num_servers=2, **around), lacking(*without))
+    return choose_mechanisms(parsed, cpu_by, device, RunContext(num_servers=2, **around), lacking(*without), ticks)
 
 
 def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
@@ -187,16 +188,39 @@ def test_what_is_not_asked_for_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "cpu_by", "hosts", "looked_at"),
+    ("without", "cpu_by", "ticks", "looked_at", "because"),
     [
-        ((), "auto", FOUR, True),
-        (("realtime",), "auto", FOUR, False),
-        (("cgroup_cpu",), "auto", FOUR, False),
-        ((), "duty", FOUR, False),
-        ((), "auto", None, False),
+        ((), "auto", "auto", True, "runtime.ticks=auto"),
+        ((), "auto", True, True, "runtime.ticks=true"),
+        ((), "auto", False, False, "runtime.ticks=false"),
+        (("realtime",), "auto", "auto", False, "no realtime"),
+        (("realtime",), "auto", False, False, "runtime.ticks=false"),
+        (("cgroup_cpu",), "auto", "auto", False, "no control group has a quota"),
+        ((), "duty", "auto", False, "no control group has a quota"),
     ],
 )
 def test_quotas_of_control_groups_are_looked_at_often_where_a_thread_may_have_priority(
-    without: tuple[str, ...], cpu_by: str, hosts: dict[str, Any] | None, looked_at: bool
+    without: tuple[str, ...], cpu_by: str, ticks: Any, looked_at: bool, because: str
 ) -> None:
-    assert choose(without, hosts, cpu_by).ticks is looked_at
+    found = choose(without, FOUR, cpu_by, ticks=ticks)
+    assert (found.ticks, found.ticks_because) == (looked_at, because)
+
+
+def test_without_a_quota_nobody_looks() -> None:
+    assert choose().ticks is False
+    assert choose(kinds={"cpu"}, disturbed={"worker:0"}).ticks is True  # a throttled task has one, without hosts
+
+
+@pytest.mark.parametrize(
+    ("without", "hosts", "words"),
+    [
+        (("realtime",), FOUR, "runtime.ticks=true: no realtime; get realtime, or use runtime.ticks=auto"),
+        ((), None, "runtime.ticks=true: no control group of this run has a quota; use runtime.ticks=auto"),
+    ],
+)
+def test_looks_that_are_demanded_are_not_left_out(
+    without: tuple[str, ...], hosts: dict[str, Any] | None, words: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        choose(without, hosts, ticks=True)
+    assert str(error.value) == words
