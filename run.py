@@ -82,7 +82,10 @@ def main(composed: DictConfig) -> float:
     places, metric = HydraConfig.get().runtime, None
     try:
         job = check(to_raw(composed), Path(places.cwd), composed_again)
-        metric, exit_code = job.config.metric, run_job(job, Path(places.output_dir)).exit_code
+        metric, result = job.config.metric, run_job(job, Path(places.output_dir))
+        exit_code = result.exit_code
+        if result.interrupted_by and HydraConfig.get().mode == RunMode.MULTIRUN:  # who is done ends the others, too
+            exit_code = exit_code or KILLED + result.interrupted_by
     except ConfigError as error:
         exit_code = print_error(NAME, error)
     exit_codes.append(exit_code)
@@ -99,14 +102,15 @@ def run_job(job: Checked, run_dir: Path) -> Result:
     """From the checked job to the figures. It raises nothing: other jobs of a sweep go on."""
     from runtime.run.job import JobFailed
 
-    reason = ""
+    reason, interrupted_by = "", 0
     if job.models_hosts:
         remark_once(slower())
     try:
         try:
-            exit_code = run_checked(job, run_dir)
+            exit_code, interrupted_by = run_checked(job, run_dir)
         except JobFailed as error:
             exit_code, reason = print_error(NAME, error, error.exit_code), str(error)
+            interrupted_by = error.interrupted_by
         if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)
@@ -117,7 +121,7 @@ def run_job(job: Checked, run_dir: Path) -> Result:
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
         exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
-    return Result(exit_code, " ".join(reason.split()))
+    return Result(exit_code, " ".join(reason.split()), interrupted_by)
 
 
 def remark_once(text: str) -> None:

@@ -337,16 +337,24 @@ def outcome_of(
     num_parameters: int,
     memory: dict[str, int] | None = None,
     failed: RunStatus = "failed",
+    unscored: bool = False,
 ) -> Outcome:
-    """The outcome of the coordinator's job; if the runtime gave up, it failed with the reason ``failure``."""
+    """The outcome of the coordinator's job; if the runtime gave up, it failed with the reason ``failure``.
+
+    ``unscored``: whether the evaluation of its final parameters was given up. One that is given up for a signal is
+    missing of the job's work, so the job is interrupted, though it trained to its end.
+    """
     shards, epochs = coordinator.shards, coordinator.job.epochs
     status: RunStatus | None = coordinator.status
+    reason = failure or coordinator.reason
     if failure is not None:
         status = "interrupted" if interrupted else failed
+    elif status == "done" and interrupted and unscored:
+        status, reason = "interrupted", f"{reason}; the final parameters were not evaluated"
     assert status is not None, "neither has the job ended nor has the runtime given up"
     return Outcome(
         status=status,
-        reason=failure or coordinator.reason,
+        reason=reason,
         t=t,
         version=coordinator.version,
         epochs_done=shards.epochs_done,

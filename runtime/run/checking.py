@@ -9,6 +9,7 @@ from typing import Any
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
 from runtime.run.checks.job import CheckedJob, check_job
+from runtime.run.ending import Ending
 from runtime.run.jobs.checks import Again, CheckedSet, check_set
 
 Checked = CheckedJob | CheckedSet
@@ -29,8 +30,8 @@ def refuse_without_value(config: Config) -> None:
         raise ConfigError("metric=tta: there is no target to be reached; set workload.target, or choose metric=final")
 
 
-def run_checked(checked: Checked, run_dir: Path) -> int:
-    """Run it into ``run_dir``; returns the exit code. Raises as ``run_job`` and ``run_set`` do."""
+def run_checked(checked: Checked, run_dir: Path) -> Ending:
+    """Run it into ``run_dir``. Raises as ``run_job`` and ``run_set`` do."""
     if isinstance(checked, CheckedSet):
         from runtime.run.jobs.replay import run_set
 

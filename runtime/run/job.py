@@ -10,13 +10,13 @@ import msgspec
 
 from injectors.plan import plan_json, plan_sha256
 from injectors.schedule import Schedule
-from runtime.api import RunSpec, RunStatus
+from runtime.api import RunSpec
 from runtime.backends.base import supports_sample_weights
 from runtime.cluster.device import describe_devices
 from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.core.executor import cut_for, nominal_batches
 from runtime.core.job import Job, RecordSink
-from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
+from runtime.errors import FAILED, ConfigError, is_full
 from runtime.record.checkpoint import publish
 from runtime.record.columns import ColumnRecorder
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
@@ -26,21 +26,15 @@ from runtime.record.sums import OF_JOB, write_sums
 from runtime.record.view import make_view
 from runtime.run.checks.devices import device_of
 from runtime.run.checks.job import CheckedJob, refuse_empty
+from runtime.run.ending import EXIT_CODES, Ending, ending_of
 from runtime.training.lr_schedules import make_schedule
 
 UNTOLD = ("lr_at", "seed", "stuck_after_s")
 """Fields of a job that its ``meta.json`` does not repeat."""
-EXIT_CODES: dict[RunStatus, int] = {
-    "done": 0,
-    "failed": FAILED,
-    "stuck": FAILED,
-    "disk_full": NO_SPACE,
-    "interrupted": 130,
-}
 
 
-def run_job(checked: CheckedJob, run_dir: Path) -> int:
-    """Run one job into ``run_dir``; returns the exit code (0 done, 130 or 128 + signal interrupted).
+def run_job(checked: CheckedJob, run_dir: Path) -> Ending:
+    """Run one job into ``run_dir``.
 
     Raises :class:`runtime.errors.ConfigError` for errors that show only when the data is read, :class:`JobFailed` for a
     job that failed.
@@ -67,8 +61,9 @@ def run_job(checked: CheckedJob, run_dir: Path) -> int:
     recorder.close()
     write_sums(run_dir, OF_JOB)
     if outcome.status not in ("done", "interrupted"):
-        raise JobFailed(f"{title(config, job)}: {outcome.reason}", EXIT_CODES[outcome.status])
-    return 128 + spec.interrupted_by if spec.interrupted_by else EXIT_CODES[outcome.status]
+        words = f"{title(config, job)}: {outcome.reason}"
+        raise JobFailed(words, EXIT_CODES[outcome.status], interrupted_by=spec.interrupted_by)
+    return ending_of(outcome.status, spec.interrupted_by)
 
 
 def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Path, **more: Any) -> RunSpec:
@@ -106,9 +101,11 @@ def prepare_data(task: Any, config: Config) -> int:
 class JobFailed(RuntimeError):
     """The job ended with an error; its record has the history."""
 
-    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+    def __init__(self, message: str, exit_code: int = FAILED, interrupted_by: int = 0) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.interrupted_by = interrupted_by
+        """The signal that came meanwhile."""
 
 
 def make_job(checked: CheckedJob, num_samples: int) -> Job:

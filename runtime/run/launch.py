@@ -38,6 +38,8 @@ class Result(NamedTuple):
     exit_code: int
     reason: str = ""
     """Why it failed, in one line; empty otherwise."""
+    interrupted_by: int = 0
+    """The signal that came meanwhile, upon which no other job starts, even if this one is done."""
 
 
 Run = Callable[[Checked, Path], Result]
@@ -75,11 +77,13 @@ def launch_sweep(jobs: Jobs, sweep: Claimed, run: Run, sweep_ended: Callable[[Pa
         part = sweep.pending.popleft()  # free what a job has loaded before the next one
         log.info(f"\t#{part.composed.config.hydra.job.num} : {' '.join(part.composed.lines)}")
         print(progress(sweep.num_jobs, ended), file=sys.stderr)
-        one = _run_part(part, sweep.directory, context, run)
+        one, interrupted_by = _run_part(part, sweep.directory, context, run)
         if one.exit_code > KILLED:
             return one.exit_code
         add(sweep.directory, one)
         ended.append(one)
+        if interrupted_by and sweep.pending:
+            return KILLED + interrupted_by
         _log_as_asked(jobs)
     sweep_ended(sweep.directory)
     for line in failures(ended):
@@ -107,17 +111,19 @@ def failures(ended: Sequence[Ended]) -> list[str]:
     return [head, *(f"  {one.job}: {one.reason or f'exit code {one.exit_code}'}" for one in failed)]
 
 
-def _run_part(part: Part, directory: Path, context: HydraContext, run: Run) -> Ended:
+def _run_part(part: Part, directory: Path, context: HydraContext, run: Run) -> tuple[Ended, int]:
+    """How it ended, and the signal that came meanwhile."""
     _place(part.composed.config, directory)
     start = time.perf_counter()
     result, _ = _run(part.composed, part.checked, context, run, "hydra.sweep.dir", "hydra.sweep.subdir")
-    return Ended(
+    ended = Ended(
         job=part.job,
         content_sha256=part.content_sha256,
         exit_code=result.exit_code,
         took_s=time.perf_counter() - start,
         reason=result.reason,
     )
+    return ended, result.interrupted_by
 
 
 def _run(

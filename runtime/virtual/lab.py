@@ -264,6 +264,7 @@ class VirtualLab:
             if not is_full(full):
                 raise
             outcome = session.out_of_space(full)
+        session.spec.interrupted_by = self.interrupted_by  # perhaps in the last evaluation
         self._outcomes[tenant.name] = outcome
         if tenant.ended is not None:
             tenant.ended(outcome)

@@ -265,12 +265,16 @@ def test_an_interrupted_run_does_not_wait_for_a_score_that_takes_long(start: Sta
 
 
 @pytest.mark.live
-def test_a_signal_during_the_last_score_ends_a_job_that_is_done_in_good_order(start: Start, tmp_path: Path) -> None:
+def test_a_job_whose_last_score_is_given_up_for_a_signal_is_interrupted_in_good_order(
+    start: Start, tmp_path: Path
+) -> None:
     oracle, run = Oracle(tmp_path), dawdling(start, "workload.epochs=1")
     run.await_that(lambda: sum(event["grad"]["samples"] for event in run.events("Arrived")) >= SAMPLES, "all gradients")
     time.sleep(0.5)
     end_by(run, oracle, signal.SIGTERM)
-    assert run.finished["status"] == "done"
+    assert run.finished["status"] == "interrupted"
+    assert run.finished["reason"].endswith("epochs done; the final parameters were not evaluated")
+    assert run.finished["samples_applied"] == SAMPLES
     assert (run.run_dir / "SHA256SUMS").exists()
 
 

@@ -108,7 +108,7 @@ def allowed() -> Iterator[None]:
 
 def run_rows(run_dir: Path, rows: Sequence[Row], *words: str) -> pd.DataFrame:
     """Run them; returns ``jobs.parquet`` by the names of the jobs."""
-    assert run_set(checked_set(rows, *words), run_dir) == 0
+    assert run_set(checked_set(rows, *words), run_dir).exit_code == 0
     return table_of(run_dir)
 
 

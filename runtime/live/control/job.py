@@ -403,6 +403,7 @@ class LiveJob:
             num_parameters=session.supervisor.num_parameters,
             memory=memory,
             failed=session.failed_as,
+            unscored=session.unscored,
         )
         record_outcome(self.spec.record, outcome)
         session.recorded = True

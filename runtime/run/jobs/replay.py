@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from runtime.api import Outcome
+from runtime.api import Outcome, RunStatus
 from runtime.config.instantiate import TARGET
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
 from runtime.record.checkpoint import publish
@@ -16,6 +16,7 @@ from runtime.record.cluster import ClusterRecorder, JobRow
 from runtime.record.cluster_view import make_cluster_view
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.record.sums import OF_CLUSTER, write_sums
+from runtime.run.ending import Ending, ending_of
 from runtime.run.job import JobFailed, prepare_data
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
@@ -42,8 +43,8 @@ class _Cluster(Protocol):
         ...
 
 
-def run_set(checked: CheckedSet, run_dir: Path) -> int:
-    """Run all jobs; returns the exit code (0: all are done, 128 + signal: interrupted).
+def run_set(checked: CheckedSet, run_dir: Path) -> Ending:
+    """Run all jobs.
 
     Raises :class:`ConfigError` if the directory has a record or data are missing, :class:`JobFailed` if a job has
     failed or the disk is full.
@@ -67,7 +68,9 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
         cluster.run()
         if not detailed:
             _count_iterations(checked, record)
-        status = "interrupted" if cluster.interrupted_by else "done"
+        rows = list(record.table.rows.values())
+        failed = [row for row in rows if row.status != "done"]
+        status: RunStatus = "interrupted" if cluster.interrupted_by and failed else "done"
         record.note(cluster.now, "Finished", status=status, reason="")
     except OSError as error:
         if not is_full(error):
@@ -79,15 +82,11 @@ def run_set(checked: CheckedSet, run_dir: Path) -> int:
             job.close()
         record.close()
     write_sums(run_dir, OF_CLUSTER)
-    rows = list(record.table.rows.values())
-    if cluster.interrupted_by:
-        return 128 + cluster.interrupted_by
-    failed = [row for row in rows if row.status != "done"]
-    if failed:
+    if failed and not cluster.interrupted_by:
         why = f" ({reason})" if (reason := record.reasons.get(failed[0].job, "").partition("\n")[0]) else ""
         first = f"job {failed[0].job} {failed[0].status}{why}; see {run_dir / JOBS / failed[0].job}"
         raise JobFailed(f"{len(failed)} of {len(rows)} jobs are not done: {first}", FAILED)
-    return 0
+    return ending_of(status, cluster.interrupted_by)
 
 
 def _cluster(

@@ -103,6 +103,7 @@ class VirtualSession:
         self.stopwatch = Stopwatch() if measures_decisions else None
         self.turns = Turns(self.clock, self, costs.decision_s, self.stopwatch)
         self._left: Callable[[], None] = lambda: None
+        self._unscored = False
         """Called when a preempted job has left."""
         self.away = False
         """Whether it has, and has no places yet."""
@@ -264,15 +265,17 @@ class VirtualSession:
             self.port.flush(t)
             for about in self.servers.report():
                 coordinator.receive(t, _busy(about, coordinator.version))
-            if metrics := self._final_metrics():
+            if self._hurries:
+                self._unscored = True
+            elif metrics := self.learner.evaluate():
                 scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
                 self.record.event(t, scored, (), coordinator.version, 0.0, None)
         return self._end_as(self.failure, self.learner.finish(self.spec.save_parameters_to))
 
-    def _final_metrics(self) -> dict[str, float]:
-        """Empty if a signal has ended the job and they would take too long."""
-        hurries = self.spec.interrupted_by and self.learner.evaluation_took_s > INTERRUPTED_S
-        return {} if hurries else self.learner.evaluate()
+    @property
+    def _hurries(self) -> bool:
+        """Whether a signal has come and the last evaluation would take too long."""
+        return bool(self.spec.interrupted_by) and self.learner.evaluation_took_s > INTERRUPTED_S
 
     def _end_as(self, failure: str | None, sha256: str = "", failed: RunStatus = "failed") -> Outcome:
         outcome = outcome_of(
@@ -283,6 +286,7 @@ class VirtualSession:
             parameters_sha256=sha256,
             num_parameters=self.learner.num_parameters,
             failed=failed,
+            unscored=self._unscored,
         )
         record_outcome(self.record, outcome)
         return outcome

@@ -161,10 +161,10 @@ class RegularRun(ABC):
     def _end(self) -> Outcome:
         job = self.job
         status: Status = "done"
-        if self.spec.interrupted_by:
-            status, reason = "interrupted", f"signal {self.spec.interrupted_by}"
-        elif self.done == self.total:
+        if self.done == self.total:
             reason = f"{job.epochs} epochs done"
+        elif self.spec.interrupted_by:
+            status, reason = "interrupted", f"signal {self.spec.interrupted_by}"
         else:
             reason = f"max_time_s={job.max_time_s:g} reached"
             self.t = job.max_time_s

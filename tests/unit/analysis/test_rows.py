@@ -29,7 +29,7 @@ NOT_ALIKE = ("run_id", "decide_p50_us", "decide_p99_us", "decide_frac", "integri
 
 def made(run_dir: Path, strategy: str, record: str) -> Run:
     [(_, raw)] = composed(LINE.format(strategy) + f" record={record}")
-    assert run_job(check_job(parse(raw)), run_dir) == 0
+    assert run_job(check_job(parse(raw)), run_dir).exit_code == 0
     return load_run(run_dir)
 
 

@@ -55,11 +55,11 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, record: str) -> None:
     """Alone: the same places on machines of its own, by the runtime's own way."""
     words = (f"record={record}", "strategy=star_h", "straggler=transient")
-    assert run_set(checked_set([row("only", gpus=9, servers=2)], *words), tmp_path / "set") == 0
+    assert run_set(checked_set([row("only", gpus=9, servers=2)], *words), tmp_path / "set").exit_code == 0
     job = checked_set([row("only", gpus=9, servers=2)], *words).jobs[0]
     found = table_of(tmp_path / "set").loc["only"]
     places = Places(workers=tuple(found.worker_hosts), servers=tuple(found.server_hosts))
-    assert run_job(placed_job(job.checked, places, 8), tmp_path / "only") == 0
+    assert run_job(placed_job(job.checked, places, 8), tmp_path / "only").exit_code == 0
     own, alone = tmp_path / "set" / "jobs" / "only", tmp_path / "only"
     for name in ("events.jsonl", "plan.json", *(["iterations.parquet"] if record == "iterations" else [])):
         assert (own / name).read_bytes() == (alone / name).read_bytes()
@@ -207,7 +207,7 @@ def test_an_interrupt_ends_all_in_good_order(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(HostUse, "sample", interrupting)
     long = [one | {"iterations": 50} for one in MIXED] + [row("late", 1e5)]
     words = ("replay.max_iterations=null", "replay.use_every_s=0.25", *PACKED)
-    assert run_set(checked_set(long, *words), tmp_path / "run") == 128 + signal.SIGTERM
+    assert run_set(checked_set(long, *words), tmp_path / "run").exit_code == 128 + signal.SIGTERM
     table = table_of(tmp_path / "run")
     assert set(table.status) == {"interrupted", "waiting", "unsubmitted"}
     assert table.loc["late"].status == "unsubmitted"

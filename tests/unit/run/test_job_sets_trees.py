@@ -40,11 +40,11 @@ def test_every_job_has_its_aggregators_on_the_hosts_of_its_workers(tmp_path: Pat
 @pytest.mark.few(1)
 def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path) -> None:
     only = [row("only", gpus=9, servers=2)]
-    assert run_set(checked_set(only, *TREE), tmp_path / "set") == 0
+    assert run_set(checked_set(only, *TREE), tmp_path / "set").exit_code == 0
     job = checked_set(only, *TREE).jobs[0]
     found = table_of(tmp_path / "set").loc["only"]
     places = Places(workers=tuple(found.worker_hosts), servers=tuple(found.server_hosts))
-    assert run_job(placed_job(job.checked, places, 8), tmp_path / "only") == 0
+    assert run_job(placed_job(job.checked, places, 8), tmp_path / "only").exit_code == 0
     own, alone = tmp_path / "set" / "jobs" / "only", tmp_path / "only"
     assert (own / "events.jsonl").read_bytes() == (alone / "events.jsonl").read_bytes()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from runtime.api import Outcome
 from runtime.run.launch import failures, progress
 from runtime.run.resuming import _are_apart
 from runtime.run.sweep_note import FILE, Ended, begin, content_of, read
+from runtime.virtual.control.session import VirtualSession
 from tests.support.cli import Finished, run_cli
 
 JOBS = ("0_bsp_none_seed0", "1_bsp_none_seed1", "2_asp_none_seed0", "3_asp_none_seed1")
@@ -85,6 +89,28 @@ def test_it_goes_on_where_it_was_interrupted(whole: Path, copied: Path, tmp_path
     assert kept.read_text().endswith("\n\n")
     assert events(copied) == events(whole)
     assert sorted(read(copied).ended) == sorted(JOBS)  # type: ignore[union-attr]
+
+
+def test_a_signal_that_finds_a_job_done_ends_the_sweep_and_keeps_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = VirtualSession.end
+
+    def interrupted(session: VirtualSession) -> Outcome:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return end(session)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VirtualSession, "end", interrupted)
+        stopped = sweep(tmp_path)
+    assert stopped.exit_code == 128 + signal.SIGTERM
+    [directory] = (tmp_path / "runs").iterdir()
+    [record] = directory.glob("*/events.jsonl")
+    assert json.loads(record.read_bytes().splitlines()[-1])["note"]["status"] == "done"
+    kept = read(directory)
+    assert kept is not None
+    assert {job: one.exit_code for job, one in kept.ended.items()} == {JOBS[0]: 0}
+    assert "1 of 4 jobs are there" in sweep(tmp_path).err
 
 
 @pytest.mark.long(like="test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice")

@@ -50,7 +50,7 @@ def config_of(*words: str) -> Config:
 def test_a_job_takes_as_long_as_its_record_says(strategy: str, tmp_path: Path) -> None:
     words = ["runtime=virtual", "backend=none", "workload.target=null", "workload.epochs=3", "view=none"]
     config = config_of(*words, f"strategy={strategy}", "straggler=slowdown")
-    assert run_job(check_job(config), tmp_path / "run") == 0
+    assert run_job(check_job(config), tmp_path / "run").exit_code == 0
     outcome, record = outcome_of_job(check_job(config)), load_run(tmp_path / "run")
     assert outcome.t == jct_s(record)
     assert (outcome.status, outcome.version) == ("done", len(record.tables.updates))

@@ -269,10 +269,10 @@ def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path:
     assert command is not None
     line = " ".join(command[1].replace("\\\n", " ").split()).replace("1000000", "12000").replace("=1000 ", "=60 ")
     [(_, raw)] = composed(f"{line} strategy={name} view=none")
-    assert run_job(check_job(parse(raw)), tmp_path / "short") == 0
+    assert run_job(check_job(parse(raw)), tmp_path / "short").exit_code == 0
     assert taken == [loops]
     monkeypatch.setattr(virtual, "hint_of", lambda *about, **more: None)
-    assert run_job(check_job(parse(raw)), tmp_path / "full") == 0
+    assert run_job(check_job(parse(raw)), tmp_path / "full").exit_code == 0
     assert taken == [loops]
     short, full = ((tmp_path / way / "iterations.parquet").read_bytes() for way in ("short", "full"))
     assert short == full

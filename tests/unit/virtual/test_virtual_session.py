@@ -397,6 +397,39 @@ def test_the_last_score_of_an_interrupted_job_is_left_out_if_it_would_take_long(
     assert len(tape.received("Evaluated")) == scored
 
 
+@pytest.mark.parametrize(("took_s", "status"), [(INTERRUPTED_S, "done"), (INTERRUPTED_S + 0.1, "interrupted")])
+def test_a_job_that_is_done_when_a_signal_comes_is_interrupted_only_if_its_last_score_is_left_out(
+    took_s: float, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Scored(0, None)
+    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), learner=learner)
+    learner.evaluation_took_s = took_s
+    finish = run.coordinator.finish
+
+    def interrupted(t: float, status: Any, reason: str) -> None:
+        finish(t, status, reason)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(run.coordinator, "finish", interrupted)
+    outcome = run_alone(run)
+    assert (outcome.status, outcome.samples_applied, run.spec.interrupted_by) == (status, 20, signal.SIGTERM)
+    assert tape.plain()[-1]["note"]["status"] == status
+    assert outcome.reason.endswith("not evaluated") is (status == "interrupted")
+
+
+def test_a_signal_in_the_last_evaluation_finds_the_job_done() -> None:
+    class Interrupting(Scored):
+        def evaluate(self) -> dict[str, float]:
+            if run.over:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return super().evaluate()
+
+    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), learner=Interrupting(0, None))
+    assert run_alone(run).status == "done"
+    assert len(tape.received("Evaluated")) == 2
+    assert run.spec.interrupted_by == signal.SIGTERM  # so that no other job of a sweep starts
+
+
 def test_an_interrupt_ends_it_in_good_order() -> None:
     """Ctrl-C: the signal is caught, the record has its last line, and who listened before listens again."""
     before, pressed = signal.getsignal(signal.SIGINT), []
