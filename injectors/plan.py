@@ -272,7 +272,8 @@ def validate_plan(plan: Plan, cluster: ClusterShape) -> None:
         if problem := problem_of(one, cluster):
             field, text = problem
             named = text if field == "target" else f"{field}={getattr(one, field)} {text}"
-            raise ValueError(f"disturbance {index} of the plan ({one.kind} of {one.target}): {named}")
+            which = f"{one.kind} of {one.target} from {one.start_s:g} s, disturbance {index} of pattern {plan.pattern}"
+            raise ValueError(f"plans what cannot be ({which}): {named}")
     if list(plan.disturbances) != sorted(plan.disturbances, key=_order):
         raise ValueError("the plan's disturbances are not sorted by (start_s, target, end_s)")
 

@@ -230,7 +230,7 @@ def _load_plan(path: Path) -> pd.DataFrame:
     for number, row in enumerate(rows):
         missing = [key for key in PLAN_COLUMNS if not isinstance(row, dict) or key not in row]
         if missing:
-            raise RecordError(f"{path}: disturbance {number} lacks {', '.join(missing)}. Compare with docs/record.md")
+            raise RecordError(f"{path}: disturbances[{number}] lacks {', '.join(missing)}. Compare with docs/record.md")
     return pd.DataFrame(rows, columns=list(PLAN_COLUMNS))
 
 

@@ -67,5 +67,5 @@ class Combined(Pattern):
             try:
                 part = pattern.plan(cluster, horizon_s, seed)
             except ValueError as error:
-                raise ValueError(f"{label}.{error}") from None
+                raise ValueError(f"patterns.{label}.{error}") from None
             yield from part.disturbances

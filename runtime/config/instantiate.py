@@ -101,7 +101,7 @@ def is_allowed(target: str) -> bool:
 def explain(error: Exception, fields: Mapping[str, Any], path: str) -> ConfigError:
     """The error of a constructor or check about one of its ``fields``, under the user's name of the field."""
     text = str(error)
-    named = re.match(r"(\w+)((?:\.\w+)*=)?", text)
+    named = re.match(r"(\w+)((?:\.\w+)*=|\[\d+\])?", text)
     if named is None or named[1] not in fields:
         return ConfigError(f"{path}: {text}" if path else text)
     if named[2]:

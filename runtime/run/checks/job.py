@@ -324,7 +324,10 @@ def make_plan(pattern: Any, runtime: Runtime, config: Config, replicas: int = 0,
     shape = shape_of(config, runtime, replicas, gpus)
     with explained(config.straggler, "straggler"):
         plan: Plan = pattern.plan(shape, config.max_time_s, config.seed)
+    try:
         validate_plan(plan, shape)
+    except ValueError as error:
+        raise ConfigError(f"straggler={config.names.straggler}: {error}") from None
     if any(one.kind in OF_MEMBERS for one in plan.disturbances):
         can = runtime.can(config)
         if (fixed := can.get("Launch") or can.get("Retire")) is not None:

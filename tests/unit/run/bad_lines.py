@@ -120,6 +120,14 @@ BAD_LINES: list[tuple[str, str]] = [
         "launcher.tls=true: the connections of topology.collective=gloo are not encrypted; use ",
     ),
     (
+        "runtime=virtual jobs=list cluster=star_servers jobs.entries=[{job:a,submit_s:0,gpus:0,duration_s:6}]",
+        "jobs.entries[0], column gpus, 0: must be a finite number, 1 or more",
+    ),
+    (
+        "straggler=transient_and_persistent straggler.patterns.persistent.targets=[worker:9]",
+        "straggler.patterns.persistent.targets=worker:9: there is no such target",
+    ),
+    (
         "jobs=list launcher=join launcher.listen=127.0.0.1",
         "jobs=list: sets of jobs share the hosts of this machine; leave launcher=join out, or start one",
     ),
