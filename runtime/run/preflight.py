@@ -35,6 +35,7 @@ EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
 HYDRAS = ("hydra.", "hydra_plugins.", "optuna.samplers.")
 """Code that Hydra's section may name: Hydra itself, its plugins, and the samplers of its sweeper ``optuna``."""
+SWEEPER, PARAMS = "hydra/sweeper", "hydra.sweeper.params"
 OF_SETS = ("policy", "placement", "prevention", "replay")
 """Sections that only a set of jobs has a use for."""
 
@@ -82,6 +83,7 @@ def preflight(argv: Sequence[str]) -> Ready:
     refuse_targets(args.overrides)
     with composing(args) as composer:
         refuse_misused_groups(composer)
+        refuse_params(composer)
         master = composer.master()
         refuse_foreign_targets(master)
         refuse_shadowed_files(master)
@@ -126,6 +128,17 @@ def refuse_misused_groups(composer: Composer) -> None:
         if not one and not override.is_sweep_override() and key in composer.groups:
             options = ", ".join(composer.loader.get_group_options(key))
             raise ConfigError(f"{override.input_line}: exactly one {key} is chosen ({options})")
+
+
+def refuse_params(composer: Composer) -> None:
+    """Refuse the basic sweeper's own list of sweeps, which Hydra cannot take from a command line."""
+    if any(override.key_or_group == SWEEPER for override in composer.overrides):
+        return  # another one, which has settings of its own
+    for override in composer.overrides:
+        key = override.key_or_group
+        none = key == PARAMS and override.value() is None
+        if not none and (key == PARAMS or key.startswith(f"{PARAMS}.")):
+            raise ConfigError(f"{override.input_line}: is for files; here write what is swept by itself: -m seed=0,1")
 
 
 def refuse_foreign_targets(master: DictConfig) -> None:

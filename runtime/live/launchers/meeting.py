@@ -35,6 +35,10 @@ from runtime.live.transport.secured import new_certificate
 from strategies.protocol import Repartition
 
 SALT_BYTES = 32
+MOST_NODES = 1000
+"""Of a run; more is assumed to be a typo."""
+LONGEST_S = 30 * 86_400.0
+"""A month: what no job waits for, in seconds. The kernel does not wait for many times that at once."""
 WITHOUT = "launcher=local does without"
 _open: list[Rendezvous] = []
 """The one that listens now: a job that fails before it starts leaves it to the next one of a sweep."""
@@ -66,18 +70,23 @@ class Meeting(ABC):
 
     def __post_init__(self) -> None:
         """Check every field by itself."""
-        if self.nodes < 1:
-            raise ConfigError(f"launcher.nodes={self.nodes}: must be 1 or more")
-        if not self.wait_s > 0:
-            raise ConfigError(f"launcher.wait_s={self.wait_s:g}: must be more than 0")
-        if self.lease_s < 4 * HEARTBEAT_S:
-            raise ConfigError(f"launcher.lease_s={self.lease_s:g}: must be at least {4 * HEARTBEAT_S:g}")
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise ConfigError(f"launcher.nodes={self.nodes}: must be between 1 and {MOST_NODES}")
+        if not 0 < self.wait_s <= LONGEST_S:
+            raise ConfigError(f"launcher.wait_s={self.wait_s:g}: must be more than 0, and at most {LONGEST_S:.0f}")
+        if not 4 * HEARTBEAT_S <= self.lease_s <= LONGEST_S:
+            raise ConfigError(
+                f"launcher.lease_s={self.lease_s:g}: must be between {4 * HEARTBEAT_S:g} and {LONGEST_S:.0f}"
+            )
         if self.link_mbps is not None and not 0 < self.link_mbps < inf:
             raise ConfigError(
                 f"launcher.link_mbps={self.link_mbps:g}: must be more than 0, or null where no link is slowed"
             )
-        if not 0 <= self.rejoin_s < inf:
-            raise ConfigError(f"launcher.rejoin_s={self.rejoin_s:g}: must be 0 (a lost node ends the job) or more")
+        if not 0 <= self.rejoin_s <= LONGEST_S:
+            raise ConfigError(
+                f"launcher.rejoin_s={self.rejoin_s:g}: must be 0 (a lost node ends the job) or more, and at most "
+                f"{LONGEST_S:.0f}"
+            )
         if self.rejoin_s and self.shared_dir is None:
             raise ConfigError(
                 f"launcher.rejoin_s={self.rejoin_s:g}: the checkpoints of a lost machine would be lost with it; set "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
+from importlib.util import find_spec
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,24 @@ import pytest
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.errors import ConfigError
+from runtime.live.joining.token import new_token
 from runtime.run.checking import check
-from runtime.run.preflight import recomposed
+from runtime.run.preflight import preflight, recomposed
 from tests.support.runs import ROOT
 
 CONF = ROOT / "conf"
-GROUPS = ("backend", "cluster", "jobs", "placement", "policy", "prevention", "runtime", "scheduler", "straggler")
+GROUPS = (
+    "backend",
+    "cluster",
+    "jobs",
+    "launcher",
+    "placement",
+    "policy",
+    "prevention",
+    "runtime",
+    "scheduler",
+    "straggler",
+)
 GROUPS += ("strategy", "topology", "workload")
 OF_NO_KIND: list[Any] = [{"odd": 1}, nan, inf]
 ODD: list[Any] = [-1, 10**15, "", "no/such/file.csv", None, [], [1, 2], {}, True]
@@ -34,6 +47,8 @@ NEEDS = {
     "backend/none": "workload.target=null",
     "backend/numpy": "workload=ledger",
     "jobs/list": "cluster=star_servers",
+    "launcher/join": "launcher.listen=127.0.0.1",
+    "launcher/ray": "launcher.listen=127.0.0.1",
     "jobs/mode_change": "cluster=star_servers cluster.hosts.overrides=null placement=spread strategy=star_h",
     "jobs/philly": "cluster=star_servers jobs.num_jobs=3",
     "jobs/poisson": "cluster=star_servers jobs.num_jobs=3",
@@ -56,8 +71,25 @@ ELSEWHERE = {"scheduler/trace", "workload/lda_wikipedia"}
 """Choices whose own files are not here."""
 MANY = "num_jobs", None
 """All jobs of a trace: to check ten thousand of them takes a minute and a half."""
-FREE = {"predictor_settings", "settings"}
-"""Sections whose keys are those of something else, and are refused by the name of that."""
+FREE = {"labels", "predictor_settings", "settings"}
+"""Sections whose keys are those of something else, and are refused by the name of that, if at all."""
+LIVE = ("launcher", "runtime")
+"""Groups of which not everything can be chosen with ``runtime=virtual``."""
+JOBLIB = "hydra/launcher=joblib"
+OF_HYDRA = {
+    "hydra.sweep.dir": "",
+    "hydra.sweep.subdir": "",
+    "hydra.sweeper.params": "",
+    "hydra.sweeper.params.seed": "",
+    "hydra.sweeper.max_batch_size": "",
+    "hydra.job.chdir": "",
+    "hydra.job.name": "",
+    "hydra.launcher.n_jobs": JOBLIB,
+    "hydra.launcher.batch_size": JOBLIB,
+    "hydra.launcher.backend": JOBLIB,
+}
+"""Hydra's settings that matter to a sweep, and which launcher has them."""
+WORDS = ("{odd: 1}", "nan", "-1", "1e15", "''", "no/such/file.csv", "null", "[]", "[1,2]", "{}", "true")
 
 Steps = tuple[str | int, ...]
 
@@ -85,6 +117,7 @@ def changed(raw: dict[str, Any], steps: Steps, value: Any) -> dict[str, Any]:
     for step in steps[:-1]:
         section = section[step]
     section[steps[-1]] = deepcopy(value)
+    copy["runtime"] = {**copy["runtime"], **({"launcher": copy["launcher"]} if steps[0] == "launcher" else {})}
     return copy  # type: ignore[no-any-return]
 
 
@@ -118,11 +151,19 @@ def test_a_wrong_answer_is_a_fault() -> None:
 
 @pytest.mark.few(8)
 @pytest.mark.parametrize("choice", choices())
-def test_an_odd_value_is_refused_in_one_line_or_taken(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_odd_value_is_refused_in_one_line_or_taken(
+    choice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
+    if choice == "launcher/ray" and find_spec("ray") is None:
+        pytest.skip("Ray is not installed, and nothing else of launcher=ray is looked at then")
     group, _, name = choice.partition("/")
     words = [f"{group}={name}", *NEEDS.get(choice, NEEDS.get(group, "")).split()]
-    if group != "runtime":
+    if choice == "launcher/join":
+        token = tmp_path / "token"
+        new_token(token)
+        words.append(f"launcher.token_file={token}")
+    if group not in LIVE:
         words.append("runtime=virtual")
     with composing(parse_arguments(words)) as composer:
         job = next(iter(composer.jobs(composer.master())))
@@ -140,3 +181,22 @@ def test_an_odd_value_is_refused_in_one_line_or_taken(choice: str, monkeypatch: 
                 if (steps[-1], value) != MANY:
                     said = refusal(changed(job.raw, steps, value))
                     assert fault(steps, at(job.raw, steps), value, said) == "", choice
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("setting", OF_HYDRA)
+def test_an_odd_value_of_a_setting_of_hydra_s_is_refused_in_one_line_or_taken(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if OF_HYDRA[setting] == JOBLIB and find_spec("hydra_plugins.hydra_joblib_launcher") is None:
+        pytest.skip("hydra-joblib-launcher is not installed")
+    chosen = [OF_HYDRA[setting]] if OF_HYDRA[setting] else []
+    for value in WORDS:
+        said = ""
+        try:
+            preflight(["-m", "runtime=virtual", "seed=0", *chosen, f"{setting}={value}"])
+        except ConfigError as error:
+            said = str(error)
+        assert "\n" not in said
+        assert said.startswith((setting, "'")) or not said, (value, said)
