@@ -44,12 +44,28 @@ def _files(meta: dict[str, Any]) -> str:
     return "unknown" if files is None else ", ".join(files) or "none"
 
 
+def with_files(labels: Sequence[str], metas: Sequence[dict[str, Any]]) -> list[str]:
+    """The labels, with the fitted files of runs that would otherwise be called as runs with other ones."""
+    found: dict[str, set[str]] = {}
+    for label, meta in zip(labels, metas, strict=True):
+        found.setdefault(label, set()).add(_files(meta))
+    mixed = {label for label, files in found.items() if _differ(files)}
+    return [
+        f"{label} fitted={_files(meta)}" if label in mixed else label for label, meta in zip(labels, metas, strict=True)
+    ]
+
+
+def _differ(files: set[str]) -> bool:
+    """Whether these are different files; that older records do not say that there are none is no difference."""
+    return len(files) > 1 and files != {"unknown", "none"}
+
+
 def _mixes_files(metas: Sequence[dict[str, Any]]) -> bool:
     """Whether runs with the same hyper-parameters predict by different files."""
     found: dict[bytes, set[str]] = {}
     for meta in metas:
         found.setdefault(msgspec.json.encode(_fields(meta)), set()).add(_files(meta))
-    return any(len(files) > 1 and files != {"unknown", "none"} for files in found.values())
+    return any(_differ(files) for files in found.values())
 
 
 def case_labels(metas: Sequence[dict[str, Any]]) -> list[str]:

@@ -20,6 +20,7 @@ from runtime.config.compose import ComposedJob, announce, written_lines
 from runtime.errors import ConfigError
 from runtime.run.checking import Checked
 from runtime.run.claiming import claim, release
+from runtime.run.inputs import inputs_of
 from runtime.run.preflight import Jobs
 from runtime.run.probing import reason
 from runtime.run.sweep_note import FILE, Ended, Head, Note, begin, content_of, head_of, read
@@ -87,9 +88,8 @@ def words(claimed: Claimed) -> str:
 def _parts(jobs: Jobs) -> Iterator[Part]:
     for composed, checked in jobs.pending:
         announce(composed.config)
-        yield Part(
-            composed, checked, str(OmegaConf.select(composed.config, "hydra.sweep.subdir")), content_of(composed.raw)
-        )
+        content = content_of(composed.raw, inputs_of(checked, composed.raw))
+        yield Part(composed, checked, str(OmegaConf.select(composed.config, "hydra.sweep.subdir")), content)
     announce(jobs.master)
 
 

@@ -20,7 +20,6 @@ from runtime.config.instantiate import TARGET
 from runtime.house import ROOT, module_name
 from runtime.live.joining.facts import fingerprint_below
 from runtime.record.checkpoint import publish
-from runtime.virtual.costs import load_costs
 
 FILE = "sweep.jsonl"
 SCHEMA = 1
@@ -63,15 +62,15 @@ def head_of(settings: tuple[str, ...], root: Path = ROOT) -> Head:
     return Head(settings=settings, code_sha256=fingerprint_below(root))
 
 
-def content_of(raw: Mapping[str, Any]) -> str:
-    """Fingerprint of a job: all its settings, the values of its cost model, and the files of the classes it names.
+def content_of(raw: Mapping[str, Any], inputs: Sequence[str] = ()) -> str:
+    """Fingerprint of a job: all its settings, what it reads (``inputs``), and the files of the classes it names.
 
     These may lie outside this software, where :class:`Head` does not look; what such files import is not seen.
     """
     digest = hashlib.sha256()
     shown = {name: value for name, value in raw.items() if name not in SHOWN}
     digest.update(json.dumps(shown, sort_keys=True, default=str).encode())
-    digest.update(load_costs(raw["cluster"]["costs"]).sha256.encode())
+    digest.update(json.dumps(list(inputs)).encode())
     for name in sorted({target.rpartition(".")[0] for target in _targets(shown)}):
         file = getattr(sys.modules.get(module_name(name)), "__file__", None)
         digest.update(Path(file).read_bytes() if file else name.encode())

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.measures.labels import case_labels
+from analysis.measures.labels import case_labels, with_files
 
-NOT_SETTINGS = frozenset({"schema", "kind", "run_id", "started_at", "seed", "versions", "machine", "plan_sha256"})
-"""What ``meta.json`` says of the run itself, and not of how it was set up."""
+NOT_SETTINGS = frozenset(
+    {"schema", "kind", "run_id", "started_at", "seed", "versions", "machine", "plan_sha256", "fitted"}
+)
+"""What ``meta.json`` says of the run itself, and not of how it was set up; fitted files belong to the strategies."""
 NAMED = ("policy", "placement", "strategy")
 """The settings that name a run: what decides when jobs start and where, and what decides for each job."""
 
@@ -36,7 +38,8 @@ def cluster_labels(metas: Sequence[dict[str, Any]]) -> tuple[list[str], list[str
     """(label, case) of each run.
 
     The label has those of policy, placement and strategy that vary (the policy if none does), with the fields in which
-    runs of the same names differ. The case is what else varies, as ``key=value``; empty if nothing does.
+    runs of the same names differ, and with the fitted files of runs that would else be called alike. The case is what
+    else varies, as ``key=value``; empty if nothing does.
     """
     settings = [settings_of(meta) for meta in metas]
     varying = {key for each in settings for key in each if len({repr(other.get(key)) for other in settings}) > 1}
@@ -52,7 +55,7 @@ def cluster_labels(metas: Sequence[dict[str, Any]]) -> tuple[list[str], list[str
         words = [str(value) for value in name] + [f"{key.partition('.')[2]}={_show(each.get(key))}" for key in fields]
         labels.append(" ".join(words) or "cluster")
     rest = [{key: value for key, value in each.items() if key not in {*NAMED, *owned}} for each in settings]
-    return labels, case_labels([{"job": each} for each in rest])
+    return with_files(labels, metas), case_labels([{"job": each} for each in rest])
 
 
 def _flatten(prefix: str, value: Any, into: dict[str, Any]) -> None:

@@ -103,8 +103,9 @@ class VirtualSession:
         self.stopwatch = Stopwatch() if measures_decisions else None
         self.turns = Turns(self.clock, self, costs.decision_s, self.stopwatch)
         self._left: Callable[[], None] = lambda: None
-        self._unscored = False
         """Called when a preempted job has left."""
+        self._unscored = False
+        """Whether a signal has kept its last evaluation from being made."""
         self.away = False
         """Whether it has, and has no places yet."""
         self._silent: list[Callable[[], None]] = []

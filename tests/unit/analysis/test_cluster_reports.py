@@ -322,6 +322,11 @@ def test_the_script_redraws_clusters(sweep: Path, tmp_path: Path, capsys: pytest
 
 def test_labels_name_what_varies() -> None:
     assert cluster_labels([meta(policy="fifo")])[0] == ["fifo"]
+    files = [{**meta(strategy="star_h"), "fitted": [f"resources {digest}"]} for digest in ("aaaa0000", "bbbb1111")]
+    assert cluster_labels([*files, {**meta(strategy="bsp"), "fitted": []}]) == (
+        ["star_h fitted=resources aaaa0000", "star_h fitted=resources bbbb1111", "bsp"],
+        ["", "", ""],  # in one case, or nobody would compare them
+    )
     assert cluster_labels([meta(policy="fifo"), meta(policy="srtf")]) == (["fifo", "srtf"], ["", ""])
     assert cluster_labels([meta(strategy="bsp"), meta(strategy="asp")])[0] == ["bsp", "asp"]
     both = cluster_labels([meta(policy="fifo", strategy="bsp"), meta(policy="las", strategy="asp")])[0]

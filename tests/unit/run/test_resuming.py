@@ -222,20 +222,15 @@ def test_the_time_that_is_left_follows_from_the_mean() -> None:
     assert failures([ended("a", 1.0), ended("b", 1.0, 1)])[1:] == ["  b: exit code 1"]
 
 
-def test_the_content_of_a_job_is_its_settings_its_costs_and_its_own_code(
+def test_the_content_of_a_job_is_its_settings_its_inputs_and_its_own_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    costs = tmp_path / "mine.yaml"
-    text = (Path(__file__).parents[3] / "runtime" / "fitted" / "costs" / "ideal.yaml").read_text()
-    costs.write_text(text)
     (tmp_path / "mine_too.py").write_text("class Mine: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     __import__("mine_too")
-    raw = {"cluster": {"costs": str(costs)}, "strategy": {"_target_": "mine_too.Mine"}, "view": "none", "seed": 1}
-    first = content_of(raw)
-    assert content_of(json.loads(json.dumps({**raw, "view": "plain"}))) == first
-    assert content_of({**raw, "seed": 2}) != first
+    raw = {"strategy": {"_target_": "mine_too.Mine"}, "view": "none", "seed": 1}
+    first = content_of(raw, ["a"])
+    assert content_of(json.loads(json.dumps({**raw, "view": "plain"})), ["a"]) == first
+    assert len({first, content_of({**raw, "seed": 2}, ["a"]), content_of(raw, ["b"]), content_of(raw, ["a", "b"])}) == 4
     (tmp_path / "mine_too.py").write_text("class Mine: 'Changed.'\n")
-    second = content_of(raw)
-    costs.write_text(text + "\n")
-    assert len({first, second, content_of(raw)}) == 3
+    assert content_of(raw, ["a"]) != first

@@ -1,0 +1,79 @@
+"""Files that a job reads: if one has changed, a sweep that continues runs the job again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from predictors.fitted_file import FITTED
+from runtime.fitted import ROOT
+from runtime.run.inputs import inputs_of
+from runtime.run.preflight import preflight
+
+JOB = ("runtime=virtual", "workload=ledger", "backend=numpy", "workload.target=null")
+
+
+def inputs(*words: str) -> list[str]:
+    jobs = preflight(list(words)).jobs
+    assert jobs is not None
+    composed, checked = jobs.pending[0]
+    return inputs_of(checked, composed.raw)
+
+
+def weights(path: Path, command: str) -> tuple[str, ...]:
+    with np.load(FITTED / "deviation.npz") as arrays:
+        np.savez(path, **{**{name: arrays[name] for name in arrays.files}, "command": command})
+    return ("strategy=star_h", "strategy.predictor=lstm_ratio", f"++strategy.predictor_settings.weights={path}")
+
+
+def costs(path: Path, values: str) -> tuple[str, ...]:
+    path.write_text(f"schema: 1\nvalues: {{compute_base_s: {values}}}\n")
+    return (f"cluster.costs={path}", "straggler=none")
+
+
+def trace(path: Path, magnitude: str) -> tuple[str, ...]:
+    path.write_text(f"time,duration,target,kind,magnitude\n1,1,worker:0,delay,{magnitude}\n")
+    return ("straggler=trace", f"straggler.path={path}")
+
+
+def listed(path: Path, gpus: str) -> tuple[str, ...]:
+    path.write_text(f"- {{job: a, submit_s: 0, gpus: {gpus}, iterations: 5}}\n")
+    return ("jobs=list", "cluster=star_servers", "jobs.entries=[]", f"jobs.path={path}")
+
+
+def models(path: Path, batch: str) -> tuple[str, ...]:
+    text = (ROOT / "models" / "star.yaml").read_text()
+    assert "batch_samples: 128" in text
+    path.write_text(text.replace("batch_samples: 128", f"batch_samples: {batch}"))
+    jobs = "jobs.entries=[{job: a, submit_s: 0, gpus: 2, iterations: 5, model: resnet20}]"
+    return ("jobs=list", "cluster=star_servers", "workload=digits", "backend=none", jobs, f"replay.models={path}")
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "before", "after"),
+    [
+        (weights, "mine.npz", "once", "again"),
+        (costs, "mine.yaml", "0.1", "0.2"),
+        (trace, "mine.csv", "1", "2"),
+        (listed, "jobs.yaml", "2", "3"),
+        (models, "table.yaml", "128", "64"),
+    ],
+)
+def test_a_file_that_has_changed_makes_it_another_job(
+    write: object, name: str, before: str, after: str, tmp_path: Path
+) -> None:
+    assert callable(write)
+    words = write(tmp_path / name, before)
+    first = inputs(*JOB, *words)
+    assert inputs(*JOB, *words) == first
+    write(tmp_path / name, after)
+    assert inputs(*JOB, *words) != first
+
+
+def test_what_no_setting_names_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = inputs(*JOB, "straggler=none")
+    (tmp_path / "other.yaml").write_text("a: 1\n")
+    assert inputs(*JOB, "straggler=none") == first
