@@ -76,15 +76,19 @@ def number_text(value: float) -> str:
 
 
 def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:
-    """The median next to the bar, and below it how many runs did not finish."""
-    count = f"{bar.missed} of {bar.runs} {miss}" if bar.runs > 1 else miss
-    number = number_text(bar.value_s)
-    text = "not measured" if np.isnan(bar.value_s) else number if np.isfinite(bar.value_s) else count
+    """The median next to the bar, and below it how many runs did not finish; without a bar that, in two short lines.
+
+    In one line it would reach into the next panel of a figure with many.
+    """
+    count = f"{bar.missed} of {bar.runs}" if bar.runs > 1 else ""
+    number, gone = number_text(bar.value_s), f"{count}\n{miss}".strip()
+    text = "not\nmeasured" if np.isnan(bar.value_s) else number if np.isfinite(bar.value_s) else gone
     two = np.isfinite(bar.value_s) and bar.missed > 0
     common: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
-    axes.annotate(text, (edge_s, y), xytext=(5, 4 if two else 0), fontsize=8, **common)
+    lines = {"fontsize": 8} if "\n" not in text else {"fontsize": 7, "linespacing": 1.0}
+    axes.annotate(text, (edge_s, y), xytext=(5, 4 if two else 0), **lines, **common)
     if two:
-        axes.annotate(count, (edge_s, y), xytext=(5, -5), fontsize=6.5, color=FAINT, **common)
+        axes.annotate(f"{count} {miss}".strip(), (edge_s, y), xytext=(5, -5), fontsize=6.5, color=FAINT, **common)
 
 
 def _draw_interval(axes: Axes, y: int, low_s: float, high_s: float) -> None:

@@ -160,7 +160,7 @@ def test_a_bar_says_its_value_and_its_misses() -> None:
     dots = pd.DataFrame({"strategy": ["bsp"] * 3, "value_s": [9.0, 9.5, float("inf")]})
     figure = Figure()
     draw_bars(figure.subplots(), bars, dots, looks(["bsp", "asp"]), "seconds", "missed")
-    assert texts(figure) == "9.5 1 of 3 missed 3 of 3 missed"
+    assert texts(figure) == "9.5 1 of 3 missed 3 of 3\nmissed", "in short lines, where there is no bar"
     assert len(figure.axes[0].patches) == 1, "no bar for a miss"
 
 
