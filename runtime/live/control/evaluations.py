@@ -64,6 +64,6 @@ class LiveEvaluations:
         self._asked.clear()
         self._final.void()
 
-    def look(self, now: float, *, connected: bool, recovering: bool) -> Literal["wait", "order", "done"]:
+    def look(self, now: float, *, connected: bool, may_come: bool) -> Literal["wait", "order", "done"]:
         """What the end of the job does at this time, see :meth:`FinalEvaluation.look`."""
-        return self._final.look(now, connected=connected, recovering=recovering)
+        return self._final.look(now, connected=connected, may_come=may_come)

@@ -30,10 +30,10 @@ class FinalEvaluation:
         self.given_up = False
         """Whether it was not over in time."""
 
-    def look(self, now: float, *, connected: bool, recovering: bool) -> Literal["wait", "order", "done"]:
+    def look(self, now: float, *, connected: bool, may_come: bool) -> Literal["wait", "order", "done"]:
         """What the end does at this time; ``order``: have it evaluated, then call :meth:`ordered`.
 
-        ``connected``: there is an evaluator. ``recovering``: if there is none, one may still come.
+        ``connected``: there is an evaluator. ``may_come``: if there is none, one may still come.
         """
         match self._phase:
             case "joining":
@@ -41,7 +41,7 @@ class FinalEvaluation:
                     return "order"
                 if self._until_s is None:
                     self._until_s = now + EVALUATOR_JOINS_S
-                return "wait" if recovering and self._in_time(now) else "done"
+                return "wait" if may_come and self._in_time(now) else "done"
             case "scoring":
                 return "wait" if self._in_time(now) else "done"
             case "done":

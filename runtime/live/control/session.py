@@ -411,7 +411,7 @@ class LiveSession:
             return True
         roster = self.supervisor.roster
         connected = roster.serving(EVALUATOR.name) is not None
-        what = self.port.evaluations.look(self.loop.now, connected=connected, recovering=roster.running)
+        what = self.port.evaluations.look(self.loop.now, connected=connected, may_come=roster.running)
         if what == "order":
             self.port.flush()
             self.port.evaluate(self.coordinator.version, last=True)

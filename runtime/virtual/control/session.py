@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from injectors.schedule import Schedule
@@ -19,13 +18,14 @@ from runtime.core.replication import step_of
 from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
-from runtime.virtual.clock import MESSAGE, TIMER, Clock
+from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.behind import Behind, Jumping
 from runtime.virtual.control.factory import add_aggregators, assemble, replicas_of
 from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
+from runtime.virtual.control.reports import Reports, busy_of
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.control.timers import Timers
 from runtime.virtual.control.turns import Stopwatch, Turns
@@ -43,7 +43,6 @@ from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.scorer import Scorer
-from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Evaluated, NodeId, ProtocolError, Send, Timings
 
@@ -108,8 +107,6 @@ class VirtualSession:
         """Whether a signal has kept its last evaluation from being made."""
         self.away = False
         """Whether it has, and has no places yet."""
-        self._silent: list[Callable[[], None]] = []
-        """Periodic reports that have stopped meanwhile."""
         self.telemetry_every_s = telemetry_every_s
         self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
 
@@ -127,6 +124,17 @@ class VirtualSession:
         nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
         self.port.connect(nodes, self.supervisor.versions)
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
+        self.reports = Reports(
+            self.clock,
+            self.work,
+            schedule,
+            self.servers,
+            self.coordinator,
+            self.usage,
+            tell=self.tell,
+            note=self.note,
+            changed=self._changed,
+        )
 
     # ---- its parts, which call one another ---------------------------------------------------------------------------
 
@@ -242,7 +250,7 @@ class VirtualSession:
 
     def begin(self) -> None:
         """All tasks are connected: the clock starts."""
-        self._announce()
+        self.reports.announce()
         self.windows.begin()
         self.supervisor.versions.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         model_bytes = PARAMETER_BYTES * self.sent_parameters or None
@@ -251,9 +259,7 @@ class VirtualSession:
                 model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}, **self._step()
             ),
         )
-        self.work.at(REPORT_EVERY_S, TIMER, self._report)
-        if self.telemetry_every_s is not None:
-            self._observe(self.telemetry_every_s)
+        self.reports.begin(self.telemetry_every_s)
 
     def _step(self) -> dict[str, Any]:
         return {} if self.followers is None else step_of(self.spec.optimizer)._asdict()
@@ -265,7 +271,7 @@ class VirtualSession:
             t = coordinator.finished_s
             self.port.flush(t)
             for about in self.servers.report():
-                coordinator.receive(t, _busy(about, coordinator.version))
+                coordinator.receive(t, busy_of(about, coordinator.version))
             if self._hurries:
                 self._unscored = True
             elif metrics := self.learner.evaluate():
@@ -301,12 +307,6 @@ class VirtualSession:
         """Whether it samples what tasks use."""
         return self.telemetry_every_s is not None
 
-    def only_notes(self, action: Callable[..., None]) -> bool:
-        """Whether an action of its clock only writes notes, which takes neither time nor decisions."""
-        if action == self._report:
-            return not self.coordinator.strategy.watches_servers
-        return action == self._announce
-
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
         self.spec.interrupted_by = number
@@ -321,7 +321,7 @@ class VirtualSession:
 
     def left(self) -> None:
         """All tasks of the preempted job have ended."""
-        self.away = True
+        self.away = self.reports.rests = True
         self._left()
 
     def resume(self, hosts: Mapping[str, int]) -> None:
@@ -333,9 +333,7 @@ class VirtualSession:
             if self.places.host_of(task) != str(NodeId("host", number)):
                 self.windows.moved(task, number)
         self.supervisor.resume()
-        silent, self._silent = self._silent, []
-        for report in silent:
-            report()
+        self.reports.resume()
 
     def moved(self, task: str) -> None:
         """A task that the strategy restarts starts elsewhere, or where it was, among what disturbs it there."""
@@ -414,6 +412,11 @@ class VirtualSession:
         scores = not isinstance(self.learner, NoLearner) or self.learner.progress is not None
         return {"runtime:checkpoint"} if scores else {"runtime:checkpoint", "runtime:evaluate"}
 
+    def _changed(self) -> None:
+        """A disturbance begins or ends."""
+        if self.jumps is not None:
+            self.jumps.changed()
+
     def _applied(self, order: ApplyOrder) -> None:
         if self.jumps is not None:
             self.jumps.applied(order)
@@ -459,41 +462,6 @@ class VirtualSession:
         layout, awaited = self.coordinator.executor.layout, self.coordinator.elastic.awaited
         return [str(node) for node in layout.nodes if node not in awaited]
 
-    def _observe(self, every_s: float) -> None:
-        """Report what everybody has used, and do so again, unless nobody is there."""
-        if self.away:
-            self._silent.append(partial(self._observe, every_s))
-            return
-        period_s, nodes = self.usage.sample(self.clock.now)
-        if nodes:
-            self.tell(inputs.Observed(period_s, nodes))
-        self.clock.at(self.clock.now + every_s, TIMER, self._observe, every_s)
-
-    def _report(self) -> None:
-        """Report what the servers have done, every so many seconds of their time, unless nobody is there."""
-        if self.away:
-            self._silent.append(self._report)
-            return
-        self.clock.catch_up()
-        version = self.coordinator.version
-        for about in self.servers.report():
-            busy = _busy(about, version)
-            self.usage.served(about.server, about.busy_s, about.injected_s)
-            if self.coordinator.strategy.watches_servers:
-                self.tell(busy)
-            else:
-                self.coordinator.receive(self.clock.now, busy)
-        self.work.at(self.work.now + REPORT_EVERY_S, TIMER, self._report)
-
-    def _announce(self) -> None:
-        """Record which disturbances are open, now and whenever that changes."""
-        now = self.clock.now
-        self.note("Injecting", active=self.schedule.active(now))
-        if self.jumps is not None:
-            self.jumps.changed()
-        if math.isfinite(following := self.schedule.next_change(now)):
-            self.clock.at(following, TIMER, self._announce)
-
 
 def _links_of(costs: Costs, hosts: Hosts | None, nodes: list[str]) -> dict[str, float]:
     """Limits of links, of hosts or of nodes that have machines of their own."""
@@ -502,7 +470,3 @@ def _links_of(costs: Costs, hosts: Hosts | None, nodes: list[str]) -> dict[str, 
         unlimited = {} if rate is None else dict.fromkeys((f"host:{host.number}" for host in hosts.hosts), rate)
         return unlimited | hosts.links
     return {} if rate is None else dict.fromkeys(nodes, rate)
-
-
-def _busy(about: BusyServer, version: int) -> inputs.ServerBusy:
-    return inputs.ServerBusy(about.server, version, about.updates, about.busy_s, about.injected_s)

@@ -138,7 +138,7 @@ class EventLoop:
     def _is_report(self) -> bool:
         """Whether what is due only looks at the job, and tells the strategy nothing."""
         entry = self.session.clock.timeline.peek()
-        return entry is not None and self.session.only_notes(entry[3])
+        return entry is not None and self.session.reports.only_notes(entry[3])
 
     def _decide(self, error: Exception | None = None) -> None:
         """Python ends a decision: the strategy has failed, or its answer is not known to the loop, or nobody works."""

@@ -26,9 +26,9 @@ def test_the_last_one_ends_the_wait_for_it_and_no_other_does() -> None:
     before = ordered(evaluations, 8)
     last = ordered(evaluations, 9, final=True)
     assert evaluations.answered(before) == Asked(2.0, 8)
-    assert evaluations.look(3.0, connected=True, recovering=False) == "wait"
+    assert evaluations.look(3.0, connected=True, may_come=False) == "wait"
     assert evaluations.answered(last) == Asked(2.0, 9, final=True)
-    assert evaluations.look(3.0, connected=True, recovering=False) == "done"
+    assert evaluations.look(3.0, connected=True, may_come=False) == "done"
 
 
 def test_what_is_void_neither_counts_nor_is_waited_for() -> None:
@@ -36,4 +36,4 @@ def test_what_is_void_neither_counts_nor_is_waited_for() -> None:
     last = ordered(evaluations, 9, final=True)
     evaluations.void()
     assert evaluations.answered(last) is None
-    assert evaluations.look(3.0, connected=True, recovering=False) == "done"
+    assert evaluations.look(3.0, connected=True, may_come=False) == "done"

@@ -1,0 +1,113 @@
+"""What a virtual job reports at its own times, whatever happens: disturbances, what servers do, what everybody uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import final
+
+from injectors.schedule import Schedule
+from runtime.core import inputs
+from runtime.core.coordinator import Coordinator
+from runtime.virtual.clock import TIMER, Clock
+from runtime.virtual.control.usage import Usage
+from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer, ServerGroup
+
+Note = Callable[..., None]
+
+
+@final
+class Reports:
+    """Actions of a job's clock that repeat themselves; while the job has no places, those about its tasks rest.
+
+    Args:
+        clock: the job's.
+        work: that of its tasks, in whose seconds servers report.
+        schedule: what is injected when.
+        servers: who holds parameters.
+        coordinator: who hears of it.
+        usage: what everybody uses.
+        tell: passes an input to the coordinator, now or when it is free.
+        note: writes to the record.
+        changed: called when a disturbance begins or ends.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        work: Clock,
+        schedule: Schedule,
+        servers: ServerGroup,
+        coordinator: Coordinator,
+        usage: Usage,
+        *,
+        tell: Callable[[inputs.AnyInput], None],
+        note: Note,
+        changed: Callable[[], None],
+    ) -> None:
+        self.clock, self.work, self.schedule, self.servers = clock, work, schedule, servers
+        self.coordinator, self.usage = coordinator, usage
+        self._tell, self._note, self._changed = tell, note, changed
+        self.rests = False
+        """Whether nobody is there."""
+        self._silent: list[Callable[[], None]] = []
+        """What has been left out meanwhile."""
+
+    def begin(self, every_s: float | None) -> None:
+        """All but the disturbances, which :meth:`announce` begins; ``every_s``: between two samples, None: none."""
+        self.work.at(REPORT_EVERY_S, TIMER, self.serve)
+        if every_s is not None:
+            self.observe(every_s)
+
+    def resume(self) -> None:
+        """Everybody is there again."""
+        self.rests = False
+        silent, self._silent = self._silent, []
+        for report in silent:
+            report()
+
+    def announce(self) -> None:
+        """Record which disturbances are open, now and whenever that changes."""
+        now = self.clock.now
+        self._note("Injecting", active=self.schedule.active(now))
+        self._changed()
+        if math.isfinite(following := self.schedule.next_change(now)):
+            self.clock.at(following, TIMER, self.announce)
+
+    def observe(self, every_s: float) -> None:
+        """Report what everybody has used, and do so again."""
+        if self.rests:
+            self._silent.append(partial(self.observe, every_s))
+            return
+        period_s, nodes = self.usage.sample(self.clock.now)
+        if nodes:
+            self._tell(inputs.Observed(period_s, nodes))
+        self.clock.at(self.clock.now + every_s, TIMER, self.observe, every_s)
+
+    def serve(self) -> None:
+        """Report what the servers have done, every so many seconds of their time."""
+        if self.rests:
+            self._silent.append(self.serve)
+            return
+        self.clock.catch_up()
+        version = self.coordinator.version
+        for about in self.servers.report():
+            busy = busy_of(about, version)
+            self.usage.served(about.server, about.busy_s, about.injected_s)
+            if self.coordinator.strategy.watches_servers:
+                self._tell(busy)
+            else:
+                self.coordinator.receive(self.clock.now, busy)
+        self.work.at(self.work.now + REPORT_EVERY_S, TIMER, self.serve)
+
+    def only_notes(self, action: Callable[..., None]) -> bool:
+        """Whether an action only writes notes, which takes neither time nor decisions."""
+        if action == self.serve:
+            return not self.coordinator.strategy.watches_servers
+        return action == self.announce
+
+
+def busy_of(about: BusyServer, version: int) -> inputs.ServerBusy:
+    """What a server has done, as the coordinator is told."""
+    return inputs.ServerBusy(about.server, version, about.updates, about.busy_s, about.injected_s)
