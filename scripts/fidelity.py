@@ -143,7 +143,7 @@ def check_grid(asked: argparse.Namespace) -> None:
     Of one seed: whether settings are valid does not depend on it.
     """
     model = load_costs(asked.costs)
-    asked.calibration = f"{model.name} {model.sha256[:8]}"
+    asked.model = model
     where = f"hydra.run.dir={quoted(asked.out / 'unfinished' / 'check')}"
     for straggler, strategy, _ in asked.cases:
         for side in ("virtual", "live"):
@@ -178,7 +178,7 @@ def present(cell: Cell, asked: argparse.Namespace) -> Run | None:
     run: Run | None = stored(cell.name, settings(cell, asked), asked.out, apart=COSTS)
     if run is None or SIDES[cell.side] != "virtual":
         return run
-    return run if str(run.meta.get("calibration")).partition(",")[0] == asked.calibration else None
+    return run if asked.model.made(run.meta.get("calibration")) else None
 
 
 def read_records(folder: Path) -> list[Run]:

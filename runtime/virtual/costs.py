@@ -173,6 +173,14 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     num_workers: tuple[int, int]
 
 
+class Formerly(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How records and pages know a file that is older than fingerprints of values: by its bytes, comments included."""
+
+    values_sha256: str
+    """Of the values that it had: with others it is another model."""
+    file_sha256: str
+
+
 class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a file ``runtime/fitted/costs/*.yaml``."""
 
@@ -184,19 +192,35 @@ class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Records to which it was fitted."""
     machine: dict[str, Any] = {}
     covered: Covered | None = None
+    formerly: Formerly | None = None
 
 
 class CostModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A cost file with its name and fingerprint, as records name it."""
+    """A cost file with its name and fingerprint, as records name it.
+
+    The fingerprint is that of the values, so that a changed comment changes nothing.
+    """
 
     name: str
     sha256: str
     file: CostFile
+    file_sha256: str
+    """Of all bytes of the file, by which records from before 2026-11-27 name files of one's own."""
 
     @property
     def values(self) -> Costs:
         """The fitted values of the model."""
         return self.file.values
+
+    @property
+    def known_as(self) -> str:
+        """How records name it."""
+        return f"{self.name} {self.sha256[:8]}"
+
+    def made(self, calibration: object) -> bool:
+        """Whether a record with this ``calibration`` is of these values."""
+        names = (self.known_as, f"{self.name} {self.file_sha256[:8]}")
+        return str(calibration).startswith(names)
 
     def extrapolates(self, batch_samples: int, num_workers: int) -> bool:
         """Whether a run lies outside the range of the fit."""
@@ -213,9 +237,25 @@ def load_costs(name: str, directory: Path = DIRECTORY) -> CostModel:
     """
     kind = KIND._replace(directory=directory)
     data = kind.read(name)
+    file = parse_costs(data, name)
     return CostModel(
-        name=kind.path_of(name).stem, sha256=hashlib.sha256(data).hexdigest(), file=parse_costs(data, name)
+        name=kind.path_of(name).stem,
+        sha256=fingerprint(file),
+        file=file,
+        file_sha256=hashlib.sha256(data).hexdigest(),
     )
+
+
+def fingerprint(file: CostFile) -> str:
+    """SHA-256 of the values of a file, or what it was when records named it by all its bytes."""
+    found = values_sha256(file.values)
+    return file.formerly.file_sha256 if file.formerly and file.formerly.values_sha256 == found else found
+
+
+def values_sha256(values: Costs) -> str:
+    """SHA-256 of the values that are no default, in a fixed order: a cost that is new to all files changes none."""
+    own = dict(msgspec.structs.asdict(values).items() - msgspec.structs.asdict(Costs()).items())
+    return hashlib.sha256(msgspec.json.encode(own, order="sorted")).hexdigest()
 
 
 def parse_costs(data: bytes, name: str = "costs") -> CostFile:

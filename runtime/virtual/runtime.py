@@ -198,7 +198,7 @@ class VirtualRuntime:
         """The cost model, as records and captions name it."""
         model = self._model
         beyond = ", extrapolated" if model.extrapolates(batch_samples, self.cluster.num_workers) else ""
-        return f"{model.name} {model.sha256[:8]}{beyond}"
+        return f"{model.known_as}{beyond}"
 
     def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
         """A lab with one job."""
