@@ -26,7 +26,7 @@ class Reports:
         work: that of its tasks, in whose seconds servers report.
         schedule: what is injected when.
         servers: who holds parameters.
-        coordinator: who hears of it.
+        coordinator: receives it.
         usage: what everybody uses.
         tell: passes an input to the coordinator, now or when it is free.
         note: writes to the record.
@@ -109,5 +109,5 @@ class Reports:
 
 
 def busy_of(about: BusyServer, version: int) -> inputs.ServerBusy:
-    """What a server has done, as the coordinator is told."""
+    """What a server has done, as an input of the coordinator."""
     return inputs.ServerBusy(about.server, version, about.updates, about.busy_s, about.injected_s)

@@ -115,7 +115,7 @@ def test_a_missing_file_is_named(record: Path, name: str) -> None:
         ("meta.json", '{"schema": 9}', "not of schema 1"),
         ("meta.json", '{"schema": 1, "seed": 0, "job": {"strategy": "bsp"}}', "runtime, job.num_workers"),
         ("plan.json", "{", "damaged"),
-        ("plan.json", '{"schema": 1, "disturbances": [{"start_s": 1}]}', "disturbance 0 lacks end_s, target"),
+        ("plan.json", '{"schema": 1, "disturbances": [{"start_s": 1}]}', "disturbances[0] lacks end_s, target"),
     ],
 )
 def test_a_malformed_head_is_refused(record: Path, name: str, content: str, what: str) -> None:

@@ -51,6 +51,11 @@ def models(path: Path, batch: str) -> tuple[str, ...]:
     return ("jobs=list", "cluster=star_servers", "workload=digits", "backend=none", jobs, f"replay.models={path}")
 
 
+def progress(path: Path, comment: str) -> tuple[str, ...]:
+    path.write_text(f"# {comment}\n{(ROOT / 'progress' / 'digits_mlp.yaml').read_text()}")
+    return ("workload=digits", "backend=none", f"backend.progress={path}")
+
+
 @pytest.mark.parametrize(
     ("write", "name", "before", "after"),
     [
@@ -59,6 +64,7 @@ def models(path: Path, batch: str) -> tuple[str, ...]:
         (trace, "mine.csv", "1", "2"),
         (listed, "jobs.yaml", "2", "3"),
         (models, "table.yaml", "128", "64"),
+        (progress, "mine.yaml", "once", "again"),
     ],
 )
 def test_a_file_that_has_changed_makes_it_another_job(
