@@ -36,6 +36,7 @@ def test_a_pause_is_no_overhead() -> None:
     own.arrived(2.25, 1.0)
     own.interrupted()
     own.arrived(9.0, 1.0)
+    own.arrived(9.0, 1.0)
     own.updated(9.0)
     own.arrived(10.25, 1.0)
     assert own.seconds == pytest.approx(0.25)
