@@ -146,10 +146,6 @@ class Star(Composition):
         )
         if self.topology == "allreduce":
             return self._ring(times)
-        if self.learning is not None and self.learning.topology != "ps":
-            raise ValueError(
-                f"learning.topology={self.learning.topology}: must be the strategy's, ps, whose modes are others"
-            )
         schedule = ModeChooser(
             choice=Choice(modes=self.modes, min_gain_frac=self.min_gain_frac, costs=self._costs()),
             predict_every_iters=self.predict_every_iters,

@@ -102,6 +102,7 @@ class ModeChooser:
         if not isinstance(self.learning, ModeLearner | None):
             raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
         if self.learning is not None:
+            self.learning.check_topology("ps")
             self.learning.check_costs(self.choice.costs)
         check_choice("when_calm", self.when_calm, "ssgd", "cheaper")
         if not isinstance(self.prevention, ModeDemands | None):

@@ -177,6 +177,13 @@ class ModeLearner:
                 "use a larger one without use_ml_from_start, or strategy=star_h"
             )
 
+    def check_topology(self, strategys: str) -> None:
+        """Raise ``ValueError`` unless what it learns is the modes of this topology, the strategy's."""
+        if self.topology != strategys:
+            raise ValueError(
+                f"learning.topology={self.topology}: must be the strategy's, {strategys}, whose modes are others"
+            )
+
     def check_costs(self, costs: ModeTimes) -> None:
         """Raise ``ValueError`` for costs that no model, or not the one that decides from the start, can learn."""
         if costs.mode_cost not in LEARNT_COSTS:

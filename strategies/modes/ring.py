@@ -89,11 +89,7 @@ class RingChooser:
         if not isinstance(self.learning, ModeLearner | None):
             raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
         if self.learning is not None:
-            if self.learning.topology != "allreduce":
-                raise ValueError(
-                    f"learning.topology={self.learning.topology}: must be the strategy's, allreduce, whose modes are "
-                    "others"
-                )
+            self.learning.check_topology("allreduce")
             self.learning.check_costs(self.costs)
 
     @property
