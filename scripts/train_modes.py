@@ -2,6 +2,7 @@ r"""Fit the model with which STAR-ML costs modes, to drawn decisions and to thos
 
 python scripts/train_modes.py --out predictors/fitted/modes.npz                    # drawn decisions, some minutes
 python scripts/train_modes.py runs/star --draw 0 --epochs 200 --out modes.npz      # only those of runs of star_h
+python scripts/train_modes.py runs/rings --topology allreduce --draw 1000 --out predictors/fitted/ring_modes.npz
 
 A decision is the workers' predicted times, the batch and the noise scale; STAR-H says what every mode would cost, which
 is what the model learns (strategies/modes/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), of
@@ -14,6 +15,12 @@ Then ``--test`` more decisions are drawn with another seed, of which nothing was
 fifth is left out: printed is how often the model chooses as STAR-H does, and by how much its choices are worse. Use
 the file with ``strategy.learning.use_ml_from_start=true strategy.learning.weights=FILE``. Exit code 0, or 2 for invalid
 input.
+
+With ``--topology allreduce`` the modes are those of a ring, where equation 3 leaves a model nothing to shorten: what it
+has to learn is what modes took. Recorded runs are then of star_ml (record=events, learning.use_ml_from_start=false),
+and every mode that they measured is learnt with several noise scales, batches and prices; drawn decisions teach it
+equation 3 for the modes that nobody used. Every fifth run is left out, and printed is how far equation 3 and the model
+are off there.
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -39,11 +46,19 @@ from predictors.network_file import network_bytes
 from predictors.stragglers import deviations, exceeding
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.streams import run_program
+from scripts.common.ring_lessons import (
+    Lesson,
+    drawn_rings,
+    errors_of,
+    measured_rows,
+    recorded_rings,
+    varied_rings,
+)
 from strategies.gates.modal import SSGD
 from strategies.modes.choice import Choice
-from strategies.modes.features import feature_names
-from strategies.modes.learned import ESTIMATED, Model, Question, costed
+from strategies.modes.learned import INPUTS, Model
 from strategies.modes.samples import Costed, learning_rows, regret_of
+from strategies.modes.server_question import Question, ServerQuestion
 from strategies.modes.times import ModeTimes
 from strategies.monitoring.clustering import cluster_by_ratio
 
@@ -54,6 +69,8 @@ TESTED = {"pooled": (1.3, 16.0), "priced": (0.14,)}
 """Prices to test with; with 16 every kind of mode is the best one now and then."""
 PRICES = 2
 """Noise scales, batches and prices of staleness with which every draw of times is learnt."""
+VARIANTS = 4
+"""Noise scales, batches and prices with which every measured mode of a ring is learnt."""
 RATE, BATCH_ROWS = 5e-3, 256
 HELD_OUT = 5
 RECORDED = re.compile(r"; T ([-+.e\d ]+) s; d .*; phi ([-+.e\d]+) samples, ")
@@ -105,8 +122,8 @@ def varied(seed: int, questions: Sequence[Question], mode_cost: str) -> Iterator
 
 def by_heuristic(one: Question, costs: ModeTimes) -> Costed:
     """What STAR-H says of a decision, as rows."""
-    choice = Choice(costs=costs)
-    return costed(one, choice.priced(*one), choice.costs, MAX_WORKERS, ESTIMATED)
+    asked = ServerQuestion(Choice(costs=costs), one)
+    return asked.costed(asked.by_rule(), MAX_WORKERS, measured=False)
 
 
 def recorded(run: Run) -> Iterator[Question]:
@@ -138,6 +155,57 @@ def agreement(model: Model | None, decisions: Sequence[Costed]) -> Agreement:
     return Agreement(same / len(decisions), fmean(regrets), float(np.quantile(regrets, 0.99)))
 
 
+class Taught(NamedTuple):
+    """What a model is fitted to, and what it is tested with: decisions by what they are, and measured modes."""
+
+    learnt: list[Costed]
+    tested: dict[str, list[Costed]]
+    measured: list[Costed]
+
+
+def for_servers(asked: argparse.Namespace, runs: Sequence[Run]) -> Taught:
+    """Decisions about modes of parameter servers: recorded ones, of which every fifth is left out, and drawn ones."""
+    usual = KAPPAS[asked.mode_cost][0]
+    costs = ModeTimes(mode_cost=asked.mode_cost, kappa=usual if asked.kappa is None else asked.kappa)
+    found = [by_heuristic(one, costs) for run in runs for one in recorded(run)]
+    learnt = [one for number, one in enumerate(found) if number % HELD_OUT != HELD_OUT - 1]
+    tested = {"recorded decisions": found[HELD_OUT - 1 :: HELD_OUT]}
+    questions = list(drawn(asked.seed, asked.draw))
+    learnt += [by_heuristic(*one) for one in varied(asked.seed, questions, asked.mode_cost)]
+    for kappa in TESTED[asked.mode_cost]:
+        own = ModeTimes(mode_cost=asked.mode_cost, kappa=kappa)
+        decisions = [by_heuristic(one, own) for one in drawn(asked.seed + 1, asked.test)]
+        tested[f"drawn decisions with kappa {kappa:g}"] = decisions
+    return Taught(learnt, tested, [])
+
+
+def for_rings(asked: argparse.Namespace, runs: Sequence[Run]) -> Taught:
+    """Decisions about rings, drawn ones, and what modes took in runs, of which every fifth is left out."""
+    usual, *span = KAPPAS[asked.mode_cost]
+    kappas = (usual if asked.kappa is None else asked.kappa, span[0], span[1])
+    costs = ModeTimes(mode_cost=asked.mode_cost, kappa=kappas[0])
+    learnt_from, left_out = list[Lesson](), list[Lesson]()
+    for number, run in enumerate(runs):
+        lessons = [one for one in recorded_rings(run) if len(one.took.workers) <= MAX_WORKERS]
+        (left_out if number % HELD_OUT == HELD_OUT - 1 else learnt_from).extend(lessons)
+    if runs and not learnt_from:
+        raise ConfigError(
+            f"{runs[0].path}: measured no mode, nor did the others; record runs of strategy=star_ml "
+            "strategy.topology=allreduce topology=allreduce record=events with stragglers"
+        )
+
+    def ruled(seed: int, count: int) -> list[Costed]:
+        drawn_ones = drawn_rings(seed, count, costs, MAX_WORKERS)
+        return [one.costed(one.by_rule(), MAX_WORKERS, measured=False) for one in drawn_ones]
+
+    def took(seed: int, lessons: Sequence[Lesson]) -> list[Costed]:
+        found = varied_rings(seed, lessons, kappas, asked.mode_cost, VARIANTS)
+        return [measured_rows(lesson, question, MAX_WORKERS) for lesson, question in found]
+
+    learnt = ruled(asked.seed, asked.draw) + took(asked.seed, learnt_from)
+    return Taught(learnt, {"drawn decisions": ruled(asked.seed + 1, asked.test)}, took(asked.seed + 1, left_out))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Fit and write; returns the exit code (see the module)."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -145,30 +213,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked = _parser().parse_args(words)
         _check(asked)
         runs = [load_run(path) for folder in asked.folders for path in find_runs(folder)]
-        usual = KAPPAS[asked.mode_cost][0]
-        costs = ModeTimes(mode_cost=asked.mode_cost, kappa=usual if asked.kappa is None else asked.kappa)
-        found = [by_heuristic(one, costs) for run in runs for one in recorded(run)]
-        learnt = [one for number, one in enumerate(found) if number % HELD_OUT != HELD_OUT - 1]
-        tested = {"recorded decisions": found[HELD_OUT - 1 :: HELD_OUT]}
-        questions = list(drawn(asked.seed, asked.draw))
-        learnt += [by_heuristic(*one) for one in varied(asked.seed, questions, asked.mode_cost)]
-        for kappa in TESTED[asked.mode_cost]:
-            own = ModeTimes(mode_cost=asked.mode_cost, kappa=kappa)
-            decisions = [by_heuristic(one, own) for one in drawn(asked.seed + 1, asked.test)]
-            tested[f"drawn decisions with kappa {kappa:g}"] = decisions
-        names = feature_names(MAX_WORKERS)
+        taught = for_servers(asked, runs) if asked.topology == "ps" else for_rings(asked, runs)
+        names = INPUTS[asked.topology][1](MAX_WORKERS)
         network = Network(len(names), asked.hidden, rate=RATE, batch_rows=BATCH_ROWS)
-        rows = learning_rows(learnt)
+        rows = learning_rows(taught.learnt)
         network.fit(*rows, epochs=asked.epochs)
         command = shlex.join(["python", "scripts/train_modes.py", *words])
         write_file(asked.out, network_bytes(network, names, f"{asked.mode_cost} literal", command))
     except (RecordError, ConfigError, OSError) as error:
         return print_error("train_modes.py", error)
-    print(f"{len(runs)} runs, {len(learnt)} decisions learnt, {len(rows.targets)} rows")
-    for name, decisions in tested.items():
+    print(f"{len(runs)} runs, {len(taught.learnt)} decisions learnt, {len(rows.targets)} rows")
+    for name, decisions in taught.tested.items():
         if decisions:
             print(f"  {len(decisions)} {name} that were not learnt: {agreement(network, decisions)}")
             print(f"    the estimates alone: {agreement(None, decisions)}")
+    if taught.measured:
+        by_model = errors_of(taught.measured, [network.predict(one.features) for one in taught.measured])
+        by_rule = errors_of(taught.measured, [np.zeros(1)] * len(taught.measured))
+        print(
+            f"  {len(taught.measured)} measured modes that were not learnt: the model is off by "
+            f"{median(by_model):.1%} (mean {fmean(by_model):.1%}), equation 3 by {median(by_rule):.1%} "
+            f"(mean {fmean(by_rule):.1%})"
+        )
     print(asked.out)
     return 0
 
@@ -198,7 +264,10 @@ def _layers(text: str) -> list[int]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "folders", metavar="RUN_DIR", nargs="*", type=Path, help="a run of star_h, or a directory of runs"
+        "folders", metavar="RUN_DIR", nargs="*", type=Path, help="a run of star_h or star_ml, or a directory of runs"
+    )
+    parser.add_argument(
+        "--topology", choices=list(INPUTS), default="ps", help="whose modes are learnt (default: %(default)s)"
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
     parser.add_argument("--draw", type=int, default=20_000, help="decisions that are drawn (default: %(default)s)")

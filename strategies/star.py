@@ -15,7 +15,8 @@ from strategies.modes.chooser import ModeChooser
 from strategies.modes.demands import ModeDemands
 from strategies.modes.kappas import kappa_for
 from strategies.modes.learned import ModeLearner
-from strategies.modes.ring import WAITS_S, RingChooser, check_waits
+from strategies.modes.ring import RingChooser
+from strategies.modes.ring_modes import WAITS_S, check_waits
 from strategies.modes.times import ModeTimes
 from strategies.monitoring.fixed_noise import FixedNoise
 from strategies.monitoring.noise import NoiseMeter
@@ -145,12 +146,8 @@ class Star(Composition):
         )
         if self.topology == "allreduce":
             return self._ring(times)
-        kappa = self.kappa
-        if kappa is None:
-            kappa = kappa_for(self.mode_cost, self.kappa_workload, self.kappa_lr)
-        costs = ModeTimes(mode_cost=self.mode_cost, kappa=kappa)
         schedule = ModeChooser(
-            choice=Choice(modes=self.modes, min_gain_frac=self.min_gain_frac, costs=costs),
+            choice=Choice(modes=self.modes, min_gain_frac=self.min_gain_frac, costs=self._costs()),
             predict_every_iters=self.predict_every_iters,
             redecide_iters=self.redecide_iters,
             cluster_frac=self.cluster_frac,
@@ -176,10 +173,6 @@ class Star(Composition):
             raise ValueError("prevent=true: is for topology=ps; a ring has no servers whose needs grow with the mode")
         if self.tree_fanout is not None:
             raise ValueError(f"tree_fanout={self.tree_fanout}: is for topology=ps; a ring has no server to relieve")
-        if self.learning is not None:
-            raise ValueError(
-                "learning: the model of STAR-ML costs the modes of topology=ps; use learning=null for a ring"
-            )
         schedule = RingChooser(
             waits_s=self.waits_s,
             predict_every_iters=self.predict_every_iters,
@@ -188,10 +181,19 @@ class Star(Composition):
             decision_s=self.decision_s,
             pause=self.pause,
             max_pause_frac=self.max_pause_frac,
+            learning=self.learning,
+            costs=ModeTimes() if self.learning is None else self._costs(),
         )
         return Parts(
             gate=RingGate(), detectors={"times": times, "noise": self._noise()}, schedule=schedule, lr_rule=self.lr_rule
         )
+
+    def _costs(self) -> ModeTimes:
+        """How staleness is priced."""
+        kappa = self.kappa
+        if kappa is None:
+            kappa = kappa_for(self.mode_cost, self.kappa_workload, self.kappa_lr)
+        return ModeTimes(mode_cost=self.mode_cost, kappa=kappa)
 
     def _noise(self) -> NoiseMeter | FixedNoise | TabledNoise:
         """The noise scale: a number, a table, or measured."""

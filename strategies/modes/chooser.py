@@ -15,9 +15,10 @@ from strategies.gates.modal import SSGD, ModalGate, Mode
 from strategies.hooks import Order, Peers, State
 from strategies.modes.choice import Choice, Decision, Groups, costed_as
 from strategies.modes.demands import ModeDemands
-from strategies.modes.held import Held
-from strategies.modes.learned import ModeLearner, Question
+from strategies.modes.learned import ModeLearner
+from strategies.modes.measuring import Measuring
 from strategies.modes.reserving import Reserving
+from strategies.modes.server_question import Question, ServerQuestion
 from strategies.modes.spacing import Spacing
 from strategies.modes.times import updates_per_progress
 from strategies.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
@@ -101,6 +102,7 @@ class ModeChooser:
         if not isinstance(self.learning, ModeLearner | None):
             raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
         if self.learning is not None:
+            self.learning.check_topology("ps")
             self.learning.check_costs(self.choice.costs)
         check_choice("when_calm", self.when_calm, "ssgd", "cheaper")
         if not isinstance(self.prevention, ModeDemands | None):
@@ -157,10 +159,8 @@ class ModeChooser:
         self._decisions = self._switches = 0
         self.decision: Decision | None = None
         self._said = ""
-        self._now, self._version = started.t, 0
-        self._question: Question | None = None
-        """Of the last decision, as long as its mode is used and all workers stay."""
-        self._held: Held | None = None
+        self._now = started.t
+        self._measuring = Measuring(self.learning, self.choice.costs)
         self._reserving: Reserving | None = None
         self._holds = False
         """Whether more is reserved than SSGD needs."""
@@ -178,15 +178,14 @@ class ModeChooser:
             self.prevention.observe(event, synchronous=self._gate.mode == SSGD)
         match event:
             case Joined():
-                self._held = self._question = None
+                self._measuring.forget()
                 self._spacing.reset()
             case Lost():
-                self._held = self._question = None
+                self._measuring.forget()
                 self._pause.gone(event.worker)
                 self._spacing.reset()
             case Restored():
-                self._held = self._question = None
-                self._version = event.version
+                self._measuring.forget(event.version)
                 self._pause = Pause()
                 self._holds, self._reserving = self._holds or self._reserving is not None, None
                 if self._change is not None:
@@ -196,9 +195,7 @@ class ModeChooser:
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """Note that this event makes an update, with which the mode may change."""
         self._updated = True
-        self._version += 1
-        if self._held is not None:
-            self._held.applied(self._now, self._gate.at.of.get(grads[0].worker, 0), grads)
+        self._measuring.applied(self._now, self._gate.at.of.get(grads[0].worker, 0), grads)
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
         """Change the mode if it is time, then predict and decide if it is time for that."""
@@ -212,7 +209,7 @@ class ModeChooser:
                 self._iters += self.predict_every_iters
                 answers += self._looked(event.t)
             elif self.learning is not None:
-                self.learning.advance(self.choice.costs)
+                self.learning.advance()
         if self._holds and self._gate.mode == SSGD and not self._is_deciding():
             self._holds = False
             answers.append(Reserve())
@@ -240,8 +237,8 @@ class ModeChooser:
             self._seen = None
             if self._gate.mode == SSGD or self._stays(workers, outlook.times_s):
                 return ()
-            self._learn_of_held()
-            self._question = None
+            self._measuring.learn(self._gate.mode)
+            self._measuring.decided(None)
             self._said = f"{t:.6g} s: no stragglers; ssgd, was {self._gate.mode}"
             return self._changing_to(SSGD, t, t)
         clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
@@ -283,10 +280,12 @@ class ModeChooser:
         """Cost all modes and take the best; a pause begins in any case, since the decision has to be made."""
         before, (phi, age), takes_s = self._gate.mode, noise, self._takes_s(workers)
         self._refused = False
-        self._learn_of_held()
-        question = Question(workers, outlook.times_s, groups, self._batch_samples, phi, before)
+        self._measuring.learn(before)
+        asked = ServerQuestion(
+            self.choice, Question(workers, outlook.times_s, groups, self._batch_samples, phi, before)
+        )
         by_model = self.learning is not None and self.learning.can_decide(len(workers))
-        mode_s = self.choice.priced(*question) if self.learning is None else self.learning.priced(self.choice, question)
+        mode_s = asked.by_rule() if self.learning is None else self.learning.priced(asked)
         chosen, why = self.choice.chosen(mode_s, before, len(workers))
         self.decision = Decision(
             t=t,
@@ -302,7 +301,7 @@ class ModeChooser:
         )
         self._decisions += 1
         self._said = f"{self.decision} ({self.choice.costs}{', by the model' if by_model else ''})"
-        self._question = question
+        self._measuring.decided(asked)
         answers: list[Verdict | AnyCommand] = []
         if self._pauses:
             self._pause.until_s = t + takes_s
@@ -343,7 +342,7 @@ class ModeChooser:
         if self._pauses:
             self._spacing.decided(t, ready_s - t, changed=mode != before)
         if mode == before:
-            self._hold(t)
+            self._measuring.begin(t, self._batch_samples * len(self._gate.members))
             return ()
         return self._changing_to(mode, t, ready_s)
 
@@ -352,21 +351,6 @@ class ModeChooser:
         if self.learning is not None and self.learning.can_decide(len(workers)):
             return self.learning.decision_s
         return self.decision_s
-
-    def _hold(self, t: float) -> None:
-        """Measure the mode from now on, if a decision chose it and somebody learns from it."""
-        if self.learning is None or self._question is None:
-            self._held = None
-        else:
-            self._held = Held(t, self._version, self._batch_samples * len(self._gate.members))
-
-    def _learn_of_held(self) -> None:
-        """The mode of the last decision has been used until now: what it took is known."""
-        held, question, self._held = self._held, self._question, None
-        if self.learning is None or held is None or question is None or held.updates < self.learning.hold_updates:
-            return
-        costs = self.choice.costs
-        self.learning.measured(question, self._gate.mode, held.unit_s(question.phi_samples, costs), costs)
 
     def _changing_to(self, mode: Mode, t: float, ready_s: float) -> Sequence[Verdict]:
         self._change, self._at_boundary = Change(mode, ready_s), False
@@ -383,7 +367,7 @@ class ModeChooser:
         mode, self._change = self._change.mode, None
         self._switches += 1
         verdicts = self._gate.switch(mode)
-        self._hold(t)
+        self._measuring.begin(t, self._batch_samples * len(self._gate.members))
         return verdicts
 
     def log_state(self) -> State:

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
 from strategies.modes.times import ModeTimes, updates_per_progress
 from strategies.protocol import Grad
+
+
+class HeldPace(NamedTuple):
+    """Means over the updates of a mode: seconds between them, samples, squared staleness in updates, and the lag."""
+
+    update_s: float
+    samples: float
+    sqr_staleness: float
+    lag: float
+
+    def unit_s(self, phi_samples: float, costs: ModeTimes) -> float:
+        """Seconds per unit of progress where all updates are alike, with these prices."""
+        return (
+            updates_per_progress(self.samples, phi_samples) * costs.price(self.sqr_staleness, self.lag) * self.update_s
+        )
 
 
 @final
@@ -54,3 +69,10 @@ class Held:
             progress += updates / (updates_per_progress(samples / updates, phi_samples) * factor)
         seconds = self._last_s - self._begun_s
         return seconds / progress if progress > 0 and seconds > 0 else float("inf")
+
+    @property
+    def pace(self) -> HeldPace:
+        """Means over all updates, of which there are some; :meth:`unit_s` is that of these where all are alike."""
+        _, grads, samples, squares = (sum(column) for column in zip(*self._sums.values(), strict=True))
+        seconds = self._last_s - self._begun_s
+        return HeldPace(seconds / self.updates, samples / self.updates, squares / grads, self._lags / self.updates)

@@ -3,44 +3,33 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 import numpy as np
 
 from predictors.history import Floats
 from predictors.network import Network
-from predictors.network_file import load_network
+from predictors.network_file import FittedNetwork, load_network
 from predictors.ridge import Ridge
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.gates.modal import Mode
-from strategies.modes.choice import Choice, Groups, placed
-from strategies.modes.features import feature_names, rows_of
+from strategies.modes.features import feature_names
+from strategies.modes.ring_features import ring_feature_names
 from strategies.modes.samples import Costed, SampleBuffer, regret_of
 from strategies.modes.times import ModeTimes
 
-ESTIMATED, MEASURED = 0.25, 1.0
-"""Weights of STAR-H's estimates and of measured times."""
-CLOSE, LEAST_WEIGHT = 0.1, 0.02
-"""Logarithm of the disadvantage at which a mode counts e times less, and what is left of those far behind."""
 REGRESSORS = ("mlp", "ridge")
 LEARNT_COSTS = ("pooled", "priced", "literal")
 """Its estimates know these prices of staleness."""
 MAX_WORKERS = 1000
 """Most workers that a model has room for: its features grow with them."""
+INPUTS = {"ps": ("modes", feature_names), "allreduce": ("ring_modes", ring_feature_names)}
+"""By topology: the file that comes along, and what a model is given about a mode."""
 
-
-class Question(NamedTuple):
-    """What is to be decided: the arguments of :meth:`strategies.modes.choice.Choice.priced`."""
-
-    workers: tuple[int, ...]
-    times_s: tuple[float, ...]
-    groups: Groups
-    batch_samples: float
-    phi_samples: float
-    present: Mode
+M = TypeVar("M")
+"""A mode."""
 
 
 class Model(Protocol):
@@ -61,51 +50,42 @@ class Model(Protocol):
         ...
 
 
-@final
-class LearnedTimes:
-    """The costs of modes as :class:`strategies.modes.times.ModeTimes` has them, by a model that corrects estimates."""
+class Asked(Protocol[M]):
+    """A decision about modes, for which STAR-H and a model can say what they cost, in seconds per unit of progress."""
 
-    def __init__(self, model: Model, costs: ModeTimes, max_workers: int) -> None:
-        self.model, self.costs, self.max_workers = model, costs, max_workers
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are."""
+        ...
 
-    def all_s(
-        self,
-        times_s: Sequence[float],
-        batch_samples: float,
-        phi_samples: float,
-        sizes: Sequence[int],
-        groupings: Sequence[Sequence[Sequence[int]]],
-    ) -> tuple[dict[int, float], list[float]]:
-        """Predicted seconds per unit of progress, by x of ``sizes`` and of every grouping of workers."""
-        rows = rows_of(times_s, batch_samples, phi_samples, self.costs, self.max_workers, sizes, groupings)
-        seconds = np.exp(rows.log_s + self.model.predict(rows.features)).tolist()
-        return dict(zip(sizes, seconds, strict=False)), seconds[len(sizes) :]
+    @property
+    def phi_samples(self) -> float:
+        """The gradient noise scale that updates for a unit of progress are computed with, in samples."""
+        ...
+
+    def by_rule(self) -> dict[M, float]:
+        """Of all candidates and of the present mode by STAR-H, the best first."""
+        ...
+
+    def by_model(self, model: Model, max_workers: int) -> dict[M, float]:
+        """The same by a model with room for so many workers."""
+        ...
+
+    def one_s(self, mode: M) -> float:
+        """Of one mode by STAR-H."""
+        ...
+
+    def costed(self, mode_s: Mapping[M, float], max_workers: int, *, measured: bool) -> Costed:
+        """What is learnt of modes that cost so much: as STAR-H estimates, or as it was measured."""
+        ...
 
 
-def costed(
-    question: Question, mode_s: Mapping[Mode, float], costs: ModeTimes, max_workers: int, weight: float
-) -> Costed:
-    """What is learnt of modes and their seconds per unit of progress.
+class Waiting(NamedTuple):
+    """A decision of the model that STAR-H costs afterwards: modes without a cost, and the costs of the others."""
 
-    A mode counts the less, the worse it is than the best of them: how bad the bad ones are changes no decision.
-    """
-    count = len(question.workers)
-    place = {worker: index for index, worker in enumerate(question.workers)}
-    sized = sorted((min(mode.x or count, count), mode) for mode in mode_s if mode.groups is None)
-    grouped = [mode for mode in mode_s if mode.groups is not None]
-    rows = rows_of(
-        question.times_s,
-        question.batch_samples,
-        question.phi_samples,
-        costs,
-        max_workers,
-        sizes=[x for x, _ in sized],
-        groupings=[placed(mode.groups or (), place) for mode in grouped],
-    )
-    seconds = np.array([mode_s[mode] for _, mode in sized] + [mode_s[mode] for mode in grouped])
-    log_s = np.log(seconds)
-    weights = weight * (LEAST_WEIGHT + np.exp(-(log_s - log_s.min()) / CLOSE))
-    return Costed(rows.features, log_s - rows.log_s, rows.log_s, weights)
+    asked: Asked[Any]
+    modes: list[Any]
+    found: dict[Any, float]
 
 
 @final
@@ -121,7 +101,12 @@ class ModeLearner:
 
     Fits and those costs are carried out between decisions, a slice with every arrival.
 
+    It decides about what it is asked (:class:`Asked`): modes of parameter servers
+    (:class:`strategies.modes.server_question.ServerQuestion`) or of a ring
+    (:class:`strategies.modes.ring_question.RingQuestion`).
+
     Attributes:
+        topology: the strategy's: ``ps``, or ``allreduce``, whose modes are others and have a model of their own.
         regressor: ``mlp`` (a network of 64 and 32 rectified units) or ``ridge``.
         use_ml_from_start: whether the model of ``weights`` decides from the start; otherwise the job learns its own.
         weights: a file of scripts/train_modes.py; empty: the one that comes along.
@@ -138,6 +123,7 @@ class ModeLearner:
         slice_steps: minibatches of a fit at each arrival.
     """
 
+    topology: str = "ps"
     regressor: str = "mlp"
     use_ml_from_start: bool = False
     weights: str = ""
@@ -154,6 +140,7 @@ class ModeLearner:
     slice_steps: int = 4
 
     def __post_init__(self) -> None:
+        check_choice("topology", self.topology, *INPUTS)
         check_choice("regressor", self.regressor, *REGRESSORS)
         if not isinstance(self.use_ml_from_start, bool):
             raise ValueError(f"use_ml_from_start={self.use_ml_from_start}: must be true or false")
@@ -175,7 +162,12 @@ class ModeLearner:
         """The file of the model that decides from the start, as records name it; none where a job learns its own."""
         if not self.use_ml_from_start:
             return ()
-        return (load_network(self.weights, "modes", feature_names(self.max_workers)).known_as,)
+        return (self._loaded().known_as,)
+
+    def _loaded(self) -> FittedNetwork:
+        """The model of :attr:`weights`."""
+        name, names_of = INPUTS[self.topology]
+        return load_network(self.weights, name, names_of(self.max_workers))
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` for more workers than the model has room for."""
@@ -183,6 +175,13 @@ class ModeLearner:
             raise ValueError(
                 f"max_workers={self.max_workers}: the model has room for so many workers, and there are {num_workers}; "
                 "use a larger one without use_ml_from_start, or strategy=star_h"
+            )
+
+    def check_topology(self, strategys: str) -> None:
+        """Raise ``ValueError`` unless what it learns is the modes of this topology, the strategy's."""
+        if self.topology != strategys:
+            raise ValueError(
+                f"learning.topology={self.topology}: must be the strategy's, {strategys}, whose modes are others"
             )
 
     def check_costs(self, costs: ModeTimes) -> None:
@@ -193,7 +192,7 @@ class ModeLearner:
                 "learning=null"
             )
         if self.use_ml_from_start:
-            about = load_network(self.weights, "modes", feature_names(self.max_workers)).about
+            about = self._loaded().about
             if costs.mode_cost not in about.split():
                 raise ValueError(
                     f"mode_cost={costs.mode_cost}: the model that decides from the start has learnt {about}; choose "
@@ -202,17 +201,17 @@ class ModeLearner:
 
     def reset(self) -> None:
         """Forget what a job has taught."""
-        names = feature_names(self.max_workers)
-        self.model: Model = Network(len(names)) if self.regressor == "mlp" else Ridge(len(names))
+        inputs = len(INPUTS[self.topology][1](self.max_workers))
+        self.model: Model = Network(inputs) if self.regressor == "mlp" else Ridge(inputs)
         if self.use_ml_from_start:
-            self.model = deepcopy(load_network(self.weights, "modes", names).network)
+            self.model = deepcopy(self._loaded().network)
         self.decides = self.use_ml_from_start
         self.regret_frac: float | None = None
         """Of the model's choices, at the last check."""
         self._buffer = SampleBuffer(self.max_samples)
         self._new = self._decisions = 0
         self._judged: list[Costed] = []
-        self._waiting: deque[tuple[Question, list[Mode], dict[Mode, float]]] = deque()
+        self._waiting: deque[Waiting] = deque()
 
     # ---- decisions --------------------------------------------------------------------------------------------------
 
@@ -220,59 +219,52 @@ class ModeLearner:
         """Whether the next decision is the model's."""
         return self.decides and num_workers <= self.max_workers
 
-    def priced(self, choice: Choice, question: Question) -> dict[Mode, float]:
+    def priced(self, asked: Asked[M]) -> dict[M, float]:
         """Seconds per unit of progress of all candidates, the best first; by STAR-H until the model decides."""
-        if not self.can_decide(len(question.workers)):
-            mode_s = choice.priced(*question)
-            self.learn(question, mode_s, choice.costs)
+        if not self.can_decide(asked.num_workers):
+            mode_s = asked.by_rule()
+            self.learn(asked, mode_s)
             return mode_s
-        found = choice.priced(*question, by=LearnedTimes(self.model, choice.costs, self.max_workers))
+        found = asked.by_model(self.model, self.max_workers)
         self._decisions += 1
         if self._decisions % self.check_every == 0:
-            self._waiting.append((question, list(found), {}))
+            self._waiting.append(Waiting(asked, list(found), {}))
         return found
 
     # ---- learning ---------------------------------------------------------------------------------------------------
 
-    def learn(self, question: Question, mode_s: Mapping[Mode, float], costs: ModeTimes) -> None:
+    def learn(self, asked: Asked[M], mode_s: Mapping[M, float]) -> None:
         """Take over STAR-H's estimates for one decision."""
-        if len(question.workers) <= self.max_workers:
-            self._add(costed(question, mode_s, costs, self.max_workers, ESTIMATED))
+        if asked.num_workers <= self.max_workers:
+            self._add(asked.costed(mode_s, self.max_workers, measured=False))
 
-    def measured(self, question: Question, mode: Mode, unit_s: float, costs: ModeTimes) -> None:
+    def measured(self, asked: Asked[M], mode: M, unit_s: float) -> None:
         """Take over what a mode took that was chosen at a decision; what is not finite is ignored."""
-        if len(question.workers) <= self.max_workers and 0 < unit_s < float("inf"):
-            one = costed(question, {mode: unit_s}, costs, self.max_workers, MEASURED)
-            self._add(one._replace(measured=True))
+        if asked.num_workers <= self.max_workers and 0 < unit_s < float("inf"):
+            self._add(asked.costed({mode: unit_s}, self.max_workers, measured=True))
 
     def _add(self, one: Costed) -> None:
         self._buffer.add(one)
         self._new += len(one.targets)
 
-    def advance(self, costs: ModeTimes) -> None:
+    def advance(self) -> None:
         """Do a slice of what is to be done between decisions: cost a mode, or some steps of a fit."""
         if self._waiting:
-            self._cost_one(costs)
+            self._cost_one()
         elif self._judged:
             if self.model.advance(self.slice_steps):
                 self._judge()
-        elif self._buffer.rows >= self.min_samples and self._new >= self.refit_samples:
+        elif self._buffer.rows >= self.min_samples and self._new >= self.refit_samples and self._buffer.decisions > 1:
             self._begin_fit()
 
-    def _cost_one(self, costs: ModeTimes) -> None:
+    def _cost_one(self) -> None:
         """STAR-H's estimate of one more mode of a decision that is costed afterwards."""
-        question, modes, found = self._waiting[0]
-        workers, times_s, _, batch, phi, _ = question
+        asked, modes, found = self._waiting[0]
         mode = modes.pop()
-        if mode.groups is None:
-            x = min(mode.x or len(workers), len(workers))
-            found[mode] = costs.static_s(times_s, batch, phi, [x])[x]
-        else:
-            place = {worker: index for index, worker in enumerate(workers)}
-            found[mode] = costs.dynamic_s(times_s, placed(mode.groups, place), batch, phi)
+        found[mode] = asked.one_s(mode)
         if not modes:
             self._waiting.popleft()
-            self.learn(question, found, costs)
+            self.learn(asked, found)
 
     def _begin_fit(self) -> None:
         rows, held_out = self._buffer.split()

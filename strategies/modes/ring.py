@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, field
 from statistics import fmean
-from typing import ClassVar, NamedTuple, final
+from typing import ClassVar, final
 
 from strategies.checks import check_number, check_whole
 from strategies.gates.ring import RingGate
 from strategies.hooks import Order, Peers, State
+from strategies.modes.learned import ModeLearner
+from strategies.modes.measuring import Measuring
+from strategies.modes.ring_modes import WAITS_S, WHOLE, RingMode, check_waits
+from strategies.modes.ring_overhead import RingOverhead
+from strategies.modes.ring_question import RingQuestion
+from strategies.modes.ring_took import RingTook
 from strategies.modes.spacing import Spacing
-from strategies.modes.times import ring_s
+from strategies.modes.times import ModeTimes
 from strategies.monitoring.base import MeasuresNoise, PredictsStragglers
 from strategies.nodes.pause import Pause
 from strategies.nodes.timers import is_due
-from strategies.protocol import AnyCommand, AnyEvent, Arrived, Command, Joined, Lost, Restored, Started, Wake, Woke
-
-WAITS_S = (0.0, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21)
-"""Candidates: STAR's 30 to 210 ms, and parents that do not wait."""
-
-
-class RingMode(NamedTuple):
-    """The workers outside of the ring, slowest first, and the seconds that their parents wait."""
-
-    apart: tuple[int, ...]
-    wait_s: float
-
-    def __str__(self) -> str:
-        if not self.apart:
-            return "ring of all"
-        return f"ring without {' '.join(map(str, self.apart))}, wait {self.wait_s:g} s"
-
-
-WHOLE = RingMode((), 0.0)
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Arrived,
+    Command,
+    Grad,
+    Joined,
+    Lost,
+    Restored,
+    Started,
+    Wake,
+    Woke,
+)
 
 
 @final
@@ -50,9 +49,11 @@ class RingChooser:
     there is measured. A worker that is none yet is expected to spend as much as the present children do on average or,
     without any, ``link_s``.
 
+    With ``learning`` a model costs the modes once it has learnt enough (STAR-ML), from what equation 3 says of them and
+    from what they took while they were used.
+
     Attributes:
         waits_s: seconds that parents may wait; 0 alone: never.
-
         predict_every_iters: iterations of every worker on average from one prediction to the next.
         redecide_iters: iterations of every worker on average after which is decided again although nothing changed.
         min_gain_frac: part by which another mode must be better than the present one.
@@ -60,12 +61,13 @@ class RingChooser:
         pause: whether workers wait for it.
         max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
         link_s: seconds of a child on its link in an iteration, before any is measured.
+        learning: what costs the modes once it has learnt enough, in seconds of its own; None: equation 3 always.
+        costs: the price of staleness in what modes took, for ``learning``.
     """
 
     looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
 
     waits_s: Sequence[float] = WAITS_S
-
     predict_every_iters: int = 1
     redecide_iters: int = 10
     min_gain_frac: float = 0.0
@@ -73,21 +75,40 @@ class RingChooser:
     pause: bool = True
     max_pause_frac: float = 1.0
     link_s: float = 0.0
+    learning: ModeLearner | None = None
+    costs: ModeTimes = field(default_factory=ModeTimes)
 
     def __post_init__(self) -> None:
         check_waits(self.waits_s)
-
         check_whole("predict_every_iters", self.predict_every_iters, 1)
         check_whole("redecide_iters", self.redecide_iters, 1)
         check_number("min_gain_frac", self.min_gain_frac, 0.0)
         check_number("decision_s", self.decision_s, 0.0)
         check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
         check_number("link_s", self.link_s, 0.0)
+        if not isinstance(self.learning, ModeLearner | None):
+            raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
+        if self.learning is not None:
+            self.learning.check_topology("allreduce")
+            self.learning.check_costs(self.costs)
 
     @property
     def needs(self) -> frozenset[type[Command]]:
         """``Wake`` to end waits and pauses, if there are any."""
         return frozenset({Wake}) if any(self.waits_s) or (self.pause and self.decision_s) else frozenset()
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The files that what costs the modes was fitted to beforehand."""
+        return () if self.learning is None else self.learning.fitted
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` for more workers than a model has room for."""
+        if self.learning is not None:
+            try:
+                self.learning.validate(num_workers)
+            except ValueError as error:
+                raise ValueError(f"learning.{error}") from None
 
     def meet(self, peers: Peers) -> None:
         """Keep the gate, the predictions and the noise scale."""
@@ -106,26 +127,46 @@ class RingChooser:
         self._change: tuple[RingMode, float] | None = None
         self._arrived = self._iters = self._decisions = self._switches = 0
         self._seen = frozenset[int]()
-        self._said = ""
+        self._said = self._took = ""
+        self._now = started.t
+        self._measuring = Measuring(self.learning, self.costs)
+        self._overhead = RingOverhead()
+        if self.learning is not None:
+            self.learning.reset()
         self._take(WHOLE)
 
     def observe_event(self, event: AnyEvent) -> None:
         """Measure links, carry out a decision that is ready, and forget what a loss has made void."""
+        self._now = event.t
         match event:
             case Arrived(grad=grad, timings=timings):
                 self._links_s[grad.worker] = timings.recv_s + timings.send_s
+                if self.learning is not None and grad.worker not in self._gate.parents:
+                    self._overhead.arrived(event.t, timings.bpt_s)
             case Lost(worker=worker):
                 self._links_s.pop(worker, None)
                 self._pause.gone(worker)
                 self._spacing.reset()
+                self._measuring.forget()
+                self._overhead.interrupted()
             case Joined():
                 self._spacing.reset()
+                self._measuring.forget()
+                self._overhead.interrupted()
             case Restored():
                 self._pause = Pause()
+                self._measuring.forget(event.version)
+                self._overhead.interrupted()
         if self._change is not None and is_due(event.t, self._change[1]):
             self._take(self._change[0])
             self._change = None
             self._switches += 1
+            self._begin(event.t)
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Measure the mode by its updates."""
+        self._measuring.applied(self._now, 0, grads)
+        self._overhead.updated(self._now)
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Predict and decide if it is time for that."""
@@ -135,6 +176,8 @@ class RingChooser:
         members = self._gate.roster.members
         deciding = self._change is not None or self._pause.until_s is not None
         if deciding or self._arrived < self.predict_every_iters * len(members):
+            if self.learning is not None:
+                self.learning.advance()
             return ()
         self._arrived = 0
         self._iters += self.predict_every_iters
@@ -155,12 +198,14 @@ class RingChooser:
 
     def _looked(self, t: float, workers: tuple[int, ...]) -> Sequence[AnyCommand]:
         """Predict, and decide if there is something new or nothing was decided for long."""
-        outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self.decision_s)
+        outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self._takes_s(workers))
         if outlook is None:
             return ()
         times_s, tagged = dict(zip(workers, outlook.times_s, strict=True)), outlook.tagged
         if not tagged:
             self._seen = tagged
+            self._learn()
+            self._measuring.decided(None)
             if self._mode != WHOLE:
                 self._said = f"{t:.6g} s: no stragglers; {WHOLE}, was {self._mode}"
                 self._change = (WHOLE, t)
@@ -177,62 +222,84 @@ class RingChooser:
         self, t: float, times_s: Mapping[int, float], tagged: Collection[int], phi: float
     ) -> Sequence[AnyCommand]:
         """Cost all modes and take the best, a pause before it."""
-        priced = {mode: self._mode_s(mode, times_s, phi) for mode in candidates(times_s, tagged, self.waits_s)}
-        present = self._mode._replace(apart=tuple(one for one in self._mode.apart if one in times_s))
-        priced.setdefault(present, self._mode_s(present, times_s, phi))
+        self._learn()
+        takes_s = self._takes_s(tuple(times_s))
+        asked = self._asked(times_s, tagged, phi)
+        present = asked.present
+        by_model = self.learning is not None and self.learning.can_decide(len(times_s))
+        priced = asked.by_rule() if self.learning is None else self.learning.priced(asked)
         best = min(priced, key=lambda mode: priced[mode])
         self._decisions += 1
         stays = best == present or priced[best] >= (1 - self.min_gain_frac) * priced[present]
         chosen = present if stays else best
-        shown = ", ".join(
-            f"{mode} {seconds:.4g} s" for mode, seconds in sorted(priced.items(), key=lambda one: one[1])[:4]
-        )
+        shown = ", ".join(f"{mode} {seconds:.4g} s" for mode, seconds in list(priced.items())[:4])
         self._said = (
             f"{t:.6g} s: stragglers {' '.join(map(str, sorted(tagged)))}; {chosen}, was {present}; best: {shown}"
+            f"{' (by the model)' if by_model else ''}"
         )
+        self._measuring.decided(asked)
         if chosen != self._mode:
-            self._change = (chosen, t + self.decision_s)
-        if not self.pause or not self.decision_s:
+            self._change = (chosen, t + takes_s)
+        else:
+            self._begin(t)
+        if not self.pause or not takes_s:
             return ()
-        self._spacing.decided(t, self.decision_s, changed=chosen != self._mode)
-        self._pause.until_s = t + self.decision_s
+        self._spacing.decided(t, takes_s, changed=chosen != self._mode)
+        self._pause.until_s = t + takes_s
+        self._overhead.interrupted()
         return (Wake(at_s=self._pause.until_s, tag="decided"),)
 
-    def _mode_s(self, mode: RingMode, times_s: Mapping[int, float], phi: float) -> float:
-        """Equation 3: seconds per unit of progress; a child has delivered when it has used its link, too."""
+    def _takes_s(self, workers: tuple[int, ...]) -> float:
+        """Seconds that the next decision takes."""
+        if self.learning is not None and self.learning.can_decide(len(workers)):
+            return self.learning.decision_s
+        return self.decision_s
+
+    def _asked(self, times_s: Mapping[int, float], tagged: Collection[int], phi: float) -> RingQuestion:
+        """What is to be decided; a child has delivered when it has used its link, too."""
         known = [self._links_s[child] for child in self._gate.parents if child in self._links_s]
         usual_s = fmean(known) if known else self.link_s
-        late = [
-            times_s[child] + (self._links_s.get(child, usual_s) if child in self._gate.parents else usual_s)
-            for child in mode.apart
-        ]
-        ring = [time_s for worker, time_s in times_s.items() if worker not in mode.apart]
-        all_s = [*ring, *[inf] * len(late)]
-        wait_s = mode.wait_s if mode.apart else 0.0
-        return ring_s(all_s, len(late), wait_s, self._batch_samples, phi, removed_s=sorted(late))
+        delivered_s = {
+            worker: time_s + (self._links_s.get(worker, usual_s) if worker in self._gate.parents else usual_s)
+            for worker, time_s in times_s.items()
+        }
+        there = tuple(worker for worker in self._mode.apart if worker in times_s)
+        return RingQuestion(
+            times_s=times_s,
+            delivered_s=delivered_s,
+            tagged=tuple(sorted(tagged)),
+            waits_s=tuple(self.waits_s),
+            batch_samples=self._batch_samples,
+            phi_samples=phi,
+            overhead_s=self._overhead.seconds,
+            present=self._mode._replace(apart=there[: len(times_s) - 1]),  # the gate lets nobody leave last
+            costs=self.costs,
+        )
+
+    # ---- what modes took --------------------------------------------------------------------------------------------
+
+    def _begin(self, t: float) -> None:
+        self._measuring.begin(t, self._batch_samples * len(self._gate.roster.members))
+
+    def _learn(self) -> None:
+        """The present mode has been used until now."""
+        asked = self._measuring.asked
+        if (held := self._measuring.learn(self._mode)) is not None and isinstance(asked, RingQuestion):
+            took = RingTook(
+                self._mode, held.pace, asked.workers, asked.times, asked.delivered, held.updates, asked.overhead_s
+            )
+            self._took = str(took)
 
     def log_state(self) -> State:
-        """The mode, the numbers of decisions and of changes, and the last decision with its numbers."""
-        return {
+        """The mode, the numbers of decisions and of changes, the last decision; what is learnt, and how good it is."""
+        found: State = {
             "mode": str(self._mode),
             "decisions": self._decisions,
             "switches": self._switches,
             "decision": self._said,
         }
-
-
-def candidates(times_s: Mapping[int, float], tagged: Collection[int], waits_s: Sequence[float]) -> list[RingMode]:
-    """All modes with up to all tagged workers apart, the fewest and the shortest wait first; somebody stays."""
-    slowest = sorted(tagged, key=lambda worker: (times_s[worker], worker), reverse=True)[: len(times_s) - 1]
-    counts = range(1, len(slowest) + 1)
-    return [WHOLE, *(RingMode(tuple(slowest[:count]), wait_s) for count in counts for wait_s in sorted(waits_s))]
-
-
-def check_waits(waits_s: object) -> None:
-    """Raise ``ValueError`` unless these are one or more different numbers of seconds."""
-    if isinstance(waits_s, str) or not isinstance(waits_s, Sequence) or not waits_s:
-        raise ValueError(f"waits_s={waits_s}: must be a list of one or more numbers of seconds")
-    for wait_s in waits_s:
-        check_number("waits_s", wait_s, 0.0)
-    if len(set(waits_s)) < len(waits_s):
-        raise ValueError(f"waits_s={list(waits_s)}: must be different numbers")
+        if self.learning is not None:
+            found["decided_by"] = "model" if self.learning.decides else "STAR-H"
+            found["regret_frac"] = -1.0 if self.learning.regret_frac is None else self.learning.regret_frac
+            found["took"] = self._took
+        return found

@@ -11,8 +11,9 @@ import pytest
 
 from scripts.train_modes import agreement, by_heuristic, drawn
 from strategies.modes.choice import Choice
-from strategies.modes.learned import ModeLearner, Question
+from strategies.modes.learned import ModeLearner
 from strategies.modes.orders import simulated
+from strategies.modes.server_question import Question, ServerQuestion
 from strategies.modes.times import ModeTimes
 
 from .goals import MODEL_DECISION, MODEL_GOALS
@@ -54,7 +55,7 @@ def comparison(probe: Probe, rounds: int, details: dict[str, list[tuple[float, f
     many = [one for one in drawn(SEED, 13 * DECISIONS) if len(one.workers) == 16][:DECISIONS]
     decide = {
         "STAR-H": lambda one: choice.priced(*one),
-        "STAR-ML": lambda one: learner.priced(choice, one),
+        "STAR-ML": lambda one: learner.priced(ServerQuestion(choice, one)),
     }
 
     def p50_s(name: str) -> float:

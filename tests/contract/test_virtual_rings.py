@@ -13,6 +13,7 @@ from injectors.plan import ClusterShape
 from strategies.composed import Composed
 from strategies.gates import RingGate
 from strategies.lgc import LGC
+from strategies.modes.learned import ModeLearner
 from strategies.modes.slowest import SlowestApart
 from strategies.protocol import Strategy
 from strategies.star import Star
@@ -20,6 +21,14 @@ from tests.contract.test_virtual import dead, different, unconserved, unlawful
 from tests.support.invariants import replay
 from tests.support.virtual_runs import EPOCHS, VirtualRun, draw_replica_world
 
+LEARNS_SOON: dict[str, Any] = {
+    "min_samples": 10,
+    "refit_samples": 5,
+    "epochs": 2,
+    "hold_updates": 2,
+    "check_every": 2,
+    "max_regret_frac": 10.0,
+}
 SEEDS = range(3)
 MORE_SEEDS = range(3, 12)
 
@@ -28,9 +37,12 @@ def make(kind: str) -> Strategy:
     """Rings that change often: nobody waited for, a while, and any lateness allowed."""
     if kind == "lgc":
         return LGC(k_fastest=2, topology="allreduce", reselect_iters=2)
-    if kind == "star":
+    if kind in ("star", "learning"):
         hurried: dict[str, Any] = {"warmup_iters": 0, "redecide_iters": 2, "decision_s": 0.5, "history_iters": 30}
-        return Star(topology="allreduce", phi=300.0, waits_s=(0.0, 0.25), **hurried)
+        own = None
+        if kind == "learning":
+            own = ModeLearner(topology="allreduce", **LEARNS_SOON)
+        return Star(topology="allreduce", phi=300.0, waits_s=(0.0, 0.25), learning=own, **hurried)
     schedule = SlowestApart(k_fastest=2, wait_s=0.5, reselect_iters=1, window_iters=1, warmup_iters=0)
     return Composed(gate=RingGate(max_delay_versions=5), schedule=schedule)
 
@@ -40,10 +52,10 @@ def run_of(kind: str, num_workers: int, seed: int) -> VirtualRun:
     return VirtualRun(draw_replica_world(num_workers, seed), make(kind))
 
 
-CASES = [(kind, num_workers) for kind in ("lgc", "waiting", "star") for num_workers in (2, 5)]
+CASES = [(kind, num_workers) for kind in ("lgc", "waiting", "star", "learning") for num_workers in (2, 5)]
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("kind", "num_workers"), CASES)
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])
 def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(kind: str, num_workers: int, seed: int) -> None:
@@ -52,7 +64,7 @@ def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(kind: str, nu
     assert replay(run.lines, make(kind)) == []
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("lgc", 0), ("waiting", 5), ("star", 6)])
+@pytest.mark.parametrize(("kind", "seed"), [("lgc", 0), ("waiting", 5), ("star", 6), ("learning", 6)])
 def test_workers_come_and_go_while_others_are_children(kind: str, seed: int) -> None:
     world = draw_replica_world(3, seed)
     elastic = Elastic(leaves_per_hour=600.0, rejoin_s=2.0, least_workers=1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.core import inputs
 from strategies.modes.learned import ModeLearner
-from strategies.modes.ring import RingMode, candidates
+from strategies.modes.ring_modes import RingMode, candidates
 from strategies.modes.times import ring_s
 from strategies.protocol import Timings, Wake
 from strategies.star import Star
@@ -147,7 +147,11 @@ def test_the_candidates_are_the_slowest_of_those_that_straggle() -> None:
         ({"waits_s": [0.1, 0.1]}, "waits_s=.*: must be different numbers"),
         ({"waits_s": [-0.1]}, "waits_s=-0.1: must be"),
         ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=ssgd,asgd: is for topology=ps"),
-        ({"topology": "allreduce", "learning": ModeLearner()}, "learning: the model of STAR-ML costs the modes"),
+        (
+            {"topology": "allreduce", "learning": ModeLearner()},
+            "learning.topology=ps: must be the strategy's, allreduce",
+        ),
+        ({"learning": ModeLearner(topology="allreduce")}, "learning.topology=allreduce: must be the strategy's, ps"),
     ],
 )
 def test_settings_that_have_no_meaning_are_refused(settings: dict[str, Any], line: str) -> None:

@@ -38,6 +38,13 @@ def other(path: Path, of: str) -> Path:
         ({"predictor": "lstm_ratio", "topology": "allreduce"}, ["deviation"]),
         ({"learning": ModeLearner(use_ml_from_start=True)}, ["modes"]),
         ({"learning": ModeLearner()}, []),
+        (
+            {
+                "topology": "allreduce",
+                "learning": ModeLearner(topology="allreduce", use_ml_from_start=True, max_workers=16),
+            },
+            ["ring_modes"],
+        ),
         ({"predictor": "star", "learning": ModeLearner(use_ml_from_start=True)}, ["modes", "resources"]),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from predictors.network_file import load_network
 from scripts import train_modes
+from scripts.common.ring_lessons import recorded_rings
 from strategies.modes.features import feature_names
 from strategies.modes.learned import ModeLearner
 from strategies.modes.times import ModeTimes
@@ -70,6 +71,37 @@ def test_decisions_of_a_run_are_read(runs: Path, tmp_path: Path, capsys: pytest.
     said = capsys.readouterr().out
     assert f"1 runs, {len(found) - len(found) // 5} decisions learnt" in said
     assert f"{len(found) // 5} recorded decisions that were not learnt" in said
+
+
+def test_what_rings_took_is_learnt_from_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_cli(
+        *("runtime=virtual", "strategy=star_ml", "straggler=on_off", "straggler.kind=slowdown", "backend=none"),
+        *("topology=allreduce", "strategy.topology=allreduce", "strategy.learning.use_ml_from_start=false"),
+        *("straggler.magnitude=5", "workload.target=null", "workload.epochs=40", "eval_every_s=null", "view=none"),
+        *("draw=false", "strategy.redecide_iters=25", "record=events", f"hydra.run.dir={tmp_path}/ring"),
+    )
+    assert done.exit_code == 0, done.err
+    out = tmp_path / "ring.npz"
+    words = [str(tmp_path / "ring"), "--topology", "allreduce", "--draw", "5", "--test", "3", "--epochs", "1"]
+    assert train_modes.main([*words, "--out", str(out)]) == 0
+    (run,) = (train_modes.load_run(path) for path in train_modes.find_runs(tmp_path / "ring"))
+    lessons = list(recorded_rings(run))
+    assert len(lessons) >= 3
+    assert all(lesson.took.pace.samples <= 4 * lesson.batch_samples for lesson in lessons)
+    said = capsys.readouterr().out
+    assert f"1 runs, {5 + train_modes.VARIANTS * len(lessons)} decisions learnt, " in said
+    assert "3 drawn decisions that were not learnt: as STAR-H " in said
+    learner = ModeLearner(topology="allreduce", use_ml_from_start=True, weights=str(out))
+    assert learner.can_decide(16)
+    with pytest.raises(ValueError, match="is a model of 30 features instead of 45"):
+        ModeLearner(use_ml_from_start=True, weights=str(out))
+
+
+def test_runs_that_measured_no_ring_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bsp_story(seed=0, epochs=1).write(tmp_path / "bsp")
+    words = [str(tmp_path), "--topology", "allreduce", "--draw", "1", "--test", "0", "--out", str(tmp_path / "x.npz")]
+    assert train_modes.main(words) == 2
+    assert "measured no mode, nor did the others; record runs of strategy=star_ml" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

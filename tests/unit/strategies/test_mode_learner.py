@@ -14,10 +14,11 @@ from strategies.modes.choice import Choice
 from strategies.modes.features import feature_names, rows_of
 from strategies.modes.first_updates import first_updates
 from strategies.modes.held import Held
-from strategies.modes.learned import LearnedTimes, ModeLearner, Question, costed
+from strategies.modes.learned import ModeLearner
 from strategies.modes.orders import order_intervals
 from strategies.modes.regular import in_step, out_of_step
 from strategies.modes.samples import Costed, SampleBuffer, regret_of
+from strategies.modes.server_question import LearnedTimes, Question, ServerQuestion
 from strategies.modes.times import ModeTimes
 from strategies.protocol import Grad
 
@@ -43,9 +44,9 @@ def taught(count: int = 40, **changes: Any) -> ModeLearner:
     """It has seen so many decisions, and has had time to learn from them."""
     own = learner(**changes)
     for one in questions(count):
-        own.priced(CHOICE, one)
+        own.priced(ServerQuestion(CHOICE, one))
         for _ in range(100):
-            own.advance(COSTS)
+            own.advance()
     return own
 
 
@@ -59,7 +60,8 @@ def taught(count: int = 40, **changes: Any) -> ModeLearner:
 def test_closed_forms_need_no_correction(costs: ModeTimes) -> None:
     """SSGD, ASGD and dynamic x-order; the others are off by the simulation."""
     question = asked((1.0, 1.2, 1.9, 4.3))
-    one = costed(question, Choice(costs=costs).priced(*question), costs, 16, 0.25)
+    at = ServerQuestion(Choice(costs=costs), question)
+    one = at.costed(at.by_rule(), 16, measured=False)
     ssgd, dynamic = 3, 4
     assert one.targets[[0, ssgd, dynamic]] == pytest.approx(np.zeros(3), abs=1e-9)
     assert 0.0 < np.abs(one.targets[1:3]).max() < 0.5
@@ -166,9 +168,9 @@ def test_groups_progress_side_by_side() -> None:
 def test_without_time_nothing_was_measured() -> None:
     assert Held(1.0, 0, 512.0).unit_s(1000.0, COSTS) == float("inf")
     own = learner()
-    own.measured(asked(), SSGD, float("inf"), COSTS)
+    own.measured(ServerQuestion(CHOICE, asked()), SSGD, float("inf"))
     assert own._new == 0
-    own.measured(asked(), SSGD, 3.0, COSTS)
+    own.measured(ServerQuestion(CHOICE, asked()), SSGD, 3.0)
     assert own._new == 1
 
 
@@ -181,9 +183,9 @@ def test_it_decides_once_its_choices_are_good_enough(regressor: str) -> None:
     by = []
     for one in questions(40):
         by.append(own.can_decide(4))
-        own.priced(CHOICE, one)
+        own.priced(ServerQuestion(CHOICE, one))
         for _ in range(100):
-            own.advance(COSTS)
+            own.advance()
     assert not any(by[:8]), "40 rows are eight decisions"
     assert by[-1]
     assert own.regret_frac is not None
@@ -204,7 +206,7 @@ def test_it_does_not_with_a_bound_that_nothing_keeps() -> None:
 def test_what_it_says_is_what_the_model_says() -> None:
     own, one = taught(), asked((1.0, 1.1, 1.3, 4.0))
     by_model = LearnedTimes(own.model, COSTS, 16)
-    found = own.priced(CHOICE, one)
+    found = own.priced(ServerQuestion(CHOICE, one))
     assert list(found.values()) == sorted(found.values())
     assert set(found) == set(CHOICE.priced(*one))
     static_s, _ = by_model.all_s(one.times_s, 128, 1000, [3], [])
@@ -217,24 +219,24 @@ def test_what_it_says_is_what_the_model_says() -> None:
 def test_the_same_questions_have_the_same_answers() -> None:
     one, other = taught(), pickle.loads(pickle.dumps(taught(20)))
     for question in questions(40)[20:]:
-        other.priced(CHOICE, question)
+        other.priced(ServerQuestion(CHOICE, question))
         for _ in range(100):
-            other.advance(COSTS)
-    assert other.priced(CHOICE, asked()) == one.priced(CHOICE, asked())
+            other.advance()
+    assert other.priced(ServerQuestion(CHOICE, asked())) == one.priced(ServerQuestion(CHOICE, asked()))
 
 
 def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:
     own = taught(check_every=10)
     while own._waiting:
-        own.advance(COSTS)
+        own.advance()
     for _ in range(100):
-        own.advance(COSTS)
+        own.advance()
     own._decisions, rows = 0, own._buffer.rows
     for number, one in enumerate(questions(10, seed=1), start=1):
-        own.priced(CHOICE, one)
+        own.priced(ServerQuestion(CHOICE, one))
         assert len(own._waiting) == (number == 10)
     for left in range(4, -1, -1):
-        own.advance(COSTS)
+        own.advance()
         assert own._buffer.rows == rows + 5 * (left == 0), "a mode with every arrival"
     exact = CHOICE.priced(*questions(10, seed=1)[-1])
     learnt = own._buffer._decisions[-1]
@@ -246,8 +248,8 @@ def test_more_workers_than_it_has_room_for_are_star_h_s() -> None:
     six = Question(tuple(range(17)), (1.0,) * 16 + (4.0,), (tuple(range(16)), (16,)), 128.0, 1000.0, SSGD)
     assert not own.can_decide(17)
     rows = own._buffer.rows
-    assert own.priced(CHOICE, six) == CHOICE.priced(*six)
-    own.measured(six, SSGD, 1.0, COSTS)
+    assert own.priced(ServerQuestion(CHOICE, six)) == CHOICE.priced(*six)
+    own.measured(ServerQuestion(CHOICE, six), SSGD, 1.0)
     assert own._buffer.rows == rows
     with pytest.raises(ValueError, match="max_workers=16: the model has room for so many workers, and there are 17; "):
         own.validate(17)

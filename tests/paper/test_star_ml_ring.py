@@ -1,0 +1,316 @@
+"""STAR-ML without servers against its source: section IV-C2 for the modes of equation 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predictors.history import Floats
+from strategies.bsp import BSP
+from strategies.modes.learned import ModeLearner
+from strategies.modes.ring_features import MODE_FEATURES, ring_feature_names, ring_rows_of
+from strategies.modes.ring_modes import WHOLE, RingMode
+from strategies.modes.ring_question import RingQuestion
+from strategies.modes.ring_took import read_took
+from strategies.modes.times import ModeTimes, ring_s
+from strategies.protocol import Wake
+from strategies.star import Star
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import unlawful
+
+EIGHT = [1.0] * 6 + [1.5, 3.0]
+COSTS = ModeTimes(mode_cost="pooled", kappa=5.8)
+OWN: dict[str, Any] = {"min_samples": 60, "refit_samples": 20, "epochs": 30, "slice_steps": 50, "hold_updates": 5}
+
+
+def star_ml(learning: dict[str, Any] | None = None, **changes: Any) -> Star:
+    """Last times as predictions, from the first on; the job learns its own model."""
+    changed: dict[str, Any] = {"predictor": "last_value", "warmup_iters": 0, "phi": 1000.0, "pause": False, **changes}
+    own = ModeLearner(topology="allreduce", **{"decision_s": 0.0, **OWN, **(learning or {})})
+    return Star(**{"topology": "allreduce", "kappa": 5.8, "decision_s": 0.0, "learning": own, **changed})
+
+
+def run_of(strategy: Any, seconds: Any = tuple(EIGHT), until_s: float = 60.0) -> HeapRun:
+    """A job of 128 samples for each worker."""
+    count = len(seconds) if isinstance(seconds, tuple) else 4
+    job = make_job(
+        num_workers=count, num_servers=0, global_batch_samples=128 * count, max_time_s=until_s, num_samples=10**6
+    )
+    run = HeapRun(strategy, job, list(seconds) if isinstance(seconds, tuple) else seconds)
+    run.run()
+    assert unlawful(run) == []
+    return run
+
+
+def waves(period: int = 12) -> Any:
+    """Four workers, of whom the last is slow in every other so many of its iterations."""
+    done = [0] * 4
+
+    def seconds(worker: int, order: Any) -> float:
+        done[worker] += 1
+        return 1.0 + 0.01 * worker + (2.0 if worker == 3 and done[3] // period % 2 else 0.0)
+
+    return seconds
+
+
+def learner(run: HeapRun) -> ModeLearner:
+    found = run.core.strategy.parts.schedule.learning  # type: ignore[attr-defined]
+    assert isinstance(found, ModeLearner)
+    return found
+
+
+def asked(overhead_s: float = 0.0, phi: float = 1000.0, **changes: Any) -> RingQuestion:
+    """The example of equation 3: eight workers, of whom 6 and 7 straggle."""
+    times_s = dict(enumerate(EIGHT))
+    return RingQuestion(
+        **{
+            "times_s": times_s,
+            "delivered_s": times_s,
+            "tagged": (6, 7),
+            "waits_s": (0.0, 0.5),
+            "batch_samples": 128.0,
+            "phi_samples": phi,
+            "overhead_s": overhead_s,
+            "present": WHOLE,
+            "costs": COSTS,
+            **changes,
+        }
+    )
+
+
+class Fixed:
+    """A model that corrects by one of the features, as it happens / as equation 3 says."""
+
+    fitted = True
+
+    def begin(self, *rows: Any, **settings: Any) -> None:
+        """No fit is begun: what it says is given."""
+
+    def advance(self, steps: int) -> bool:
+        return True
+
+    def predict(self, inputs: Floats) -> Floats:
+        found: Floats = inputs[:, MODE_FEATURES.index("log as it happens / estimate")]
+        return found
+
+
+def rows(mode: RingMode, overhead_s: float = 0.0) -> dict[str, float]:
+    found = ring_rows_of(range(8), EIGHT, EIGHT, 128.0, 1000.0, overhead_s, COSTS, 16, [mode])
+    return dict(zip(ring_feature_names(16), found.features[0].tolist(), strict=True))
+
+
+# ---- what a model is given, and what it corrects --------------------------------------------------------------------
+
+
+def test_what_it_corrects_is_equation_3() -> None:
+    """Section IV-C1, with phi = 1000: 5.9297, 3.1741 and 2.3021 s for x = 0, 1, 2 without waiting."""
+    at = asked()
+    modes = [WHOLE, RingMode((7,), 0.0), RingMode((7, 6), 0.0)]
+    assert [at.by_rule()[mode] for mode in modes] == pytest.approx([5.9297, 3.1741, 2.3021], abs=5e-5)
+    estimates = at.costed(at.by_rule(), 16, measured=False)
+    assert estimates.targets == pytest.approx(np.zeros(5), abs=1e-12)
+    assert next(iter(at.by_rule())) == modes[2], "the best first"
+
+
+def test_equation_3_is_learnt_of_rings_without_overhead() -> None:
+    """Section IV-C1: equation 3 has none, so it teaches nothing about rings that have some; what was measured does."""
+    at = asked(overhead_s=2.0)
+    column = MODE_FEATURES.index("overhead / slowest")
+    assert set(at.costed(at.by_rule(), 16, measured=False).features[:, column]) == {0.0}
+    assert set(at.costed({WHOLE: 9.0}, 16, measured=True).features[:, column]) == {2.0 / 3.0}
+
+
+@given(
+    times_s=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8),
+    link_s=st.floats(0.0, 2.0),
+    phi=st.floats(0.0, 1e5),
+    wait_s=st.floats(0.0, 5.0),
+    removed=st.integers(0, 7),
+)
+def test_the_estimate_of_any_mode_is_equation_3(
+    times_s: list[float], link_s: float, phi: float, wait_s: float, removed: int
+) -> None:
+    """Section IV-C1, equation 3, computed by workers in turn and for all modes at once."""
+    order = sorted(range(len(times_s)), key=times_s.__getitem__, reverse=True)
+    apart = tuple(order[: min(removed, len(times_s) - 1)])
+    delivered_s = [time_s + link_s for time_s in times_s]
+    mode = RingMode(apart, wait_s)
+    found = ring_rows_of(range(len(times_s)), times_s, delivered_s, 16, phi, 0.3, COSTS, 8, [mode])
+    late_s = sorted(delivered_s[worker] for worker in apart)
+    wanted_s = ring_s(times_s, len(apart), wait_s if apart else 0.0, 16, phi, removed_s=late_s)
+    assert np.exp(found.log_s[0]) == pytest.approx(wanted_s)
+    assert np.isfinite(found.features).all()
+
+
+def test_a_child_that_is_one_update_late_is_half_a_member() -> None:
+    """Beyond the paper, by the gate's rule: without 6 and 7 a ring starts every second, and 6 delivers in every other.
+
+    6.5 gradients an update, of which half of one is an update, 6.5 / 8 global batches, late: a lag of
+    0.5 / 6.5 x 0.8125 / 1.8125 = 0.0345 and a price of 1.0069. Equation 3 counts six.
+    """
+    found = rows(RingMode((7, 6), 0.0))
+    assert found["one update late of the workers"] == 1 / 8
+    assert found["log price of the late"] == pytest.approx(np.log(1 + 5.8 * 0.03448**2), abs=1e-5)
+    happens_s = (1 + 1000 / (6.5 * 128)) * 1.00690
+    assert np.exp(found["log as it happens / estimate"]) == pytest.approx(happens_s / 2.30208, abs=1e-4)
+
+
+def test_a_wait_ends_with_the_last_child() -> None:
+    """Section IV-B: a parent waits for its children. 6 delivers at 1.5 s, so 0.7 s of patience cost 0.5 s."""
+    found = rows(RingMode((6,), 5.0))
+    assert found["log as it happens / estimate"] == pytest.approx(np.log(3.0 / 8.0)), "the ring has 7, who takes 3 s"
+    both = rows(RingMode((7, 6), 5.0))
+    assert both["delivered of the workers"] == 2 / 8
+    assert np.exp(both["log as it happens / estimate"]) == pytest.approx(3.0 / 6.0), "7 delivers at 3 s, not at 6"
+
+
+def test_what_an_update_takes_besides_makes_leaving_worth_less() -> None:
+    """Beyond the paper: with 2 s of overhead, members start at 3 s: who takes 3 s as a child is never late."""
+    at = asked(overhead_s=2.0)
+    assert rows(RingMode((7, 6), 0.0), overhead_s=2.0)["delivered of the workers"] == 2 / 8
+    by_model = at.by_model(Fixed(), 16)
+    assert by_model[WHOLE] == pytest.approx((1 + 1000 / 1024) * 5.0)
+    assert by_model[RingMode((7, 6), 0.0)] == pytest.approx((1 + 1000 / 1024) * 3.0)
+    assert next(iter(by_model)) == RingMode((7, 6), 0.0)
+
+
+def test_features_depend_neither_on_the_unit_nor_on_numbers() -> None:
+    """Beyond the paper: seconds and the workers' numbers have no meaning of their own."""
+    mode, other = RingMode((7, 6), 0.5), RingMode((0, 1), 1.0)
+    one = ring_rows_of(range(8), EIGHT, EIGHT, 128, 1000, 0.25, COSTS, 16, [WHOLE, mode])
+    doubled = [2 * time_s for time_s in reversed(EIGHT)]
+    two = ring_rows_of(range(8), doubled, doubled, 128, 1000, 0.5, COSTS, 16, [WHOLE, other])
+    assert two.features == pytest.approx(one.features)
+    assert two.log_s == pytest.approx(one.log_s + np.log(2.0))
+    assert len(set(ring_feature_names(16))) == one.features.shape[1]
+
+
+# ---- the model that comes along -------------------------------------------------------------------------------------
+
+
+def test_the_model_that_comes_along_has_learnt_what_equation_3_leaves_out() -> None:
+    """Section V-A: trained on dry runs before the evaluation.
+
+    Where nothing is left out it says about what equation 3 says; with an overhead as long as the ring's time, modes
+    cost more than that, and it is closer to what they are worth as the gate works.
+    """
+    model = ModeLearner(topology="allreduce", use_ml_from_start=True).model
+    times_s = dict.fromkeys(range(7), 0.1) | {7: 0.2}
+    given: dict[str, Any] = {"times_s": times_s, "delivered_s": times_s, "tagged": (7,), "waits_s": (0.0,)}
+    plain, slow = asked(**given), asked(overhead_s=0.1, **given)
+    by_rule, by_model = plain.by_rule(), plain.by_model(model, 16)
+    assert set(by_rule) == set(by_model)
+    assert all(abs(np.log(by_model[mode] / by_rule[mode])) < 0.25 for mode in by_rule)
+    happens = slow.by_model(Fixed(), 16)
+    learnt = slow.by_model(model, 16)
+    for mode in by_rule:
+        assert abs(np.log(learnt[mode] / happens[mode])) < abs(np.log(by_rule[mode] / happens[mode]))
+
+
+# ---- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def test_star_h_decides_until_it_has_learnt_enough() -> None:
+    """Section IV-C2: first the heuristic, whose data train the regressor, then the regressor, which is refined."""
+    few = run_of(star_ml({"min_samples": 5000}, redecide_iters=2))
+    assert few.core.strategy.log_state()["decided_by"] == "STAR-H"
+    plain = run_of(Star(**{**SAME, "predictor": "last_value"}))
+    assert [(t, order.apart) for t, order, _ in few.applied] == [(t, order.apart) for t, order, _ in plain.applied]
+    run = run_of(star_ml({}, redecide_iters=1), waves(), 400.0)
+    assert learner(run).decides
+    assert learner(run).regret_frac is not None
+    assert str(run.core.strategy.log_state()["decision"]).endswith(" (by the model)")
+    assert learner(run)._decisions > 10
+
+
+SAME: dict[str, Any] = {
+    "topology": "allreduce",
+    "warmup_iters": 0,
+    "phi": 1000.0,
+    "pause": False,
+    "decision_s": 0.0,
+    "redecide_iters": 2,
+}
+
+
+def test_what_a_mode_turned_out_to_be_worth_is_learnt() -> None:
+    """Section IV-C2: what modes took refines the model. A ring of six a second, and 6 in every other: 6.5 gradients."""
+    run = run_of(star_ml({"min_samples": 5000}, redecide_iters=20, waits_s=[0.0]), until_s=90.0)
+    measured = [one for one in learner(run)._buffer._decisions if one.measured]
+    assert len(measured) >= 3
+    worth_s = (1 + 1000 / (6.5 * 128)) * 1.00690
+    for one in measured[1:]:
+        assert float(np.exp(one.log_s + one.targets)[0]) == pytest.approx(worth_s, rel=0.01)
+        assert one.weights == pytest.approx([1.02])
+    took = read_took(str(run.core.strategy.log_state()["took"]))
+    assert took is not None
+    assert took.mode == RingMode((7, 6), 0.0)
+    assert took.pace.update_s == pytest.approx(1.0)
+    assert took.pace.samples / 128 == pytest.approx(6.5, rel=0.01)
+    assert list(took.times_s) == EIGHT
+
+
+def test_without_stragglers_nothing_is_measured_any_more() -> None:
+    """Beyond the paper: what a mode took while nobody straggled is not what the decision was about."""
+    done = [0] * 4
+
+    def seconds(worker: int, order: Any) -> float:
+        done[worker] += 1
+        return 3.0 if worker == 3 and done[3] in (2, 30) else 1.0
+
+    # it gains too little to leave, so the ring of all is what is decided
+    run = run_of(star_ml({"min_samples": 5000}, min_gain_frac=0.99, redecide_iters=10**6), seconds, 80.0)
+    assert run.core.strategy.log_state()["decisions"] == 2
+    assert not [one for one in learner(run)._buffer._decisions if one.measured]
+
+
+def test_its_decisions_take_a_time_of_their_own() -> None:
+    """Section V-C: 4.9 to 13 times less. Once it decides, a new mode is there that much after its decision."""
+    run = run_of(star_ml({"decision_s": 0.25}, redecide_iters=1, decision_s=2.0), waves(), 400.0)
+    schedule: Any = run.core.strategy.parts.schedule  # type: ignore[attr-defined]
+    assert schedule._takes_s((0, 1, 2, 3)) == 0.25
+    assert Wake not in run_of(star_ml(waits_s=[0.0])).core.strategy.needs
+    few = run_of(star_ml({"decision_s": 0.25, "min_samples": 5000}, decision_s=2.0), waves())
+    schedule = few.core.strategy.parts.schedule  # type: ignore[attr-defined]
+    assert schedule._takes_s((0, 1, 2, 3)) == 2.0
+
+
+def test_without_stragglers_it_is_bsp() -> None:
+    """Section IV-A: event for event."""
+    one, bsp = run_of(star_ml(), (1.0, 1.05, 1.1, 1.0)), run_of(BSP(), (1.0, 1.05, 1.1, 1.0))
+    assert [(t, order.grads, order.weights) for t, order, _ in one.applied] == [
+        (t, order.grads, order.weights) for t, order, _ in bsp.applied
+    ]
+
+
+@pytest.mark.long(like="test_star_h_decides_until_it_has_learnt_enough")
+@settings(max_examples=20)
+@given(times_s=st.lists(st.floats(0.5, 5.0), min_size=2, max_size=7), pause=st.booleans())
+def test_any_job_is_lawful(times_s: list[float], pause: bool) -> None:
+    """Beyond the paper: whoever is slow, and whether anybody waits for decisions."""
+    own = {"min_samples": 10, "refit_samples": 5, "epochs": 2, "hold_updates": 2, "check_every": 2}
+    run_of(star_ml({**own, "max_regret_frac": 10.0}, pause=pause, decision_s=0.3, redecide_iters=1), tuple(times_s))
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"mode_cost": "published"}, "mode_cost=published: a model learns pooled or priced or literal; choose"),
+        ({"tree_fanout": 3}, "tree_fanout=3: is for topology=ps"),
+    ],
+)
+def test_settings_that_have_no_meaning_are_refused(settings: dict[str, Any], line: str) -> None:
+    """Beyond the paper: none is ignored."""
+    with pytest.raises(ValueError, match=line):
+        star_ml(**settings)
+
+
+def test_more_workers_than_the_model_has_room_for_are_refused() -> None:
+    """Beyond the paper: a network has as many inputs as it has."""
+    with pytest.raises(ValueError, match=r"learning\.max_workers=16: the model has room for so many workers"):
+        star_ml().validate(17)
+    star_ml().validate(16)
