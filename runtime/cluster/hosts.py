@@ -47,6 +47,7 @@ class HostsSpec(HostSpec, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     count: Annotated[int, Meta(ge=1, le=MAX_HOSTS)]
     real_cores_per_core: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    quota_period_ms: Annotated[float, Meta(ge=1, le=100)] = 10.0
     placement: Spread | list[list[str]] = "spread"
     """A policy by name, or explicitly: the tasks of the first host, of the second, ..."""
     overrides: dict[int, dict[str, bool | int | float | dict[str, float] | None]] | None = None
@@ -71,6 +72,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """One for every worker that it can hold; None: nobody counts them."""
     fair_queues: bool = False
     """Whether the queues of its link serve the other hosts in turn, instead of packets as they come."""
+    quota_period_s: float = 0.01
+    """Its tasks get their part of the processor again after so long, or longer if that would be too little."""
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +100,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> list[dict[str, object]]:
         """The hosts as plain data, for ``meta.json``; without what came later to records, where it is not used."""
-        later = {"gpus": None, "fair_queues": False}
+        later = {"gpus": None, "fair_queues": False, "quota_period_s": 0.01}
         return [
             {name: value for name, value in msgspec.to_builtins(host).items() if value != later.get(name, ...)}
             for host in self.hosts
@@ -270,7 +273,7 @@ def parse_hosts(fields: Mapping[str, object], num_workers: int, num_servers: int
     hosts = []
     for number, one in enumerate(each):
         held = tuple(task for task in tasks if host_of[task] == number)
-        hosts.append(_host(number, one, spec.real_cores_per_core, held, path))
+        hosts.append(_host(number, one, spec, held, path))
     return Hosts(hosts=tuple(hosts), host_of=host_of)
 
 
@@ -279,7 +282,8 @@ def parse_machines(fields: Mapping[str, object], path: str = "cluster.hosts") ->
     return parse_hosts({**fields, "placement": "spread"}, 0, 0, path)
 
 
-def _host(number: int, spec: HostSpec, scale: float, tasks: tuple[str, ...], path: str) -> Host:
+def _host(number: int, spec: HostSpec, shared: HostsSpec, tasks: tuple[str, ...], path: str) -> Host:
+    scale = shared.real_cores_per_core
     cores = None if spec.cpu_cores is None else spec.cpu_cores * scale
     if cores is not None and cores < MIN_CORES:
         raise ConfigError(
@@ -300,6 +304,7 @@ def _host(number: int, spec: HostSpec, scale: float, tasks: tuple[str, ...], pat
         tasks=tasks,
         gpus=spec.gpus,
         fair_queues=spec.fair_queues,
+        quota_period_s=shared.quota_period_ms / 1e3,
     )
 
 

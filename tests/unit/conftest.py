@@ -13,5 +13,5 @@ from runtime.virtual.machines import quotas
 def even_quotas() -> Iterator[None]:
     """Virtual quotas hold at every moment: simpler numbers. What a period changes is in ``test_virtual_quotas.py``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quotas, "PERIOD_S", 0.0)
+        patch.setattr(quotas, "depth_s", lambda cores, period_s: 0.0)
         yield

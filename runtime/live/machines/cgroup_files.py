@@ -13,7 +13,11 @@ Kind = Literal["cpu", "memory", "cpuacct"]
 """Of limits; ``cpuacct`` only counts, and is of its own where version 1 mounts it apart from ``cpu``."""
 
 PERIOD_US = 10_000
-"""The usual period, short, so that a quota looks like a slower processor and not like long pauses."""
+"""The usual period, short, so that a quota looks like a slower processor and not like long pauses.
+
+Hosts have shorter ones (``cluster.hosts.quota_period_ms``): of a period's quota the kernel gives a processor up to 5 ms
+at once, so the first task that asks gets all of a smaller one, and another task on another processor waits.
+"""
 MIN_QUOTA_US, MAX_PERIOD_US = 1_000, 1_000_000
 """The kernel's limits: a small quota needs a longer period."""
 MIN_CORES = MIN_QUOTA_US / MAX_PERIOD_US
@@ -50,13 +54,16 @@ class Throttled(NamedTuple):
     throttled_s: float
 
 
-def quota_of(cores: float | None) -> Quota:
-    """The quota for ``cores``. From one to another, one number never shrinks while the other never grows."""
+def quota_of(cores: float | None, usual_us: int = PERIOD_US) -> Quota:
+    """The quota for ``cores``: in every ``usual_us``, or longer if it would be too small.
+
+    From one to another of the same usual period, one number never shrinks while the other never grows.
+    """
     if cores is None:
-        return Quota(None, PERIOD_US)
+        return Quota(None, usual_us)
     if not MIN_CORES <= cores < math.inf:
         raise QuotaRefused(f"{cores:g} cores: the least quota is {MIN_CORES:g}; use that, or None for unlimited")
-    period_us = max(PERIOD_US, round(MIN_QUOTA_US / cores))
+    period_us = max(usual_us, round(MIN_QUOTA_US / cores))
     return Quota(max(MIN_QUOTA_US, round(cores * period_us)), period_us)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runtime.live.machines.cgroup_files import (
+    PERIOD_US,
     V1,
     V2,
     GroupFiles,
@@ -61,6 +62,8 @@ class Cgroup:
     def __init__(self, parts: dict[Kind, GroupFiles], above: Cgroup | None = None) -> None:
         self.parts, self.above = parts, above
         self.below: list[Cgroup] = []
+        self.period_us: int = PERIOD_US if above is None else above.period_us
+        """Usual period of its quota, and of those of groups made within it from now on."""
         self.wanted: float | None = None
         """Requested cores; None: no limit."""
         self.hidden = False
@@ -102,14 +105,14 @@ class Cgroup:
         Returns the cores that the kernel now enforces. Raises :class:`QuotaRefused`, and changes nothing,
         if the kernel does not enforce the request.
         """
-        quota, before = quota_of(cores), (self.wanted, self.hidden)
+        quota, before = quota_of(cores, self.period_us), (self.wanted, self.hidden)
         bound = math.inf if self.above is None else self.above.bound()
         part = self.parts["cpu"]
         self.wanted, self.hidden = cores, part.version == 1 and (cores or 0.0) > bound
         try:
             for group in self._within():
                 group._hide()
-            part.set_quota(quota_of(None) if self.hidden else quota)
+            part.set_quota(quota_of(None, self.period_us) if self.hidden else quota)
             held = self._held(None if self.hidden else cores)
         except (OSError, QuotaRefused) as error:
             self.wanted, self.hidden = before
@@ -192,13 +195,13 @@ class Cgroup:
     def _hide(self) -> None:
         """Lift this group's quota before a group above gets less."""
         if self.parts["cpu"].version == 1 and not self.hidden and (self.wanted or 0.0) > self.bound():
-            self.parts["cpu"].set_quota(quota_of(None))
+            self.parts["cpu"].set_quota(quota_of(None, self.period_us))
             self.hidden = True
 
     def _show(self) -> None:
         """Set the requested quota again if the groups above have more."""
         if self.hidden and self.wanted is not None and self.wanted <= self.bound():
-            self.parts["cpu"].set_quota(quota_of(self.wanted))
+            self.parts["cpu"].set_quota(quota_of(self.wanted, self.period_us))
             self.hidden = False
 
     def _held(self, asked: float | None) -> float | None:

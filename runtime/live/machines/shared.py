@@ -64,6 +64,7 @@ class SharedMachines:
         self.groups[""] = root
         for host in self.hosts.hosts if self.hosts is not None else ():
             group = root.create(f"host-{host.number}")
+            group.period_us = round(host.quota_period_s * 1e6)
             self.groups[f"host:{host.number}"] = group
             if host.cores is not None and self.mechanisms.host_quotas == "cgroup":
                 group.set_cores(host.cores)

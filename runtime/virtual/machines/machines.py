@@ -248,16 +248,17 @@ class ModelledMachines:
         level = self._level(target, "cpu")
         if target in self.sites:
             cores = self._allotment(target) * level if level < 1 else self._allotted.get(target, inf)
-            self._set_quota(f"quota of {target}", cores)
+            self._set_quota(f"quota of {target}", cores, self.sites[target])
         elif target in self._named:
-            self._set_quota(f"cores of {target}", self._named[target].cores * level)
+            site = self._named[target]
+            self._set_quota(f"cores of {target}", site.cores * level, site)
 
     def _allotment(self, task: str) -> float:
         """Cores that an undisturbed task may use."""
         return min(self.sites[task].cores, max(THREAD_CORES, self._uses[task]), self._allotted.get(task, inf))
 
-    def _set_quota(self, resource: str, cores: float) -> None:
-        quota = Quota(cores, self.clock.now) if cores < inf else None
+    def _set_quota(self, resource: str, cores: float, site: Site) -> None:
+        quota = Quota(cores, self.clock.now, site.quota_period_s) if cores < inf else None
         self._processors.set_quota(resource, quota)
 
     def _set_links(self, target: str) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from math import inf
 
 PERIOD_S = 0.01
-"""Period of the quotas of ``cluster=hosts`` (``runtime.live.machines.cgroup_files``); 0: they hold at every moment."""
+"""Usual period, that of ``runtime.live.machines.cgroup_files``; of hosts it is ``cluster.hosts.quota_period_ms``."""
 LEAST_S = 1e-3
 """The kernel accepts no smaller quota; a smaller share has a longer period instead."""
 EMPTY_S = 1e-9
 """Core-seconds that rounding may leave in an empty bucket."""
 
 
-def depth_s(cores: float) -> float:
+def depth_s(cores: float, period_s: float) -> float:
     """Core-seconds that an average of ``cores`` may use at once: the quota of one period."""
-    return max(cores * PERIOD_S, LEAST_S) if cores and PERIOD_S else 0.0
+    return max(cores * period_s, LEAST_S) if cores else 0.0
 
 
 class Quota:
@@ -25,9 +25,9 @@ class Quota:
     where the kernel is made to look often enough (:mod:`runtime.live.machines.ticks`).
     """
 
-    def __init__(self, cores: float, now_s: float) -> None:
+    def __init__(self, cores: float, now_s: float, period_s: float = PERIOD_S) -> None:
         self.cores = cores
-        self.depth_s = self._left_s = depth_s(cores)
+        self.depth_s = self._left_s = depth_s(cores, period_s)
         self._used, self._since_s = 0.0, now_s
 
     def open(self, now_s: float) -> bool:

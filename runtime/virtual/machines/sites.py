@@ -8,6 +8,7 @@ from typing import NamedTuple
 from runtime.cluster.hosts import Hosts
 from runtime.core.layout import Layout
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.quotas import PERIOD_S
 
 PAYLOAD_FRAC = 1448 / 1514
 """Payload fraction of a full TCP segment with time stamps on Ethernet: a link's rate includes headers."""
@@ -23,6 +24,8 @@ class Site(NamedTuple):
     link_bytes_per_s: float = inf
     """Rate of payload in each direction."""
     latency_s: float = 0.0
+    quota_period_s: float = PERIOD_S
+    """Of the quotas of its cores and of its tasks."""
 
 
 def tasks_of(num_workers: int, num_servers: int) -> list[str]:
@@ -50,6 +53,7 @@ def sites_of_hosts(hosts: Hosts, costs: Costs) -> list[Site]:
             inf if host.cores is None else host.cores,
             _default(costs) if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC,
             host.latency_s,
+            host.quota_period_s,
         )
         for host in hosts.hosts
     ]

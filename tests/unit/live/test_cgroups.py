@@ -150,6 +150,22 @@ def test_quotas_by_hand(asked: float, expected: tuple[int, int]) -> None:
     assert quota_of(asked) == expected
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"), [(0.01, (1000, 100_000)), (0.25, (1000, 4000)), (0.4, (1600, 4000)), (1.0, (4000, 4000))]
+)
+def test_quotas_of_hosts_by_hand(asked: float, expected: tuple[int, int]) -> None:
+    """In every 4 ms, or longer if the kernel would take less than 1 ms for nothing."""
+    assert quota_of(asked, 4000) == expected
+
+
+def test_groups_have_the_period_of_the_group_above(machine: Machine, group: Cgroup) -> None:
+    group.period_us = 4000
+    below = group.create("task")
+    group.set_cores(1.0)
+    below.set_cores(0.5)
+    assert [one.parts["cpu"].quota() for one in (group, below)] == [(4000, 4000), (2000, 4000)]
+
+
 def test_the_least_that_a_quota_holds() -> None:
     assert quota_of(MIN_CORES) == (1000, 1_000_000)
     for wrong in (0.0, -1.0, MIN_CORES / 2, math.inf, math.nan):

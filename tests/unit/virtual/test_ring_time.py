@@ -110,7 +110,7 @@ def test_it_is_that_of_the_model_of_hosts(seed: int, carry: bool, monkeypatch: p
     Carrying by the same cores is taken to be always at once, so that may take less, by up to a third; and a little more
     where adding interrupts it. Quotas are held at every moment: one of a period lets a short ring use what was saved.
     """
-    monkeypatch.setattr(quotas, "PERIOD_S", 0.0)
+    monkeypatch.setattr(quotas, "depth_s", lambda cores, period_s: 0.0)
     chance = random.Random(f"ring model {seed}")
     workers, num_bytes, rate = drawn_workers(chance), 64.0 * chance.randint(64, 65536), chance.choice(LINKS)
     costs, latency_s = drawn_costs(chance, carry=carry), chance.choice((0.0, 1e-4, 1e-3, 5e-3, 20e-3))

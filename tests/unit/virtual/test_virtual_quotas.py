@@ -40,6 +40,16 @@ def test_what_was_not_used_of_a_quota_is_used_at_full_speed(pause_s: float, core
     assert lab.run()["worker:0"] - (0.24 + pause_s) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(("cores", "depth_s"), [(0.4, 0.0016), (0.1, 0.001), (2.0, 0.008)])
+def test_a_shorter_period_saves_less(cores: float, depth_s: float) -> None:
+    """In every 4 ms; the kernel has no quota below 1 ms. After a pause, work of c takes c / q - depth / q."""
+    lab = Lab({"worker:0": Site("host:0", cores, quota_period_s=0.004)})
+    core_s = 0.1 * cores
+    lab.work(1.0, "worker:0", core_s)
+    over_s = depth_s if cores < 1.0 else 0.0
+    assert lab.run()["worker:0"] - 1.0 == pytest.approx((core_s - over_s) / min(cores, 1.0))
+
+
 def test_who_uses_as_much_as_is_given_never_uses_it_up() -> None:
     quota = Quota(0.4, now_s=0.0)
     assert quota.use(0.5) == pytest.approx(quota.depth_s / 0.1)
@@ -78,7 +88,7 @@ def test_a_throttled_task_has_a_quota_within_its_hosts() -> None:
 
 def test_a_small_quota_has_a_longer_period() -> None:
     """The kernel holds no less than 1 ms: 0.02 cores are 1 ms in 50 ms."""
-    assert (depth_s(0.4), depth_s(0.1), depth_s(0.02), depth_s(0.0)) == (0.004, 0.001, 0.001, 0.0)
+    assert [depth_s(cores, 0.01) for cores in (0.4, 0.1, 0.02, 0.0)] == [0.004, 0.001, 0.001, 0.0]
 
 
 def test_a_quota_is_saved_while_its_task_stands_still() -> None:
@@ -94,7 +104,7 @@ def test_a_quota_is_saved_while_its_task_stands_still() -> None:
 @pytest.fixture
 def at_every_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quotas without a period."""
-    monkeypatch.setattr(quotas, "PERIOD_S", 0.0)
+    monkeypatch.setattr(quotas, "depth_s", lambda cores, period_s: 0.0)
 
 
 @pytest.mark.usefixtures("at_every_moment")
