@@ -4,6 +4,7 @@ python run.py figures runs/2024-11-21_08-00-00_sweep                   # every r
 python run.py figures runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
 
 python run.py figures runs/a_sweep --paper column                      # for a paper: PDF and SVG, too
+python run.py figures runs/a_sweep --name my_strategy='My method'      # what figures call a strategy, or a case
 
 Runs of clusters (jobs=NAME) are compared with each other.
 """
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 
 from analysis.figures.injectors import draw_injectors
+from analysis.figures.names import named
 from analysis.figures.page import captioned, drawn_as
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
@@ -30,6 +32,7 @@ from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from scripts.common.naming import add_names
 from scripts.common.paper_figures import add_paper, form_of
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
@@ -53,10 +56,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         refuse_unwritable_folder("--out", arguments.out)
         if arguments.paper is not None:
-            return _for_paper(runs, arguments)
+            with named(dict(arguments.names)):
+                return _for_paper(runs, arguments)
         redraw = _redraw_clusters if clusters else _redraw
         lot = clusters or runs
-        with captioned(arguments.caption):
+        with captioned(arguments.caption), named(dict(arguments.names)):
             redraw(lot, arguments.out or _default_out(arguments.folders, lot), arguments.baseline)
     except (RecordError, ConfigError, OSError) as error:
         return print_error("figures", error)
@@ -138,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, help="where the comparison goes (default: DIR/comparison, or out/comparison)"
     )
     add_paper(parser)
+    add_names(parser)
     parser.add_argument(
         "--caption",
         action="store_true",
