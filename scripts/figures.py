@@ -17,11 +17,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from PIL import Image
 from rich.console import Console
 
 from analysis.figures.injectors import draw_injectors
 from analysis.figures.names import named
 from analysis.figures.page import captioned, drawn_as
+from analysis.figures.style import DPI
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
@@ -37,6 +39,8 @@ from scripts.common.paper_figures import add_paper, form_of
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""
+PAGE_IN = 9.0
+"""Height of the text of a letter or A4 page."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -98,7 +102,20 @@ def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
         table = compare(runs, out, arguments.baseline)
     for line in (*table.attrs["warnings"], *table.attrs["figures"]):
         print(line)
+    for figure in table.attrs["figures"]:
+        if remark := too_high(Path(figure)):
+            print(remark, file=sys.stderr)
     return 0
+
+
+def too_high(figure: Path) -> str:
+    """What to do about a picture that fits on no page; empty if it does."""
+    with Image.open(figure) as picture:
+        height_in = picture.size[1] / DPI
+    cure = "name the runs of fewer cases, or take --paper text"
+    return (
+        f"{figure.name}: {height_in:.1f} in high, more than a page ({PAGE_IN:g}); {cure}" if height_in > PAGE_IN else ""
+    )
 
 
 def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -> None:

@@ -135,8 +135,10 @@ class JobTable(Arrivals):
         if self.skip_incomplete:
             rows = [row for row in rows if not self._lacks(table, row)]
         if self.job_column is not None:
-            cells = [table.columns[name] for name in table.columns]
-            rows = list({tuple(column[row] for column in cells): row for row in reversed(rows)}.values())[::-1]
+            firsts = dict[tuple[object, ...], int]()
+            for row in rows:
+                firsts.setdefault(tuple([column[row] for column in table.columns.values()]), row)
+            rows = list(firsts.values())
         if not rows:
             raise ValueError("has no jobs")
         submit_s = [self._submit_s(table, row) for row in rows]

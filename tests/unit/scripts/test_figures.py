@@ -32,6 +32,7 @@ def test_figures_for_a_paper(tmp_path: Path) -> None:
         assert said.size[1] > bare.size[1], "the caption takes space"
 
 
+@pytest.mark.painted
 def test_figures_call_a_strategy_by_the_name_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its legend fits in a column: six phases need two rows there."""
     drawn: dict[str, Figure] = {}
@@ -53,6 +54,18 @@ def test_figures_call_a_strategy_by_the_name_that_is_given(tmp_path: Path, monke
     legend = page.legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["compute", "data", "pull", "send", "injected", "wait"]
     assert legend.get_window_extent().x1 <= page.bbox.x1
+
+
+def test_a_picture_that_fits_on_no_page_is_named(tmp_path: Path) -> None:
+    """160 pixels are an inch: 9 in are a page, 9.1 are more."""
+    for height, said in (
+        (1440, ""),
+        (1456, "times.png: 9.1 in high, more than a page (9); name the runs of fewer cases"),
+    ):
+        path = tmp_path / "times.png"
+        Image.new("RGB", (532, height)).save(path)
+        assert figures.too_high(path).startswith(said)
+        assert bool(figures.too_high(path)) == bool(said)
 
 
 @pytest.mark.parametrize("width", ["wide", "0.5", "nan"])
