@@ -64,6 +64,8 @@ COMMANDS = {
     "replay": "scripts.replay",
     "export": "scripts.export",
     "advise": "scripts.advise",
+    "calibrate": "scripts.calibrate",
+    "predictors": "scripts.score_predictors",
     "experiment": "scripts.experiment",
     "new": "scripts.new_project",
     "check": "scripts.check_project",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
@@ -128,7 +128,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
     configs, refused = prepared(job, names, asked.out)
     error = run_one(repeat, configs[present], LOGGED)["jct_s"] / logged_s(job) - 1.0
-    remarks = [f"not possible: {name}: {why}" for name, why in refused.items()]
+    remarks = not_possible(refused)
     advice = replace(advice, baseline_error=error, remarks=remarks)
     console.print(check_sentence(advice, asked.limit), markup=False, soft_wrap=True)
     if abs(error) > asked.limit:
@@ -140,6 +140,15 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     for line in best_lines(advice):
         console.print(line, markup=False, soft_wrap=True)
     return advice
+
+
+def not_possible(refused: Mapping[str, str]) -> list[str]:
+    """A line for each reason, with all strategies that it is one for (``refused``: the reason by strategy)."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in refused.items():
+        by_reason.setdefault(why.replace(f"strategy={name}", "strategy=..."), []).append(name)
+    said = {refused[names[0]] if len(names) == 1 else why: names for why, names in by_reason.items()}
+    return [f"not possible: {', '.join(names)}: {why}" for why, names in said.items()]
 
 
 def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Replay:

@@ -1,7 +1,7 @@
 """Fit the cost model of the virtual runtime to live runs (runtime=virtual cluster.costs=NAME).
 
-python scripts/calibrate.py runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml
-python scripts/calibrate.py runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml
+python run.py calibrate runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml
+python run.py calibrate runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from analysis.fitting.estimates import Calibration
 from analysis.fitting.robust import Estimate
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
@@ -45,11 +46,11 @@ def main(argv: list[str] | None = None) -> int:
         check(runs)
         target = _target(arguments, runs[0])
         fitted = calibrate(runs, [_num_parameters(run, arguments.num_parameters) for run in runs])
-        text = describe(fitted, runs, shlex.join(["python", "scripts/calibrate.py", *(argv or sys.argv[1:])]))
+        text = describe(fitted, runs, f"python run.py calibrate {shlex.join(argv or sys.argv[1:])}")
         parse_costs(text.encode(), str(target))  # never write what cannot be read back
         write_file(target, text)
     except (RecordError, ConfigError, OSError) as error:
-        return print_error("calibrate.py", error)
+        return print_error("calibrate", error)
     console = Console(highlight=False, markup=False)
     show(fitted, console)
     ranges = [f"{name} {low} to {high}" for name, (low, high) in fitted.covered.items()]
@@ -164,7 +165,9 @@ def _round(value: float, digits: int) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a live run, or a directory of live runs")
     parser.add_argument("--name", help="name of the model in runtime/fitted/costs/ (default: local_<transport>)")
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write here instead (must end in .yaml)")
@@ -175,4 +178,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    run_program("calibrate.py", main)
+    run_program("calibrate", main)

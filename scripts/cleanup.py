@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         registry = CrashRegistry()
     except ConfigError as error:
-        return print_error("cleanup.py", error)
+        return print_error("cleanup", error)
     lines = [*_runs(registry, arguments.reap), *_torn(registry, arguments.reap)]
     for line, _ in lines:
         print(line)
@@ -87,4 +87,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    run_program("cleanup.py", main)
+    run_program("cleanup", main)

@@ -5,13 +5,15 @@ python run.py compare runs/a runs/b runs/c --baseline asp          # these, rela
 python run.py compare runs/sweep --by tta --as latex > table.tex   # time to the target, as LaTeX (csv, markdown)
 python run.py compare runs/sweep --name my_strategy='My method'     # what the table calls a strategy, or a case
 python run.py compare runs/sweep -o out/comparison                 # with figures and a page, too
+python run.py compare runs/live runs/virtual                       # the same jobs on both clocks: do they agree?
 
-Runs of the same seed and plan are paired. A verdict is given where the 95 % interval of the paired ratios (Student's t
-of their logarithms) excludes 1, or lies within 1 % of it; else it says how many seeds an effect and a spread like these
-would need (a paired t test with a power of 80 %). A run that never ended counts as infinitely long. Over several cases
-(stragglers, workloads, sizes), the profile score says how often and how nearly a strategy is the best: 1 is always, 0
-is never within 4 times the best. CSV has the names of configurations, other forms those for people. The exit code is
-0, or 2 for invalid input.
+Times are medians over the seeds. Runs of the same seed and plan are paired: a ratio is the median over the pairs. A
+verdict is given where the 95 % interval of the paired ratios (Student's t of their logarithms) excludes 1, or lies
+within 1 % of it; else it says how many seeds an effect and a spread like these would need (a paired t test with a power
+of 80 %). A run that never ended counts as infinitely long. Over several cases (stragglers, workloads, sizes), the
+profile score says how often and how nearly a strategy is the best: 1 is always, 0 is never within 4 times the best. Of
+jobs that ran both live and on the virtual clock a line has the ratio of the two. CSV has the names of configurations,
+other forms those for people. The exit code is 0, or 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.load import RecordError, find_clusters, find_runs
 from analysis.reports.comparing import IN_WORDS, Quantity, compared, sheet
 from analysis.reports.report import gather_runs, write_comparison
+from analysis.reports.runtimes import runtime_lines
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
+from scripts.common.naming import add_names
 from scripts.common.sheets import print_sheet
 
 TEXTS = ("case", "strategy", "verdict")
@@ -55,8 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
         names = dict(arguments.names) if arguments.form in ("table", *FOR_PEOPLE) else None
         found = sheet(compared(runs, baseline, quantity), baseline, quantity, names)
-        if arguments.out is not None:
-            with named(dict(arguments.names)):
+        with named(dict(arguments.names)):
+            remarks += runtime_lines(runs, quantity)
+            if arguments.out is not None:
                 remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
     except (ConfigError, RecordError) as error:
         return print_error("compare", error)
@@ -78,13 +83,6 @@ def find(folder: Path) -> list[Path]:
     return found
 
 
-def _pair(text: str) -> tuple[str, str]:
-    label, sign, name = text.partition("=")
-    if not (label and sign and name):
-        raise argparse.ArgumentTypeError(f"{text}: must be ID=NAME, as in ssp='Stale synchronous'")
-    return label, name
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{NAME} compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -97,15 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         "--by", choices=["jct", "tta"], default="jct", help="job completion time, or time to the target"
     )
     parser.add_argument("--as", dest="form", choices=["table", *FORMATS], default="table", help="form of the output")
-    parser.add_argument(
-        "--name",
-        dest="names",
-        metavar="ID=NAME",
-        type=_pair,
-        action="append",
-        default=[],
-        help="what tables for people call a strategy (ID: as configurations have it), or the straggler of a case",
-    )
+    add_names(parser)
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, help="write comparison, figures and a page there, too")
     parser.error = refuse  # type: ignore[method-assign]
     return parser

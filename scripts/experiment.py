@@ -315,7 +315,7 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
 def compare_records(spec: Spec, out: Path, console: Console) -> None:
     """What ``compare`` says of the records: the table here and as files, figures, and a page."""
     gathered = gather_runs([path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()])
-    rows, names = compared(gathered.table, gathered.baseline, "jct"), spec.figure.names
+    rows, names = compared(gathered.table, gathered.baseline, "jct"), names_in_records(spec)
     found = sheet(rows, gathered.baseline, "jct", names)
     print_sheet(console, found, f"job completion time, relative to {shown_name(gathered.baseline, names)}", TEXTS)
     for name, form in FORMATS.items():
@@ -323,6 +323,16 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
         console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*there))), soft_wrap=True)
     with named(names):
         console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
+
+
+def names_in_records(spec: Spec) -> dict[str, str]:
+    """``figure.names``, and those of levels that are one choice also for that choice: records know no levels."""
+    names = dict(spec.figure.names)
+    for levels in spec.axes.values():
+        for level, words in levels.items():
+            if level in spec.figure.names and len(words) == 1:
+                names.setdefault(words[0].partition("=")[2], spec.figure.names[level])
+    return names
 
 
 def draw(results: Results, path: Path) -> Path:

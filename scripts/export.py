@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for path in records_below(arguments.dirs, lambda folder: find_runs(folder, of_clusters=False)):
             print(export(path, arguments.to, arguments.where))
     except (ConfigError, RecordError, SinkError, OSError) as error:
-        return print_error("export.py", error)
+        return print_error("export", error)
     return 0
 
 
@@ -48,4 +48,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    run_program("export.py", main)
+    run_program("export", main)

@@ -4,6 +4,7 @@ python run.py figures runs/2024-11-21_08-00-00_sweep                   # every r
 python run.py figures runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
 
 python run.py figures runs/a_sweep --paper column                      # for a paper: PDF and SVG, too
+python run.py figures runs/a_sweep --name my_strategy='My method'      # what figures call a strategy, or a case
 
 Runs of clusters (jobs=NAME) are compared with each other.
 """
@@ -16,10 +17,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from PIL import Image
 from rich.console import Console
 
 from analysis.figures.injectors import draw_injectors
+from analysis.figures.names import named
 from analysis.figures.page import captioned, drawn_as
+from analysis.figures.style import DPI
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
@@ -30,10 +34,13 @@ from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from scripts.common.naming import add_names
 from scripts.common.paper_figures import add_paper, form_of
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""
+PAGE_IN = 9.0
+"""Height of the text of a letter or A4 page."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,10 +60,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         refuse_unwritable_folder("--out", arguments.out)
         if arguments.paper is not None:
-            return _for_paper(runs, arguments)
+            with named(dict(arguments.names)):
+                return _for_paper(runs, arguments)
         redraw = _redraw_clusters if clusters else _redraw
         lot = clusters or runs
-        with captioned(arguments.caption):
+        with captioned(arguments.caption), named(dict(arguments.names)):
             redraw(lot, arguments.out or _default_out(arguments.folders, lot), arguments.baseline)
     except (RecordError, ConfigError, OSError) as error:
         return print_error("figures", error)
@@ -94,7 +102,20 @@ def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
         table = compare(runs, out, arguments.baseline)
     for line in (*table.attrs["warnings"], *table.attrs["figures"]):
         print(line)
+    for figure in table.attrs["figures"]:
+        if remark := too_high(Path(figure)):
+            print(remark, file=sys.stderr)
     return 0
+
+
+def too_high(figure: Path) -> str:
+    """What to do about a picture that fits on no page; empty if it does."""
+    with Image.open(figure) as picture:
+        height_in = picture.size[1] / DPI
+    cure = "name the runs of fewer cases, or take --paper text"
+    return (
+        f"{figure.name}: {height_in:.1f} in high, more than a page ({PAGE_IN:g}); {cure}" if height_in > PAGE_IN else ""
+    )
 
 
 def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -> None:
@@ -138,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, help="where the comparison goes (default: DIR/comparison, or out/comparison)"
     )
     add_paper(parser)
+    add_names(parser)
     parser.add_argument(
         "--caption",
         action="store_true",

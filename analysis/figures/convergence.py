@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite, isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -21,6 +22,8 @@ LINE_PT = 9.0
 """Distance of labels above one another."""
 LABEL_GAP = 0.085
 """Minimum distance of two labels at the same height, as a fraction of the axis."""
+MOST_LEVELS = 5
+"""Labels above one another, at most: an enlarged piece of the curves is above them."""
 
 
 def draw_convergence(
@@ -90,21 +93,49 @@ def _draw_marks(axes: Axes, marks: pd.DataFrame, looks: dict[str, Look], target:
     """Drop lines from the target to the time axis; labels that would overlap are stacked."""
     bottom, width = axes.get_ylim()[0], axes.get_xlim()[1]
     axes.set_ylim(bottom=bottom)
-    last, level = float("-inf"), 0
-    for mark in marks[marks["tta_s"].map(isfinite)].sort_values("tta_s").itertuples():
-        level = level + 1 if mark.tta_s - last < LABEL_GAP * width else 0
-        last = mark.tta_s
+    reached = marks[marks["tta_s"].map(isfinite)].sort_values("tta_s")
+    for mark in reached.itertuples():
         colour = looks[mark.strategy].colour
         axes.plot([mark.tta_s] * 2, [bottom, target], color=colour, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1.5)
         axes.plot(mark.tta_s, target, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
+    for label in stacked_labels(list(reached["tta_s"]), width):
+        alone = label.number == 1  # what several strategies share has the colour of none
         axes.annotate(
-            f"{mark.tta_s:.1f}",
-            (mark.tta_s, 0.02),
+            label.text,
+            (label.t_s, 0.02),
             xycoords=axes.get_xaxis_transform(),
-            xytext=(2.5, LINE_PT * level),
+            xytext=(2.5, LINE_PT * label.level),
             textcoords="offset points",
             fontsize=7.5,
-            color=colour,
+            color=looks[reached["strategy"].iloc[label.first]].colour if alone else FAINT,
             fontweight="bold",
             path_effects=[Stroke(linewidth=2.5, foreground="white"), Normal()],
         )
+
+
+class TimeLabel(NamedTuple):
+    """The text of ``number`` times, of which ``first`` is the index of the first; ``level`` lines above the axis."""
+
+    t_s: float
+    text: str
+    first: int
+    number: int
+    level: int
+
+
+def stacked_labels(times_s: Sequence[float], width_s: float) -> list[TimeLabel]:
+    """Labels of sorted times on an axis of this width: those that would overlap are above one another.
+
+    Equal texts share one. What would be higher than ``MOST_LEVELS`` is left out, as curves are there; legends have it.
+    """
+    found: list[TimeLabel] = []
+    last_s, level = float("-inf"), 0
+    for index, t_s in enumerate(times_s):
+        text = f"{t_s:.1f}"
+        if found and found[-1].text == text:
+            found[-1] = found[-1]._replace(number=found[-1].number + 1)
+            continue
+        level = level + 1 if t_s - last_s < LABEL_GAP * width_s else 0
+        last_s = t_s
+        found.append(TimeLabel(t_s, text, index, 1, level))
+    return [label for label in found if label.level < MOST_LEVELS]

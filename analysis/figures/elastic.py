@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, INK
 from analysis.measures import elastic
 from analysis.measures.metrics import jct_s
@@ -49,7 +49,7 @@ def draw_elastic(path: Path, runs: Sequence[tuple[str, Run]], about: str) -> Pat
             for axes in row:
                 axes.set_ylim(0.0, top if limits is None else limits)
         page.align_ylabels(grid[:, 0])
-        page.legend(handles=keys(), loc="outside upper left", ncols=5, columnspacing=1.3)
+        legend_above(page, keys())
     return save(page, path, pd.concat(shown, ignore_index=True))
 
 

@@ -69,3 +69,10 @@ def shown_name(label: str, names: Mapping[str, str] = NO_NAMES) -> str:
     name, _, settings = label.partition(" ")
     text = known.get(name, name)
     return f"{text} ({settings})" if settings else text
+
+
+def shown_case(case: str, names: Mapping[str, str] = NO_NAMES) -> str:
+    """``straggler=rack, workload=digits`` with the names of values instead of what has one."""
+    known = {**_given.get(), **names}
+    parts = (part.partition("=") for part in case.split(", "))
+    return ", ".join(known.get(value, f"{key}{sign}{value}") for key, sign, value in parts)

@@ -12,7 +12,8 @@ import pandas as pd
 
 from analysis.figures.bars import draw_bars, draw_spent
 from analysis.figures.convergence import draw_convergence
-from analysis.figures.page import NARROW_IN, new_page, page_width_in, save, styled
+from analysis.figures.names import shown_case
+from analysis.figures.page import NARROW_IN, legend_above, new_page, page_width_in, save, styled
 from analysis.figures.style import looks
 from analysis.measures.stats import curves, time_shares
 from analysis.records.provenance import caption
@@ -60,7 +61,7 @@ def _convergence(
         marks = table[table["case"] == case].rename(columns={"tta_missed": "missed"})
         metric, target = marks["metric"].iloc[0], float(marks["target"].iloc[0])
         draw_convergence(axes, curve, marks, looks(table["strategy"]), metric, None if isnan(target) else target)
-        axes.set_title(case)
+        axes.set_title(shown_case(case))
         shown.append(curve.assign(case=case))
     numbers = pd.concat(shown, ignore_index=True)
     return save(page, folder / "convergence.png", numbers) if len(numbers) else None
@@ -83,7 +84,7 @@ def _times(folder: Path, about: str, runs: pd.DataFrame, table: pd.DataFrame) ->
             bars = bars.rename(columns={f"{name}_{key}": key for key in ("low_s", "high_s", "missed")})
             bars, dots = bars.assign(value_s=bars[f"{name}_s"]), dots.assign(value_s=dots[f"{name}_s"])
             draw_bars(axes, bars, dots, looks(table["strategy"]), label, miss)
-        line[0].set_title(case)
+        line[0].set_title(shown_case(case))
     return save(page, folder / "times.png", table)
 
 
@@ -94,7 +95,6 @@ def _spent(folder: Path, about: str, runs: pd.DataFrame) -> Path | None:
     page = new_page((0.75 + 0.34 * rows) * len(cases) + 0.15, f"mean over the runs \N{MIDDLE DOT} {about}")
     for case, axes in zip(cases, np.atleast_1d(page.subplots(len(cases), 1)), strict=True):
         draw_spent(axes, shares[shares["case"] == case])
-        axes.set_title(case)
-    keys, names = page.axes[0].get_legend_handles_labels()
-    page.legend(keys, names, loc="outside upper left", ncols=len(keys), columnspacing=1.3, handlelength=1.0)
+        axes.set_title(shown_case(case))
+    legend_above(page, page.axes[0].get_legend_handles_labels()[0])
     return save(page, folder / "time_spent.png", shares)

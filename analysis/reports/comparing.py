@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from analysis.figures.names import NO_NAMES, shown_name
+from analysis.figures.names import NO_NAMES, shown_case, shown_name
 from analysis.measures.distinguishing import MOST_SEEDS, Distinction, distinguish
 from analysis.measures.profiles import MOST, profile_scores
 from analysis.measures.stats import median, paired_ratios
@@ -85,7 +85,7 @@ def sheet(
     texts = []
     for row in rows:
         cells = [
-            *([_case(row.case, names or NO_NAMES)] if cases else []),
+            *([shown_case(row.case, names or NO_NAMES)] if cases else []),
             shown(row.strategy),
             str(row.seeds),
             number_text(row.median_s, 2),
@@ -93,12 +93,6 @@ def sheet(
         cells += [*_against(row.against, is_baseline=row.strategy == baseline, never=isinf(row.median_s))]
         texts.append((*cells, *([number_text(row.score, 2)] if scored else [])))
     return Sheet(tuple(head), texts)
-
-
-def _case(case: str, names: Mapping[str, str]) -> str:
-    """``straggler=rack, workload=digits`` with the names of values instead of what has one."""
-    parts = (part.partition("=") for part in case.split(", "))
-    return ", ".join(names.get(value, f"{key}{sign}{value}") for key, sign, value in parts)
 
 
 def _against(found: Distinction | None, *, is_baseline: bool, never: bool) -> tuple[str, str, str]:

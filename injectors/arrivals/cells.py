@@ -40,17 +40,18 @@ def whole(place: str, column: str, cell: object, *, least: int) -> int:
     return int(value)
 
 
-def in_order(jobs: Iterable[tuple[str, Submission]]) -> list[Submission]:
+def in_order(jobs: Iterable[tuple[str, Submission]], cure: str = "") -> list[Submission]:
     """All (place, job) checked and sorted by time, equal times in the given order.
 
-    Raises ``ValueError`` naming the place of what makes no sense, and of a name that two jobs have.
+    Raises ``ValueError`` naming the place of what makes no sense, and of a name that two jobs have, with the ``cure``.
     """
     found: list[Submission] = []
     places: dict[str, str] = {}
     for place, one in jobs:
         check(place, one)
         if one.job in places:
-            raise bad_cell(place, "job", one.job, f"{places[one.job]} has the same name; a name stands for one job")
+            said = f"{places[one.job]} has the same name; a name stands for one job"
+            raise bad_cell(place, "job", one.job, f"{said}{cure}")
         places[one.job] = place
         found.append(one)
         if len(found) > MAX_JOBS:

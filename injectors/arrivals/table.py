@@ -11,10 +11,15 @@ from injectors.arrivals.drawing import Draws, Servers, check_models, check_serve
 from injectors.arrivals.files import refuse_pointer
 from injectors.arrivals.times import NOTHING, elapsed_s, is_a_date, seconds_of, zone_of
 from injectors.patterns.fields import check_number, one_line
-from injectors.patterns.tables import Table, check_path, find_file, read_table
+from injectors.patterns.tables import NoSuchColumn, Table, check_path, find_file, read_table
 
+NEEDED = ("submit_column", "gpus_column")
+"""Settings that must name a column."""
 NUMBER = "number"
+EPOCH = "epoch"
 TIME = "time"
+YEARS_S = 1e8
+"""Three years: numbers of seconds beyond are since 1970, not since a trace began."""
 
 
 @final
@@ -23,12 +28,14 @@ class JobTable(Arrivals):
     """Every row of a CSV or Parquet file is a job; settings name its columns and units. Others are ignored.
 
     Settings that name a column are None where the table has none. A job's length is a duration, or a number of
-    iterations, or both from iterations and seconds per iteration.
+    iterations, or both from iterations and seconds per iteration. Where jobs have names, a row that is the same as an
+    earlier one, in all columns that are read, counts once.
 
     Attributes:
         path: of the file, which ends in ``.csv`` or ``.parquet``; relative to the working directory or the repository.
         submit_column: time of submission.
-        submit_as: ``number`` (in units of ``submit_unit_s``) or ``time`` (2017-10-09 07:01:55, with or without a zone).
+        submit_as: ``number`` (in units of ``submit_unit_s``), ``epoch`` (a number since 1970, or any other moment) or
+            ``time`` (2017-10-09 07:01:55, with or without a zone); with the last two the first job is at 0.
         submit_unit_s: seconds per unit of that column; 0.001 for milliseconds.
         zone: of times that say none, as in ``UTC``; None: such times are refused.
         gpus_column: number of workers.
@@ -44,7 +51,7 @@ class JobTable(Arrivals):
         server_cpu_cores_column: cores that a server uses on average.
         worker_bytes_per_s_column: bandwidth that a worker uses on average.
         server_bytes_per_s_column: bandwidth that a server uses on average.
-        skip_incomplete: leave rows out that lack a time, a size or a length; False: refuse them.
+        skip_incomplete: leave rows out that lack a time, a size or a length, and those with 0 GPUs; False: refuse them.
         servers: where there is no such column: of every job, or ``uniform``; None: as the run has it.
         models: where there is no such column: every job trains one of them; none: the run's own.
         num_jobs: so many of them, drawn with the seed; None: all.
@@ -95,11 +102,11 @@ class JobTable(Arrivals):
 
     def _check_columns(self) -> None:
         for name in [one for one in self.__dataclass_fields__ if one.endswith("_column")]:
-            value, needed = getattr(self, name), name in ("submit_column", "gpus_column")
+            value, needed = getattr(self, name), name in NEEDED
             if (value is None and needed) or (value is not None and (not isinstance(value, str) or not value)):
                 raise ValueError(f"{name}={one_line(value)}: must name a column of the file")
-        if self.submit_as not in (NUMBER, TIME):
-            raise ValueError(f"submit_as={one_line(self.submit_as)}: must be {NUMBER} or {TIME}")
+        if self.submit_as not in (NUMBER, EPOCH, TIME):
+            raise ValueError(f"submit_as={one_line(self.submit_as)}: must be {NUMBER}, {EPOCH} or {TIME}")
         each = self.seconds_per_iteration_column
         if each is not None and self.iterations_column is None:
             raise ValueError(f"seconds_per_iteration_column={each}: needs iterations_column, too")
@@ -112,7 +119,12 @@ class JobTable(Arrivals):
         refuse_pointer(self.path, find_file(self.path))
         named = {getattr(self, one): one for one in self.__dataclass_fields__ if one.endswith("_column")}
         named.pop(None, None)
-        table = read_table(self.path, tuple(named), others=True, settings=named)
+        try:
+            table = read_table(self.path, tuple(named), others=True, settings=named)
+        except NoSuchColumn as error:
+            setting = str(error).partition("=")[0]
+            cure = "" if setting in NEEDED else f"; {setting}=null: the table has none"
+            raise NoSuchColumn(f"{error}{cure}") from None
         try:
             return self._jobs(table, Draws(seed, "table"))
         except ValueError as error:
@@ -122,20 +134,35 @@ class JobTable(Arrivals):
         rows = list(range(len(table.places)))
         if self.skip_incomplete:
             rows = [row for row in rows if not self._lacks(table, row)]
+        if self.job_column is not None:
+            firsts = dict[tuple[object, ...], int]()
+            for row in rows:
+                firsts.setdefault(tuple([column[row] for column in table.columns.values()]), row)
+            rows = list(firsts.values())
         if not rows:
             raise ValueError("has no jobs")
         submit_s = [self._submit_s(table, row) for row in rows]
-        if self.submit_as == TIME:
-            submit_s = [t - min(submit_s) for t in submit_s]
+        first_s = min(submit_s)
+        if self.submit_as != NUMBER:
+            submit_s = [t - first_s for t in submit_s]
+        elif first_s > YEARS_S:
+            raise bad_cell(
+                table.places[rows[submit_s.index(first_s)]],
+                self.submit_column,
+                f"{first_s:g} s",
+                f"is years after the start; submit_as={EPOCH} puts the first job at 0",
+            )
         chosen = range(len(rows))
         if self.num_jobs is not None:
             if self.num_jobs > len(rows):
                 raise ValueError(f"num_jobs={self.num_jobs}: it has only {len(rows)} jobs")
             chosen = draws.sample(self.num_jobs, len(rows))  # type: ignore[assignment]
-        return in_order([(table.places[rows[n]], self._job(table, rows[n], submit_s[n], draws)) for n in chosen])
+        jobs = [(table.places[rows[n]], self._job(table, rows[n], submit_s[n], draws)) for n in chosen]
+        return in_order(jobs, "; job_column=null numbers the rows instead")
 
     def _lacks(self, table: Table, row: int) -> bool:
-        return any(table.columns[name][row] in NOTHING for name in self._needed)
+        cells = {name: table.columns[name][row] for name in self._needed}
+        return any(cell in NOTHING for cell in cells.values()) or _is_zero(cells[self.gpus_column])
 
     @property
     def _needed(self) -> list[str]:
@@ -165,6 +192,9 @@ class JobTable(Arrivals):
         def amount(name: str | None) -> float | None:
             return None if name is None else number(place, name, cell(name), least=0)
 
+        if _is_zero(cell(self.gpus_column)):
+            cure = "must be a finite number, 1 or more; skip_incomplete=true leaves such rows out"
+            raise bad_cell(place, self.gpus_column, cell(self.gpus_column), cure)
         gpus = whole(place, self.gpus_column, cell(self.gpus_column), least=1)
         iterations = None
         if self.iterations_column is not None:
@@ -203,6 +233,14 @@ class JobTable(Arrivals):
         else:
             return None
         return lasts_s if self.max_duration_s is None else min(lasts_s, self.max_duration_s)
+
+
+def _is_zero(cell: object) -> bool:
+    """Of a number of GPUs: a job that needs none."""
+    try:
+        return not isinstance(cell, bool) and float(cell) == 0.0  # type: ignore[arg-type]  # TypeError says so
+    except (TypeError, ValueError):
+        return False
 
 
 def _text(cell: object) -> str:

@@ -58,7 +58,11 @@ def _of_word(word: str) -> str:
         return "must be written setting=value"
     if re.search(r"\s[\w.@/]+=", word):
         return "is several settings in one word; give each as a word of its own"
-    return "cannot be read; put quotes around values with special characters"
+    name, _, value = word.partition("=")
+    said = "cannot be read; put quotes around values with special characters"
+    if re.search(r"""^["'[{]|["']""", value) or not re.search(r"[\s#]", value):
+        return said
+    return f"""{said}, within those of the shell: '{name}="{value}"'"""
 
 
 def _in_a_file(error: YAMLError | UnicodeDecodeError) -> str:

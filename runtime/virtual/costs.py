@@ -1,6 +1,6 @@
 """The cost model: durations of everything on the virtual clock, and the origin of their values.
 
-A model is a small YAML file in ``runtime/fitted/costs/`` or anywhere. ``scripts/calibrate.py`` fits one to records;
+A model is a small YAML file in ``runtime/fitted/costs/`` or anywhere. ``python run.py calibrate`` fits one to records;
 ``ideal`` has no costs at all. Times are seconds, sizes bytes, rates bytes per second.
 """
 
@@ -19,7 +19,7 @@ from runtime.fitted import ROOT, Kind
 
 SCHEMA = 1
 DIRECTORY = ROOT / "costs"
-KIND = Kind("cost model", "cluster.costs", "scripts/calibrate.py", "values", DIRECTORY)
+KIND = Kind("cost model", "cluster.costs", "python run.py calibrate", "values", DIRECTORY)
 
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]

@@ -16,6 +16,7 @@ from strategies.gates.modal import ModalGate, Mode
 from strategies.gates.quorum import QuorumGate
 from strategies.gates.ring import RingGate
 from strategies.gates.switching import SwitchingGate
+from strategies.gates.timed_quorum import TimedQuorumGate
 
 __all__ = [
     "AllGate",
@@ -32,5 +33,6 @@ __all__ = [
     "QuorumGate",
     "RingGate",
     "SwitchingGate",
+    "TimedQuorumGate",
     "Verdict",
 ]

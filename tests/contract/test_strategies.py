@@ -183,7 +183,9 @@ def paths(fields: Mapping[str, Any], slot: str = "") -> Iterator[str]:
 def test_a_setting_out_of_range_is_refused_by_its_name(name: str, field: str) -> None:
     value = reduce(getitem, field.split("."), spec(name))
     for bad in nonsense(value):
-        assert refusal(name, **{field: bad}).startswith(f"strategy.{field}={bad}")
+        cure = f"refuse it by a ValueError that begins with {field.rpartition('.')[2]}={bad}: "
+        said = refusal(name, **{field: bad})
+        assert said.startswith(f"strategy.{field}={bad}"), f"strategy.{field}={bad}: {said or 'accepted'}; {cure}"
 
 
 @every_name

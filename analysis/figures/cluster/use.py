@@ -80,6 +80,7 @@ def draw_host_use(path: Path, hosts: pd.DataFrame, about: str) -> Path | None:
     panels = {name: label for name, label in names.items() if hosts[name].notna().any()}
     if not panels:
         return None
+    hosts = hosts[hosts[list(panels)].notna().any(axis=1)]  # one without GPUs uses none of what is shown
     looks = dict(zip(names, ("#0072B2", "#7b68a6", "#e8b33c"), strict=True))
     page = new_page(min(8.0, 0.7 + 0.17 * len(hosts)), about)
     grid = page.subplots(1, len(panels), sharey=True, squeeze=False)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 
@@ -30,7 +30,8 @@ def draw(path: Path, results: Results) -> Path:
     each = panels(whole, results)
     rows = int(whole.ours[drawn.by].nunique())
     alike = all(list(mine.ours[drawn.by]) == list(each[0][1].ours[drawn.by]) for _, mine in each)
-    look = bar_looks(results.spec.shown, drawn.looks)
+    own = own_strategies(results.spec.axes.get(drawn.by, {}))
+    look = bar_looks(results.spec.shown, own | drawn.looks)
     with styled():
         page, places = new_panels(0.85 + 0.32 * rows, caption_of(results, NOTE), len(each), sharey=alike)
         for (level, mine), axes in zip(each, places, strict=True):
@@ -50,10 +51,22 @@ def draw(path: Path, results: Results) -> Path:
 def bar_looks(levels: Iterable[str], like: Mapping[str, str] = ALIKE) -> dict[str, Look]:
     """Strategies look as everywhere; other levels, which have their names next to their bars, alike.
 
-    ``like`` names the strategy of a level whose name is another.
+    ``like`` names the strategy of a level whose name is another, or one of somebody's own.
     """
     strategies = {name: like.get(name, name) for name in levels}
-    return {name: looks([one])[one] if one in STRATEGY_COLOURS else OTHERS for name, one in strategies.items()}
+    known = {name for name, one in strategies.items() if one in STRATEGY_COLOURS or name in like}
+    return {name: looks([one])[one] if name in known else OTHERS for name, one in strategies.items()}
+
+
+def own_strategies(levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The strategies that levels choose and that are none of ours, by level: they have a look, too."""
+    chosen = {
+        name: word.removeprefix("strategy=")
+        for name, words in levels.items()
+        for word in words
+        if word.startswith("strategy=")
+    }
+    return {name: strategy for name, strategy in chosen.items() if strategy not in STRATEGY_COLOURS}
 
 
 def widen(axes: Axes, values: Iterable[float]) -> None:

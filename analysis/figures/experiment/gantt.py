@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.experiments.measures import idle_frac
 from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.timeline import draw_segments, draw_updates, frame_lanes, lane_keys
 from analysis.measures.metrics import jct_s
 from analysis.measures.segments import segments
@@ -46,9 +46,7 @@ def draw(path: Path, results: Results) -> Path:
         for axes in grid[:-1]:
             axes.set_xlabel("")
         grid[-1].set_xlabel("time since the first iteration shown (s)")
-        page.legend(
-            handles=lane_keys(False, []), loc="outside upper left", ncols=6, columnspacing=1.1, handlelength=1.0
-        )
+        legend_above(page, lane_keys(False, []))
     return save(page, path, pd.concat(shown, ignore_index=True))
 
 

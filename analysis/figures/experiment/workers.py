@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT
 from analysis.measures import work
 from analysis.measures.metrics import jct_s
@@ -37,7 +37,7 @@ def draw(path: Path, results: Results) -> Path:
                 draw_workers(axes, frame, what, kinds, events(run))
                 axes.set_title(title if what == "batch" else "")
         grid[-1].set_xlabel("time since the start of the job (s)")
-        page.legend(handles=keys(), loc="outside upper left", ncols=5, columnspacing=1.3)
+        legend_above(page, keys())
     return save(page, path, pd.concat(shown, ignore_index=True))
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from analysis.figures.bars import draw_bars
-from analysis.figures.convergence import draw_convergence
+from analysis.figures.convergence import MOST_LEVELS, draw_convergence, stacked_labels
 from analysis.figures.names import NAMES, shown_name
 from analysis.figures.page import Form, captioned, drawn_as, new_page, save, styled
 from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
@@ -152,6 +152,19 @@ def test_a_miss_is_said_in_the_legend() -> None:
     legend = axes.get_legend()
     assert legend is not None
     assert legend.get_texts()[0].get_text() == "BSP\ntarget missed by 3 of 3"
+
+
+def test_labels_of_times_are_stacked_where_they_would_overlap_and_shared_where_they_are_equal() -> None:
+    found = stacked_labels([1.0, 12.0, 12.04, 13.0, 20.0], 25.0)
+    assert [(label.text, label.number, label.level) for label in found] == [
+        ("1.0", 1, 0),
+        ("12.0", 2, 0),
+        ("13.0", 1, 1),
+        ("20.0", 1, 0),
+    ]
+    assert [label.first for label in found] == [0, 1, 3, 4]
+    assert [label.level for label in stacked_labels([10 + 0.1 * n for n in range(9)], 25.0)] == list(range(MOST_LEVELS))
+    assert stacked_labels([], 25.0) == []
 
 
 def test_a_bar_says_its_value_and_its_misses() -> None:

@@ -300,7 +300,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *argv: object) -> str:
     assert script.main([str(each) for each in argv]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith("calibrate.py: ")
+    assert said.err.startswith("calibrate: ")
     assert said.err.count("\n") == 1
     return said.err
 
@@ -320,7 +320,7 @@ def test_the_file_is_a_cost_model(
     assert model.extrapolates(32, 8)
     assert model.extrapolates(128, 4)
     said = capsys.readouterr().out
-    assert target.read_text().startswith("# Made from live runs by\n# python scripts/calibrate.py ")
+    assert target.read_text().startswith("# Made from live runs by\n# python run.py calibrate ")
     for text in (said, target.read_text()):
         assert "launch_s: no worker was lost and came back" in text
     for name in UNPACED_TRUTH:
@@ -388,7 +388,7 @@ def test_the_program_exits_with_2_and_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "calibrate.py"), str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"calibrate.py: {tmp_path}: no run here (a directory with meta.json and events.jsonl)\n"
+    assert done.stderr == f"calibrate: {tmp_path}: no run here (a directory with meta.json and events.jsonl)\n"
 
 
 def test_a_device_below_its_saturation_is_no_faster() -> None:

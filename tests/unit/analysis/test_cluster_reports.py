@@ -10,13 +10,15 @@ from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
 from analysis.figures.cluster.curves import binned, distribution, looks_of
 from analysis.figures.cluster.stragglers import cause_shares
-from analysis.figures.cluster.use import thinned
+from analysis.figures.cluster.use import draw_host_use, thinned
+from analysis.figures.page import styled
 from analysis.measures.cluster.comparing import cluster_table, cluster_warnings, compare_clusters_table, paired_jobs
 from analysis.measures.cluster.labels import cluster_labels, settings_of
 from analysis.records.load import RecordError
@@ -381,3 +383,15 @@ def test_curves_that_cover_each_other_differ_by_their_lines() -> None:
     found = looks_of(["fifo", "sjf", "las"])
     assert len({look.line for look in found.values()}) == len({look.colour for look in found.values()}) == 3
     assert looks_of(["bsp", "asp"])["bsp"] == looks_of(["bsp"])["bsp"]
+
+
+def test_hosts_of_which_nothing_is_known_are_not_among_the_bars(tmp_path: Path) -> None:
+    """With counts of GPUs alone, a host without GPUs uses none of anything; with a processor's use it is there."""
+    hosts = pd.DataFrame(
+        {"host": [0, 1, 2], "gpu_use_frac": [0.5, np.nan, 0.1], "cpu_frac": np.nan, "link_frac": np.nan}
+    )
+    with styled():
+        assert draw_host_use(tmp_path / "a.png", hosts, "") is not None
+        assert draw_host_use(tmp_path / "b.png", hosts.assign(cpu_frac=[0.1, 0.2, np.nan]), "") is not None
+    assert list(pd.read_csv(tmp_path / "a.csv")["host"]) == [0, 2]
+    assert list(pd.read_csv(tmp_path / "b.csv")["host"]) == [0, 1, 2]

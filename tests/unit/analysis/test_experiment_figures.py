@@ -28,7 +28,7 @@ from analysis.figures.experiment.lines import draw_lines
 from analysis.figures.experiment.servers import binned
 from analysis.figures.experiment.workers import OTHERS, RESTARTED, over_time, roles
 from analysis.figures.page import Form, drawn_as, legend_above, new_page, styled
-from analysis.figures.style import Look, level_looks
+from analysis.figures.style import Look, level_looks, looks
 from analysis.records.load import Run, load_run
 from analysis.records.provenance import caption
 from tests.support.records import Simulation, Story, disturbance
@@ -238,6 +238,14 @@ def test_a_logarithmic_axis_shows_bars_and_marks_many_times_as_long() -> None:
 def test_bars_of_other_levels_than_strategies_look_alike() -> None:
     found = bars.bar_looks(["bsp", "w4s1", "w8s2"])
     assert found["w4s1"] == found["w8s2"] != found["bsp"] == level_looks(["bsp"])["bsp"]
+
+
+def test_bars_of_somebodys_own_strategy_have_its_look() -> None:
+    """Named by the setting of the level, whatever the level is called; settings of ours remain as they were."""
+    own = bars.own_strategies({"bsp": ("strategy=bsp",), "mine": ("strategy=hers", "seed=1"), "none": ()})
+    assert own == {"mine": "hers"}
+    found = bars.bar_looks(["bsp", "mine", "none"], own)
+    assert found["mine"] == looks(["hers"])["hers"] != found["none"] == bars.OTHERS
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_library_that_is_missing_is_one_line(
     monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
     assert script.main([str(run.path), "--to", "mlflow"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "export.py: mlflow: mlflow.exceptions is not installed (pip install mlflow)"
+        "export: mlflow: mlflow.exceptions is not installed (pip install mlflow)"
     ]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from analysis.records import schema
+from analysis.records.load import load_run
 from strategies import protocol
 from strategies.protocol import AnyCommand, AnyEvent, Grad, NodeUse, Timings
+from tests.support.records import bsp_story
 
 RECORD = (Path(__file__).parents[3] / "docs" / "record.md").read_text()
 WRITTEN = {kind.__name__: kind for kind in (*get_args(AnyEvent), *get_args(AnyCommand))}
@@ -44,3 +47,25 @@ def test_values_are_read_as_they_are_written(values: type[Any]) -> None:
 )
 def test_the_document_names_every_field(values: type[Any]) -> None:
     assert [name for name in values.__struct_fields__ if name != "t" and name not in RECORD] == []
+
+
+TABLES = RECORD.partition("\n## tables/\n")[2].partition("\n## ")[0]
+
+
+def undescribed(columns: Iterable[str], text: str) -> list[str]:
+    """Columns that do not stand in the text as code."""
+    return [name for name in columns if f"`{name}`" not in text]
+
+
+def test_every_column_of_every_table_is_described(tmp_path: Path) -> None:
+    """Those of the resources of nodes stand where ``Observed`` is described; metrics have the names of the workload."""
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    known = {*NodeUse.__struct_fields__, run.job["metric"], "loss"}
+    for name, frame in run.tables.items():
+        row = next((line for line in TABLES.splitlines() if line.startswith(f"| `{name}` |")), TABLES)
+        assert f"`{name}`" in TABLES
+        assert (
+            undescribed([column for column in frame.columns if column not in known or name == "iterations"], row) == []
+        )
+    assert undescribed(["t", "made_up"], TABLES) == ["made_up"]
+    assert [field for field in NodeUse.__struct_fields__ if field not in RECORD] == []

@@ -440,6 +440,16 @@ def test_the_table_source_reads_philly_as_the_philly_source_does() -> None:
             {"job_column": "id"},
             "row 2 (line 3), column job, a: row 1 (line 2) has the same",
         ),
+        (
+            "at,gpus\n1730100066008,1\n1730100066010,1\n",
+            {"submit_unit_s": 0.001},
+            "row 1 (line 2), column at, 1.7301e+09 s: is years after the start; submit_as=epoch puts the first",
+        ),
+        (
+            "at,gpus\n5,0\n",
+            {},
+            "row 1 (line 2), column gpus, 0: must be a finite number, 1 or more; skip_incomplete=true leaves",
+        ),
         ("at,gpus\n", {}, "has no jobs"),
         ("at,gpus\n5,1\n", {"num_jobs": 2}, "num_jobs=2: it has only 1 jobs"),
     ],
@@ -455,6 +465,8 @@ def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_th
     assert refusal(made) == f"gpus_column=gpus: {made.path} has no such column; did you mean gpu?"
     made = other_table(tmp_path, far)
     assert refusal(made) == f"gpus_column=gpus: {made.path} has no such column; it has at, size"
+    made = other_table(tmp_path, far, gpus_column="size", user_column="who")
+    assert refusal(made).endswith("has no such column; it has at, size; user_column=null: the table has none")
     made = other_table(tmp_path, "at;gpus\n5;1\n")
     assert refusal(made) == f"submit_column=at: {made.path} has no such column; its columns must be separated by commas"
 
@@ -472,6 +484,30 @@ def test_incomplete_rows_can_be_left_out(tmp_path: Path) -> None:
     text = "at,gpus,s\n5,1,\n,1,4\n7,2,8\n"
     made = other_table(tmp_path, text, duration_column="s", skip_incomplete=True)
     assert [one.job for one in made.submissions(0)] == ["row3"]
+
+
+def test_jobs_without_gpus_are_left_out_with_incomplete_rows(tmp_path: Path) -> None:
+    made = other_table(tmp_path, "at,gpus\n5,0\n6,0.0\n7,2\n", skip_incomplete=True)
+    assert [(one.job, one.gpus) for one in made.submissions(0)] == [("row3", 2)]
+
+
+def test_a_moment_in_milliseconds_is_a_time_since_the_first_job(tmp_path: Path) -> None:
+    """Worked by hand: 1730100066008 - 1730100000008 is 66 s; as a number, the first of two stays where it is."""
+    text = "at,gpus\n1730100066008,1\n1730100000008,2\n"
+    made = other_table(tmp_path, text, submit_as="epoch", submit_unit_s=0.001)
+    assert [(one.gpus, one.submit_s) for one in made.submissions(0)] == [(2, 0.0), (1, pytest.approx(66.0))]
+    small = other_table(tmp_path, "at,gpus\n5000,1\n", submit_unit_s=0.001)
+    assert [one.submit_s for one in small.submissions(0)] == [5.0]
+
+
+def test_a_line_that_is_there_twice_counts_once_if_jobs_have_names(tmp_path: Path) -> None:
+    """A job that is logged twice is one; without names equal rows are two jobs; the rest of a row need not agree."""
+    text = "at,gpus,id,note\n5,1,a,x\n6,2,b,x\n5,1,a,y\n"
+    named = other_table(tmp_path, text, job_column="id")
+    assert [(one.job, one.submit_s) for one in named.submissions(0)] == [("a", 5.0), ("b", 6.0)]
+    assert [one.job for one in other_table(tmp_path, text).submissions(0)] == ["row1", "row3", "row2"]
+    other = other_table(tmp_path, text.replace("5,1,a,y", "5,4,a,y"), job_column="id")
+    assert refusal(other).endswith("a name stands for one job; job_column=null numbers the rows instead")
 
 
 def test_zones_are_known_without_a_database_of_the_system() -> None:

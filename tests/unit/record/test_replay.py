@@ -155,7 +155,7 @@ def assert_different(said: Said, seq: int) -> str:
 def assert_refused(said: Said) -> str:
     exit_code, out, err = said
     assert (exit_code, out, err.count("\n"), err[-1:]) == (2, "", 1, "\n")
-    assert err.startswith("replay.py: ")
+    assert err.startswith("replay: ")
     return err
 
 

@@ -339,6 +339,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("hydra.run.dir=${nope}", "'nope' not found"),
     # form
     ("strategy", "strategy: must be written setting=value"),
+    ("jobs.job_column=Job (id)", """within those of the shell: 'jobs.job_column="Job (id)"'"""),
     ("seed=[1", "seed=[1: cannot be read"),
     ("seed==3", "seed==3: cannot be read"),
     ("seed=cast(3)", "seed=cast(3): cannot be read"),

@@ -108,6 +108,14 @@ def test_every_strategy_is_tried_or_left_out_for_a_reason() -> None:
     assert set(REMEDIES) >= ASYNCHRONOUS
 
 
+def test_a_reason_that_several_strategies_share_is_one_line() -> None:
+    why = "topology=allreduce: strategy={} does not work on it; choose topology=ps, or another strategy"
+    refused = {"asp": why.format("asp"), "lgc": "k_fastest=9: too many", "ssp": why.format("ssp")}
+    together = f"not possible: asp, ssp: {why.format('...')}"
+    assert advise.not_possible(refused) == [together, "not possible: lgc: k_fastest=9: too many"]
+    assert advise.not_possible({"asp": refused["asp"]}) == [f"not possible: asp: {refused['asp']}"]
+
+
 def test_validation_refuses_what_is_unknown_before_any_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def never(*_: object) -> int:
         raise AssertionError("a run was started")

@@ -118,7 +118,7 @@ def test_the_preparation_is_refused(case: Case, tmp_path: Path, capsys: pytest.C
     before = everything(tmp_path)
     assert prepare_data.main([case.dataset, *([] if case.verify else ["--no-verify"])]) == 2
     captured = capsys.readouterr()
-    check(captured.err, "prepare_data.py", case)
+    check(captured.err, "data", case)
     assert captured.out == ""
     assert everything(tmp_path) == before
 

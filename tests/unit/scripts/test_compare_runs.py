@@ -42,6 +42,23 @@ def test_half_the_time_is_faster(runs: Path, capsys: pytest.CaptureFixture[str])
     assert (slow["verdict"], slow["over twice_as_fast"]) == ("slower", "2.00")
 
 
+def test_the_same_job_on_both_runtimes_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The virtual run takes 0.8 of the live one's time; of a job that ran on one of them only there is no line."""
+    for name, runtime, factor in (("bsp", "live", 1.0), ("bsp", "virtual", 0.8), ("asp", "live", 1.0)):
+        story = bsp_story()
+        story.meta["runtime"], story.meta["job"]["strategy"] = runtime, name
+        for line in story.lines:
+            line["t"] *= factor
+            if "event" in line and "t" in line["event"]:
+                line["event"]["t"] = line["t"]
+        story.write(tmp_path / f"{name}_{runtime}")
+    assert main([str(tmp_path), "--name", "bsp=All wait"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("virtual / live")]
+    assert said == ["virtual / live JCT of All wait: 0.800 (1 seed)"]
+    assert main([str(tmp_path / "bsp_live"), str(tmp_path / "asp_live")]) == 0
+    assert "virtual / live" not in capsys.readouterr().err
+
+
 def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, other = rows(capsys, runs / "bsp_0", runs / "twice_as_fast_0")
     assert other["verdict"] == "too few seeds (1 paired)"

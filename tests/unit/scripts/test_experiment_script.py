@@ -15,6 +15,7 @@ import yaml
 from analysis.claims import ledger
 from analysis.claims.pages import Page
 from analysis.experiments.results import Results
+from analysis.experiments.spec import load_spec
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
 from scripts import experiment as script
@@ -412,3 +413,21 @@ def test_runs_may_be_sets_of_jobs_and_are_kept_judged_and_drawn_alike(
     whole.run("--redraw", name="sets_table", runner=runner)
     assert runner.ran == []
     assert page == (whole.folder / "pages" / "sets.md").read_text()
+
+
+def test_a_level_that_is_one_choice_lends_its_name_to_it(tmp_path: Path) -> None:
+    """Records know ``straggler=random_workers``, not that the level was called ``random``."""
+    axes = {
+        "pattern": {
+            "random": ["straggler=random_workers"],
+            "both": ["straggler=none", "max_time_s=50"],
+            "none": ["straggler=none"],
+        },
+        "system": {"bsp": ["strategy=bsp"], "mine": ["strategy=asp"]},
+    }
+    names = {"random": "random workers", "both": "Both", "mine": "Mine"}
+    path = tmp_path / "own.yaml"
+    figure = {"kind": "bars", "by": "system", "names": names}
+    path.write_text(yaml.safe_dump(SPEC | {"axes": axes, "figure": figure}))
+    found = script.names_in_records(load_spec(path))
+    assert found == names | {"random_workers": "random workers", "asp": "Mine"}

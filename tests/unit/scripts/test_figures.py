@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
+from analysis.figures import several
 from scripts import figures
 from tests.support.records import bsp_story
 
@@ -27,6 +30,42 @@ def test_figures_for_a_paper(tmp_path: Path) -> None:
         Image.open(tmp_path / "out" / "figures" / "times.png") as bare,
     ):
         assert said.size[1] > bare.size[1], "the caption takes space"
+
+
+@pytest.mark.painted
+def test_figures_call_a_strategy_by_the_name_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its legend fits in a column: six phases need two rows there."""
+    drawn: dict[str, Figure] = {}
+    save = several.save
+
+    def keep(figure: Figure, path: Path, shown: pd.DataFrame) -> Path:
+        drawn[path.stem] = figure
+        return save(figure, path, shown)
+
+    monkeypatch.setattr(several, "save", keep)
+    story = bsp_story()
+    story.meta["job"]["strategy"] = "hers"
+    run = story.write(tmp_path / "runs" / "a")
+    words = [str(run), "--paper", "column", "--out", str(tmp_path / "out"), "--name", "hers=All wait"]
+    assert figures.main(words) == 0
+    page = drawn["time_spent"]
+    assert [label.get_text() for label in page.axes[0].get_yticklabels()] == ["All wait"]
+    page.draw_without_rendering()
+    legend = page.legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["compute", "data", "pull", "send", "injected", "wait"]
+    assert legend.get_window_extent().x1 <= page.bbox.x1
+
+
+def test_a_picture_that_fits_on_no_page_is_named(tmp_path: Path) -> None:
+    """160 pixels are an inch: 9 in are a page, 9.1 are more."""
+    for height, said in (
+        (1440, ""),
+        (1456, "times.png: 9.1 in high, more than a page (9); name the runs of fewer cases"),
+    ):
+        path = tmp_path / "times.png"
+        Image.new("RGB", (532, height)).save(path)
+        assert figures.too_high(path).startswith(said)
+        assert bool(figures.too_high(path)) == bool(said)
 
 
 @pytest.mark.parametrize("width", ["wide", "0.5", "nan"])

@@ -47,12 +47,12 @@ CASES: dict[str, tuple[Callable[[str], int], str]] = {
     "experiment": (lambda _: experiment.main(["antdt_fig1", "-o", NOWHERE], never), "experiment: -o"),
     "experiment-pages": (lambda _: experiment.main(["gc_tables", "--pages", NOWHERE]), "experiment: --pages"),
     "harm": (lambda _: harm_and_gain.main(["--report", f"{NOWHERE}.md"]), "harm_and_gain.py: --report"),
-    "predictors": (lambda run: scores.main([run, "--out", NOWHERE]), "score_predictors.py: --out"),
-    "calibrate": (lambda run: calibrate.main([run, "-o", f"{NOWHERE}.yaml"]), "calibrate.py: -o"),
+    "predictors": (lambda run: scores.main([run, "--out", NOWHERE]), "predictors: --out"),
+    "calibrate": (lambda run: calibrate.main([run, "-o", f"{NOWHERE}.yaml"]), "calibrate: -o"),
     "progress": (lambda run: fit_progress.main([run, "-o", f"{NOWHERE}.yaml"]), "fit_progress.py: --output"),
     "figures": (lambda run: figures.main([run, "--out", NOWHERE]), "figures: --out"),
     "history": (lambda run: job_history.main([run, "-o", NOWHERE]), "job_history.py: --out"),
-    "data": (lambda _: prepare_data.main(["planted", "--data-dir", NOWHERE]), "prepare_data.py: --data-dir"),
+    "data": (lambda _: prepare_data.main(["planted", "--data-dir", NOWHERE]), "data: --data-dir"),
 }
 
 

