@@ -55,10 +55,12 @@ class Clicks(DatasetTask):
         return click_initializers(self.size, self.fields)
 
     def torch_module(self) -> torch.nn.Module:
-        """The Wide & Deep or xDeepFM model."""
+        """The Wide & Deep or xDeepFM model; its parameters have no values yet."""
         from workloads.models.torch.clicks import click_module
+        from workloads.models.torch.unfilled import Unfilled
 
-        return click_module(self.size, self.fields)
+        with Unfilled():
+            return click_module(self.size, self.fields)
 
     def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         from torch.nn.functional import binary_cross_entropy_with_logits

@@ -51,9 +51,12 @@ class Images(Classification, DatasetTask):
         return initializers(self.layers(), self.dataset.facts.input_shape)
 
     def torch_module(self) -> torch.nn.Module:
+        """The layers in PyTorch; their parameters have no values yet."""
         from workloads.models.torch.images import build
+        from workloads.models.torch.unfilled import Unfilled
 
-        return build(self.layers(), self.dataset.facts.input_shape)
+        with Unfilled():
+            return build(self.layers(), self.dataset.facts.input_shape)
 
     def tensorflow_module(self) -> Any:
         """Build the layers in Keras."""

@@ -57,9 +57,12 @@ class Language(DatasetTask):
         return language_initializers(self.size, self.dataset.facts.vocabulary)
 
     def torch_module(self) -> torch.nn.Module:
+        """The LSTM or Transformer; its parameters have no values yet."""
         from workloads.models.torch.language import language_module
+        from workloads.models.torch.unfilled import Unfilled
 
-        return language_module(self.size, self.dataset.facts.vocabulary)
+        with Unfilled():
+            return language_module(self.size, self.dataset.facts.vocabulary)
 
     def torch_loss(self, module: torch.nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy, summed over sequences and averaged over their positions."""

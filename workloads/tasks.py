@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from workloads.data import Split
 from workloads.datasets.base import Dataset
-from workloads.models.initial import Initializer, draw
+from workloads.models.initial import Initializer, draw, draw_part
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +62,10 @@ class DatasetTask(ABC):
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
         """Initial parameters, float32 [num_parameters], the same in every framework."""
         return draw(seed, self.initializers())
+
+    def initial_part(self, seed: int, lo: int, out: NDArray[np.float32]) -> None:
+        """Fill ``out`` with :meth:`initial_parameters` from ``lo`` on, for who needs no more of them."""
+        draw_part(seed, self.initializers(), lo, out)
 
     @abstractmethod
     def torch_module(self) -> torch.nn.Module:

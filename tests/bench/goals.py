@@ -98,6 +98,11 @@ ALLREDUCE_GOALS = {
 """By ranks and bytes; issue 5, "Must hold"."""
 ALLREDUCE_STEP_GOALS = [Faster("our ring", "ddp gloo", 1.0)]
 
+BIG_MODEL_GOALS = {
+    "servers": Faster("parts in place", "parts of the whole", 1.5),
+    "a worker's module": Faster("unfilled module", "filled module", 2.0),
+}
+
 GPU_GOALS = [Faster("ours shm", "ddp gloo", 0.95)]
 
 DECISION_LIMITS_S = {64: 100e-6, 1024: 1e-3}

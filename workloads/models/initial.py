@@ -11,6 +11,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+BLOCK = 1 << 16
+"""Elements that are drawn at a time of a part: 256 KiB, which stay in the processor's cache."""
+
 
 @dataclass(frozen=True)
 class Initializer:
@@ -50,6 +53,20 @@ def draw(seed: int, initializers: Iterable[Initializer]) -> NDArray[np.float32]:
     for one, end in zip(tensors, ends, strict=True):  # in place: the tables of click models are large
         _fill(drawn[end - one.count : end], one, stream)
     return drawn
+
+
+def draw_part(seed: int, initializers: Iterable[Initializer], lo: int, out: NDArray[np.float32]) -> None:
+    """Fill ``out`` with [lo, lo + len(out)) of :func:`draw`, to the bit; what precedes it is drawn in blocks."""
+    stream, hi, end = np.random.default_rng(seed), lo + len(out), 0
+    block = np.empty(BLOCK, dtype=np.float32)
+    for one in initializers:
+        begin, end = end, end + one.count
+        for at in range(begin, min(end, hi), BLOCK):
+            values = block[: min(BLOCK, end - at)]
+            _fill(values, one, stream)
+            first, last = max(lo, at), min(hi, at + len(values))
+            if first < last:
+                out[first - lo : last - lo] = values[first - at : last - at]
 
 
 def _fill(part: NDArray[np.float32], one: Initializer, stream: np.random.Generator) -> None:

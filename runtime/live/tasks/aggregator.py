@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Any
 
+from runtime.backends.initial import Initial
 from runtime.live.tasks.client import attach
 from runtime.live.tasks.gathering import Gathering, Sum
 from runtime.live.tasks.receiver import Receiver
@@ -132,7 +133,7 @@ def aggregator_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None
     """Entry point of an aggregator's process."""
     from runtime.config.instantiate import instantiate
 
-    num_parameters = len(instantiate(spec.backend).initial_parameters(instantiate(spec.task), spec.seed))
+    num_parameters = Initial(instantiate(spec.backend), instantiate(spec.task), spec.seed).num_parameters
     try:
         links = ServerLinks(num_parameters, spec.secret, identity)
         links.bits = spec.transfer_bits

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from runtime.backends.base import Model
+from runtime.live.transport.frames import as_bytes
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import EvaluateVersion, VersionEvaluated
 from runtime.live.transport.task_spec import TaskSpec
@@ -28,5 +29,5 @@ class Evaluations:
         if order.save_to:
             publish_array(Path(order.save_to), links.params)
         metrics = self.model.evaluate()
-        digest = hashlib.sha256(links.params.tobytes()).hexdigest() if order.digest else ""
+        digest = hashlib.sha256(as_bytes(links.params)).hexdigest() if order.digest else ""
         return VersionEvaluated(ticket=order.ticket, metrics=metrics, sha256=digest)

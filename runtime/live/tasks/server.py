@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from runtime.backends.initial import Initial
 from runtime.core.recovery.effects import FOLLOWED
 from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.following import Copy, Following, HandingOver
@@ -363,17 +364,17 @@ def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     """Entry point of a server process."""
     from runtime.config.instantiate import instantiate
 
-    parameters = instantiate(spec.backend).initial_parameters(instantiate(spec.task), spec.seed)
-    num_parameters = len(parameters)
+    initial = Initial(instantiate(spec.backend), instantiate(spec.task), spec.seed)
+    num_parameters = initial.num_parameters
     lo, hi = spec.layout.ranges(num_parameters).get(identity.key, (0, num_parameters if spec.num_replicas else 0))
-    initial = parameters[lo:hi].copy()
-    del parameters
+    part = initial.part(lo, hi)
+    del initial  # the others' parts, if they had to be drawn
     buffers = SharedBuffers(buffers_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
     board, place = None, None
     if spec.num_replicas:
         board = Board(buffers_fd, num_parameters, len(spec.layout.servers), identity.id)
         place = board.params
-    store = Store(initial, spec.optimizer, buffers, lo, update_threads(spec, identity), place)
+    store = Store(part, spec.optimizer, buffers, lo, update_threads(spec, identity), place)
     try:
         Server(spec, identity, store, num_parameters, board).run()
     except ConnectionError:

@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from runtime.backends.initial import Part
 from runtime.core.job import ApplyOrder
 from runtime.core.scoring import Products, products
-from runtime.core.vectors import FloatVector, aligned_vector
+from runtime.core.vectors import PARAMETER_BYTES, FloatVector, aligned_vector
 from runtime.live.transport.buffers import SharedBuffers, SlotTable
 from runtime.live.transport.halves import HalfVector, encode, half_vector
 from runtime.live.transport.messages import SaveCheckpoint, Saved
@@ -27,24 +28,25 @@ class Store:
 
     Without shared ``buffers`` all memory is the store's own. With them, gradients lie in their workers' rows
     (``_row_of``), and every version of the parameters is written to a slot without readers. ``threads`` may share an
-    update. ``place``: where the parameters lie, if not in memory of its own.
+    update. ``place``: where the parameters lie, if not in memory of its own. ``initial``: values, which are copied, or
+    how to write them.
     """
 
     def __init__(
         self,
-        initial: FloatVector,
+        initial: FloatVector | Part,
         optimizer: dict[str, Any],
         buffers: SharedBuffers | None = None,
         lo: int = 0,
         threads: int = 1,
         place: FloatVector | None = None,
     ) -> None:
-        self.initial = initial.copy()
+        self._initial = initial if isinstance(initial, Part) else Part.of(initial)
         self._threads = threads
-        hi = lo + len(initial)
+        hi = lo + self.size
         self.lo, self.hi = lo, hi
         self.shares_memory = buffers is not None
-        own = aligned_vector(len(initial)) if place is None else place
+        own = aligned_vector(self.size) if place is None else place
         self._slots = [slot[lo:hi] for slot in buffers.slots] if buffers else [own]
         self._rows = [row[lo:hi] for row in buffers.grads] if buffers else []
         self._optimizer_fields = {name: value for name, value in optimizer.items() if name != "lr"}
@@ -67,14 +69,19 @@ class Store:
         return self._slots[self.table.current]
 
     @property
+    def size(self) -> int:
+        """How many floats the range has, and every gradient for it."""
+        return self._initial.size
+
+    @property
     def num_bytes(self) -> int:
         """Size of one gradient or parameter message."""
-        return self.initial.nbytes
+        return PARAMETER_BYTES * self.size
 
     def halves(self) -> HalfVector:
         """The current parameters with 16 bits each, until the next update."""
         if self._halves is None:
-            self._halves = half_vector(len(self.initial))
+            self._halves = half_vector(self.size)
         if not self._has_halves:
             encode(self.params, self._halves)
             self._has_halves = True
@@ -84,7 +91,7 @@ class Store:
 
     def buffer(self) -> FloatVector:
         """A buffer to receive a gradient, until it is :meth:`hold`-ed or :meth:`release`-d."""
-        return self._spare.pop() if self._spare else aligned_vector(len(self.initial))
+        return self._spare.pop() if self._spare else aligned_vector(self.size)
 
     def release(self, buffer: FloatVector) -> None:
         """Return a receive buffer."""
@@ -174,23 +181,25 @@ class Store:
 
     def load(self, version: int, state: dict[str, Any]) -> None:
         """Restore a :meth:`dump` of ``version``; all gradients become void."""
-        self._begin(version, state["params"])
+        self._begin(version)
+        self.params[:] = state["params"]
         prefixed = ((name, value) for name, value in state.items() if name.startswith(PREFIX))
         self.optimizer.load_state({name[len(PREFIX) :]: value for name, value in prefixed})
 
     def copy(self, version: int, steps: int, vectors: FloatVector) -> None:
         """Take over the :meth:`vectors` of ``version``, one after the other, and keep the gradients."""
-        params, *slots = vectors.reshape(-1, len(self.initial))
+        params, *slots = vectors.reshape(-1, self.size)
         self.version, self._has_halves = version, False
         self.params[:] = params
         self.optimizer.load_state({"step": steps, **dict(zip(self.optimizer.rule.slots, slots, strict=True))})
 
     def reset(self) -> None:
         """Restore the initial parameters, version 0."""
-        self._begin(0, self.initial)
-        self.optimizer = make_optimizer(num_elements=len(self.initial), threads=self._threads, **self._optimizer_fields)
+        self._begin(0)
+        self._initial.fill(self.params)
+        self.optimizer = make_optimizer(num_elements=self.size, threads=self._threads, **self._optimizer_fields)
 
-    def _begin(self, version: int, params: FloatVector) -> None:
+    def _begin(self, version: int) -> None:
         """Begin without gradients and readers."""
         self.drop(tuple(self.grads))
         self._reference = None
@@ -198,7 +207,6 @@ class Store:
         self._last_in_row.clear()
         self.table.reset()
         self.version, self._has_halves = version, False
-        self.params[:] = params
 
 
 def save_part(directory: Path, order: SaveCheckpoint, store: Store, number: int) -> Saved:
