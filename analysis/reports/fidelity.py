@@ -24,7 +24,7 @@ from analysis.measures.metrics import summarise
 from analysis.measures.stats import median, run_table
 from analysis.records.load import RecordError, Run
 
-RELATIVE = ("jct_s", "tta_s", "tta_interp_s", "bpt_median_s", "bpt_p90_s", "updates")
+RELATIVE = ("jct_s", "tta_s", "tta_interp_s", "bpt_median_s", "bpt_p90_s", "cpu_s", "updates")
 """Measures with relative errors; the others, which may be zero, have differences."""
 ABSOLUTE = ("staleness_mean", "staleness_max", "dropped_frac")
 NAMES = {"jct_s": "JCT", "tta_s": "TTA"}
@@ -197,6 +197,7 @@ def _runs(by_side: dict[str, list[Run]]) -> pd.DataFrame:
         strategy=strategy_labels(metas),
         tta_interp_s=pd.Series(interpolated, dtype="float64"),
         bpt_p90_s=pd.Series([summary["bpt_s"]["p90"] for summary in summaries], dtype="float64"),
+        cpu_s=[float(run.tables.iterations["cpu_s"].mean()) for run in runs],
         iterations=[summary["iterations"] for summary in summaries],
         overruns=[summary["overruns"] for summary in summaries],
         staleness=[summary["staleness"] for summary in summaries],

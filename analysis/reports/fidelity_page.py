@@ -22,7 +22,8 @@ slower change in the virtual time, median and worst; a well-behaved job changes 
 at evaluations, so the TTA may be off by one interval; interpolated it is finer. Two strategies are distinguished if the
 interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
 on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). BPT:
-batch processing time."""
+batch processing time. Processor: what a worker uses in an iteration, in the mean; where this machine computes slower
+than while the costs were fitted, live runs use more of it than virtual ones, whatever the model of the rest is worth."""
 
 
 class Sheet(NamedTuple):
@@ -43,7 +44,8 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
         heads += ["error, interpolated"] if measure == "tta_s" else []
         rows = [[*case, *time_cells(at, measure)] for case, at in cases.items()]
         yield Sheet(f"{name}, {seeds_text(found)}", heads, rows)
-    heads = [*first, "BPT median (ms)", "BPT 90 % (ms)", "updates", "mean staleness", "largest", "distance", "dropped"]
+    heads = [*first, "BPT median (ms)", "BPT 90 % (ms)", "processor (ms)", "updates"]
+    heads += ["mean staleness", "largest", "distance", "dropped"]
     yield Sheet("Work, live / virtual", heads, [[*case, *work_cells(at)] for case, at in cases.items()])
     heads = ["straggler", "by", "live order", "virtual order", "apart", "kept", "swapped", "undecided", "same order"]
     rows = [
@@ -94,7 +96,8 @@ def noise_text(row: Any, name: str, spec: str) -> str:
 
 def work_cells(at: pd.DataFrame) -> Iterator[str]:
     """Live / virtual and the error, if there is one."""
-    for measure, factor, spec in (("bpt_median_s", 1e3, ".1f"), ("bpt_p90_s", 1e3, ".1f"), ("updates", 1, ".0f")):
+    times = [(measure, 1e3, ".1f") for measure in ("bpt_median_s", "bpt_p90_s", "cpu_s")]
+    for measure, factor, spec in (*times, ("updates", 1, ".0f")):
         row = at.loc[measure]
         yield f"{number(row['live'] * factor, spec)} / {number(row['virtual'] * factor, spec)} ({error_text(row)})"
     for measure, spec in (("staleness_mean", ".2f"), ("staleness_max", ".0f")):

@@ -32,7 +32,7 @@ def verdict(found: Fidelity) -> list[str]:
         (WITHIN if row["equal"] else OFF, f"seed {row['seed']} under {row['straggler']}") for row in _rows(found.losses)
     ]
     lines.append(_count("losses of BSP bit-identical:", "pairs", verdicts))
-    return [*lines, *_noise(found), *_evaluations(found)]
+    return [*lines, *_processor(found), *_noise(found), *_evaluations(found)]
 
 
 def _rows(rows: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -64,6 +64,14 @@ def _count(what: str, units: str, verdicts: Sequence[tuple[str, str]]) -> str:
         named = [one for given, one in verdicts if given == key]
         text += f"; {word} {', '.join(named)}" if named else ""
     return text
+
+
+def _processor(found: Fidelity) -> Iterator[str]:
+    """How much faster or slower this machine computed live than while the costs were fitted, which times contain."""
+    errors = found.measures.loc[found.measures["measure"] == "cpu_s", "error"].dropna()
+    if len(errors):
+        span = f"{percent(errors.min())} to {percent(errors.max())} by case"
+        yield f"processor time of an iteration, virtual against live: {percent(errors.median())} in the median, {span}"
 
 
 def _noise(found: Fidelity) -> Iterator[str]:
