@@ -165,6 +165,21 @@ def test_workers_next_to_servers_of_others(tmp_path: Path) -> None:
     assert isnan(CLUSTER_MEASURES["beside_server_cpu_frac"](alone))
 
 
+def test_only_the_worker_on_that_host_is_next_to_the_server(tmp_path: Path) -> None:
+    """b's worker 0 is on host 1 with a's server, its worker 1 is not, and its own server is no other job's."""
+    story = ClusterStory(gpus=(2, 2, 2))
+    for job in "ab":
+        story.submit(0.0, job, gpus=2, servers=1)
+    story.start(0.0, "a", [0, 0], [1])
+    story.start(0.0, "b", [1, 2], [2])
+    for job in "ab":
+        for number in range(4):
+            story.iterate(job, number, [USUAL, USUAL])
+        story.end(9.0, job)
+    run = digest(load_cluster(story.write(tmp_path / "run")))
+    assert run.beside[["job", "worker", "iterations"]].to_numpy().tolist() == [["b", 0, 4]]
+
+
 def test_jobs_are_paired_with_the_same_jobs_of_the_reference(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, **SETS)
     ends = {"bsp_seed0": 10.0, "asp_seed0": 5.0, "bsp_seed1": 8.0, "asp_seed1": 6.0}
