@@ -51,8 +51,8 @@ def updates(*times_s: float, samples: int = 8) -> pd.DataFrame:
 
 
 def test_idle_time_is_that_of_the_second_half(tmp_path: Path) -> None:
-    """Rounds of (1, 2), then (1, 4) and (2, 2) s: 3 of 12 s are idle in the second half, without what is dropped."""
-    pairs = [(2.0, 1, (1.0, 2.0)), (6.0, 2, (1.0, 4.0)), (9.0, 3, (2.0, 2.0))]
+    """Rounds of (1, 3), then (1, 4) and (2, 2) s: 3 of 12 s are idle in the second half, without what is dropped."""
+    pairs = [(3.0, 1, (1.0, 3.0)), (6.0, 2, (1.0, 4.0)), (9.0, 3, (2.0, 2.0))]
     found = [
         {"t": t, "worker": worker, "applied_version": version, "iter_s": iter_s}
         for t, version, times in pairs
