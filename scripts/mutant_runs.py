@@ -19,8 +19,10 @@ from pathlib import Path
 
 from scripts.mutant_lists import ROOT, Mutant, fingerprint, planted
 
-LIMIT_S = 120.0
-"""Processor seconds of one mutant's tests; a mutant that never ends is killed by it."""
+MOST_S = 120.0
+"""Processor seconds of one mutant's tests, at most; a mutant that never ends is killed by it."""
+SLACK_S, SLACK = 10.0, 5.0
+"""So many seconds, and so many times as long as the tests take without a mutant, are enough once these are known."""
 POLL_S = 0.02
 KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
 GOOD, FAILING = 0, (1, 2, 3)
@@ -63,19 +65,19 @@ class Slot:
         log = self.copy.with_suffix(".log")
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
-    def start(self, tests: Sequence[str]) -> int:
-        """The tests in a fork; its process id."""
+    def start(self, tests: Sequence[str], limit_s: float) -> int:
+        """The tests in a fork, which ends after so many processor seconds; its process id."""
         pid = os.fork()
         if pid == 0:
-            _child(self.root, self.copy, tests)
+            _child(self.root, self.copy, tests, int(limit_s))
         return pid
 
 
-def _child(root: Path, copy: Path, tests: Sequence[str]) -> None:
+def _child(root: Path, copy: Path, tests: Sequence[str], limit_s: int) -> None:
     code = 3
     try:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (int(LIMIT_S), int(LIMIT_S) + 5))
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
         os.chdir(copy)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for stream in (1, 2):
@@ -144,16 +146,19 @@ def _ended(
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
         slots = [Slot(root, Path(directory, str(number))) for number in range(min(jobs, len(waiting)))]
         running: dict[int, tuple[Slot, Mutant | None, tuple[str, ...]]] = {}
+        limits_s: dict[tuple[str, ...], float] = {}
         try:
             while waiting or running:
                 while waiting and slots:
                     mutant, tests = waiting.popleft()
                     slot = slots.pop()
                     slot.plant(mutant)
-                    running[slot.start(tests)] = slot, mutant, tests
-                pid, code = _next_of(running)
+                    running[slot.start(tests, limits_s.get(tests, MOST_S))] = slot, mutant, tests
+                pid, code, spent_s = _next_of(running)
                 slot, mutant, tests = running.pop(pid)
                 slots.append(slot)
+                if mutant is None:
+                    limits_s[tests] = min(MOST_S, SLACK_S + SLACK * spent_s)
                 yield mutant, tests, code, slot.said()
         finally:
             for pid in running:
@@ -161,13 +166,13 @@ def _ended(
                 os.waitpid(pid, 0)
 
 
-def _next_of(running: Collection[int]) -> tuple[int, int]:
-    """The first of these children that has ended, and its exit code (below zero: the signal that ended it)."""
+def _next_of(running: Collection[int]) -> tuple[int, int, float]:
+    """The first of these children that has ended, its exit code (below 0: its signal), and its processor seconds."""
     while True:
         for pid in running:
-            ended, status = os.waitpid(pid, os.WNOHANG)
+            ended, status, used = os.wait4(pid, os.WNOHANG)
             if ended:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)  # what it has left
-                return pid, os.waitstatus_to_exitcode(status)
+                return pid, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
         time.sleep(POLL_S)

@@ -145,7 +145,7 @@ def test_a_job_without_a_number_of_updates_asks_its_loss() -> None:
     assert len(remaining._losses) < MAX_POINTS
 
 
-def test_a_rollback_takes_updates_and_losses_back() -> None:
+def test_a_rollback_takes_updates_back() -> None:
     """Beyond the paper: after the loss of a server."""
     remaining = Remaining()
     remaining.start(Started(t=0.0, workers=(0, 1), batch_samples=(2, 2), num_servers=1, total_samples=101))
@@ -154,6 +154,17 @@ def test_a_rollback_takes_updates_and_losses_back() -> None:
     assert remaining.left() == 51 - 20, "an update uses the batch of one worker"
     remaining.rolled_back(5)
     assert remaining.left() == 51 - 5
+
+
+def test_a_rollback_takes_losses_back() -> None:
+    """Beyond the paper: what was observed after the stored parameters is not on the curve of those that follow."""
+    curve, remaining = LossCurve(b0=0.002, b1=0.5, b2=0.3), Remaining(flat_steps=100, flat_loss=0.01)
+    remaining.start(Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1))
+    for step in range(1000):
+        remaining.observe_loss(curve.loss(step) if step < 500 else 9.0)
+        remaining.count()
+    remaining.rolled_back(500)
+    assert remaining.left() == pytest.approx(curve.steps_until_flat(100, 0.01) - 500, rel=0.02)
 
 
 def test_what_follows_a_change_is_not_measured() -> None:

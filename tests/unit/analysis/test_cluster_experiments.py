@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isnan
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from analysis.claims.answers import answer
 from analysis.claims.ledger import Claim
-from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
+from analysis.experiments.cluster_measures import CLUSTER_MEASURES, Digest, digest, paired_ratio
 from analysis.experiments.results import measure_clusters
 from analysis.experiments.spec import PAIRED, SpecError, cells
 from analysis.measures.cluster.hosts import busy_shares
@@ -163,6 +164,76 @@ def test_workers_next_to_servers_of_others(tmp_path: Path) -> None:
     alone = digest(load_cluster(apart().write(tmp_path / "alone")))
     assert isnan(CLUSTER_MEASURES["beside_server_s"](alone))
     assert isnan(CLUSTER_MEASURES["beside_server_cpu_frac"](alone))
+
+
+def test_only_the_worker_on_that_host_is_next_to_the_server(tmp_path: Path) -> None:
+    """b's worker 0 is on host 1 with a's server, its worker 1 is not, and its own server is no other job's."""
+    story = ClusterStory(gpus=(2, 2, 2))
+    for job in "ab":
+        story.submit(0.0, job, gpus=2, servers=1)
+    story.start(0.0, "a", [0, 0], [1])
+    story.start(0.0, "b", [1, 2], [2])
+    for job in "ab":
+        for number in range(4):
+            story.iterate(job, number, [USUAL, USUAL])
+        story.end(9.0, job)
+    run = digest(load_cluster(story.write(tmp_path / "run")))
+    assert run.beside[["job", "worker", "iterations"]].to_numpy().tolist() == [["b", 0, 4]]
+
+
+# ---- measures of what was found of stragglers ------------------------------------------------------------------------
+
+
+def digest_of(tmp_path: Path, **found: pd.DataFrame) -> Digest:
+    """Of a run in which this was found of stragglers; tables that are not given are empty."""
+    run = digest(load_cluster(told().write(tmp_path / "run")))
+    assert run.found is not None
+    return replace(run, found=replace(run.found, **found))
+
+
+def test_lengths_of_episodes_at_their_limits(tmp_path: Path) -> None:
+    """Four jobs with nine episodes of 3 iterations and one of 10 (short), of 11 or 50 (longer), or of 51 (neither)."""
+    lengths = {"short": 10, "longer": 11, "longest": 50, "more": 51}
+    rows = [{"job": job, "iterations": number} for job, most in lengths.items() for number in (*[3] * 9, most)]
+    run = digest_of(tmp_path, jobs=pd.DataFrame({"job": list(lengths)}), episodes=pd.DataFrame(rows))
+    assert CLUSTER_MEASURES["jobs_short_frac"](run) == 1 / 4
+    assert CLUSTER_MEASURES["jobs_some_longer_frac"](run) == 2 / 4
+
+
+def test_pairs_of_worker_and_iteration_count_alike(tmp_path: Path) -> None:
+    """Half of 10 x 2, none of 10 x 6; nothing is known of the third job."""
+    jobs = pd.DataFrame({"rise_frac": [0.5, 0.0, float("nan")], "compared": [10, 10, 0], "workers": [2, 6, 3]})
+    assert CLUSTER_MEASURES["rise_frac"](digest_of(tmp_path, jobs=jobs)) == pytest.approx(10 / 80)
+
+
+def test_parts_of_causes_add_up(tmp_path: Path) -> None:
+    run = digest_of(tmp_path)
+    lost = {"processor": 1.0, "link": 3.0, "peers": 4.0}
+    run = replace(run, summary={**run.summary, "stragglers": {"causes_lost_s": lost}})
+    found = [CLUSTER_MEASURES[f"lost_{cause}_frac"](run) for cause in ("processor", "link", "servers", "peers")]
+    assert found == [0.125, 0.375, 0.0, 0.5]
+
+
+def test_more_servers_on_the_host_more_stragglers(tmp_path: Path) -> None:
+    """Above 20 %: one of ten workers with one server on their host, four of ten with three; just 20 % is none."""
+    counts = {("servers=1", 0.2): 9, ("servers=1", 0.3): 1, ("servers=2", 0.3): 7, ("servers=3", 0.2): 6}
+    counts |= {("servers=3", 0.25): 1, ("servers=3", 0.4): 3}
+    rows = [{"kind": kind, "up_to": up_to, "count": count} for (kind, up_to), count in counts.items()]
+    run = digest_of(tmp_path, deviations=pd.DataFrame(rows))
+    assert CLUSTER_MEASURES["beside_servers_rise_frac"](run) == pytest.approx(0.4 - 0.1)
+
+
+def test_hosts_of_many_servers_are_busy_more_often(tmp_path: Path) -> None:
+    """Host 0 has one server and is busy in one sample of four, host 1 has five and is in three. 8 cores each."""
+    story = ClusterStory(gpus=(2, 2))
+    story.submit(0.0, "a", gpus=1, servers=6)
+    story.start(0.0, "a", [0], [0, *[1] * 5])
+    story.end(10.0, "a")
+    busy = {0: (8.0, 1.0, 1.0, 1.0), 1: (8.0, 8.0, 1.0, 7.5)}
+    story.samples = [(t, host, 1.0, busy[host][t], 0.0, 0.0) for t in range(4) for host in busy]
+    run = digest(load_cluster(story.write(tmp_path / "run")))
+    assert CLUSTER_MEASURES["cpu_above_90_rise_frac"](run) == pytest.approx(3 / 4 - 1 / 4)
+    assert CLUSTER_MEASURES["cpu_above_98_rise_frac"](run) == pytest.approx(2 / 4 - 1 / 4)
 
 
 def test_jobs_are_paired_with_the_same_jobs_of_the_reference(tmp_path: Path) -> None:

@@ -84,6 +84,29 @@ def test_a_job_that_was_cut_off_is_not_complete(tmp_path: Path) -> None:
     assert job_times(told(tmp_path, story))["jct_s"].tolist() == [inf, inf, 9.0]
 
 
+def test_times_of_jobs_that_have_not_ended_are_those_until_the_end_of_the_record(tmp_path: Path) -> None:
+    """At 7 s one has ended, one has waited since 2 s, and one has had its GPU since 4 s."""
+    story = ClusterStory(gpus=(1,))
+    for t, job in ((0.0, "ended"), (2.0, "waits"), (3.5, "runs")):
+        story.submit(t, job, gpus=1)
+    story.start(1.0, "ended", [0])
+    story.end(3.0, "ended")
+    story.start(4.0, "runs", [0])
+    story.note(7.0, "Queued", job="waits")
+    cluster = told(tmp_path, story, finished=False)
+    times = job_times(cluster)
+    expected = {
+        "in_system_s": [3.0, 5.0, 3.5],
+        "run_s": [2.0, 0.0, 3.0],
+        "wait_s": [1.0, 5.0, 0.5],
+        "jct_s": [3.0, inf, inf],
+        "queue_s": [1.0, inf, 0.5],
+        "first_wait_s": [1.0, inf, 0.5],
+    }
+    assert times[list(expected)].to_dict("list") == expected
+    assert (window(times, cluster.end_s), makespan_s(times)) == ((0.0, 7.0), inf)
+
+
 def test_an_unknown_duration_has_no_slowdown(tmp_path: Path) -> None:
     story = ClusterStory(gpus=(1,))
     story.submit(0.0, "a", gpus=1)
@@ -159,6 +182,24 @@ def test_the_summary(tmp_path: Path) -> None:
     )
     assert summary["stragglers"] is None
     assert summary["jct_s"] == {"mean": 9.0, "median": 4.0, "p90": 14.0, "p99": 14.0}
+
+
+def test_a_queue_is_longest_where_a_job_is_back_in_it(tmp_path: Path) -> None:
+    """No job comes or ends when ``a`` has lost its GPU to ``b``, which has it a second later."""
+    story = ClusterStory(gpus=(1,))
+    story.submit(0.0, "a", gpus=1)
+    story.start(0.0, "a", [0])
+    story.submit(2.0, "b", gpus=1)
+    story.note(2.0, "Queued", job="b")
+    story.preempt(4.0, "a", gone_s=5.0)
+    story.start(6.0, "b", [0])
+    story.end(8.0, "b")
+    story.start(8.0, "a", [0])
+    story.end(9.0, "a")
+    cluster = told(tmp_path, story)
+    summary = summarise_cluster(cluster, job_times(cluster), None)
+    assert summary["queue_max"] == 2.0
+    assert summary["queue_mean"] == pytest.approx((3 * 1 + 1 * 2 + 2 * 1) / 9)
 
 
 def test_no_two_workers_share_a_lane(tmp_path: Path) -> None:

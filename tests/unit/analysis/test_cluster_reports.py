@@ -264,6 +264,24 @@ def test_jobs_that_differ_are_not_paired(tmp_path: Path) -> None:
     assert "q: 1 of 1 jobs did not complete (done)" in said
 
 
+def test_a_job_with_another_size_is_another_job() -> None:
+    """Of the same name and time."""
+    frames = [pd.DataFrame({"job": ["a", "b"], "submit_s": 0.0, "gpus": [1, n], "jct_s": [2.0, n]}) for n in (1, 4)]
+    pairs = paired_jobs(frames, pd.DataFrame({"case": "", "label": ["x", "y"], "seed": 0}), "x")
+    assert dict(zip(pairs["job"], pairs["ratio"], strict=True)) == {"a": 1.0}
+
+
+def test_a_run_whose_job_never_ended_has_infinite_times(tmp_path: Path) -> None:
+    story = ClusterStory(gpus=(1,))
+    story.submit(0.0, "a", gpus=1, duration_s=1.0)
+    story.start(1.0, "a", [0])
+    path = story.write(tmp_path / "run", finished=False)
+    runs = cluster_table([json.loads((path / "meta.json").read_text())], [finish_cluster(path, draw=False)], [path])
+    names = ["jct_mean_s", "jct_median_s", "jct_p99_s", "slowdown_median", "makespan_s"]
+    assert runs[names].iloc[0].tolist() == [inf] * 5
+    assert runs["queue_mean_s"][0] == 1.0
+
+
 def test_an_unknown_slowdown_is_not_infinite(tmp_path: Path) -> None:
     story = ClusterStory(gpus=(1,))
     story.submit(0.0, "a", gpus=1)

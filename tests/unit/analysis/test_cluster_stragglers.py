@@ -73,6 +73,19 @@ def test_deviations_by_hand() -> None:
     assert rows[list(PARTS)].sum(axis="columns").tolist() == pytest.approx(rows["time_s"].tolist())
 
 
+def test_receiving_is_no_longer_than_the_pull() -> None:
+    """Both are measured, by clocks of their own: waiting for servers is never negative."""
+    rows = compared(iterations([[{}, {"recv_s": 0.4}]]))
+    assert rows["servers_s"].tolist() == pytest.approx([0.1, 0.0])
+    assert rows["link_s"].tolist() == pytest.approx([0.3, 0.4])
+
+
+def test_communication_that_is_just_half_counts() -> None:
+    even = dict.fromkeys(("data_s", "compute_s", "pull_s", "send_s"), 0.25)
+    rows = compared(iterations([[even, {**even, "compute_s": 0.375}, {**even, "send_s": 0.375}]]))
+    assert job_stragglers(rows)["communication_half_frac"] == pytest.approx(2 / 3)
+
+
 def test_rises_and_falls_of_a_worker() -> None:
     found = job_stragglers(compared(iterations([[{}, {}], [{"data_s": 0.5}, {}], [{}, {}], [{}, {"data_s": 0.25}]])))
     assert (found["rise_frac"], found["fall_frac"]) == (pytest.approx(1 / 6), pytest.approx(1 / 6))
@@ -180,6 +193,31 @@ def test_episodes_by_brute_force(seed: int) -> None:
     assert found["lost_s"].sum() == pytest.approx((rows["time_s"] - rows["fastest_s"])[is_slow(rows)].sum())
 
 
+@pytest.mark.parametrize(("calm", "reference"), [(4, "job"), (5, "own")])
+def test_five_calm_iterations_are_a_reference_of_its_own(calm: int, reference: str) -> None:
+    """The worker's link is always slow by 0.1 s, which is no straggling; the job's median knows nothing of it."""
+    usual = {"send_s": 0.2}
+    found = episodes(
+        compared(iterations([*[[{}, {}, usual]] * calm, [{}, {}, {"send_s": 0.6}]])), 0.0, spans_of([0] * 3)
+    )
+    assert found["reference"].tolist() == [reference]
+    assert found["excess_link_s"].tolist() == pytest.approx([0.4 if reference == "own" else 0.5])
+
+
+def test_an_iteration_that_begins_with_its_job_on_a_host_is_on_that_host() -> None:
+    rows = compared(iterations([[{}, {}], [{}, SLOWER["link"]]]))
+    begun_s = float((rows["t"] - rows["time_s"])[rows["iteration"] == 1].iloc[1])
+    spans = pd.concat([spans_of([0, 1]), spans_of([2, 3], start_s=begun_s)], ignore_index=True)
+    assert episodes(rows, 0.0, spans)["host"].tolist() == [3]
+
+
+def test_a_reference_is_made_of_calm_iterations_only() -> None:
+    """Most of its iterations straggle: its median of all would be that of its straggling."""
+    calm: list[list[dict[str, float]]] = [[{}, {}]] * 5
+    found = episodes(compared(iterations([*calm, *[[{}, SLOWER["link"]]] * 8])), 0.0, spans_of([0, 1]))
+    assert found[["iterations", "reference", "cause"]].to_numpy().tolist() == [[8, "own", "link"]]
+
+
 def test_an_episode_ends_where_its_job_moves() -> None:
     """The same straggler on another host after a preemption is another episode."""
     rows = compared(iterations([*[[{}, {}]] * 2, [{}, SLOWER["link"]], [{}, SLOWER["link"]]]))
@@ -209,6 +247,13 @@ def test_neighbours_by_brute_force() -> None:
         assert occupancy.between(host, low, high) == present
         servers_there = sum(s.count(host) for _, a, b, _, _, s in rows if a <= low < b)
         assert occupancy.servers_at(host, [low]).tolist() == [servers_there]
+
+
+def test_a_job_that_is_started_again_where_it_was_is_still_there() -> None:
+    spans = pd.concat([spans_of([0], [0]).assign(end_s=4.0), spans_of([0], [0], start_s=4.0)], ignore_index=True)
+    occupancy = Occupancy(spans)
+    assert occupancy.between(0, 5.0, 6.0) == occupancy.between(0, 3.0, 4.0) == {"a"}
+    assert occupancy.servers_at(0, [3.0, 4.0, 5.0]).tolist() == [1, 1, 1]
 
 
 def shared_hosts(**how: bool) -> ClusterStory:

@@ -59,6 +59,19 @@ def test_seeds_needed_where_there_is_nothing_to_find() -> None:
     assert seeds_needed(np.array([0.3])) == seeds_needed(np.array([0.3, inf])) == 0
 
 
+@pytest.mark.parametrize("pairs", [2, 3, 10])
+def test_without_an_effect_the_power_is_the_significance(pairs: int) -> None:
+    """Rejections are false ones then, on both sides."""
+    assert power_of(0.0, pairs) == pytest.approx(0.05)
+    assert power_of(0.0, pairs, 0.2) == pytest.approx(0.2)
+
+
+def test_twice_and_half_as_long_need_as_many_seeds() -> None:
+    ratios = np.array([0.5, 0.9, 0.6, 1.2])
+    one, other = distinguish(ratios), distinguish(1.0 / ratios)
+    assert one.seeds_needed == other.seeds_needed == seeds_needed(np.log(ratios)) > 2
+
+
 def test_power_by_simulation() -> None:
     rng = np.random.default_rng(0)
     drawn = rng.normal(0.7, 1.0, size=(4000, 12))

@@ -110,6 +110,19 @@ def test_nodes_count_when_they_are_there_and_servers_when_they_hold_parameters(r
     ]
 
 
+def test_a_server_that_has_joined_holds_nothing_whatever_else_changes(tmp_path: Path) -> None:
+    """At 2 s there are two servers, at 3 s a worker leaves, and at 4 s both hold parameters."""
+    made = Story("dlrover", num_workers=2, num_servers=1)
+    made.started()
+    made.event(2.0, "ServerJoined", server=1, incarnation=0)
+    made.note(3.0, "LayoutChanged", **_layout(1, ["server:0", "server:1", "worker:0"], [0]))
+    made.note(4.0, "LayoutChanged", **_layout(2, ["server:0", "server:1", "worker:0"], [0, 1]))
+    made.finished(5.0)
+    frame = elastic.nodes_over_time(load_run(made.write(tmp_path / "run"))).set_index("t")
+    assert frame["workers"].to_dict() == {0.0: 2.0, 2.0: 2.0, 3.0: 1.0, 4.0: 1.0}
+    assert frame["servers"].to_dict() == {0.0: 1.0, 2.0: 1.0, 3.0: 1.0, 4.0: 2.0}
+
+
 def test_cores_of_a_node_that_was_given_none_are_not_known(still: Run) -> None:
     frame = elastic.nodes_over_time(still)
     assert not elastic.is_elastic(still)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import exp, inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -32,7 +31,6 @@ from analysis.experiments.results import Results, measure_runs, paper_values, su
 from analysis.experiments.spec import PREDICTOR, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.figures.style import STRATEGY_COLOURS
 from analysis.records.load import Run, load_run
-from analysis.records.schema import Drop
 from runtime.run.preflight import preflight
 from tests.support.records import Simulation, Story
 from tests.unit.analysis.test_fidelity import story
@@ -266,9 +264,9 @@ def test_delays_are_those_of_applied_gradients(tmp_path: Path) -> None:
         }
     )
     vars(run)["tables"] = replace(run.tables, iterations=rows)
-    vars(run)["lines"] = [SimpleNamespace(commands=(Drop(grads=(7,)),)), SimpleNamespace(note=None)]
+    vars(run)["contents"] = replace(run.contents, discarded=2)
     found = [MEASURES[name](run) for name in ("delay_mean", "delay_std", "delay_max", "dropped_frac")]
-    assert found == pytest.approx([3.0, (8 / 3) ** 0.5, 5.0, 1 / 4])
+    assert found == pytest.approx([3.0, (8 / 3) ** 0.5, 5.0, (1 + 2) / (1 + 2 + 3)])
 
 
 def test_the_mean_of_a_metric_over_time_and_over_samples(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from runtime.core.cluster.inputs import JobEnded, JobGone, JobStarted, JobSubmit
 from strategies.cluster.placements.first_fit import FirstFit
 from strategies.cluster.placements.pack import Pack
 from strategies.cluster.placements.spread import Spread
+from strategies.cluster.policies.backfill import Backfill
 from strategies.cluster.policies.fifo import Fifo
 from strategies.cluster.policies.las import Las
 from strategies.cluster.policies.srtf import Srtf
@@ -96,6 +97,20 @@ def test_a_preempted_job_keeps_its_gpus_until_it_is_gone_and_its_progress() -> N
     assert cluster.jobs["long"].remaining_at(99.0) == 92.0
     cluster.receive(20.0, JobEnded("short"))
     assert port.orders[-1] == ("start", "long", (0,), 1)
+
+
+def test_the_first_in_line_keeps_its_machine_though_gpus_enough_would_be_left() -> None:
+    """EASY's promise where a job must not be divided: machine 0 is the first one's at 10 s, when five GPUs are free. A
+    long job of one GPU would go to that machine, and delay it; a job that has ended by then may."""
+    cluster, port, _ = cluster_of(Backfill(), 4, 4, placement=Pack(max_machines=1))
+    cluster.receive(0.0, job("a", 3, 10.0), job("b", 3, 100.0))
+    for name in "ab":
+        cluster.receive(0.0, JobStarted(name))
+    cluster.receive(1.0, job("first", 4, 5.0), job("long", 1, 1000.0), job("short", 1, 9.0))
+    assert port.orders[2:] == [("start", "short", (0,), 0)]
+    cluster.receive(1.0, JobStarted("short"))
+    cluster.receive(10.0, JobEnded("short"), JobEnded("a"))
+    assert port.orders[3:] == [("start", "first", (0, 0, 0, 0), 0), ("start", "long", (1,), 0)]
 
 
 def test_a_worker_that_is_restarted_goes_where_the_placement_has_a_gpu_for_it() -> None:

@@ -62,6 +62,32 @@ def test_a_round_in_which_somebody_waited_for_data_does_not_count() -> None:
     assert pace.periods_s[0] == pytest.approx(1.0)
 
 
+def test_a_round_of_short_batches_does_not_count() -> None:
+    """Nor does one in which only one of both had less data."""
+    pace = measured(together=True, warm_up=0, rounds=1)
+    for at_s, first, last in ((1.0, 8, 8), (2.0, 8, 8), (2.3, 2, 2), (3.3, 8, 8), (3.7, 3, 8), (4.7, 8, 8)):
+        arrive(pace, 0, at_s, samples=first)
+        arrive(pace, 1, at_s, samples=last)
+    assert pace.known == 3
+    assert pace.periods_s[0] == pytest.approx(1.0)
+
+
+def test_an_update_is_as_large_as_the_largest_since_the_change() -> None:
+    pace = measured(together=False)
+    for num_grads in (1, 4, 2):
+        pace.applied(num_grads)
+    assert pace.grads_per_update == 4
+    pace.reset((0, 1), 3.0)
+    assert pace.grads_per_update == 1
+
+
+def test_what_is_owed_are_samples_beyond_half_an_iteration() -> None:
+    """Worker 0 is a quarter of an iteration behind and worker 1 as much ahead, of 8 and 4 samples."""
+    pace = measured(together=False)
+    pace.batches, pace.credits = {0: 8, 1: 4}, {0: 0.75, 1: 0.25}
+    assert pace.owed == 0.25 * 8 - 0.25 * 4
+
+
 def test_another_batch_is_a_change() -> None:
     pace = measured(together=False)
     assert not pace.arrived(0, 1.0, 8, 8)

@@ -157,6 +157,28 @@ def test_fast_workers_skip_more() -> None:
     assert found.iterations == {0: 200, 1: 100, 2: 100, 3: 50}
 
 
+@pytest.mark.parametrize(("span_s", "updates"), [(0.75, 0), (1.0, 2), (2.5, 2), (3.0, 4)])
+def test_an_update_is_complete_with_its_last_gradient(span_s: float, updates: int) -> None:
+    """Two make one: worker 0 is done at 0.5, 1.5 and 2.5 s, the others at 1 and 3 s. Ties go by the number."""
+    run, _, pace = half_way(StaticX(), 1200, 9, [1.0, 2.0, 2.0, 2.0])
+    run_some(run, 2)
+    found = skip(run.core, pace, span_s)
+    assert found is not None
+    assert len(found.batches) == updates
+
+
+@pytest.mark.parametrize(("span_s", "epochs"), [(44.0, 0), (45.0, 1)])
+def test_a_jump_may_be_longer_by_two_rounds_of_the_slowest(span_s: float, epochs: int) -> None:
+    """Worker 0 has used its 75 samples up after 12.5 s and waits for worker 3, which ends at 49 s: a jump ends before
+    that wait, or with the epoch."""
+    run, _, pace = half_way(ASP(), 300, 9, [0.5, 1.0, 1.0, 2.0])
+    run_some(run, 2)
+    found = skip(run.core, pace, span_s)
+    assert found is not None
+    assert run.core.shards.epochs_done == epochs
+    assert found.iterations == ({0: 24, 1: 24, 2: 25, 3: 25} if epochs else {0: 23, 1: 12, 2: 12, 3: 6})
+
+
 def test_a_job_that_waits_for_data_does_not_jump() -> None:
     run, _, pace = half_way(ASP(), 60, 2, [0.1, 1.0, 1.0, 1.0])
     while not run.core.ledger.held:

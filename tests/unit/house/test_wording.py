@@ -95,7 +95,7 @@ def prose(path: Path, text: str) -> Iterator[tuple[int, str]]:
             if line == "## Glossary":  # names the replaced words
                 return
             if not line.startswith("|") or path.parent.name != "paper":
-                yield number, re.sub(r"`[^`]*`", "", line)
+                yield number, re.sub(r"`[^`]*`|[\w/]+\.py\b", "", line)  # nor are names of files prose
         return
     suspect = any("#" in line and whole(ANY_TURN).search(line) for line in text.splitlines())  # tokens take a while
     for token in tokenize.generate_tokens(io.StringIO(text).readline) if suspect else ():
@@ -158,3 +158,4 @@ def test_plain_words_and_code_in_quotes_are_not_caught() -> None:
     text = '"""Continue with the current parameters; ``told`` is an old name."""\nbesides, unfold, retold = 1, 2, 3\n'
     assert turns(Path("code.py"), text) == []
     assert turns(Path("page.md"), "`told()` besides\n") == []
+    assert turns(Path("some.yaml"), "file: rooms/beside.py\n") == []

@@ -197,10 +197,12 @@ def test_names_of_jobs_change_nothing_but_names(tmp_path: Path, mixed: Path) -> 
 
 
 def test_an_interrupt_ends_all_in_good_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sample = HostUse.sample
+    """At a time when one job waits. How far others come until it is seen depends on whether machines are compiled."""
+    sample, sent = HostUse.sample, []
 
     def interrupting(self: HostUse, now: float, gpus: Any) -> Any:
-        if 1.0 < now < 1.3:
+        if now > 1.6 and not sent:  # a second one would end these tests
+            sent.append(now)
             os.kill(os.getpid(), signal.SIGTERM)
         return sample(self, now, gpus)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.mutant_lists import read_lists
+from scripts.mutant_runs import MOST_S
 from tests.support.runs import ROOT
 
 SOURCE = "def sign(number):\n    if number < 0:\n        return -1\n    return 1\n"
@@ -82,6 +83,17 @@ def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
     assert err.startswith("these tests fail without any mutant: test_small.py\n")
     assert "assert sign(0) == 0" in err
     assert out.count("untested: ") == 3
+
+
+@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
+def test_a_bug_that_never_ends_is_given_little_more_than_its_tests_take(project: Path) -> None:
+    """Ten seconds and a few of this processor, of which two minutes are the most."""
+    text = LIST.replace("return -1, put: return 5", '"    return -1", put: "    while True: pass"')
+    (project / "tests/mutants/all.yaml").write_text(text)
+    assert MOST_S > 100, "which is what the call below may take"
+    _, out, err = mutants(project, "--jobs", "1")
+    assert err == ""
+    assert out.splitlines()[-1].split() == ["all", "4", "1", "2", "1", "66.7%"]
 
 
 def test_a_bug_goes_with_its_text_to_another_file(project: Path) -> None:

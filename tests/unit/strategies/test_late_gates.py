@@ -185,6 +185,16 @@ def test_switching_probes_one_after_the_other() -> None:
     assert gate.probe() == (1,)
 
 
+def test_switching_does_not_probe_who_was_lost_and_is_back_as_a_member() -> None:
+    gate = without({1, 3})
+    assert gate.probe() == (1,)
+    assert gate.lost(3, True) == NOTHING
+    assert gate.joined(3).go == (3,)
+    assert gate.arrived(grad(1)) == Verdict(drop=(grad(1),)), "worker 3 has an order already"
+    assert [gate.arrived(grad(worker)) for worker in (0, 2)] == [NOTHING] * 2
+    assert applied(gate.arrived(grad(3))) == [0, 2, 3]
+
+
 def test_switching_lets_in_who_is_no_longer_slow() -> None:
     slow = {3}
     gate = without(slow)

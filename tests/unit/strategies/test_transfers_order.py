@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from strategies.transfers import Slot, Update, plan
-from strategies.transfers.fluid import fair_finishes, fair_rates
+from strategies.transfers.fluid import Reservations, fair_finishes, fair_rates
 from strategies.transfers.updates import solo_s
 
 MB = 1e6
@@ -168,6 +168,17 @@ def test_the_plan_does_not_depend_on_the_order_of_the_pending(case: tuple[list[U
 def test_what_cannot_be_planned_is_refused(pending: list[Update], links: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         plan(pending, links, now_s=0.0, version=0, tau_max=4)
+
+
+@pytest.mark.parametrize("rates", [(0.1, 0.2), (0.2, 0.1), (0.1, 0.7)])
+def test_a_link_that_is_reserved_to_the_last_is_full(rates: tuple[float, float]) -> None:
+    """In floats it has a few 1e-17 left, or less than nothing: nothing can be sent before it is free."""
+    capacity = round(sum(rates), 1)
+    network = Reservations({"in": capacity}, 0.0)
+    for rate in rates:
+        network.reserve(("in",), [(0.0, 10.0, rate)])
+    assert network.open_s(("in",), 0.0) == 10.0
+    assert network.segments(("in",), 5 * capacity, 0.0) == ((10.0, 15.0, capacity),)
 
 
 # ---- fair shares -----------------------------------------------------------------------------------------------------
