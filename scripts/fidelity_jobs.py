@@ -23,7 +23,7 @@ import msgspec
 from rich.console import Console
 
 from analysis.files import write_file
-from analysis.measures.cluster.fidelity import ClusterFidelity, fidelity_of
+from analysis.measures.cluster.fidelity import AtLiveSpeed, ClusterFidelity, core_seconds, fidelity_of
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import Cluster
 from analysis.records.load import RecordError
@@ -42,11 +42,11 @@ GPUS = {"a": 2, "b": 2, "c": 3, "d": 1}
 ITERATIONS = {"a": 1500, "b": 1900, "c": 2300, "d": 1200}
 SUBMIT_S = {"a": 0.0, "b": 0.0, "c": 1.0, "d": 2.0}
 """All GPUs are taken at once, and the jobs end far enough from each other that their order means something."""
-QUARTER_CORE = "cluster.hosts.real_cores_per_core=0.0625"
+REAL_CORES = "cluster.hosts.real_cores_per_core"
+QUARTER_CORE = 0.0625
 """Of this machine for each host of four cores: four of 0.4 leave two cores nothing for coordinators and the network."""
 SHARED = (
     *("jobs=list", "cluster=hosts", "cluster.hosts.gpus=2", "workload=digits_cnn", "strategy=bsp", "straggler=none"),
-    QUARTER_CORE,
     *("replay.max_iterations=null", "replay.models=null", "replay.use_every_s=1", "workload.optimizer.lr=0.003"),
     *("workload.target=null", "eval_every_s=null", "checkpoint_every_s=null", *QUIET),
 )
@@ -61,10 +61,17 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
         load_costs(asked.costs)
         live = make(asked, "live", dict.fromkeys(asked.placements, ITERATIONS), console, runner)
         done = {placement: iterations_of(cluster) for placement, cluster in live.items()}
-        virtual = make(asked, "virtual", done, console, runner, parameters_of(next(iter(live.values()))))
+        parameters = parameters_of(next(iter(live.values())))
+        virtual = make(asked, "virtual", done, console, runner, parameters)
+        factors = {placement: speed(live[placement], virtual[placement]) for placement in live}
+        again = make(asked, "paced", done, console, runner, parameters, factors)
         met = {placement: fidelity_of(job_times(live[placement]), job_times(virtual[placement])) for placement in live}
+        paced = {
+            placement: AtLiveSpeed(factor, fidelity_of(job_times(live[placement]), job_times(again[placement])))
+            for placement, factor in factors.items()
+        }
         metas = [cluster.meta for cluster in (*live.values(), *virtual.values())]
-        report(met, caption(metas), str(metas[0].get("started_at"))[:10], asked, words, console)
+        report(met, paced, caption(metas), str(metas[0].get("started_at"))[:10], asked, words, console)
 
     return answer("fidelity_jobs.py", lambda: parse(words), work)
 
@@ -76,17 +83,22 @@ def make(
     console: Console,
     runner: Runner,
     parameters: int = 0,
+    factors: Mapping[str, float] | None = None,
 ) -> dict[str, Cluster]:
-    """The records of one runtime by placement; those that exist are taken as they are."""
+    """The records of one side by placement; those that exist are taken as they are.
+
+    ``parameters``: of the model; ``factors``: of the speed of virtual processors, by placement.
+    """
     if side == "live":
         own = ["runtime=live", "backend=torch"]
     else:
         costs = f"cluster.costs={quoted(asked.costs)}"
         own = ["runtime=virtual", "backend=none", f"backend.num_parameters={parameters}", costs]
-    wanted = {
-        f"{placement}_{side}": [*SHARED, *own, f"placement={placement}", entries(counts), *asked.overrides]
-        for placement, counts in iterations.items()
-    }
+    wanted = {}
+    for placement, counts in iterations.items():
+        cores = f"{REAL_CORES}={QUARTER_CORE * (factors or {}).get(placement, 1.0):.6g}"
+        words = [*SHARED, cores, *own, f"placement={placement}", entries(counts), *asked.overrides]
+        wanted[f"{placement}_{side}"] = words
     found = {name: stored(name, words, asked.out) for name, words in wanted.items()}
     runs = fill(wanted, found, asked.out, console, runner, live=side == "live")
     return {name.rpartition("_")[0]: run for name, run in runs.items()}
@@ -109,6 +121,14 @@ def iterations_of(cluster: Cluster) -> dict[str, int]:
     return {str(job): int(count) for job, count in times["iterations"].items()}
 
 
+def speed(live: Cluster, virtual: Cluster) -> float:
+    """How fast this machine computed live, of its speed while the costs were fitted: both sets did the same."""
+    took = core_seconds(live.hosts), core_seconds(virtual.hosts)
+    if not all(took):
+        raise RecordError(f"{(virtual if took[0] else live).path}: has no samples of its hosts, so it cannot be paced")
+    return took[1] / took[0]
+
+
 def parameters_of(cluster: Cluster) -> int:
     """The size of the model that the live jobs trained."""
     last = (cluster.folders["a"] / "events.jsonl").read_bytes().splitlines()[-1]
@@ -117,6 +137,7 @@ def parameters_of(cluster: Cluster) -> int:
 
 def report(
     met: Mapping[str, ClusterFidelity],
+    paced: Mapping[str, AtLiveSpeed],
     source: str,
     day: str,
     asked: argparse.Namespace,
@@ -125,7 +146,10 @@ def report(
 ) -> None:
     """Print and write the page and the numbers."""
     text = page(
-        met, f"Made on {day} by\n\n```\n{shlex.join(['python', 'scripts/fidelity_jobs.py', *words])}\n```", source
+        met,
+        paced,
+        f"Made on {day} by\n\n```\n{shlex.join(['python', 'scripts/fidelity_jobs.py', *words])}\n```",
+        source,
     )
     console.print(text, soft_wrap=True)
     for path in (asked.out / "fidelity_jobs.md", *([asked.report] if asked.report else [])):

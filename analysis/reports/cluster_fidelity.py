@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analysis.markup import markdown_lines
-from analysis.measures.cluster.fidelity import TOLERANCE_FRAC, ClusterFidelity
+from analysis.measures.cluster.fidelity import TOLERANCE_FRAC, AtLiveSpeed, ClusterFidelity
 
 HEADS = (
     "placement",
@@ -17,17 +17,23 @@ HEADS = (
     "training live (s)",
     "virtual (s)",
     "ratio",
+    "JCT at live's processor speed (s)",
+    "ratio",
 )
 NOTE = """\
 The JCT is from submission to end. Training begins when all tasks of a job compute: live, its agent imports the
-framework before, which the virtual clock does not model. Ratios are virtual over live."""
+framework before, which the virtual clock does not model. Ratios are virtual over live. At live's processor speed: the
+virtual set once more, on processors so much slower or faster than while the costs were fitted that it takes as much
+processor time as live, one factor for all of its jobs; what differs then is not how fast this machine computed."""
 
 
-def page(met: Mapping[str, ClusterFidelity], made: str, source: str) -> str:
-    """``met`` by placement; ``made``: by which command; ``source``: the caption of the runs."""
-    rows = [row for found in met.values() for _, row in found.jobs.iterrows()]
-    number = f"{sum(row['within'] for row in rows)} of {len(rows)} jobs"
-    within = f"JCT (job completion time) within {TOLERANCE_FRAC:.0%}: {number}"
+def page(met: Mapping[str, ClusterFidelity], paced: Mapping[str, AtLiveSpeed], made: str, source: str) -> str:
+    """``met`` and ``paced`` by placement; ``made``: by which command; ``source``: the caption of the runs."""
+    within = f"JCT (job completion time) within {TOLERANCE_FRAC:.0%}: {_within(met)}"
+    speeds = ", ".join(f"{name} {one.factor:.2f}" for name, one in paced.items())
+    same = (
+        f"at live's processor speed ({speeds} of the fit's): {_within({name: one.met for name, one in paced.items()})}"
+    )
     kept = f"order of the jobs by JCT kept: {', '.join(f'{name} {_yes(one.order_kept)}' for name, one in met.items())}"
     cells = []
     for placement, found in met.items():
@@ -41,10 +47,17 @@ def page(met: Mapping[str, ClusterFidelity], made: str, source: str) -> str:
                     f"{row[f'{what}_ratio']:.3f}",
                 )
             ]
+            again = paced[placement].met.jobs.set_index("job").loc[row["job"]]
+            times += [f"{again['virtual_jct_s']:.1f}", f"{again['jct_ratio']:.3f}"]
             cells.append((placement, str(row["job"]), str(row["gpus"]), *times))
     lines = ["# A set of jobs, live against virtual", "", made, "", f"from: {source}.", ""]
-    lines += [f"- {within}", f"- {kept}", "", NOTE, "", *markdown_lines(HEADS, cells), ""]
+    lines += [f"- {within}", f"- {same}", f"- {kept}", "", NOTE, "", *markdown_lines(HEADS, cells), ""]
     return "\n".join(lines)
+
+
+def _within(met: Mapping[str, ClusterFidelity]) -> str:
+    rows = [row for found in met.values() for _, row in found.jobs.iterrows()]
+    return f"{sum(row['within'] for row in rows)} of {len(rows)} jobs"
 
 
 def _yes(value: bool) -> str:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
 TOLERANCE_FRAC = 0.10
+
+
+class AtLiveSpeed(NamedTuple):
+    """The virtual set on other processors, so that it takes as much processor time as live."""
+
+    factor: float
+    """Their speed, of that of the machine while the costs were fitted."""
+    met: ClusterFidelity
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,3 +45,10 @@ def fidelity_of(live: pd.DataFrame, virtual: pd.DataFrame, tolerance_frac: float
     jobs["within"] = (jobs["jct_ratio"] - 1).abs() <= tolerance_frac
     order = [list(jobs.sort_values(f"{side}_jct_s", kind="stable").index) for side in sides]
     return ClusterFidelity(jobs.reset_index(names="job"), order[0] == order[1])
+
+
+def core_seconds(hosts: pd.DataFrame) -> float:
+    """Processor time of all hosts together, of the samples of a cluster's record (``Cluster.hosts``); 0 without any."""
+    in_order = hosts.sort_values(["host", "t_s"])
+    lasting_s = in_order["t_s"] - in_order.groupby("host")["t_s"].shift(fill_value=0.0)
+    return float((in_order["cpu_cores"] * lasting_s).sum())

@@ -6,9 +6,11 @@ import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import scripts.fidelity_jobs as script
+from analysis.measures.cluster.fidelity import core_seconds
 from tests.support.cluster_records import ClusterStory
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 
@@ -16,7 +18,7 @@ ENDS_S = {"a": 40.0, "b": 60.0, "c": 80.0, "d": 30.0}
 
 
 class JobsRunner(FakeRunner):
-    """Live, each job waits 2 s for its framework; virtual it takes ``factors`` times as long."""
+    """Live, each job waits 2 s for its framework; virtual it takes ``factors`` times as long, and less processor."""
 
     def __init__(self, **factors: float) -> None:
         super().__init__()
@@ -31,6 +33,7 @@ class JobsRunner(FakeRunner):
             tale.start(0.0, job, [host % 2], zero_s=0.0 if virtual else 2.0)
             tale.iterate(job, 0, [{}])
             tale.end(end_s * self.factors.get(job, 1.0) if virtual else end_s, job)
+        tale.samples += [(t, host, 1, 0.2 if virtual else 0.25, 0.0, 0.0) for t in (1.0, 2.0) for host in (0, 1)]
         tale.write(new, events=True)
         for job in ENDS_S:
             with (new / "jobs" / job / "events.jsonl").open("a") as file:
@@ -53,10 +56,14 @@ def test_live_runs_come_first_and_virtual_ones_do_what_they_did(bench: Bench) ->
     runner = JobsRunner()
     result = bench.run(runner=runner)
     assert (result.code, result.err) == (0, "")
-    assert runner.ran == ["pack_live", "spread_live", "pack_virtual", "spread_virtual"]
+    assert runner.ran == [
+        f"{placement}_{side}" for side in ("live", "virtual", "paced") for placement in ("pack", "spread")
+    ]
     assert "iterations: 1500" in runner.said["pack_live"]["jobs.entries"]
     assert re.findall(r"iterations: (\d+)", runner.said["pack_virtual"]["jobs.entries"]) == ["1"] * 4
     assert runner.said["pack_virtual"]["backend.num_parameters"] == "4321"
+    cores = [runner.said[f"pack_{side}"]["cluster.hosts.real_cores_per_core"] for side in ("live", "virtual", "paced")]
+    assert cores == ["0.0625", "0.0625", "0.05"]
     again = JobsRunner()
     assert bench.run(runner=again).code == 0
     assert again.ran == []
@@ -68,8 +75,12 @@ def test_the_page_has_every_job_and_says_what_is_missed(bench: Bench) -> None:
     out = bench.run("--placements", "pack", "--report", str(page), runner=JobsRunner(a=1.05, d=1.5)).out
     text = page.read_text()
     assert text in out
-    assert "- JCT (job completion time) within 10%: 3 of 4 jobs\n- order of the jobs by JCT kept: pack NO\n" in text
-    assert "| pack | a | 1 | 40.0 | 42.0 | 1.050 | 38.0 | 42.0 | 1.105 |" in text
+    assert "- JCT (job completion time) within 10%: 3 of 4 jobs\n" in text
+    assert (
+        "- at live's processor speed (pack 0.80 of the fit's): 3 of 4 jobs\n- order of the jobs by JCT kept: pack NO\n"
+        in text
+    )
+    assert "| pack | a | 1 | 40.0 | 42.0 | 1.050 | 38.0 | 42.0 | 1.105 | 42.0 | 1.050 |" in text
     assert "| pack | d | 1 | 30.0 | 45.0 | 1.500 |" in text
     assert "abc1234" in text
 
@@ -79,3 +90,11 @@ def test_what_cannot_be_is_refused_in_one_line(bench: Bench) -> None:
     assert "cluster.costs=none: cannot be read" in bench.one_line(bench.run("--costs", "none"))
     bench.run()
     assert "of other settings (seed=3)" in bench.one_line(bench.run("seed=3"))
+
+
+def test_the_processor_time_of_a_set_is_that_of_all_samples() -> None:
+    """A sample is of the time since the one before: 0.5 cores for 2 s, 0.25 for 1 s, and 1 core for 3 s."""
+    rows = [(2.0, 0, 0.5), (3.0, 0, 0.25), (3.0, 1, 1.0)]
+    assert (
+        core_seconds(pd.DataFrame(rows, columns=["t_s", "host", "cpu_cores"]).sample(frac=1.0, random_state=1)) == 4.25
+    )
