@@ -22,8 +22,8 @@ slower change in the virtual time, median and worst; a well-behaved job changes 
 at evaluations, so the TTA may be off by one interval; interpolated it is finer. Two strategies are distinguished if the
 interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
 on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). BPT:
-batch processing time. Processor: what a worker uses in an iteration, in the mean; where this machine computes slower
-than while the costs were fitted, live runs use more of it than virtual ones, whatever the model of the rest is worth."""
+batch processing time. Processor: the time of it that a worker's iteration takes, in the mean. A machine that computes
+slower than while the costs were fitted takes more of it live than virtually, whatever the model of the rest is worth."""
 
 
 class Sheet(NamedTuple):
