@@ -23,7 +23,7 @@ at evaluations, so the TTA may be off by one interval; interpolated it is finer.
 interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
 on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). BPT:
 batch processing time. Processor: the time of it that a worker's iteration takes, in the mean. A machine that computes
-slower than while the costs were fitted takes more of it live than virtually, whatever the model of the rest is worth."""
+slower than while the costs were fitted takes more of it live than virtually, however good the model of the rest is."""
 
 
 class Sheet(NamedTuple):
