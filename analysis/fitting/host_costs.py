@@ -153,6 +153,7 @@ def _fit_contention(alone: pd.DataFrame, crowded: pd.DataFrame, fitted: Calibrat
         value, error = sum(end.value for end in ends) / 2, hypot(*(end.error for end in ends)) / 2
         note = f"of workers {ends[0].value:.2g}, of servers {ends[1].value:.2g}"
         fitted.estimates["carry_per_byte_s"] = Estimate(max(0.0, value), error, len(received) + len(served), note)
+        fitted.missing.pop("carry_per_byte_s", None)
     return True
 
 
