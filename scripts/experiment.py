@@ -251,7 +251,7 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
     if run.meta["runtime"] != "virtual" or isinstance(run, Cluster):  # each job of a cluster has its own cost model
         return run
     model = load_costs(config["cluster"]["costs"])
-    return run if model.made(run.meta.get("calibration")) else None
+    return run if model.is_of(run.meta.get("calibration")) else None
 
 
 def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
