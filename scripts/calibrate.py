@@ -1,6 +1,6 @@
 """Fit the cost model of the virtual runtime to live runs (runtime=virtual cluster.costs=NAME).
 
-python run.py calibrate runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml
+python run.py calibrate runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml (installed: local_tcp.yaml)
 python run.py calibrate runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml
 """
 
@@ -36,8 +36,8 @@ from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
 FOLDER = Path() if INSTALLED else DIRECTORY
-"""Where models go by their names: to those that come along; from an installed package, which is no place to write to, to
-the working directory."""
+"""Where models go by their names: to those that come along; if this is installed, where is no place to write to, to the
+working directory."""
 WHERE = "the working directory" if INSTALLED else "runtime/fitted/costs/"
 
 

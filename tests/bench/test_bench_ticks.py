@@ -29,7 +29,7 @@ PIECES_PER_S = 5e7
 def medians_s(group: Cgroup) -> list[tuple[float, float]]:
     """Of each piece of work in the group: the median of its processor time, and that of its wall time over the rule's.
 
-    Before each there is a pause in which all debts are paid; then work of c takes c / CORES - USUAL_PERIOD_S by the rule.
+    Before each there is a pause in which all debts are paid; then work of c takes c / CORES - P by the rule.
     """
 
     def play() -> bytes:

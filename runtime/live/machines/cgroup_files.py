@@ -17,8 +17,8 @@ Kind = Literal["cpu", "memory", "cpuacct"]
 PERIOD_US = round(USUAL_PERIOD_S * 1e6)
 """The usual period.
 
-Hosts may have other ones (``cluster.hosts.quota_period_ms``): of a period's quota the kernel gives a processor up to 5 ms
-at once, so the first task that asks gets all of a smaller one, and another task on another processor waits.
+Hosts may have other ones (``cluster.hosts.quota_period_ms``): of a period's quota the kernel gives a processor up to
+5 ms at once, so the first task that asks gets all of a smaller one, and another task on another processor waits.
 """
 MIN_QUOTA_US, MAX_PERIOD_US = 1_000, 1_000_000
 """The kernel's limits: a small quota needs a longer period."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import re
 import signal
@@ -17,9 +18,10 @@ import pytest
 
 from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
-from runtime.errors import FAILED
+from runtime.errors import FAILED, NO_SPACE
 from runtime.record.cluster import ClusterRecorder, HostRow
 from runtime.run.job import JobFailed, run_job
+from runtime.run.jobs import replay
 from runtime.run.jobs.replay import run_set
 from runtime.run.jobs.running import placed_job
 from runtime.virtual.cluster.use import HostUse
@@ -405,3 +407,18 @@ def test_a_checked_job_is_not_changed_by_its_places() -> None:
     before = dataclasses.astuple(dataclasses.replace(job, strategy=None, runtime=None))  # type: ignore[type-var]
     placed_job(job, Places(workers=(3, 3), servers=(7,)), 8)
     assert dataclasses.astuple(dataclasses.replace(job, strategy=None, runtime=None)) == before  # type: ignore[type-var]
+
+
+def test_a_full_disk_after_a_signal_says_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no other job of a sweep starts."""
+
+    class Interrupted:
+        now, interrupted_by = 1.0, signal.SIGINT
+
+        def run(self) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(replay, "_cluster", lambda *given: Interrupted())
+    with pytest.raises(JobFailed, match="No space left") as caught:
+        run_set(checked_set([row("a")]), tmp_path / "run")
+    assert (caught.value.exit_code, caught.value.interrupted_by) == (NO_SPACE, signal.SIGINT)
