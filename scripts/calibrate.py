@@ -1,6 +1,6 @@
 """Fit the cost model of the virtual runtime to live runs (runtime=virtual cluster.costs=NAME).
 
-python run.py calibrate runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml (installed: local_tcp.yaml)
+python run.py calibrate runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml; installed: here
 python run.py calibrate runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml
 """
 

@@ -42,9 +42,10 @@ NAMES = {
     "coding_group_based": "Group-based coding",
 }
 """By the name of the choice in ``conf/strategy``."""
-GROUPS = frozenset(
-    "backend cluster jobs launcher placement policy prevention runtime scheduler straggler strategy topology workload".split()
-)
+GROUPS = {
+    *("backend", "cluster", "jobs", "launcher", "placement", "policy", "prevention"),
+    *("runtime", "scheduler", "straggler", "strategy", "topology", "workload"),
+}
 """Settings that choose a file of ``conf/``: its name alone says what is meant."""
 NO_NAMES: Mapping[str, str] = {}
 _given: ContextVar[Mapping[str, str]] = ContextVar("names", default=NO_NAMES)

@@ -123,8 +123,8 @@ def test_parts_of_initial_parameters_that_differ_from_the_whole_are_named() -> N
     plant(file, "range(lo, lo + len(out))", "range(len(out))")
     [said, _] = run("check", "lab_of_parts").out.splitlines()
     assert said == (
-        "failed  conf/workload/my_workload.yaml: initial_part: of [2, 6) has other values than initial_parameters; make "
-        "them equal to the bit"
+        "failed  conf/workload/my_workload.yaml: initial_part: of [2, 6) has other values than initial_parameters; "
+        "make them equal to the bit"
     )
     plant(file, "out[:] = range(len(out))", "raise ValueError('no parts today')")
     [said, _] = run("check", "lab_of_parts").out.splitlines()
