@@ -36,8 +36,8 @@ from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
 FOLDER = Path() if INSTALLED else DIRECTORY
-"""Where models go by their names: to those that come along; if this is installed, where is no place to write to, to the
-working directory."""
+"""Where models go by their names: to those that come along, or, if this is an installed package, to the working
+directory."""
 WHERE = "the working directory" if INSTALLED else "runtime/fitted/costs/"
 
 

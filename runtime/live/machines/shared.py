@@ -33,7 +33,7 @@ def build_shared(hosts: Hosts | None, mechanisms: Mechanisms) -> SharedMachines:
 
 
 class TicksRefused(Exception):
-    """Threads that the user demands cannot be had."""
+    """The threads that the user demands are not available."""
 
 
 class SharedMachines:
