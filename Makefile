@@ -91,7 +91,7 @@ gpu:  ## all that needs a GPU: exactness, restarts, sharing, and speed against p
 	$(GPU_PY) scripts/gpu_session.py --device $(or $(DEVICE),cuda) $(if $(MINUTES),--minutes $(MINUTES)))
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
-	$(PY) scripts/score_predictors.py $(or $(RUNS),runs) $(ARGS)
+	$(PY) run.py predictors $(or $(RUNS),runs) $(ARGS)
 
 ray: $(VENV)/.dev  ## what Ray starts: raylets of this machine (installs Ray; some ten minutes)
 	$(PIP) --editable '.[ray]'

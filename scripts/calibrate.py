@@ -1,6 +1,6 @@
 """Fit the cost model of the virtual runtime to live runs (runtime=virtual cluster.costs=NAME).
 
-python run.py calibrate runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml
+python run.py calibrate runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml; installed: here
 python run.py calibrate runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml
 """
 
@@ -29,12 +29,16 @@ from analysis.fitting.estimates import Calibration
 from analysis.fitting.robust import Estimate
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from runtime.errors import ConfigError, print_error, refuse
-from runtime.house import NAME
+from runtime.house import INSTALLED, NAME
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
+FOLDER = Path() if INSTALLED else DIRECTORY
+"""Where models go by their names: to those that come along, or, if this is an installed package, to the working
+directory."""
+WHERE = "the working directory" if INSTALLED else "runtime/fitted/costs/"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -78,11 +82,11 @@ def _target(arguments: argparse.Namespace, run: Run) -> Path:
     name = arguments.name or f"local_{run.job.get('transport', 'tcp')}"
     if Path(name).name != name:
         raise ConfigError(f"--name {name}: must be a plain name; -o FILE writes elsewhere")
-    target: Path = arguments.out or DIRECTORY / f"{name}.yaml"
+    target: Path = arguments.out or FOLDER / f"{name}.yaml"
     if target.suffix != ".yaml":
         raise ConfigError(f"-o {target}: must end in .yaml")
     if target.exists() and not arguments.force:
-        raise ConfigError(f"{target}: exists. Give --force to replace it, or another --name")
+        raise ConfigError(f"{target}: exists. Give --force to replace it, another --name, or -o FILE")
     return target
 
 
@@ -169,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=f"{NAME} calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="a live run, or a directory of live runs")
-    parser.add_argument("--name", help="name of the model in runtime/fitted/costs/ (default: local_<transport>)")
+    parser.add_argument("--name", help=f"name of the model in {WHERE} (default: local_<transport>)")
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write here instead (must end in .yaml)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
     parser.add_argument("--num-parameters", metavar="N", type=int, help="model size of runs that do not record theirs")

@@ -4,7 +4,8 @@ python run.py check my_lab           # a minute: each strategy by 1 to 4 workers
 python run.py check my_lab --long    # all cases: more seeds, and 64 workers
 
 Each file of a group is composed and built as a run would, with the defaults for everything else (``runtime=virtual``);
-each experiment is read, and the runs of its first seed are checked. Then every strategy goes through the contract
+each experiment is read, and the runs of its first seed are checked. Parts of a task's initial parameters
+(``initial_part``) must be those of all of them. Then every strategy goes through the contract
 suite: lawful, deterministic, alive, uses every sample once, picklable, replayable, and refuses settings out of range by
 their names. The suite needs pytest (``pip install 'stragglab[check]'``). The exit code is 0 if nothing
 failed, 1 if something did, 2 for a folder that is no project.
@@ -26,9 +27,12 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from yaml import YAMLError
 
 from analysis.experiments.spec import SpecError, cells, load_spec, settings_of
+from runtime.backends.initial import wrong_part
 from runtime.config import project
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME, ROOT, module_name, surroundings
+from runtime.run.checking import Checked
+from runtime.run.checks.job import CheckedJob
 from runtime.run.preflight import EXPERIMENT, preflight
 from runtime.run.streams import run_program
 
@@ -104,8 +108,16 @@ def problem_of(path: Path, conf: Path) -> str:
                 preflight(settings_of(spec, cell))
         return ""
     virtual = [] if group in ("runtime", "launcher") else ["runtime=virtual"]
-    preflight([*virtual, *surroundings_of(group, path), f"{group}={name}"])
-    return ""
+    ready = preflight([*virtual, *surroundings_of(group, path), f"{group}={name}"])
+    return problem_of_parameters(ready.jobs.pending[0][1]) if group == "workload" and ready.jobs else ""
+
+
+def problem_of_parameters(job: Checked) -> str:
+    """Why a task's initial parameters cannot be drawn in parts; empty if they can, or are not."""
+    try:
+        return wrong_part(job.task, job.config.seed) if isinstance(job, CheckedJob) else ""
+    except Exception as error:  # noqa: BLE001 (whatever somebody's own code raises)
+        return f"initial parameters: {type(error).__name__}: {error}"
 
 
 def surroundings_of(group: str, path: Path) -> list[str]:

@@ -3,7 +3,7 @@
 python scripts/compare_use.py runs/live runs/virtual     # both with runtime.telemetry_every_s
 
 Processor seconds and bytes are work and not time, so a busy machine disturbs them little; but a cost model of another
-machine says nothing about them: calibrate on this one first (scripts/calibrate.py).
+machine says nothing about them: calibrate on this one first (python run.py calibrate).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from analysis.claims.pages import load_pages
 from analysis.experiments.page import HEADS, compose, front, row, section, sections
 from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
-from analysis.figures.names import named, shown_name
+from analysis.figures.names import id_of, named, shown_name
 from analysis.figures.page import drawn_as
 from analysis.files import write_file
 from analysis.markup import FOR_PEOPLE, FORMATS
@@ -251,7 +251,7 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
     if run.meta["runtime"] != "virtual" or isinstance(run, Cluster):  # each job of a cluster has its own cost model
         return run
     model = load_costs(config["cluster"]["costs"])
-    return run if model.made(run.meta.get("calibration")) else None
+    return run if model.is_of(run.meta.get("calibration")) else None
 
 
 def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
@@ -331,7 +331,8 @@ def names_in_records(spec: Spec) -> dict[str, str]:
     for levels in spec.axes.values():
         for level, words in levels.items():
             if level in spec.figure.names and len(words) == 1:
-                names.setdefault(words[0].partition("=")[2], spec.figure.names[level])
+                setting, _, value = words[0].partition("=")
+                names.setdefault(id_of(setting, value), spec.figure.names[level])
     return names
 
 

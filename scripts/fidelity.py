@@ -178,7 +178,7 @@ def present(cell: Cell, asked: argparse.Namespace) -> Run | None:
     run: Run | None = stored(cell.name, settings(cell, asked), asked.out, apart=COSTS)
     if run is None or SIDES[cell.side] != "virtual":
         return run
-    return run if asked.model.made(run.meta.get("calibration")) else None
+    return run if asked.model.is_of(run.meta.get("calibration")) else None
 
 
 def read_records(folder: Path) -> list[Run]:

@@ -35,7 +35,7 @@ from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.naming import add_names
-from scripts.common.paper_figures import add_paper, form_of
+from scripts.common.paper_figures import WIDTHS_IN, add_paper, form_of
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""
@@ -111,8 +111,10 @@ def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
 def too_high(figure: Path) -> str:
     """What to do about a picture that fits on no page; empty if it does."""
     with Image.open(figure) as picture:
-        height_in = picture.size[1] / DPI
-    cure = "name the runs of fewer cases, or take --paper text"
+        width_in, height_in = (pixels / DPI for pixels in picture.size)
+    cure = "name the runs of fewer cases"
+    if width_in < WIDTHS_IN["text"]:  # on a wider page, panels are next to one another
+        cure += ", or take --paper text"
     return (
         f"{figure.name}: {height_in:.1f} in high, more than a page ({PAGE_IN:g}); {cure}" if height_in > PAGE_IN else ""
     )

@@ -47,9 +47,12 @@ from predictors.stragglers import deviations, exceeding
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.streams import run_program
 from scripts.common.ring_lessons import (
+    PHI,
+    STRAGGLER_FRAC,
     Lesson,
     drawn_rings,
     errors_of,
+    log_uniform,
     measured_rows,
     recorded_rings,
     varied_rings,
@@ -62,7 +65,9 @@ from strategies.modes.server_question import Question, ServerQuestion
 from strategies.modes.times import ModeTimes
 from strategies.monitoring.clustering import cluster_by_ratio
 
-MAX_WORKERS, CLUSTER_FRAC, STRAGGLER_FRAC = 16, 0.2, 0.2
+MAX_WORKERS, CLUSTER_FRAC = 16, 0.2
+SERVERS_BATCH = (16.0, 256.0)
+"""Samples of each worker, of drawn decisions about parameter servers."""
 KAPPAS = {"pooled": (1.3, 0.1, 30.0), "priced": (0.14, 0.01, 1.0)}
 """By what is learnt: half of the prices of staleness; least and largest of the others."""
 TESTED = {"pooled": (1.3, 16.0), "priced": (0.14,)}
@@ -96,7 +101,7 @@ def drawn(seed: int, count: int) -> Iterator[Question]:
     while count:
         workers, spread = int(chance.integers(4, MAX_WORKERS + 1)), chance.uniform(0.1, 0.7)
         times_s = tuple(np.exp(spread * chance.standard_normal(workers)).tolist())
-        phi, batch = (float(np.exp(chance.uniform(*np.log(span)))) for span in ((30, 10_000), (16, 256)))
+        phi, batch = log_uniform(chance, PHI), log_uniform(chance, SERVERS_BATCH)
         if exceeding(deviations(dict(enumerate(times_s))), STRAGGLER_FRAC):
             yield question(times_s, batch, phi)
             count -= 1
@@ -110,12 +115,12 @@ def question(times_s: Sequence[float], batch_samples: float, phi_samples: float)
 
 def varied(seed: int, questions: Sequence[Question], mode_cost: str) -> Iterator[tuple[Question, ModeTimes]]:
     """Every decision with its own numbers, and with other noise scales, batches and prices."""
-    usual, *span_of_kappa = KAPPAS[mode_cost]
+    usual, least, most = KAPPAS[mode_cost]
     chance = np.random.default_rng((seed, 1))
     for one in questions:
         for number in range(PRICES):
-            phi, batch = (float(np.exp(chance.uniform(*np.log(span)))) for span in ((30, 10_000), (16, 256)))
-            kappa = usual if chance.uniform() < 0.5 else float(np.exp(chance.uniform(*np.log(span_of_kappa))))
+            phi, batch = log_uniform(chance, PHI), log_uniform(chance, SERVERS_BATCH)
+            kappa = usual if chance.uniform() < 0.5 else log_uniform(chance, (least, most))
             costs = ModeTimes(mode_cost=mode_cost, kappa=kappa)
             yield (one._replace(phi_samples=phi, batch_samples=batch) if number else one), costs
 
@@ -190,7 +195,8 @@ def for_rings(asked: argparse.Namespace, runs: Sequence[Run]) -> Taught:
         (left_out if number % HELD_OUT == HELD_OUT - 1 else learnt_from).extend(lessons)
     if runs and not learnt_from:
         raise ConfigError(
-            f"{runs[0].path}: measured no mode, nor did the others; record runs of strategy=star_ml "
+            f"{runs[0].path}: no run that is learnt from (every fifth is left out) measured a mode of up to "
+            f"{MAX_WORKERS} workers; record runs of strategy=star_ml "
             "strategy.topology=allreduce topology=allreduce record=events with stragglers"
         )
 

@@ -42,6 +42,11 @@ NAMES = {
     "coding_group_based": "Group-based coding",
 }
 """By the name of the choice in ``conf/strategy``."""
+GROUPS = {
+    *("backend", "cluster", "jobs", "launcher", "placement", "policy", "prevention"),
+    *("runtime", "scheduler", "straggler", "strategy", "topology", "workload"),
+}
+"""Settings that choose a file of ``conf/``: its name alone says what is meant."""
 NO_NAMES: Mapping[str, str] = {}
 _given: ContextVar[Mapping[str, str]] = ContextVar("names", default=NO_NAMES)
 
@@ -71,8 +76,13 @@ def shown_name(label: str, names: Mapping[str, str] = NO_NAMES) -> str:
     return f"{text} ({settings})" if settings else text
 
 
+def id_of(setting: str, value: str) -> str:
+    """By what ``names`` know a setting with this value: a choice by its name, all else as ``setting=value``."""
+    return value if setting in GROUPS else f"{setting}={value}"
+
+
 def shown_case(case: str, names: Mapping[str, str] = NO_NAMES) -> str:
-    """``straggler=rack, workload=digits`` with the names of values instead of what has one."""
+    """``straggler=rack, lr=0.1`` with the names of what has one (:func:`id_of`)."""
     known = {**_given.get(), **names}
     parts = (part.partition("=") for part in case.split(", "))
-    return ", ".join(known.get(value, f"{key}{sign}{value}") for key, sign, value in parts)
+    return ", ".join(known.get(id_of(key, value), f"{key}{sign}{value}") for key, sign, value in parts)

@@ -35,7 +35,8 @@ class JobTable(Arrivals):
         path: of the file, which ends in ``.csv`` or ``.parquet``; relative to the working directory or the repository.
         submit_column: time of submission.
         submit_as: ``number`` (in units of ``submit_unit_s``), ``epoch`` (a number since 1970, or any other moment) or
-            ``time`` (2017-10-09 07:01:55, with or without a zone); with the last two the first job is at 0.
+            ``time`` (2017-10-09 07:01:55, with or without a zone); with the last two the first of
+            the jobs that are taken is at 0.
         submit_unit_s: seconds per unit of that column; 0.001 for milliseconds.
         zone: of times that say none, as in ``UTC``; None: such times are refused.
         gpus_column: number of workers.
@@ -135,17 +136,14 @@ class JobTable(Arrivals):
         if self.skip_incomplete:
             rows = [row for row in rows if not self._lacks(table, row)]
         if self.job_column is not None:
-            firsts = dict[tuple[object, ...], int]()
+            firsts = dict[tuple[str, ...], int]()  # as text: not-a-number differs from itself, and lists have no hash
             for row in rows:
-                firsts.setdefault(tuple([column[row] for column in table.columns.values()]), row)
+                firsts.setdefault(tuple([repr(column[row]) for column in table.columns.values()]), row)
             rows = list(firsts.values())
         if not rows:
             raise ValueError("has no jobs")
         submit_s = [self._submit_s(table, row) for row in rows]
-        first_s = min(submit_s)
-        if self.submit_as != NUMBER:
-            submit_s = [t - first_s for t in submit_s]
-        elif first_s > YEARS_S:
+        if self.submit_as == NUMBER and (first_s := min(submit_s)) > YEARS_S:
             raise bad_cell(
                 table.places[rows[submit_s.index(first_s)]],
                 self.submit_column,
@@ -157,6 +155,9 @@ class JobTable(Arrivals):
             if self.num_jobs > len(rows):
                 raise ValueError(f"num_jobs={self.num_jobs}: it has only {len(rows)} jobs")
             chosen = draws.sample(self.num_jobs, len(rows))  # type: ignore[assignment]
+        if self.submit_as != NUMBER:
+            first_s = min(submit_s[n] for n in chosen)
+            submit_s = [t - first_s for t in submit_s]
         jobs = [(table.places[rows[n]], self._job(table, rows[n], submit_s[n], draws)) for n in chosen]
         return in_order(jobs, "; job_column=null numbers the rows instead")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -67,5 +68,11 @@ class Combined(Pattern):
             try:
                 part = pattern.plan(cluster, horizon_s, seed)
             except ValueError as error:
-                raise ValueError(f"patterns.{label}.{error}") from None
+                raise ValueError(f"patterns.{label}{_within(pattern, str(error))}") from None
             yield from part.disturbances
+
+
+def _within(part: Pattern, text: str) -> str:
+    """What a part says, to be read after its name: about a field of it, or about the whole part."""
+    named = re.match(r"(\w+)[\w.\[\]-]*[=:]", text)
+    return f".{text}" if named and hasattr(part, named[1]) else f": {text}"

@@ -25,6 +25,9 @@ MAX_HOSTS = 250
 BITS_PER_MBIT = 1e6
 MIN_CORES = 0.01
 """Cores of this machine per host: the kernel refuses less than 1 ms of a 100 ms quota period."""
+USUAL_PERIOD_S = 0.01
+"""Of processor quotas, where nothing else is set: short, so that a quota looks like a slower processor and not like
+long pauses. Records say only others."""
 
 Spread = Literal["spread", "pack"]
 N = TypeVar("N", int, float)
@@ -47,7 +50,7 @@ class HostsSpec(HostSpec, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     count: Annotated[int, Meta(ge=1, le=MAX_HOSTS)]
     real_cores_per_core: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    quota_period_ms: Annotated[float, Meta(ge=1, le=100)] = 10.0
+    quota_period_ms: Annotated[float, Meta(ge=1, le=100)] = USUAL_PERIOD_S * 1e3
     placement: Spread | list[list[str]] = "spread"
     """A policy by name, or explicitly: the tasks of the first host, of the second, ..."""
     overrides: dict[int, dict[str, bool | int | float | dict[str, float] | None]] | None = None
@@ -72,7 +75,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """One for every worker that it can hold; None: nobody counts them."""
     fair_queues: bool = False
     """Whether the queues of its link serve the other hosts in turn, instead of packets as they come."""
-    quota_period_s: float = 0.01
+    quota_period_s: float = USUAL_PERIOD_S
     """Its tasks get their part of the processor again after so long, or longer if that would be too little."""
 
 
@@ -100,7 +103,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> list[dict[str, object]]:
         """The hosts as plain data, for ``meta.json``; without what came later to records, where it is not used."""
-        later = {"gpus": None, "fair_queues": False, "quota_period_s": 0.01}
+        later = {"gpus": None, "fair_queues": False, "quota_period_s": USUAL_PERIOD_S}
         return [
             {name: value for name, value in msgspec.to_builtins(host).items() if value != later.get(name, ...)}
             for host in self.hosts

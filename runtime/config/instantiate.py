@@ -26,6 +26,8 @@ TARGET = "_target_"
 ALLOWED = ("strategies.", "injectors.", "predictors.", "runtime.", "workloads.", "analysis.")
 ALLOW_VARIABLE = "STRAGGLAB_ALLOW_TARGETS"
 """Environment variable with more module prefixes, separated by commas."""
+FIELD = re.compile(r"(\w+)((?:\.[\w-]+|\[\d+\])*=|(?:\.[\w-]+|\[\d+\])+:|\[\d+\])?")
+"""With which an error begins: a field, and what follows if the error names a place within it, or its value."""
 
 
 def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:
@@ -101,7 +103,7 @@ def is_allowed(target: str) -> bool:
 def explain(error: Exception, fields: Mapping[str, Any], path: str) -> ConfigError:
     """The error of a constructor or check about one of its ``fields``, under the user's name of the field."""
     text = str(error)
-    named = re.match(r"(\w+)((?:\.\w+)*=|\[\d+\])?", text)
+    named = FIELD.match(text)
     if named is None or named[1] not in fields:
         return ConfigError(f"{path}: {text}" if path else text)
     if named[2]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,42 +12,51 @@ from injectors.plan import plan_sha256
 from runtime.house import ROOT
 from runtime.run.checking import Checked
 from runtime.run.checks.job import CheckedJob
-from runtime.virtual.costs import load_costs
+from runtime.run.probing import reason
+from runtime.run.sweep_note import SHOWN
+from runtime.virtual.costs import KIND, load_costs
 
 LARGEST_BYTES = 1 << 26
 """Of files that are read for their fingerprint; of larger ones, data sets, size and time count."""
+NO_INPUTS = {("launcher",), ("runtime", "launcher"), ("cluster", "costs"), *((name,) for name in SHOWN)}
+"""Settings whose files change no result: who starts tasks (a token), what is shown, and the cost model, of which the
+values count and no comment."""
+_known: dict[tuple[str, Path, int, int], str] = {}
+"""Fingerprints by what they are of, path, size and time of change: jobs of a sweep name the same files."""
 
 
 def inputs_of(checked: Checked, raw: Mapping[str, Any]) -> list[str]:
     """Fingerprints of what a job of a sweep reads, in an order that does not change.
 
-    Of a job: the files that its strategy was fitted to, its plan, its cost model. Of a set: the same of every job, and
-    what its source and its table of models say of that. Of both: files that settings name by a path.
+    Of a job: the files that its strategy was fitted to, its plan, its cost model. Of a set: the same of every job, what
+    its source and its table of models say of that, and the cost model of its hosts. Of both: files that settings name
+    by a path. Raises :class:`ConfigError` for a cost model that cannot be read.
     """
     if isinstance(checked, CheckedJob):
         found = _of_job(checked)
     else:
-        found = [
-            text
-            for job in checked.jobs
-            for text in (repr(job.request), repr(job.submission), str(job.iterations), *_of_job(job.checked))
-        ]
+        found = [_costs_sha256(checked.config.cluster.costs)]
+        for job in checked.jobs:
+            said = repr(job.request), repr(job.submission), str(job.iterations)
+            found += [*said, *_of_job(job.checked)]
     return found + [f"{file} {_content_of(file)}" for file in sorted(set(_files(raw)))]
 
 
 def _of_job(job: CheckedJob) -> list[str]:
     cluster = job.config.cluster
-    return [*job.strategy.fitted, plan_sha256(job.plan), repr(cluster), load_costs(cluster.costs).sha256]
+    return [*job.strategy.fitted, plan_sha256(job.plan), repr(cluster), _costs_sha256(cluster.costs)]
 
 
-def _files(value: Any) -> Iterator[Path]:
+def _files(value: Any, path: tuple[str, ...] = ()) -> Iterator[Path]:
     """Files that texts anywhere in the settings name, as they are found: from here, or from the repository."""
+    if path in NO_INPUTS:
+        return
     if isinstance(value, Mapping):
-        for one in value.values():
-            yield from _files(one)
+        for name, one in value.items():
+            yield from _files(one, (*path, str(name)))
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _files(one)
+            yield from _files(one, (*path, ""))
     elif isinstance(value, str) and (os.sep in value or "." in value):
         for file in (Path(value), ROOT / value):
             try:
@@ -59,7 +68,26 @@ def _files(value: Any) -> Iterator[Path]:
 
 
 def _content_of(file: Path) -> str:
+    try:
+        about = file.stat()
+        if about.st_size > LARGEST_BYTES:
+            return f"{about.st_size} {about.st_mtime_ns}"
+        return _once("content", file, lambda: hashlib.sha256(file.read_bytes()).hexdigest())
+    except OSError as error:  # a job that needs it says so itself
+        return reason(error)
+
+
+def _costs_sha256(name: str) -> str:
+    try:
+        return _once("costs", KIND.path_of(name), lambda: load_costs(name).sha256)
+    except OSError:  # it is not there, which that says in one line
+        return load_costs(name).sha256
+
+
+def _once(what: str, file: Path, read: Callable[[], str]) -> str:
+    """What ``read`` says of a file, which is read once while its size and time stay; raises ``OSError``."""
     about = file.stat()
-    if about.st_size > LARGEST_BYTES:
-        return f"{about.st_size} {about.st_mtime_ns}"
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    key = (what, file.absolute(), about.st_size, about.st_mtime_ns)
+    if key not in _known:
+        _known[key] = read()
+    return _known[key]

@@ -35,7 +35,7 @@ EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
 HYDRAS = ("hydra.", "hydra_plugins.", "optuna.samplers.")
 """Code that Hydra's section may name: Hydra itself, its plugins, and the samplers of its sweeper ``optuna``."""
-SWEEPER, PARAMS = "hydra/sweeper", "hydra.sweeper.params"
+SWEEPER, BASIC, PARAMS = "hydra/sweeper", "basic", "hydra.sweeper.params"
 OF_SETS = ("policy", "placement", "prevention", "replay")
 """Sections that only a set of jobs has a use for."""
 
@@ -132,7 +132,7 @@ def refuse_misused_groups(composer: Composer) -> None:
 
 def refuse_params(composer: Composer) -> None:
     """Refuse the basic sweeper's own list of sweeps, which Hydra cannot take from a command line."""
-    if any(override.key_or_group == SWEEPER for override in composer.overrides):
+    if any(override.key_or_group == SWEEPER and override.value() != BASIC for override in composer.overrides):
         return  # another one, which has settings of its own
     for override in composer.overrides:
         key = override.key_or_group

@@ -198,7 +198,8 @@ class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class CostModel(msgspec.Struct, frozen=True, kw_only=True):
     """A cost file with its name and fingerprint, as records name it.
 
-    The fingerprint is that of the values, so that a changed comment changes nothing.
+    The fingerprint is that of the values, so that a changed comment changes nothing; or, of a file that records knew
+    before, what they called it (:class:`Formerly`).
     """
 
     name: str
@@ -217,8 +218,8 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
         """How records name it."""
         return f"{self.name} {self.sha256[:8]}"
 
-    def made(self, calibration: object) -> bool:
-        """Whether a record with this ``calibration`` is of these values."""
+    def is_of(self, calibration: object) -> bool:
+        """Whether these are the values of a record with this ``calibration``."""
         names = (self.known_as, f"{self.name} {self.file_sha256[:8]}")
         return str(calibration).startswith(names)
 

@@ -36,8 +36,8 @@ def drawn_rings(seed: int, count: int, costs: ModeTimes, max_workers: int) -> It
     while count:
         workers, spread = int(chance.integers(4, max_workers + 1)), chance.uniform(*SPREAD)
         times = np.exp(spread * chance.standard_normal(workers))
-        times *= _log_uniform(chance, FASTEST_S) / times.min()
-        phi, batch = _log_uniform(chance, PHI), _log_uniform(chance, BATCH)
+        times *= log_uniform(chance, FASTEST_S) / times.min()
+        phi, batch = log_uniform(chance, PHI), log_uniform(chance, BATCH)
         link_s = float(chance.uniform(0.0, LINKS) * times.min())
         times_s = dict(enumerate(times.tolist()))
         if tagged := exceeding(deviations(times_s), STRAGGLER_FRAC):
@@ -107,10 +107,11 @@ def varied_rings(
     chance = np.random.default_rng((seed, 2))
     for lesson in lessons:
         for _ in range(variants):
-            kappa = usual if chance.uniform() < 0.5 else _log_uniform(chance, (span[0], span[1]))
-            phi, batch = _log_uniform(chance, PHI), _log_uniform(chance, BATCH)
+            kappa = usual if chance.uniform() < 0.5 else log_uniform(chance, (span[0], span[1]))
+            phi, batch = log_uniform(chance, PHI), log_uniform(chance, BATCH)
             yield lesson, asked_at(lesson, phi, batch, ModeTimes(mode_cost=mode_cost, kappa=kappa))
 
 
-def _log_uniform(chance: np.random.Generator, span: tuple[float, float]) -> float:
+def log_uniform(chance: np.random.Generator, span: tuple[float, float]) -> float:
+    """A number of the span, whose logarithm is uniform."""
     return float(np.exp(chance.uniform(*np.log(span))))

@@ -1,6 +1,6 @@
 """How right straggler predictors are on the runs of an experiment, for ``scripts/experiment.py``.
 
-Labels are those of ``scripts/score_predictors.py --labels realised``: an iteration straggles if it took 20 % longer
+Labels are those of ``python run.py predictors --labels realised``: an iteration straggles if it took 20 % longer
 than those that the other workers were in.
 """
 
@@ -30,7 +30,7 @@ def rates_of(spec: Spec) -> RatesOf | None:
     for level, asked in spec.predictors.items():
         try:
             if asked.name == ORACLE:
-                raise ValueError(f"{ORACLE}: reads the plan; score it with scripts/score_predictors.py")
+                raise ValueError(f"{ORACLE}: reads the plan; score it with python run.py predictors")
             straggler_predictor(asked.name, asked.settings)
         except ValueError as error:
             raise SpecError(f"{spec.name}: predictors.{level}: {error}") from None

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from runtime.cluster.hosts import USUAL_PERIOD_S
 from runtime.live.machines.cgroups import Cgroup
 from runtime.live.machines.ticks import Ticks, obstacle
-from runtime.virtual.machines.quotas import PERIOD_S
 from tests.support.quotas import own_group, spin, within
 
 pytestmark = [
@@ -29,7 +29,7 @@ PIECES_PER_S = 5e7
 def medians_s(group: Cgroup) -> list[tuple[float, float]]:
     """Of each piece of work in the group: the median of its processor time, and that of its wall time over the rule's.
 
-    Before each there is a pause in which all debts are paid; then work of c takes c / CORES - PERIOD_S by the rule.
+    Before each there is a pause in which all debts are paid; then work of c takes c / CORES - P by the rule.
     """
 
     def play() -> bytes:
@@ -42,7 +42,7 @@ def medians_s(group: Cgroup) -> list[tuple[float, float]]:
                 spin(count)
                 wall_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_s
                 used.append(cpu_s)
-                over.append(wall_s / (cpu_s / CORES - PERIOD_S))
+                over.append(wall_s / (cpu_s / CORES - USUAL_PERIOD_S))
             lines.append(f"{median(used)} {median(over)}")
         return "\n".join(lines).encode()
 

@@ -202,6 +202,8 @@ class LiveJob:
             self.session.failed(self.obstacle)
         else:
             self._say_if_crowded()
+            if why := self.machines.shared.no_ticks:
+                self.session.note("TicksMissing", reason=why)
             saves = self.spec.save_parameters_to is not None
             self.agents.start(self._task_spec, self.machines.namespace_fds, saves=saves)
         self._view()

@@ -9,14 +9,16 @@ import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from runtime.cluster.hosts import USUAL_PERIOD_S
+
 Kind = Literal["cpu", "memory", "cpuacct"]
 """Of limits; ``cpuacct`` only counts, and is of its own where version 1 mounts it apart from ``cpu``."""
 
-PERIOD_US = 10_000
-"""The usual period, short, so that a quota looks like a slower processor and not like long pauses.
+PERIOD_US = round(USUAL_PERIOD_S * 1e6)
+"""The usual period.
 
-Hosts have shorter ones (``cluster.hosts.quota_period_ms``): of a period's quota the kernel gives a processor up to 5 ms
-at once, so the first task that asks gets all of a smaller one, and another task on another processor waits.
+Hosts may have other ones (``cluster.hosts.quota_period_ms``): of a period's quota the kernel gives a processor up to
+5 ms at once, so the first task that asks gets all of a smaller one, and another task on another processor waits.
 """
 MIN_QUOTA_US, MAX_PERIOD_US = 1_000, 1_000_000
 """The kernel's limits: a small quota needs a longer period."""

@@ -21,6 +21,7 @@ from runtime.errors import ConfigError
 CpuBy = Literal["auto", "cgroup", "duty", "cpulimit"]
 TicksWanted = Literal["auto"] | bool
 """Whether the kernel is to look at quotas more often; auto: where this user may have it."""
+TICKS_DEMANDED = "runtime.ticks=true"
 ALLOCATING = frozenset({"Launch", "Allocate"})
 """Commands by which a strategy says what a node may use. A ``Launch`` with a limit of memory is denied without control
 groups."""
@@ -54,6 +55,11 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the kernel is made to look at quotas of control groups more often: ``runtime/live/machines/ticks.py``."""
     ticks_because: str = ""
     """Why, or why not; empty in older records."""
+
+    @property
+    def ticks_demanded(self) -> bool:
+        """Whether a run that cannot have them is refused."""
+        return self.ticks_because == TICKS_DEMANDED
 
     @property
     def cpu_groups(self) -> bool:
@@ -114,10 +120,10 @@ def _ticks(wanted: TicksWanted, limits: bool, missing: Look) -> tuple[bool, str]
         return False, "runtime.ticks=false"
     if not limits:
         if wanted is True:
-            raise ConfigError("runtime.ticks=true: no control group of this run has a quota; use runtime.ticks=auto")
+            raise ConfigError(f"{TICKS_DEMANDED}: no control group of this run has a quota; use runtime.ticks=auto")
         return False, "no control group has a quota"
     if wanted is True:
-        _demand("realtime", "runtime.ticks=true", missing, "or use runtime.ticks=auto")
+        _demand("realtime", TICKS_DEMANDED, missing, "or use runtime.ticks=auto")
     lack = missing("realtime")
     return lack is None, f"runtime.ticks={str(wanted).lower()}" if lack is None else lack.reason
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runtime.cluster.hosts import Hosts
 from runtime.containment import Isolation, inside
-from runtime.live.machines.mechanisms import NOTHING, Mechanisms
+from runtime.live.machines.mechanisms import NOTHING, TICKS_DEMANDED, Mechanisms
 
 if TYPE_CHECKING:
     from runtime.live.hosts.network import Network
@@ -23,10 +23,17 @@ def build_shared(hosts: Hosts | None, mechanisms: Mechanisms) -> SharedMachines:
     run_id = secrets.token_hex(8)
     try:
         return SharedMachines(run_id, hosts, mechanisms)
+    except TicksRefused as error:
+        obstacle = str(error)
     except (OSError, CgroupUnavailable, QuotaRefused) as error:
-        bare = SharedMachines(run_id, None, NOTHING)
-        bare.obstacle = f"the emulated hosts could not be built: {error}"
-        return bare
+        obstacle = f"the emulated hosts could not be built: {error}"
+    bare = SharedMachines(run_id, None, NOTHING)
+    bare.obstacle = obstacle
+    return bare
+
+
+class TicksRefused(Exception):
+    """The threads that the user demands are not available."""
 
 
 class SharedMachines:
@@ -35,6 +42,8 @@ class SharedMachines:
     def __init__(self, run_id: str, hosts: Hosts | None, mechanisms: Mechanisms) -> None:
         self.run_id, self.hosts, self.mechanisms = run_id, hosts, mechanisms
         self.obstacle = ""
+        self.no_ticks = ""
+        """Why no thread makes the kernel look at quotas, though one was to; empty otherwise."""
         self.groups: dict[str, Cgroup] = {}
         """By target: ``host:0``; the empty one is the lab's."""
         self.network: Network | None = None
@@ -88,7 +97,14 @@ class SharedMachines:
     def _start_ticks(self) -> None:
         from runtime.live.machines.ticks import Ticks
 
-        self._ticks = Ticks()
+        try:
+            self._ticks = Ticks()
+        except OSError as error:
+            if self.mechanisms.ticks_demanded:
+                raise TicksRefused(
+                    f"{TICKS_DEMANDED}: {error}; use runtime.ticks=auto, or runtime.ticks=false"
+                ) from error
+            self.no_ticks = str(error)
 
     def close(self) -> None:
         """Everything goes: the network, then the groups, whose processes have ended."""

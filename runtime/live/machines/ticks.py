@@ -19,7 +19,8 @@ from runtime.containment.linux import CLONE_NEWUSER, unshare
 from runtime.native import TICKS, native
 
 PERIOD_S = 5e-4
-"""Between two looks: a twentieth of the quotas' period. In a virtual machine one takes 16 to 30 microseconds."""
+"""Between two looks: an eighth of the period that hosts' quotas have by default. In a virtual
+machine one takes 16 to 30 microseconds."""
 UNCOMPILED = "the module that wakes up is not compiled"
 JOIN_S = 5.0
 """For a thread to begin or end, which a machine that is stopped meanwhile may delay; those of a run are daemons."""

@@ -75,7 +75,7 @@ def run_set(checked: CheckedSet, run_dir: Path) -> Ending:
     except OSError as error:
         if not is_full(error):
             raise
-        raise JobFailed(f"{title(checked)}: {error}", NO_SPACE) from None
+        raise JobFailed(f"{title(checked)}: {error}", NO_SPACE, cluster.interrupted_by) from None
     finally:
         view.close(cluster.now)
         for job in running.values():

@@ -105,8 +105,6 @@ class VirtualSession:
         """Called when a preempted job has left."""
         self._unscored = False
         """Whether a signal has kept its last evaluation from being made."""
-        self.away = False
-        """Whether it has, and has no places yet."""
         self.telemetry_every_s = telemetry_every_s
         self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
 
@@ -321,12 +319,17 @@ class VirtualSession:
 
     def left(self) -> None:
         """All tasks of the preempted job have ended."""
-        self.away = self.reports.rests = True
+        self.reports.rests = True
         self._left()
+
+    @property
+    def away(self) -> bool:
+        """Whether the preempted job has left, and has no places yet."""
+        return self.reports.rests
 
     def resume(self, hosts: Mapping[str, int]) -> None:
         """Continue, with every task on the host of this number."""
-        self.away = False
+        self.reports.rests = False
         self.work.catch_up()
         self.clock.catch_up()
         for task, number in hosts.items():

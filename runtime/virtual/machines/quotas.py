@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-PERIOD_S = 0.01
-"""Usual period, that of ``runtime.live.machines.cgroup_files``; of hosts it is ``cluster.hosts.quota_period_ms``."""
+from runtime.cluster.hosts import USUAL_PERIOD_S
+
 LEAST_S = 1e-3
 """The kernel accepts no smaller quota; a smaller share has a longer period instead."""
 EMPTY_S = 1e-9
@@ -25,7 +25,7 @@ class Quota:
     where the kernel is made to look often enough (:mod:`runtime.live.machines.ticks`).
     """
 
-    def __init__(self, cores: float, now_s: float, period_s: float = PERIOD_S) -> None:
+    def __init__(self, cores: float, now_s: float, period_s: float = USUAL_PERIOD_S) -> None:
         self.cores = cores
         self.depth_s = self._left_s = depth_s(cores, period_s)
         self._used, self._since_s = 0.0, now_s

@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from runtime.cluster.hosts import Hosts
+from runtime.cluster.hosts import USUAL_PERIOD_S, Hosts
 from runtime.core.layout import Layout
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.quotas import PERIOD_S
 
 PAYLOAD_FRAC = 1448 / 1514
 """Payload fraction of a full TCP segment with time stamps on Ethernet: a link's rate includes headers."""
@@ -24,7 +23,7 @@ class Site(NamedTuple):
     link_bytes_per_s: float = inf
     """Rate of payload in each direction."""
     latency_s: float = 0.0
-    quota_period_s: float = PERIOD_S
+    quota_period_s: float = USUAL_PERIOD_S
     """Of the quotas of its cores and of its tasks."""
 
 

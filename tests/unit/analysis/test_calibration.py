@@ -335,7 +335,7 @@ def test_every_cost_is_fitted_or_said_to_be_missing(plain_fit: Calibration) -> N
 
 
 def test_the_default_name_says_the_transport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "DIRECTORY", tmp_path / "costs")
+    monkeypatch.setattr(script, "FOLDER", tmp_path / "costs")
     Live(COSTS, transport="shm").write(tmp_path / "run")
     assert script.main([str(tmp_path / "run")]) == 0
     assert script.main([str(tmp_path / "run"), "--name", "mine"]) == 0
@@ -346,7 +346,9 @@ def test_a_model_is_not_replaced_unasked(tmp_path: Path, capsys: pytest.CaptureF
     Live(COSTS).write(tmp_path / "run")
     target = tmp_path / "mine.yaml"
     target.write_text("precious")
-    assert "exists. Give --force" in refusal(capsys, tmp_path / "run", "-o", target)
+    assert "exists. Give --force to replace it, another --name, or -o FILE" in refusal(
+        capsys, tmp_path / "run", "-o", target
+    )
     assert target.read_text() == "precious"
     assert script.main([str(tmp_path / "run"), "-o", str(target), "--force"]) == 0
     assert load_costs(str(target)).values.control_s > 0

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.backends.initial import Initial, Part
+from runtime.backends.initial import Initial, Part, draws_parts, wrong_part
+from runtime.config.instantiate import instantiate
+from tests.unit.run.test_preflight import composed
 
 WHOLE = np.arange(10, dtype=np.float32)
 
@@ -29,11 +31,35 @@ class InParts(Whole):
         out[:] = -self.initial_parameters(seed)[lo : lo + len(out)]
 
 
+class Redrawn(InParts):
+    """A class of one's own that overrides the whole and knows of no parts."""
+
+    def initial_parameters(self, seed: int) -> NDArray[np.float32]:
+        return WHOLE * 10
+
+
+class OfTheFramework(InParts):
+    initial_parameters = None  # type: ignore[assignment]
+
+
+class Uncounted(InParts):
+    num_parameters = None  # type: ignore[assignment]
+
+
+class Right(InParts):
+    def initial_part(self, seed: int, lo: int, out: NDArray[np.float32]) -> None:
+        out[:] = self.initial_parameters(seed)[lo : lo + len(out)]
+
+
+class TooShort(Right):
+    num_parameters = 9
+
+
 class Backend:
     """Like any that asks the task."""
 
     def initial_parameters(self, task: Any, seed: int) -> NDArray[np.float32]:
-        drawn: NDArray[np.float32] = task.initial_parameters(seed)
+        drawn: NDArray[np.float32] = task.initial_parameters(seed) if task.initial_parameters else -WHOLE
         return drawn
 
 
@@ -47,6 +73,38 @@ def test_a_part_as_often_as_needed(task: Any, sign: int) -> None:
         out = np.full(4, np.nan, np.float32)
         part.fill(out)
         assert out.tolist() == [sign * value for value in (5, 6, 7, 8)]
+
+
+def test_a_class_that_overrides_the_whole_has_no_part_of_it() -> None:
+    out = np.empty(4, np.float32)
+    for task, values in ((Redrawn(), WHOLE * 10), (OfTheFramework(), -WHOLE), (Uncounted(), WHOLE + 2)):
+        initial = Initial(Backend(), task, 2)  # type: ignore[arg-type]
+        initial.part(3, 7).fill(out)
+        assert out.tolist() == values[3:7].tolist()
+        assert initial.num_parameters == len(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (Right(), ""),
+        (Redrawn(), ""),
+        (Whole(), ""),
+        (InParts(), "initial_part: of [0, 3) has other values than initial_parameters; make them equal to the bit"),
+        (TooShort(), "initial_parameters: returns 10 values, and num_parameters=9"),
+    ],
+)
+def test_what_is_wrong_with_a_part(task: Any, said: str) -> None:
+    assert wrong_part(task, 2) == said
+
+
+@pytest.mark.parametrize("name", ["resnet20_cifar10", "lstm_wikitext2_laptop", "xdeepfm_criteo_laptop"])
+def test_tasks_that_come_along_draw_their_parts(name: str) -> None:
+    raw: Any
+    [(_, raw)] = composed(f"workload={name}")
+    task = instantiate(raw["workload"]["task"])
+    assert draws_parts(task)
+    assert wrong_part(task, 3) == ""
 
 
 def test_values_are_kept_whatever_becomes_of_them() -> None:

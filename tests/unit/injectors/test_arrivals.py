@@ -510,6 +510,27 @@ def test_a_line_that_is_there_twice_counts_once_if_jobs_have_names(tmp_path: Pat
     assert refusal(other).endswith("a name stands for one job; job_column=null numbers the rows instead")
 
 
+def test_rows_are_the_same_though_cells_hold_no_number_or_a_list(tmp_path: Path) -> None:
+    import pandas as pd
+
+    for cell in (math.nan, ["x", "y"]):
+        file = tmp_path / "jobs.parquet"
+        pd.DataFrame({"at": [5.0, 5.0], "gpus": [1, 1], "id": ["a", "a"], "who": [cell, cell]}).to_parquet(file)
+        made = JobTable(path=str(file), submit_column="at", gpus_column="gpus", job_column="id", user_column="who")
+        assert [one.job for one in made.submissions(0)] == ["a"]
+
+
+def test_the_first_of_the_jobs_that_are_drawn_is_at_0(tmp_path: Path) -> None:
+    """Of an epoch; a number stays where it is."""
+    text = "at,gpus\n" + "".join(f"{1000 + 7 * row},1\n" for row in range(20))
+    for seed in range(5):
+        moved = other_table(tmp_path, text, submit_as="epoch", num_jobs=3).submissions(seed)
+        stay = other_table(tmp_path, text, num_jobs=3).submissions(seed)
+        assert [one.job for one in moved] == [one.job for one in stay]
+        assert [one.submit_s for one in moved] == [one.submit_s - stay[0].submit_s for one in stay]
+        assert stay[0].submit_s >= 1000
+
+
 def test_zones_are_known_without_a_database_of_the_system() -> None:
     """The package of them is declared."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]

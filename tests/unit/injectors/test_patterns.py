@@ -6,6 +6,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
@@ -17,6 +18,7 @@ from injectors.patterns import Combined, IterationSlowdown, NoStragglers, Patter
 from injectors.patterns import streams as streams_module
 from injectors.patterns.streams import stream
 from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
+from runtime.config.instantiate import explain
 
 CLUSTER = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06)
 PINNED = [0.1886143754025904, 0.19763812959989202]
@@ -244,6 +246,34 @@ def test_fields_are_checked(make: Callable[[], Pattern], message: str) -> None:
 def test_what_does_not_fit_the_run_is_refused(pattern: Pattern, horizon_s: float, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         pattern.plan(CLUSTER, horizon_s, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusing(Pattern):
+    """A pattern of one's own, for which no run is the right one."""
+
+    says: str
+    rows: int = 3
+    name: str = "refusing"
+
+    def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
+        raise ValueError(self.says)
+
+
+@pytest.mark.parametrize(
+    ("says", "whole"),
+    [
+        ("rows=3: too many", "patterns.rack-1.rows=3: too many"),
+        ("rows[0]=3: too many", "patterns.rack-1.rows[0]=3: too many"),
+        ("rows: too many", "patterns.rack-1.rows: too many"),
+        ("there are too many", "patterns.rack-1: there are too many"),
+        ("worker:0 has too many", "patterns.rack-1: worker:0 has too many"),
+    ],
+)
+def test_what_a_part_refuses_is_said_under_its_name(says: str, whole: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(whole)) as caught:
+        Combined(patterns={"rack-1": Refusing(says=says)}).plan(CLUSTER, 1.0, 0)
+    assert str(explain(caught.value, {"patterns": {}}, "straggler")) == f"straggler.{whole}"
 
 
 def test_a_common_intensity_is_that_of_every_part_that_has_one() -> None:

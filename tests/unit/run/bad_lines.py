@@ -372,6 +372,8 @@ BAD_LINES: list[tuple[str, str]] = [
         "(in the job strategy.num_backup=3",
     ),
     ("-m seed=interval(0,1)", "seed=interval(0,1): the basic sweeper needs a list of values"),
+    ("-m hydra.sweeper.params={seed:0}", "hydra.sweeper.params={seed:0}: is for files; here write what is swept"),
+    ("-m hydra/sweeper=basic hydra.sweeper.params={seed:0}", "hydra.sweeper.params={seed:0}: is for files"),
     ("-m strategy=glob(x*)", "strategy=glob(x*): matches nothing"),
     ("-m seed=range(0,1001)", "--multirun: more than 1000 jobs in one sweep"),
     ("-m seed=range(0,1e12)", "--multirun: more than 1000 jobs in one sweep"),

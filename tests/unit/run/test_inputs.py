@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from predictors.fitted_file import FITTED
 from runtime.fitted import ROOT
+from runtime.run import inputs as inputs_module
+from runtime.run.checking import Checked
 from runtime.run.inputs import inputs_of
 from runtime.run.preflight import preflight
 
 JOB = ("runtime=virtual", "workload=ledger", "backend=numpy", "workload.target=null")
 
 
-def inputs(*words: str) -> list[str]:
+def checked(*words: str) -> tuple[Checked, dict[str, Any]]:
     jobs = preflight(list(words)).jobs
     assert jobs is not None
-    composed, checked = jobs.pending[0]
-    return inputs_of(checked, composed.raw)
+    composed, job = jobs.pending[0]
+    return job, dict(composed.raw)
+
+
+def inputs(*words: str) -> list[str]:
+    return inputs_of(*checked(*words))
 
 
 def weights(path: Path, command: str) -> tuple[str, ...]:
@@ -83,3 +91,47 @@ def test_what_no_setting_names_does_not_matter(tmp_path: Path, monkeypatch: pyte
     first = inputs(*JOB, "straggler=none")
     (tmp_path / "other.yaml").write_text("a: 1\n")
     assert inputs(*JOB, "straggler=none") == first
+
+
+def test_who_starts_tasks_and_what_is_shown_change_no_result(tmp_path: Path) -> None:
+    job, raw = checked(*JOB, "straggler=none")
+    before = inputs_of(job, raw)
+    token = tmp_path / "a.token"
+    token.write_text("secret")
+    for section in ("launcher", "names", "caption"):
+        assert inputs_of(job, raw | {section: {"file": str(token)}}) == before
+    assert inputs_of(job, raw | {"runtime": raw["runtime"] | {"launcher": {"token_file": str(token)}}}) == before
+    assert inputs_of(job, raw | {"scheduler": {"file": str(token)}}) != before
+
+
+def test_a_comment_of_a_cost_model_changes_no_result(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    words = costs(file, "0.1")
+    first = inputs(*JOB, *words)
+    file.write_text(f"# {'another comment' * 9}\n{file.read_text()}")
+    assert inputs(*JOB, *words) == first
+
+
+def test_jobs_of_a_sweep_read_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, raw = checked(*JOB[:1], *progress(tmp_path / "mine.yaml", "once"), *costs(tmp_path / "costs.yaml", "0.1"))
+    read, reads = Path.read_bytes, Counter[str]()
+
+    def counting(file: Path) -> bytes:
+        reads[file.name] += 1
+        return read(file)
+
+    monkeypatch.setattr(Path, "read_bytes", counting)
+    found = [inputs_of(job, raw) for _ in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert (reads["mine.yaml"], reads["costs.yaml"]) == (1, 1)
+
+
+def test_a_file_that_cannot_be_read_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, raw = checked(*JOB[:1], *progress(tmp_path / "mine.yaml", "closed"))
+    monkeypatch.setattr(inputs_module, "_costs_sha256", str)
+
+    def closed(file: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", closed)
+    assert any(line.endswith("mine.yaml permission denied") for line in inputs_of(job, raw))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import runpy
+import signal
 import subprocess
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import pytest
 import yaml
+from hydra.types import RunMode
 
 from runtime.config.instantiate import ALLOW_VARIABLE
-from tests.support.cli import ROOT, Finished, run_cli
+from runtime.run.launch import Result
+from tests.support.cli import ROOT, Finished, in_a_fork, run_cli
 from tests.support.prepared import Prepared
 
 JOB = (
@@ -223,6 +228,26 @@ def test_a_job_that_owes_another_sweeper_a_number_fails_in_one_line(
     assert "run.py: 1 job failed: 1_bsp_none_seed0 (exit code 2)\n" in done.stderr
     assert (tmp_path / "out" / "0_bsp_none_seed0" / "meta.json").exists()
     assert "Traceback" not in done.stderr
+
+
+def signalled(exit_code: int, number: int) -> None:
+    """What Hydra's own main calls for a job of a sweep, where the job ends so; it cannot be imported (see ``cli``)."""
+    task = runpy.run_path(str(ROOT / "run.py"))["main"].__wrapped__
+    about = SimpleNamespace(runtime=SimpleNamespace(cwd=".", output_dir="out"), mode=RunMode.MULTIRUN)
+    task.__globals__.update(
+        HydraConfig=SimpleNamespace(get=lambda: about),
+        to_raw=lambda composed: {},
+        check=lambda *given: SimpleNamespace(config=SimpleNamespace(metric=None)),
+        run_job=lambda job, run_dir: Result(exit_code, interrupted_by=number),
+    )
+    print("returned", task({}))
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_a_signal_ends_sweeps_of_other_launchers_even_if_the_job_failed(exit_code: int) -> None:
+    assert in_a_fork(partial(signalled, exit_code, signal.SIGINT), ROOT).exit_code == 128 + signal.SIGINT
+    done = in_a_fork(partial(signalled, exit_code, 0), ROOT)
+    assert (done.exit_code, done.out) == (0, f"returned {exit_code}\n")
 
 
 @pytest.fixture

@@ -424,10 +424,11 @@ def test_a_level_that_is_one_choice_lends_its_name_to_it(tmp_path: Path) -> None
             "none": ["straggler=none"],
         },
         "system": {"bsp": ["strategy=bsp"], "mine": ["strategy=asp"]},
+        "size": {"small": ["cluster.num_workers=4"], "large": ["cluster.num_workers=8"]},
     }
-    names = {"random": "random workers", "both": "Both", "mine": "Mine"}
+    names = {"random": "random workers", "both": "Both", "mine": "Mine", "small": "four workers"}
     path = tmp_path / "own.yaml"
     figure = {"kind": "bars", "by": "system", "names": names}
     path.write_text(yaml.safe_dump(SPEC | {"axes": axes, "figure": figure}))
     found = script.names_in_records(load_spec(path))
-    assert found == names | {"random_workers": "random workers", "asp": "Mine"}
+    assert found == names | {"random_workers": "random workers", "asp": "Mine", "cluster.num_workers=4": "four workers"}

@@ -101,6 +101,36 @@ def test_files_that_cannot_be_used_are_named() -> None:
     assert lines[5].startswith("4 failed")
 
 
+PARTS = """    num_parameters = 6
+
+    def initial_parameters(self, seed):
+        return np.arange(6, dtype=np.float32)
+
+    def initial_part(self, seed, lo, out):
+        out[:] = range(lo, lo + len(out))
+
+"""
+
+
+def test_parts_of_initial_parameters_that_differ_from_the_whole_are_named() -> None:
+    assert new_project(["lab_of_parts"]) == 0
+    lab = Path("lab_of_parts")
+    for group in ("experiment", "straggler", "strategy"):
+        shutil.rmtree(lab / "conf" / group)
+    file, method = lab / "lab_of_parts" / "workload.py", "    def torch_module("
+    plant(file, method, PARTS + method)
+    assert "ok      conf/workload/my_workload.yaml" in run("check", "lab_of_parts").out.splitlines()
+    plant(file, "range(lo, lo + len(out))", "range(len(out))")
+    [said, _] = run("check", "lab_of_parts").out.splitlines()
+    assert said == (
+        "failed  conf/workload/my_workload.yaml: initial_part: of [2, 6) has other values than initial_parameters; "
+        "make them equal to the bit"
+    )
+    plant(file, "out[:] = range(len(out))", "raise ValueError('no parts today')")
+    [said, _] = run("check", "lab_of_parts").out.splitlines()
+    assert said.endswith("my_workload.yaml: initial parameters: ValueError: no parts today")
+
+
 POLICY = """
 from dataclasses import dataclass
 from stragglab import Policy

@@ -1,4 +1,4 @@
-"""Predictors that an experiment scores on its runs: as scripts/score_predictors.py does, or earlier."""
+"""Predictors that an experiment scores on its runs: as python run.py predictors does, or earlier."""
 
 from __future__ import annotations
 

@@ -127,11 +127,11 @@ def test_records_that_name_a_file_by_its_bytes_are_of_it_too(tmp_path: Path) -> 
     file, values = tmp_path / "mine.yaml", "schema: 1\nvalues: {control_s: 0.5}\n"
     model = written(file, values)
     old = f"mine {hashlib.sha256(values.encode()).hexdigest()[:8]}"
-    assert model.made(model.known_as)
-    assert model.made(f"{model.known_as}, extrapolated")
-    assert model.made(old)
-    assert not model.made(None)
-    assert not written(file, "schema: 1\nvalues: {control_s: 0.25}\n").made(old)
+    assert model.is_of(model.known_as)
+    assert model.is_of(f"{model.known_as}, extrapolated")
+    assert model.is_of(old)
+    assert not model.is_of(None)
+    assert not written(file, "schema: 1\nvalues: {control_s: 0.25}\n").is_of(old)
 
 
 def test_a_name_from_before_holds_as_long_as_the_values_do(tmp_path: Path) -> None:
