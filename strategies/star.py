@@ -79,7 +79,8 @@ class Star(Composition):
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
         topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
-            (:mod:`strategies.modes.ring`); ``modes`` and ``learning`` are refused there, prices and clusters unused.
+            (:mod:`strategies.modes.ring`); other ``modes`` are refused there, clusters have no use, and prices none
+            without ``learning``.
         waits_s: with ``allreduce``, seconds that parents may wait for their children.
         prevent: whether the cluster is asked for what a mode needs; False is the ablation /PS.
         check_workers: see :class:`strategies.modes.demands.ModeDemands`, as the next two; False is the ablation /W.

@@ -32,9 +32,10 @@ def run_table(
 ) -> pd.DataFrame:
     """One row per run from its ``meta.json`` and summary.
 
-    ``path``, ``run_id``, ``case``, ``strategy`` (labels), ``seed``, ``plan_sha256``, ``status``, ``completed``,
-    ``jct_s`` (infinite unless completed), ``lasted_s`` (finite), ``tta_s`` (infinite if missed, nan without a target),
-    ``target``, the columns of ``MEANS``, and ``spent_*_s``, the seconds that all workers spent in each phase.
+    ``path``, ``run_id``, ``case``, ``strategy`` (labels), ``runtime``, ``calibration``, ``backend``, ``seed``,
+    ``plan_sha256``, ``status``, ``completed``, ``jct_s`` (infinite unless completed), ``lasted_s`` (finite),
+    ``tta_s`` (infinite if missed, nan without a target), ``target``, the columns of ``MEANS``, and ``spent_*_s``, the
+    seconds that all workers spent in each phase.
     """
     rows = []
     for summary in summaries:
@@ -49,8 +50,10 @@ def run_table(
         rows.append(row)
     frame = pd.DataFrame(rows)
     frame = frame.astype(dict.fromkeys((*TIMES, *MEANS, "target", "lasted_s"), "float64"))
+    where = {key: [meta.get(key) for meta in metas] for key in ("runtime", "calibration")}
+    where["backend"] = [meta["job"].get("backend") for meta in metas]
     labels = {"path": [str(path) for path in paths], "case": case_labels(metas), "strategy": strategy_labels(metas)}
-    return frame.assign(**labels)
+    return frame.assign(**where, **labels)
 
 
 def compare_runs(runs: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:

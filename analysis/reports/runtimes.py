@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from math import isnan
 
 import pandas as pd
@@ -12,27 +14,54 @@ from analysis.measures.stats import paired_ratios
 from analysis.reports.comparing import NAMES, Quantity
 from analysis.reports.console import number_text
 
-LIVE, VIRTUAL = "runtime=live", "runtime=virtual"
+APART = ("runtime", "calibration", "backend")
+"""In what the two may differ: a virtual run has a cost model, and may leave out the computing. Cases may name these."""
 
 
 def runtime_lines(runs: pd.DataFrame, quantity: Quantity) -> list[str]:
     """A line for each strategy and case that both runtimes ran with the same plan: the virtual time over the live one.
 
-    ``runs``: :func:`analysis.measures.stats.run_table`, whose cases name the runtime if there are both.
+    ``runs``: :func:`analysis.measures.stats.run_table`. Runs with the same backend are paired or, if there are none,
+    all; a line says which backends, if they differ, and which calibration, if there are several. If there are runs of
+    both runtimes and none can be paired, one line says so.
     """
-    parts = runs["case"].str.split(", ")
-    where = parts.map(lambda words: next((word for word in words if word in (LIVE, VIRTUAL)), ""))
-    rest = parts.map(lambda words: ", ".join(word for word in words if word not in (LIVE, VIRTUAL)))
+    if not {"live", "virtual"} <= set(runs["runtime"]):
+        return []
+    rest = runs["case"].map(_rest)
     found = []
     for (case, strategy), group in runs.groupby([rest, "strategy"], sort=False):
-        there = where[group.index]
-        ratio = distinguish(paired_ratios(group[there == VIRTUAL], group[there == LIVE], f"{quantity}_s"))
-        if ratio.pairs:
-            limits = "" if isnan(ratio.low) else f" [{number_text(ratio.low, 3)}, {number_text(ratio.high, 3)}]"
-            seeds = "1 seed" if ratio.pairs == 1 else f"{ratio.pairs} seeds"
-            about = f" under {shown_case(str(case))}" if case else ""
-            name = shown_name(str(strategy))
-            found.append(
-                f"virtual / live {NAMES[quantity]} of {name}{about}: {number_text(ratio.ratio, 3)}{limits} ({seeds})"
-            )
-    return found
+        for virtual, live, differing in _pairs(group):
+            ratio = distinguish(paired_ratios(virtual, live, f"{quantity}_s"))
+            if ratio.pairs:
+                limits = "" if isnan(ratio.low) else f" [{number_text(ratio.low, 3)}, {number_text(ratio.high, 3)}]"
+                seeds = "1 seed" if ratio.pairs == 1 else f"{ratio.pairs} seeds"
+                about = f" under {shown_case(str(case))}" if case else ""
+                found.append(
+                    f"virtual / live {NAMES[quantity]} of {shown_name(str(strategy))}{about}{differing}: "
+                    f"{number_text(ratio.ratio, 3)}{limits} ({seeds})"
+                )
+    return found or [
+        f"no ratio of virtual to live {NAMES[quantity]}: no strategy has both for the same seed and plan, in cases "
+        f"that differ in nothing but {', '.join(APART)}"
+    ]
+
+
+def _rest(case: str) -> str:
+    """The case without what the two may differ in."""
+    words = re.split(r", (?=[\w.]+=)", case)  # a calibration may have a comma
+    return ", ".join(word for word in words if word.partition("=")[0] not in APART)
+
+
+def _pairs(group: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, str]]:
+    """Virtual runs alike, live runs alike, and in what they differ from each other or from other virtual runs."""
+    sides = {
+        name: list(group[group["runtime"] == name].groupby(["backend", "calibration"], dropna=False, sort=False))
+        for name in ("virtual", "live")
+    }
+    for (backend, calibration), virtual in sides["virtual"]:
+        same = [(found, live) for (found, _), live in sides["live"] if found == backend]
+        for other, live in same or [(found, live) for (found, _), live in sides["live"]]:
+            differing = [] if other == backend else [f"backend {backend} for {other}"]
+            if len({one for (_, one), _ in sides["virtual"]}) > 1:
+                differing.append(f"calibration {calibration}")
+            yield virtual, live, f" ({', '.join(differing)})" if differing else ""

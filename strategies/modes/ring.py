@@ -95,7 +95,8 @@ class RingChooser:
     @property
     def needs(self) -> frozenset[type[Command]]:
         """``Wake`` to end waits and pauses, if there are any."""
-        return frozenset({Wake}) if any(self.waits_s) or (self.pause and self.decision_s) else frozenset()
+        takes_s = max(self.decision_s, 0.0 if self.learning is None else self.learning.decision_s)
+        return frozenset({Wake}) if any(self.waits_s) or (self.pause and takes_s) else frozenset()
 
     @property
     def fitted(self) -> tuple[str, ...]:
@@ -128,7 +129,9 @@ class RingChooser:
         self._arrived = self._iters = self._decisions = self._switches = 0
         self._seen = frozenset[int]()
         self._said = self._took = ""
-        self._now = started.t
+        self._now, self._updated = started.t, False
+        self._begins = False
+        """Whether the mode is measured from the next update on after which nobody pauses."""
         self._measuring = Measuring(self.learning, self.costs)
         self._overhead = RingOverhead()
         if self.learning is not None:
@@ -137,7 +140,7 @@ class RingChooser:
 
     def observe_event(self, event: AnyEvent) -> None:
         """Measure links, carry out a decision that is ready, and forget what a loss has made void."""
-        self._now = event.t
+        self._now, self._updated = event.t, False
         match event:
             case Arrived(grad=grad, timings=timings):
                 self._links_s[grad.worker] = timings.recv_s + timings.send_s
@@ -161,12 +164,16 @@ class RingChooser:
             self._take(self._change[0])
             self._change = None
             self._switches += 1
-            self._begin(event.t)
+            self._begins = True  # the round in progress is still of the mode before
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Measure the mode by its updates."""
+        """Measure the mode by its updates, the first of which begins it; members who pause after one take longer."""
+        self._updated = True
         self._measuring.applied(self._now, 0, grads)
-        self._overhead.updated(self._now)
+        if self._pause.until_s is None:
+            self._overhead.updated(self._now)
+            if self._begins:
+                self._begin()
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Predict and decide if it is time for that."""
@@ -238,11 +245,12 @@ class RingChooser:
             f"{' (by the model)' if by_model else ''}"
         )
         self._measuring.decided(asked)
-        if chosen != self._mode:
+        self._begins = chosen == self._mode
+        if not self._begins:
             self._change = (chosen, t + takes_s)
-        else:
-            self._begin(t)
         if not self.pause or not takes_s:
+            if self._begins and self._updated:
+                self._begin()
             return ()
         self._spacing.decided(t, takes_s, changed=chosen != self._mode)
         self._pause.until_s = t + takes_s
@@ -278,8 +286,9 @@ class RingChooser:
 
     # ---- what modes took --------------------------------------------------------------------------------------------
 
-    def _begin(self, t: float) -> None:
-        self._measuring.begin(t, self._batch_samples * len(self._gate.roster.members))
+    def _begin(self) -> None:
+        self._begins = False
+        self._measuring.begin(self._now, self._batch_samples * len(self._gate.roster.members))
 
     def _learn(self) -> None:
         """The present mode has been used until now."""

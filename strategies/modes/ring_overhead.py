@@ -12,7 +12,7 @@ NEWEST = 50
 
 @final
 class RingOverhead:
-    """Seconds from an update to a member's next gradient that it did not compute: sums go round, parameters step."""
+    """Seconds between an update and a member's next gradient besides loading and computing: sum, step, orders."""
 
     def __init__(self) -> None:
         self._updated_s: float | None = None

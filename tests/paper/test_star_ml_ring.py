@@ -243,7 +243,7 @@ def test_what_a_mode_turned_out_to_be_worth_is_learnt() -> None:
     measured = [one for one in learner(run)._buffer._decisions if one.measured]
     assert len(measured) >= 3
     worth_s = (1 + 1000 / (6.5 * 128)) * 1.00690
-    for one in measured[1:]:
+    for one in measured:
         assert float(np.exp(one.log_s + one.targets)[0]) == pytest.approx(worth_s, rel=0.01)
         assert one.weights == pytest.approx([1.02])
     took = read_took(str(run.core.strategy.log_state()["took"]))
@@ -252,6 +252,19 @@ def test_what_a_mode_turned_out_to_be_worth_is_learnt() -> None:
     assert took.pace.update_s == pytest.approx(1.0)
     assert took.pace.samples / 128 == pytest.approx(6.5, rel=0.01)
     assert list(took.times_s) == EIGHT
+
+
+def test_pauses_are_in_no_measurement() -> None:
+    """Beyond the paper: a mode takes neither the rest of a round nor a pause; all else is computing here."""
+    pausing = {"pause": True, "decision_s": 0.4, "redecide_iters": 20, "waits_s": [0.0]}
+    run = run_of(star_ml({"min_samples": 5000}, **pausing), until_s=150.0)
+    measured = [one for one in learner(run)._buffer._decisions if one.measured]
+    assert len(measured) >= 3
+    worth_s = (1 + 1000 / (6.5 * 128)) * 1.00690
+    for one in measured:
+        assert float(np.exp(one.log_s + one.targets)[0]) == pytest.approx(worth_s, rel=0.01)
+    schedule: Any = run.core.strategy.parts.schedule  # type: ignore[attr-defined]
+    assert max(schedule._overhead._newest_s) == pytest.approx(0.0)
 
 
 def test_without_stragglers_nothing_is_measured_any_more() -> None:
@@ -274,6 +287,7 @@ def test_its_decisions_take_a_time_of_their_own() -> None:
     schedule: Any = run.core.strategy.parts.schedule  # type: ignore[attr-defined]
     assert schedule._takes_s((0, 1, 2, 3)) == 0.25
     assert Wake not in run_of(star_ml(waits_s=[0.0])).core.strategy.needs
+    assert Wake in star_ml({"decision_s": 0.25}, waits_s=[0.0], pause=True).needs
     few = run_of(star_ml({"decision_s": 0.25, "min_samples": 5000}, decision_s=2.0), waves())
     schedule = few.core.strategy.parts.schedule  # type: ignore[attr-defined]
     assert schedule._takes_s((0, 1, 2, 3)) == 2.0

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from scripts.compare import main
-from tests.support.records import bsp_story
+from tests.support.records import Story, bsp_story
+
+
+def stretched(story: Story, factor: float) -> Story:
+    """The story with all times multiplied."""
+    for line in story.lines:
+        line["t"] *= factor
+        if "event" in line and "t" in line["event"]:
+            line["event"]["t"] = line["t"]
+    return story
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +28,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for seed in range(3):
         for name, factor in (("bsp", 1.0), ("twice_as_fast", 0.5)):
-            story = bsp_story(seed=seed)
+            story = stretched(bsp_story(seed=seed), factor * (1 + 0.01 * seed))
             story.meta["job"]["strategy"] = name
-            for line in story.lines:
-                line["t"] *= factor * (1 + 0.01 * seed)
-                if "event" in line and "t" in line["event"]:
-                    line["event"]["t"] = line["t"]
             story.write(folder / f"{name}_{seed}")
     return folder
 
@@ -45,18 +50,60 @@ def test_half_the_time_is_faster(runs: Path, capsys: pytest.CaptureFixture[str])
 def test_the_same_job_on_both_runtimes_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The virtual run takes 0.8 of the live one's time; of a job that ran on one of them only there is no line."""
     for name, runtime, factor in (("bsp", "live", 1.0), ("bsp", "virtual", 0.8), ("asp", "live", 1.0)):
-        story = bsp_story()
+        story = stretched(bsp_story(), factor)
         story.meta["runtime"], story.meta["job"]["strategy"] = runtime, name
-        for line in story.lines:
-            line["t"] *= factor
-            if "event" in line and "t" in line["event"]:
-                line["event"]["t"] = line["t"]
         story.write(tmp_path / f"{name}_{runtime}")
     assert main([str(tmp_path), "--name", "bsp=All wait"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("virtual / live")]
     assert said == ["virtual / live JCT of All wait: 0.800 (1 seed)"]
     assert main([str(tmp_path / "bsp_live"), str(tmp_path / "asp_live")]) == 0
     assert "virtual / live" not in capsys.readouterr().err
+
+
+def test_runtimes_are_compared_although_their_backends_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The virtual runs are of two cost models, one of whose names has a comma, and compute nothing."""
+    for name, runtime, backend, calibration, factor in (
+        ("live", "live", "torch", None, 1.0),
+        ("one", "virtual", "none", "local_tcp 1", 0.8),
+        ("two", "virtual", "none", "local_tcp 2, extrapolated", 0.9),
+    ):
+        story = stretched(bsp_story(), factor)
+        story.meta |= {"runtime": runtime, "calibration": calibration}
+        story.meta["job"]["backend"] = backend
+        story.write(tmp_path / name)
+    assert main([str(tmp_path)]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("virtual / live")]
+    assert said == [
+        "virtual / live JCT of BSP (backend none for torch, calibration local_tcp 1): 0.800 (1 seed)",
+        "virtual / live JCT of BSP (backend none for torch, calibration local_tcp 2, extrapolated): 0.900 (1 seed)",
+    ]
+    assert main([str(tmp_path / "live"), str(tmp_path / "one")]) == 0
+    assert "virtual / live JCT of BSP (backend none for torch): 0.800 (1 seed)\n" in capsys.readouterr().err
+
+
+def test_of_runtimes_with_the_same_backend_others_are_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for runtime, backend, factor in (("live", "torch", 1.0), ("live", "none", 2.0), ("virtual", "none", 0.8)):
+        story = stretched(bsp_story(), factor)
+        story.meta["runtime"], story.meta["job"]["backend"] = runtime, backend
+        story.write(tmp_path / f"{runtime}_{backend}")
+    assert main([str(tmp_path)]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("virtual / live")]
+    assert said == ["virtual / live JCT of BSP: 0.400 (1 seed)"]
+
+
+def test_it_is_said_that_there_is_nothing_to_compare_between_runtimes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for runtime, workers in (("live", 4), ("virtual", 8)):
+        story = bsp_story()
+        story.meta["runtime"], story.meta["job"]["num_workers"] = runtime, workers
+        story.write(tmp_path / runtime)
+    assert main([str(tmp_path)]) == 0
+    assert "no ratio of virtual to live JCT: no strategy has both" in capsys.readouterr().err
 
 
 def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
