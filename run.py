@@ -86,9 +86,8 @@ def main(composed: DictConfig) -> float:
         job = check(to_raw(composed), Path(places.cwd), composed_again)
         metric, result = job.config.metric, run_job(job, Path(places.output_dir))
         exit_code = result.exit_code
-        if (
-            result.interrupted_by and HydraConfig.get().mode == RunMode.MULTIRUN
-        ):  # who is done, or failed, ends the others
+        # who is done, or has failed, ends the others
+        if result.interrupted_by and HydraConfig.get().mode == RunMode.MULTIRUN:
             exit_code = KILLED + result.interrupted_by
     except ConfigError as error:
         exit_code = print_error(NAME, error)

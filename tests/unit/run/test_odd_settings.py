@@ -117,7 +117,8 @@ def changed(raw: dict[str, Any], steps: Steps, value: Any) -> dict[str, Any]:
     for step in steps[:-1]:
         section = section[step]
     section[steps[-1]] = deepcopy(value)
-    copy["runtime"] = {**copy["runtime"], **({"launcher": copy["launcher"]} if steps[0] == "launcher" else {})}
+    if steps[0] == "launcher":
+        copy["runtime"] = {**copy["runtime"], "launcher": copy["launcher"]}
     return copy  # type: ignore[no-any-return]
 
 
