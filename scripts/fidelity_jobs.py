@@ -29,7 +29,7 @@ from analysis.records.cluster import Cluster
 from analysis.records.load import RecordError
 from analysis.records.provenance import caption
 from analysis.reports.cluster_fidelity import page
-from runtime.errors import refuse
+from runtime.errors import ConfigError, refuse
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
@@ -96,12 +96,21 @@ def make(
         own = ["runtime=virtual", "backend=none", f"backend.num_parameters={parameters}", costs]
     wanted = {}
     for placement, counts in iterations.items():
-        cores = f"{REAL_CORES}={QUARTER_CORE * (factors or {}).get(placement, 1.0):.6g}"
-        words = [*SHARED, cores, *own, f"placement={placement}", entries(counts), *asked.overrides]
+        cores = f"{REAL_CORES}={cores_of(asked.overrides) * (factors or {}).get(placement, 1.0):.6g}"
+        words = [*SHARED, *own, f"placement={placement}", entries(counts), *asked.overrides, cores]
         wanted[f"{placement}_{side}"] = words
     found = {name: stored(name, words, asked.out) for name, words in wanted.items()}
     runs = fill(wanted, found, asked.out, console, runner, live=side == "live")
     return {name.rpartition("_")[0]: run for name, run in runs.items()}
+
+
+def cores_of(overrides: Sequence[str]) -> float:
+    """Of this machine for each emulated core: what the last of the settings says, else :data:`QUARTER_CORE`."""
+    said = [word.partition("=")[2] for word in overrides if word.startswith(f"{REAL_CORES}=")]
+    try:
+        return float(said[-1]) if said else QUARTER_CORE
+    except ValueError:
+        raise ConfigError(f"{REAL_CORES}={said[-1]}: must be a number") from None
 
 
 def entries(iterations: Mapping[str, int]) -> str:

@@ -64,6 +64,10 @@ def test_live_runs_come_first_and_virtual_ones_do_what_they_did(bench: Bench) ->
     assert runner.said["pack_virtual"]["backend.num_parameters"] == "4321"
     cores = [runner.said[f"pack_{side}"]["cluster.hosts.real_cores_per_core"] for side in ("live", "virtual", "paced")]
     assert cores == ["0.0625", "0.0625", "0.05"]
+    other = JobsRunner()
+    bench.run("-o", str(bench.folder / "other"), "--placements", "pack", f"{script.REAL_CORES}=0.05", runner=other)
+    cores = [other.said[f"pack_{side}"]["cluster.hosts.real_cores_per_core"] for side in ("live", "virtual", "paced")]
+    assert cores == ["0.05", "0.05", "0.04"]
     again = JobsRunner()
     assert bench.run(runner=again).code == 0
     assert again.ran == []
