@@ -123,6 +123,24 @@ def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: 
     agents[1].kill()
 
 
+@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
+def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Cluster, tmp_path: Path) -> None:
+    """Nothing closes the connections of who waits for its server."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    agents = [apart.agent(number) for number in range(2)]
+    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "runtime.lease_s=1", "launcher.lease_s=4")
+    run = apart.run("run", *JOB, *PACED, *again)
+    run.await_training(5, PATIENCE_S)
+    cut(apart, True)
+    run.await_notes("NodeLost", 1, PATIENCE_S)
+    agents.append(apart.agent(0))
+    run.finish(PATIENCE_S)
+    assert set(run.parameters().tolist()) == {EPOCHS}
+    assert problems(run.lines()) == []
+    assert [agent.wait() for agent in agents] == [0, 1, 0]
+
+
 # ---- killed ---------------------------------------------------------------------------------------------------------
 
 

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from runtime.live.transport.channel import BlockingChannel
+from runtime.live.transport.interruptible import Incoming, Interrupted, Orders
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import Attach, Attached, Goodbye, LinkLost, Message, Pace, Paced
 
 
-def serve(channel: BlockingChannel, links: ServerLinks, obey: Callable[[Message], Message | None]) -> None:
+class Channel(Incoming, Protocol):
+    """A control channel."""
+
+    def tell(self, message: Message) -> None:
+        """Send a message; raises ``ConnectionError`` when the coordinator is gone."""
+        ...
+
+
+def serve(channel: Channel, links: ServerLinks, obey: Callable[[Message], Message | None]) -> None:
     """Serve until the coordinator sends ``Goodbye``: ``obey`` carries out one message and returns the answer, if any.
 
-    The loss of a server meanwhile is reported instead. Raises ``ConnectionError`` when the coordinator is gone.
+    The loss of a server meanwhile is reported instead. Whatever waits for one of an earlier generation is given up:
+    that may be on a machine that is gone, and then nothing closes the connection. Raises ``ConnectionError`` when the
+    coordinator is gone.
     """
+
+    def ends(message: Message) -> bool:
+        return isinstance(message, Goodbye) or (isinstance(message, Attach) and message.generation > links.generation)
+
+    orders = Orders(channel, ends)
+    links.look = orders.look
     while True:
-        message = channel.receive()
+        message = orders.next()
         if isinstance(message, Goodbye):
             return
         if isinstance(message, Attach):
@@ -30,6 +47,8 @@ def _answer(links: ServerLinks, message: Message, obey: Callable[[Message], Mess
     generation = links.generation
     try:
         return obey(message)
+    except Interrupted:  # by an order that voids this one
+        return None
     except ConnectionError as error:
         return LinkLost(generation=generation, reason=str(error))
 

@@ -28,8 +28,13 @@ class SplitChannel:
         """The next message; raises ``ConnectionError`` when the coordinator is gone."""
         message = self._messages.get()
         if isinstance(message, ConnectionError):
+            self._messages.put(message)  # no other will come
             raise message
         return message
+
+    def is_readable(self) -> bool:
+        """Whether :meth:`receive` would not wait."""
+        return not self._messages.empty()
 
     def _read(self) -> None:
         while True:

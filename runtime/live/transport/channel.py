@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from runtime.live.transport.address import Address, connect
 from runtime.live.transport.auth import Identity, call, receive_exactly
 from runtime.live.transport.messages import MAX_MESSAGE_BYTES, PREFIX_BYTES, Message, decode, encode
+from runtime.live.transport.secured import is_readable
 
 CHUNK_BYTES = 1 << 18
 Decode = Callable[[bytes], Message]
@@ -43,6 +44,10 @@ class BlockingChannel:
         if len(prefix) < PREFIX_BYTES:
             prefix += receive_exactly(self.sock, PREFIX_BYTES - len(prefix))
         return decode(receive_exactly(self.sock, _length(prefix)))
+
+    def is_readable(self) -> bool:
+        """Whether a message, or the end of the stream, has arrived."""
+        return is_readable(self.sock)
 
 
 class LoopChannel:

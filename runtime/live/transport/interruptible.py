@@ -5,10 +5,9 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
-from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.messages import Goodbye, Halt, Message
-from runtime.live.transport.secured import is_readable
 
 Look = Callable[[], None]
 
@@ -17,11 +16,27 @@ class Interrupted(ConnectionError):
     """The coordinator has sent an order that ends the current wait."""
 
 
-class Orders:
-    """The control channel of a task that must receive a ``Halt`` while it waits for other tasks."""
+class Incoming(Protocol):
+    """The receiving side of a control channel."""
 
-    def __init__(self, channel: BlockingChannel) -> None:
-        self.channel = channel
+    def receive(self) -> Message | None:
+        """The next message; None when a deadline passed without one. Raises ``ConnectionError`` at the end."""
+        ...
+
+    def is_readable(self) -> bool:
+        """Whether :meth:`receive` would not wait now."""
+        ...
+
+
+def _halts(message: Message) -> bool:
+    return isinstance(message, Halt | Goodbye)
+
+
+class Orders:
+    """The control channel of a task that waits for other tasks; ``ends`` says which orders end the work in progress."""
+
+    def __init__(self, channel: Incoming, ends: Callable[[Message], bool] = _halts) -> None:
+        self.channel, self.ends = channel, ends
         self._waiting: deque[Message] = deque()
 
     def next(self) -> Message | None:
@@ -30,10 +45,10 @@ class Orders:
 
     def look(self) -> None:
         """Read messages that have arrived; raises :class:`Interrupted` if one ends the work in progress."""
-        while is_readable(self.channel.sock):
+        while self.channel.is_readable():
             if (message := self.channel.receive()) is not None:
                 self._waiting.append(message)
-        if any(isinstance(message, Halt | Goodbye) for message in self._waiting):
+        if any(self.ends(message) for message in self._waiting):
             raise Interrupted("the coordinator calls")
 
 

@@ -6,17 +6,19 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from runtime.core.vectors import FloatVector, aligned_vector
-from runtime.live.transport.address import Address, connect, least, pace
+from runtime.live.transport.address import Address, connect, least, pace, set_deadline
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, Header, as_bytes, pack, unpack
 from runtime.live.transport.halves import HalfVector, decode, encode, half_vector
 
 HALF_BITS = 16
+LOOK_EVERY_S = 1.0
+"""A server that is silent for so long may be on a machine that is gone: nobody closes its connections then."""
 
 
 class Keeper(Protocol):
@@ -66,6 +68,8 @@ class ServerLinks:
         self._named: dict[str, socket.socket] = {}
         self._pacing = threading.Lock()
         """Rates of links change while this task computes or sends."""
+        self.look: Callable[[], None] = lambda: None
+        """Called while nothing comes; an exception from it ends the wait."""
         self.generation = 0
         self.keeper: Keeper | None = None
         """Keeps gradients for replicas of the server."""
@@ -136,6 +140,7 @@ class ServerLinks:
         try:
             me = self.identity
             call(sock, self.secret, Identity(me.role, me.id, me.incarnation, self.generation))
+            set_deadline(sock, LOOK_EVERY_S, (socket.SO_RCVTIMEO,))
         except BaseException:
             sock.close()
             raise
@@ -153,17 +158,17 @@ class ServerLinks:
         ``received_s`` is then the time of waiting for parts whose header had arrived: a late server sends none, so this
         is the time on the link. Parts that had arrived before took no time.
 
-        Raises ``ConnectionError`` when a server is gone.
+        Raises ``ConnectionError`` when a server is gone, and any exception of ``look``.
         """
         version, self.received_s = 0, 0.0
         for sock, (params, _) in zip(self.socks, self._views, strict=True):
-            header = _expect(sock, PARAMS, ticket, self._header)
+            header = _expect(sock, PARAMS, ticket, self._header, self.look)
             version = header.version
             if header.length != (0 if self.buffers is not None else len(params)):
                 raise ConnectionError(f"refused {header}: {len(params)} bytes of parameters would fit")
             if self.buffers is None:
                 begun = time.perf_counter()
-                receive_into(sock, params)
+                receive_into(sock, params, self.look)
                 self.received_s += time.perf_counter() - begun
             elif header.slot < len(self.buffers.slots):
                 self.params = self.buffers.slots[header.slot]
@@ -177,7 +182,7 @@ class ServerLinks:
         """Push the gradient; return when all servers hold it or, on the ``same_machine``, the kernel has all of it.
 
         A link of limited rate is waited for in any case. In shared buffers servers read the gradient in place, so
-        nothing is sent: the coordinator's order to use it suffices. Raises ``ConnectionError`` when a server is gone.
+        nothing is sent: the coordinator's order to use it suffices. Raises as :meth:`receive_params`.
         """
         if self.shares_grad:
             return
@@ -188,7 +193,7 @@ class ServerLinks:
             _send(sock, pack(kind, self.generation, ticket, 0, len(grad)), grad)
         if kind == PUSH:
             for sock in self.socks:
-                _expect(sock, ACK, ticket, self._header)
+                _expect(sock, ACK, ticket, self._header, self.look)
 
     def push_to(self, aggregator: Address, ticket: int) -> None:
         """Push the whole gradient to an aggregator, which is called first if need be; return when it has all of it.
@@ -228,16 +233,18 @@ def receive_copy(sock: socket.socket, floats: FloatVector) -> Header:
     return found
 
 
-def _expect(sock: socket.socket, kind: int, ticket: int, buffer: bytearray) -> Header:
-    receive_into(sock, memoryview(buffer))
+def _expect(
+    sock: socket.socket, kind: int, ticket: int, buffer: bytearray, look: Callable[[], None] = lambda: None
+) -> Header:
+    receive_into(sock, memoryview(buffer), look)
     header = unpack(buffer)
     if header.kind != kind or header.ticket != ticket:
         raise ConnectionError(f"expected frame {kind} of {ticket}, got {header}")
     return header
 
 
-def receive_into(sock: socket.socket, view: memoryview) -> None:
-    """Fill ``view``; when a socket's deadline passes, only check whether the run still lives."""
+def receive_into(sock: socket.socket, view: memoryview, look: Callable[[], None] = lambda: None) -> None:
+    """Fill ``view``; when a socket's deadline passes, check whether the run still lives, and ``look``."""
     parent = os.getppid()
     while view:
         try:
@@ -245,6 +252,7 @@ def receive_into(sock: socket.socket, view: memoryview) -> None:
         except BlockingIOError:
             if os.getppid() != parent:
                 raise ConnectionResetError("the run is over") from None
+            look()
             continue
         if not got:
             raise ConnectionResetError("a server closed the connection")

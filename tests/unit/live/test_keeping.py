@@ -170,8 +170,9 @@ def test_the_worker_gets_all_other_orders_in_their_order(worker: Worker) -> None
     for message in (Forget(grad_id=1), None, Release(grads=(0,)), Forget(grad_id=2), ConnectionResetError("gone")):
         worker.channel.to_come.put(message)
     assert [channel.receive(), channel.receive()] == [Forget(grad_id=1), Forget(grad_id=2)]
-    with pytest.raises(ConnectionResetError, match="gone"):
-        channel.receive()
+    for _ in range(2):
+        with pytest.raises(ConnectionResetError, match="gone"):
+            channel.receive()
     worker.give(0)
     worker.give(1)
     assert worker.takes(worker.end)[0] == 1
