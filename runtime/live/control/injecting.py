@@ -99,7 +99,7 @@ class Injector:
         return self._levels.get((target, "cpu"), RULES["cpu"].neutral)
 
     def admitted(self, task: str) -> None:
-        """A newcomer has a place: on a host that is killed, it waits for the end of that."""
+        """A task has another place, or its first: on a host that is killed, it waits for the end of that."""
         host = self.machines.host_of(task)
         if host is not None and self._levels.get((host, "kill"), 0.0) > 0:
             self._keep_away(task, host)
@@ -111,17 +111,21 @@ class Injector:
             self.owner.note("Moved", task=target, host=place.host)
         if self.schedule.moved(target, self.loop.now):
             self._leave_behind(target)
+        self.admitted(target)
         return place
 
     def awaits(self, target: str) -> bool:
-        """Whether the agent of a target has not answered yet, or limits its cores."""
-        throttled = self._levels.get((target, "cpu"), RULES["cpu"].neutral) != RULES["cpu"].neutral
-        return throttled or bool(self._waiting.get(target))
+        """Whether the agent of a target has not answered yet, limits its cores, or keeps it stopped."""
+        kinds: tuple[Kind, ...] = ("cpu", "pause")
+        kept = any(self._levels.get((target, kind), RULES[kind].neutral) != RULES[kind].neutral for kind in kinds)
+        return kept or bool(self._waiting.get(target))
 
     def _leave_behind(self, target: str) -> None:
+        """What is due and not carried out yet remains so, but for what the target may leave behind."""
         now = self.loop.now
-        self._changes = deque(change for change in self.schedule.changes(KINDS) if change.t > now)
         kinds: tuple[Kind, ...] = ("cpu", "gpu", "pause")
+        due = [one for one in self._changes if one.t <= now and (one.target != target or one.kind not in kinds)]
+        self._changes = deque([*due, *(one for one in self.schedule.changes(KINDS) if one.t > now)])
         for kind in kinds:
             level = self.schedule.level(target, kind, now)
             if level != self._levels.get((target, kind), RULES[kind].neutral):

@@ -9,7 +9,7 @@ from injectors.plan import OF_MEMBERS, Kind, target_name, target_of
 from injectors.schedule import Change, Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.core.inputs import Operated
-from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.clock import MESSAGE, PLAN, Clock
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.machines.machines import SHARED
@@ -62,6 +62,8 @@ class Windows:
         """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
         now = self.clock.now
         self.places.move(task, to)
+        if self.places.host_of(task) in self._killing:
+            self.clock.at(now, MESSAGE, self.entered, task)  # when all follows from its restart that does
         before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in MOVED]
         if not self.schedule.moved(task, now):
             return
@@ -75,7 +77,7 @@ class Windows:
                 self._disturb(Change(now, task, kind, new))
 
     def entered(self, task: str) -> None:
-        """A newcomer: on a host that the plan keeps dead, it cannot start."""
+        """A task has another host, or its first: on one that the plan keeps dead, it cannot start."""
         if self.places.host_of(task) in self._killing and task not in self._dead:
             self._dead.add(task)
             self.supervisor.hold(task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from injectors.plan import Disturbance, build_plan
@@ -91,6 +92,12 @@ class Scene:
         schedule = Schedule(build_plan("test", 0, 100.0, windows))
         tell = lambda target, message: self.received.append(message)  # noqa: E731
         self.injector = Injector(schedule, self.machines, self.clock, self, tell)  # type: ignore[arg-type]
+
+    def let_move(self) -> None:
+        """Tasks move from one host to the other, without groups and networks."""
+        placement = self.machines.placement
+        assert placement is not None
+        self.machines.move = lambda task, to=None: placement.move(task, to) and None  # type: ignore[assignment]
 
     def note(self, kind: str, /, **fields: Any) -> None:
         assert kind == "Injected"
@@ -253,6 +260,45 @@ def test_a_newcomer_waits_for_the_end_of_the_kill_of_its_host() -> None:
     assert scene.said == [("hold", "worker:3")]
     scene.clock.run_until(5)
     assert ("release", "worker:3") in scene.said
+
+
+def test_who_moves_to_a_host_that_is_killed_waits_for_the_end_of_that() -> None:
+    scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
+    scene.injector.start()
+    scene.clock.run_until(2)
+    del scene.said[:]
+    scene.let_move()
+    scene.injector.moved("worker:0")
+    assert scene.said == [("hold", "worker:0")]
+    scene.clock.run_until(5)
+    assert ("release", "worker:0") in scene.said
+
+
+def test_what_is_due_when_a_task_moves_is_carried_out_all_the_same() -> None:
+    """A decision may come between the time of a change and its timer; what the task leaves behind does not."""
+    left = msgspec.structs.replace(window("cpu", "worker:0", 0.25, 2.0, 9.0), of_machine=True)
+    scene = Scene(left, window("cpu", "worker:1", 0.25, 2.0, 9.0), window("kill", "worker:0", 1.0, 2.0, 3.0))
+    scene.let_move()
+    scene.injector.start()
+    scene.clock.now = 2.001
+    scene.injector.moved("worker:0")
+    scene.clock.run_until(5)
+    assert scene.groups["worker:1"].said == [pytest.approx(0.1)]
+    assert scene.groups["worker:0"].said == []
+    assert scene.said == [("hold", "worker:0"), ("release", "worker:0")]
+
+
+def test_an_agent_keeps_who_is_throttled_or_stopped_and_has_to_answer() -> None:
+    """It would keep doing so if the task came back."""
+    scene = Scene(window("pause", "worker:1", end_s=3), throttles="duty")
+    scene.injector.start()
+    scene.clock.run_until(1)
+    assert scene.injector.awaits("worker:1")
+    scene.injector.answered(Actuated(target="worker:1", kind="pause", by="signal", achieved=1.0))
+    assert scene.injector.awaits("worker:1")
+    scene.clock.run_until(4)
+    scene.injector.answered(Actuated(target="worker:1", kind="pause", by="signal", achieved=0.0))
+    assert not scene.injector.awaits("worker:1")
 
 
 def test_hogs_leave_of_a_device_what_all_that_reach_it_are_left() -> None:
