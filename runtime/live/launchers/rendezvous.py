@@ -31,7 +31,7 @@ TURN_S = 0.5
 ANSWER_S = 30.0
 """Seconds within which an agent says whom it reaches: it gives up the first who does not answer after 3."""
 END_S = 10.0
-"""Seconds within which an agent ends its tasks and sends what they left."""
+"""Seconds within which an agent ends its tasks, or sends more of what they left."""
 NAMED = 3
 """Number of refused agents, or of closed ways, that a message names."""
 
@@ -228,7 +228,7 @@ class Rendezvous:
             case wire.Piece() if key in self._pieces:
                 self._pieces[key].write(message)
             case wire.Ended():
-                self._ended.setdefault(key, message.reason)
+                self._over(key, message.reason, whole=True)
             case _:
                 raise MalformedMessage(f"{type(message).__name__}, out of turn")
 
@@ -277,7 +277,7 @@ class Rendezvous:
                 self._answers.pop(key, None)
                 self._progress()
         elif key in self.members:
-            self._ended.setdefault(key, f"its agent is gone ({reason})")
+            self._over(key, f"its agent is gone ({reason})")
 
     # ---- while a job runs --------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class Rendezvous:
         for key in list(self.hub.peers):
             self.hub.send(key, wire.Alive())
             if key in self._pieces and now - self._heard_s[key] > lease_s:
-                self._ended.setdefault(key, f"no word from it for launcher.lease_s={lease_s:g}")
+                self._over(key, f"no word from it for launcher.lease_s={lease_s:g}")
                 self.hub.hang_up(key)
         self.loop.after(HEARTBEAT_S, self._beat)
 
@@ -320,23 +320,43 @@ class Rendezvous:
         return self._starts.pop(key, 0)
 
     def end(self, node: str) -> None:
-        """End what runs there, and wait until its logs are here."""
+        """End what runs there, and wait until its logs are here. Others may send theirs meanwhile."""
         key = self.keys.get(node)
-        if key is None or key in self._ended or (peer := self.hub.peers.get(key)) is None:
+        if key is None or key in self._ended or key not in self.hub.peers:
             return
         self.hub.send(key, wire.Finish())
-        identity, channel = peer
         deadline = self.loop.now + END_S
         while key not in self._ended and self.loop.now < deadline:
-            if select.select([channel.sock], [], [], HEARTBEAT_S)[0]:
-                try:
-                    for message in channel.receive():
-                        self._on_message(identity, message)
-                except OSError as error:
-                    self._ended.setdefault(key, f"its agent is gone ({error})")
-            else:
+            before = self._pieces[key].num_bytes
+            self._hear()
+            if self._pieces[key].num_bytes > before:
+                deadline = self.loop.now + END_S
+        self._over(key, f"it did not end within {END_S:g} s")
+
+    def _hear(self) -> None:
+        """Read what agents send, and say that we are here, without the loop: the job's own callbacks are over."""
+        if self.loop.now - self._beaten_s >= HEARTBEAT_S:
+            self._beaten_s = self.loop.now
+            for key in list(self.hub.peers):
                 self.hub.send(key, wire.Alive())
-        self._ended.setdefault(key, f"it did not end within {END_S:g} s")
+        peers = {channel.sock: (identity, channel) for identity, channel in self.hub.peers.values()}
+        for sock in select.select(list(peers), [], [], HEARTBEAT_S)[0]:
+            identity, channel = peers[sock]
+            try:
+                for message in channel.receive():
+                    self._on_message(identity, message)
+            except OSError as error:
+                self._over(identity.key, f"its agent is gone ({error})")
+                self.hub.hang_up(identity.key)
+
+    def _over(self, key: Key, reason: str, *, whole: bool = False) -> None:
+        """The tasks' agent has ended; ``whole``: all that it left has been sent."""
+        if key in self._ended:
+            return
+        self._ended[key] = reason
+        if key in self._pieces and self._pieces[key].end(whole=whole):
+            name = self.members[key].name
+            self._say(f"launcher={self.wanted.launcher}: the final parameters of {name} are left out: {reason}")
 
     def hang_up_now(self) -> None:
         """Close all links at once, from a signal handler: the kernel tells the agents."""

@@ -19,10 +19,12 @@ from runtime.live.agent.dialing import dial
 from runtime.live.agent.membership import Cut, Membership
 from runtime.live.joining import wire
 from runtime.live.joining.facts import Code, Facts
+from runtime.live.joining.site import SAVED
 from runtime.live.joining.ways import door_of, open_door
 from runtime.live.launchers import rendezvous
 from runtime.live.launchers.pieces import Pieces
 from runtime.live.launchers.rendezvous import Rendezvous, Wanted
+from runtime.live.transport.auth import Identity
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.messages import encode
 from runtime.live.transport.secured import new_certificate
@@ -264,6 +266,58 @@ def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
     assert scene.rendezvous.members[scene.rendezvous.keys[node]].address == "10.0.0.3"
     assert scene.said[-1] == f"launcher=join: 10.0.0.3 (alpha) takes the place of {node}"
     socks[0].close()
+
+
+def begin(scene: Scene, folder: Path, node: str) -> Pieces:
+    pieces = Pieces(folder / "agent.log", folder / SAVED)
+    scene.rendezvous.begin(node, wire.Begin(spec=b"", salt=b"", lease_s=5.0, heartbeat_s=0.5), pieces)
+    return pieces
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_tasks_leave_is_awaited_as_long_as_more_of_it_comes(
+    make: Make, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """Eight seconds between two pieces, and nothing incomplete is left."""
+    scene, folder = make(), tmp_path_factory.mktemp("run")
+    sock = dial_and_enlist(scene)
+    scene.rendezvous.gather()
+    pieces, key = begin(scene, folder, "node0"), scene.rendezvous.keys["node0"]
+    to_come = [wire.Piece(name=SAVED, data=bytes([number])) for number in range(6)]
+
+    def hear(self: Rendezvous) -> None:
+        self.loop.origin -= 8.0
+        if to_come:
+            pieces.write(to_come.pop(0))
+        elif whole:
+            self._on_message(Identity(*key), wire.Ended(reason="exit code 0"))
+
+    monkeypatch.setattr(Rendezvous, "_hear", hear)
+    scene.rendezvous.end("node0")
+    assert to_come == []
+    if whole:
+        assert scene.rendezvous.ended("node0") == "exit code 0"
+        assert (folder / SAVED).read_bytes() == bytes(range(6))
+    else:
+        silent = "it did not end within 10 s"
+        assert scene.rendezvous.ended("node0") == silent
+        assert scene.said[-1] == f"launcher=join: the final parameters of 127.0.0.1 (alpha) are left out: {silent}"
+    assert [path.name for path in folder.iterdir()] == ([SAVED] if whole else [])
+    sock.close()
+
+
+def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest.TempPathFactory) -> None:
+    scene, folder = make(nodes=2), tmp_path_factory.mktemp("run")
+    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
+    scene.rendezvous.gather()
+    for node in scene.rendezvous.keys:
+        begin(scene, folder, node)
+    for sock in socks:
+        sock.sendall(encode(wire.Ended(reason="exit code 0")))
+    scene.rendezvous.end("node0")
+    assert [scene.rendezvous.ended(node) for node in ("node0", "node1")] == ["exit code 0"] * 2
+    for sock in socks:
+        sock.close()
 
 
 def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0) -> Any:
