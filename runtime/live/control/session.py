@@ -213,7 +213,8 @@ class LiveSession:
     # ---- from the supervisor -----------------------------------------------------------------------------------------
 
     def note(self, kind: str, /, **fields: object) -> None:
-        self.record.note(self.t, kind, **fields)
+        if not self.recorded:  # an agent may still answer, or report an end
+            self.record.note(self.t, kind, **fields)
 
     def agent_ready(self, message: AgentReady) -> None:
         """The framework is imported."""

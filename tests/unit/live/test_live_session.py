@@ -33,3 +33,14 @@ def test_a_report_after_the_end_is_in_the_record_only_until_the_end_is() -> None
     session.recorded = True
     session.receive(report)
     assert heard == [report]
+
+
+def test_so_are_notes() -> None:
+    """An agent that has undone a disturbance says so, and may do it later than the end of a job that fails."""
+    noted: list[str] = []
+    session = session_of([])
+    session.record = cast("Any", SimpleNamespace(note=lambda t, kind, **fields: noted.append(kind)))
+    session.note("Injected", target="worker:0")
+    session.recorded = True
+    session.note("Injected", target="worker:0")
+    assert noted == ["Injected"]
