@@ -339,9 +339,12 @@ class Rendezvous:
             self._beaten_s = self.loop.now
             for key in list(self.hub.peers):
                 self.hub.send(key, wire.Alive())
-        peers = {channel.sock: (identity, channel) for identity, channel in self.hub.peers.values()}
-        for sock in select.select(list(peers), [], [], HEARTBEAT_S)[0]:
-            identity, channel = peers[sock]
+        peers = {channel.sock.fileno(): (identity, channel) for identity, channel in self.hub.peers.values()}
+        poll = select.poll()
+        for descriptor in peers:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(HEARTBEAT_S * 1e3):
+            identity, channel = peers[descriptor]
             try:
                 for message in channel.receive():
                     self._on_message(identity, message)
