@@ -15,6 +15,9 @@ import numpy as np
 
 from runtime.core.scheduling import MAX_PENDING_S, Grant, Request, Scheduler
 
+CORE_DIGITS = 9
+"""Digits of a core that count: 0.4 and 0.2 are no more than 0.6."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,7 @@ class Quota(Scheduler):
         if request.priority == "normal":
             limits.insert(0, ("cores_total", self.cores_total, request.in_use_cores - request.in_use_low_cores))
         for name, limit, in_use in limits:
-            if limit is not None and in_use + request.cpu_cores > limit:
+            if limit is not None and round(in_use + request.cpu_cores - limit, CORE_DIGITS) > 0:
                 return f"{request.cpu_cores:g} cores asked, {in_use:g} in use, {name}={limit:g}"
         return None
 

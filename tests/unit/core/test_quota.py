@@ -42,6 +42,17 @@ def test_without_cores_max_low_priority_gives_nothing_more(low: bool) -> None:
     assert quota.refuses(request(2, low=low, in_use=3, in_use_low=3)) == "2 cores asked, 3 in use, cores_total=4"
 
 
+@pytest.mark.parametrize("each", [0.1, 0.2, 1 / 3, 0.7])
+def test_as_many_nodes_as_fit_have_a_place(each: float) -> None:
+    quota, nodes = Quota(cores_total=3 * each), [each] * 2
+    assert quota.refuses(request(each, in_use=sum(nodes))) is None
+    assert quota.refuses(request(each + 1e-6, in_use=sum(nodes))) is not None
+
+
+def test_a_sum_that_is_written_as_the_limit_is_no_more_than_it() -> None:
+    assert Quota(cores_total=0.6).refuses(request(0.2, in_use=0.4)) is None
+
+
 def test_without_cores_total_there_is_no_limit() -> None:
     assert Quota().refuses(request(1e6, in_use=1e6)) is None
 
