@@ -223,7 +223,7 @@ class Placement:
         if cores is None:
             self.cores.pop(task, None)
             return
-        if (left := self.cores_left(number) + self.cores.get(task, 0.0)) < cores:
+        if (left := round(self.cores_left(number) + self.cores.get(task, 0.0), 9)) < cores:
             raise ValueError(f"cpu_cores={cores:g}: {NodeId('host', number)} has only {left:g} left")
         self.cores[task] = cores
 

@@ -119,6 +119,17 @@ def test_a_task_that_moves_takes_its_cores_along_or_stays() -> None:
     assert (placement.cores_left(0), placement.cores_left(1)) == (pytest.approx(0.4), pytest.approx(0.0))
 
 
+def test_a_task_may_have_all_that_others_leave_whatever_rounding_makes_of_it() -> None:
+    """0.1 of its own and the 0.7 that are left are 0.8, which two floats are not."""
+    placement = Placement(parse_hosts({"count": 1, "cpu_cores": 2.0, "real_cores_per_core": 1.0}, 2, 1))
+    placement.allocate("worker:0", 1.2)
+    placement.allocate("worker:1", 0.1)
+    placement.allocate("worker:1", 0.8)
+    assert placement.cores_left(0) == 0.0
+    with pytest.raises(ValueError, match=r"has only 0\.8 left"):
+        placement.allocate("worker:1", 0.81)
+
+
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 GPUS = {"count": 3, "gpus": 2, "overrides": {2: {"gpus": 0}}}
