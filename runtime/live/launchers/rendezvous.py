@@ -105,6 +105,8 @@ class Rendezvous:
         self._gathering = True
         self._vacant: list[str] = []
         """Nodes whose agent is lost, and whose place another may take."""
+        self._filling: set[Key] = set()
+        """Agents that have taken such a place and were not told to begin yet."""
 
     # ---- until all are there -----------------------------------------------------------------------------------------
 
@@ -265,6 +267,7 @@ class Rendezvous:
             if self._vacant:
                 node = self._vacant.pop(0)
                 self.keys[node] = key
+                self._filling.add(key)
                 self._say(f"launcher={self.wanted.launcher}: {facts.name} takes the place of {node}")
             else:
                 self._progress()
@@ -278,12 +281,15 @@ class Rendezvous:
                 self._progress()
         elif key in self.members:
             self._over(key, f"its agent is gone ({reason})")
+            if key in self._filling:
+                self.vacate(next(node for node, known in self.keys.items() if known == key))
 
     # ---- while a job runs --------------------------------------------------------------------------------------------
 
     def begin(self, node: str, begin: wire.Begin, pieces: Pieces) -> None:
         """Start the tasks' agent of a node; what it leaves is written to ``pieces``."""
         key = self.keys[node]
+        self._filling.discard(key)
         self._pieces[key] = pieces
         self._heard_s[key] = self.loop.now
         self.hub.send(key, begin)

@@ -268,6 +268,24 @@ def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
     socks[0].close()
 
 
+def test_the_place_of_one_that_leaves_again_is_free(make: Make) -> None:
+    scene = make()
+    sock = dial_and_enlist(scene)
+    scene.rendezvous.gather()
+    sock.close()
+    scene.until(lambda: scene.rendezvous.ended("node0"))
+    scene.rendezvous.vacate("node0")
+    sock = dial_and_enlist(scene)
+    scene.until(lambda: "node0" in scene.rendezvous.keys)
+    key = scene.rendezvous.keys["node0"]
+    sock.close()
+    scene.until(lambda: scene.rendezvous.ended("node0"))
+    assert scene.rendezvous.ended("node0") == "nobody has taken its place"
+    scene.agent()
+    scene.until(lambda: scene.rendezvous.ended("node0") is None)
+    assert scene.rendezvous.keys["node0"] != key
+
+
 def begin(scene: Scene, folder: Path, node: str) -> Pieces:
     pieces = Pieces(folder / "agent.log", folder / SAVED)
     scene.rendezvous.begin(node, wire.Begin(spec=b"", salt=b"", lease_s=5.0, heartbeat_s=0.5), pieces)
