@@ -12,7 +12,6 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,7 +22,6 @@ LOOPBACK = "127.0.0.1"
 BACKLOG = 128
 SOCKET_DEADLINE_S = 60.0
 """Second line of defence behind heartbeats: no blocking call waits longer than this without a check."""
-TIME_OUTS = (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO)
 SO_MAX_PACING_RATE = 47
 """Linux's number of a socket option that Python does not name; bytes per second as 64 bits."""
 UNPACED = (1 << 64) - 1
@@ -97,11 +95,11 @@ def secure(sock: socket.socket) -> Secured:
     return secured
 
 
-def set_deadline(sock: socket.socket, seconds: float, options: Sequence[int] = TIME_OUTS) -> None:
+def set_deadline(sock: socket.socket, seconds: float) -> None:
     """Kernel time-outs on a blocking socket: unlike ``settimeout`` they cost no poll per call."""
     whole = int(seconds)
     timeval = whole.to_bytes(8, "little") + int((seconds - whole) * 1e6).to_bytes(8, "little")
-    for option in options:
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         sock.setsockopt(socket.SOL_SOCKET, option, timeval)
 
 

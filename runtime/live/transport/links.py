@@ -10,15 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from runtime.core.vectors import FloatVector, aligned_vector
-from runtime.live.transport.address import Address, connect, least, pace, set_deadline
+from runtime.live.transport.address import SOCKET_DEADLINE_S, Address, connect, least, pace, set_deadline
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, Header, as_bytes, pack, unpack
 from runtime.live.transport.halves import HalfVector, decode, encode, half_vector
 
+Look = Callable[[], None]
 HALF_BITS = 16
 LOOK_EVERY_S = 1.0
 """A server that is silent for so long may be on a machine that is gone: nobody closes its connections then."""
+
+
+def _nobody() -> None:
+    """Nobody looks."""
 
 
 class Keeper(Protocol):
@@ -68,8 +73,8 @@ class ServerLinks:
         self._named: dict[str, socket.socket] = {}
         self._pacing = threading.Lock()
         """Rates of links change while this task computes or sends."""
-        self.look: Callable[[], None] = lambda: None
-        """Called while nothing comes; an exception from it ends the wait."""
+        self.look: Look = _nobody
+        """Called while nothing moves; an exception from it ends the wait."""
         self.generation = 0
         self.keeper: Keeper | None = None
         """Keeps gradients for replicas of the server."""
@@ -140,7 +145,7 @@ class ServerLinks:
         try:
             me = self.identity
             call(sock, self.secret, Identity(me.role, me.id, me.incarnation, self.generation))
-            set_deadline(sock, LOOK_EVERY_S, (socket.SO_RCVTIMEO,))
+            set_deadline(sock, LOOK_EVERY_S)
         except BaseException:
             sock.close()
             raise
@@ -190,7 +195,7 @@ class ServerLinks:
         for _, _, halves, part in self._halves:
             encode(part, halves)
         for sock, (_, grad) in zip(self.socks, self._views, strict=True):
-            _send(sock, pack(kind, self.generation, ticket, 0, len(grad)), grad)
+            _send(sock, pack(kind, self.generation, ticket, 0, len(grad)), grad, self.look)
         if kind == PUSH:
             for sock in self.socks:
                 _expect(sock, ACK, ticket, self._header, self.look)
@@ -233,9 +238,7 @@ def receive_copy(sock: socket.socket, floats: FloatVector) -> Header:
     return found
 
 
-def _expect(
-    sock: socket.socket, kind: int, ticket: int, buffer: bytearray, look: Callable[[], None] = lambda: None
-) -> Header:
+def _expect(sock: socket.socket, kind: int, ticket: int, buffer: bytearray, look: Look = _nobody) -> Header:
     receive_into(sock, memoryview(buffer), look)
     header = unpack(buffer)
     if header.kind != kind or header.ticket != ticket:
@@ -243,7 +246,7 @@ def _expect(
     return header
 
 
-def receive_into(sock: socket.socket, view: memoryview, look: Callable[[], None] = lambda: None) -> None:
+def receive_into(sock: socket.socket, view: memoryview, look: Look = _nobody) -> None:
     """Fill ``view``; when a socket's deadline passes, check whether the run still lives, and ``look``."""
     parent = os.getppid()
     while view:
@@ -259,14 +262,19 @@ def receive_into(sock: socket.socket, view: memoryview, look: Callable[[], None]
         view = view[got:]
 
 
-def _send(sock: socket.socket, header: bytes, payload: memoryview) -> None:
-    """Send a frame; a server that does not read within the socket's deadline counts as gone."""
-    try:
-        sent = sock.sendmsg([header, payload])
-        if sent < len(header):
-            sock.sendall(header[sent:])
-            sent = len(header)
-        if sent - len(header) < len(payload):
-            sock.sendall(payload[sent - len(header) :])
-    except BlockingIOError:
-        raise ConnectionResetError("a server does not receive the gradient") from None
+def _send(sock: socket.socket, header: bytes, payload: memoryview, look: Look = _nobody) -> None:
+    """Send a frame; a server that reads nothing for ``SOCKET_DEADLINE_S`` counts as gone."""
+    parts, until_s = [memoryview(header), payload], time.monotonic() + SOCKET_DEADLINE_S
+    while parts:
+        try:
+            sent = sock.sendmsg(parts)
+        except BlockingIOError:
+            if time.monotonic() >= until_s:
+                raise ConnectionResetError("a server does not receive the gradient") from None
+            look()
+            continue
+        until_s = time.monotonic() + SOCKET_DEADLINE_S
+        while parts and sent >= len(parts[0]):
+            sent -= len(parts.pop(0))
+        if parts:
+            parts[0] = parts[0][sent:]

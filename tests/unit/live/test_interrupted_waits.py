@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 from runtime.live.tasks.client import serve
+from runtime.live.transport import links
 from runtime.live.transport.address import set_deadline
-from runtime.live.transport.frames import PARAMS, pack
+from runtime.live.transport.frames import HEADER_BYTES, PARAMS, pack
 from runtime.live.transport.messages import Attach, Attached, Forget, Goodbye, Message, ReferenceReady
-from tests.unit.live.test_datalink import GENERATION, Servers
+from tests.unit.live.test_datalink import GENERATION, LARGE, Servers
 
 MOST_LOOKS = 50
 ORDER, ANSWER = Forget(grad_id=5), ReferenceReady(ticket=5)
@@ -39,32 +42,68 @@ class Channel:
         return bool(self.to_come)
 
 
-@pytest.fixture
-def servers() -> Iterator[Servers]:
-    servers = Servers(32)
+def servers_of(num_floats: int) -> Servers:
+    servers = Servers(num_floats)
     for sock in servers.links.socks:
         set_deadline(sock, 0.01)
+    return servers
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    servers = servers_of(32)
     yield servers
     servers.close()
 
 
-@pytest.mark.parametrize("waits", ["for parameters", "for the rest of them", "for a receipt"])
-def test_a_later_generation_ends_the_wait(servers: Servers, waits: str) -> None:
+@pytest.mark.parametrize("waits", ["for parameters", "for the rest of them", "to send", "for a receipt"])
+def test_a_later_generation_ends_the_wait(waits: str) -> None:
     """There is no answer to an order that is void."""
-    links = servers.links
+    servers = servers_of(LARGE if waits == "to send" else 32)
+    ours = servers.links
 
     def obey(order: Message) -> Message:
-        if waits == "for a receipt":
-            links.push(5)
+        if waits in ("to send", "for a receipt"):
+            ours.push(5)
         else:
-            links.receive_params(5)
+            ours.receive_params(5)
         return ANSWER
 
     if waits == "for the rest of them":
         servers.theirs[0].sendall(pack(PARAMS, GENERATION, 5, 1, 64) + bytes(8))
     channel = Channel(ORDER, Attach(generation=GENERATION + 1, servers=(), ranges=()), Goodbye())
-    serve(channel, links, obey)
+    serve(channel, ours, obey)
     assert channel.said == [Attached(generation=GENERATION + 1)]
+    servers.close()
+
+
+def test_who_reads_nothing_for_long_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = servers_of(LARGE)
+    monkeypatch.setattr(links, "SOCKET_DEADLINE_S", 0.0)
+    with pytest.raises(ConnectionResetError, match="does not receive the gradient"):
+        servers.links.push(5)
+    servers.close()
+
+
+def test_what_a_socket_takes_in_parts_is_whole() -> None:
+    """A server that reads slowly gets every byte once, in order."""
+    servers = servers_of(LARGE)
+    servers.links.grad[:] = np.arange(LARGE)
+    servers.links.same_machine = True  # nobody waits for a receipt
+    found = [bytearray(), bytearray()]
+
+    def read() -> None:
+        for sock, data in zip(servers.theirs, found, strict=True):
+            while len(data) < HEADER_BYTES + 2 * LARGE:
+                data += sock.recv(50_000)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    servers.links.push(5)
+    reader.join(20)
+    parts = [np.frombuffer(bytes(data[HEADER_BYTES:]), np.float32) for data in found]
+    assert np.array_equal(np.concatenate(parts), servers.links.grad)
+    servers.close()
 
 
 def test_so_does_the_end_of_the_job(servers: Servers) -> None:
