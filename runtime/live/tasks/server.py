@@ -327,7 +327,8 @@ class Server(Receiver):
 
     def _copied(self) -> None:
         """A copy is there, or the connection over which it was to come is lost."""
-        assert self.following is not None
+        if self.following is None:  # it takes over: both were there, and that order was read first
+            return
         for copied in self.following.copied():
             if isinstance(copied, LinkLost):
                 self.send(copied)

@@ -152,6 +152,16 @@ def test_it_becomes_the_server_at_its_version(replica: Replica) -> None:
     assert replica.store.version == 2
 
 
+def test_a_copy_that_is_there_with_the_order_to_take_over_is_nothing(replica: Replica) -> None:
+    """It comes from the server that is gone, while the replica still follows, and the order may be read first."""
+    replica.update(1, 11)
+    replica.wants_copy(1)
+    replica.comes(11)
+    replica.server.take(LoadCheckpoint(id=-2, generation=GENERATION + 1, lo=0, hi=len(vector(0.0))))
+    replica.server._copied()
+    assert replica.said[-1] == Loaded(id=-2, generation=GENERATION + 1, version=1, state=b"")
+
+
 # ---- copies ---------------------------------------------------------------------------------------------------------
 
 
