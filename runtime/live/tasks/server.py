@@ -16,7 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -342,9 +342,9 @@ class Server(Receiver):
         assert self.handing_over is not None, "only a job with replicas has such orders"
         vectors = np.concatenate(self.store.vectors())
         copy = Copy(self.store.version, self.store.optimizer.steps, self.generation, vectors)
-        link = self.handing_over.order(order, copy)
-        if link is not None:
-            self.watch(link)
+        with suppress(OSError):  # the replica is gone, as its connection is about to say
+            if (link := self.handing_over.order(order, copy)) is not None:
+                self.watch(link)
 
     def greeted(self, link: DataLink) -> None:
         """A replica may have come for its copy."""

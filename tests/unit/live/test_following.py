@@ -215,6 +215,18 @@ def test_the_server_hands_over_what_its_last_order_made(line: Line) -> None:
     assert line.read(store.num_bytes * 2) == vector(-1.0).tobytes() + vector(2.0).tobytes()
 
 
+def test_a_replica_that_is_gone_before_its_copy_takes_nobody_along(line: Line) -> None:
+    store = Store(vector(0.0), MOMENTUM)
+    server: Any = bare_server(store, links={("server", 1): line.link})
+    server.handing_over = HandingOver()
+    server.greeted(line.link)
+    line.worker.close()
+    server.take(HandOver(server=1, incarnation=3))
+    receive(store, 1, vector(2.0))
+    server.take(Update(apply=order(1, 1)))
+    assert store.version == 1
+
+
 # ---- distances ------------------------------------------------------------------------------------------------------
 
 
