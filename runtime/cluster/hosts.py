@@ -233,10 +233,11 @@ class Placement:
         taken = math.fsum(self.cores.get(task, 0.0) for task in self.tasks_on[number])
         return math.inf if own is None else round(own - taken, 9)
 
-    def move(self, task: str, to: int | None = None) -> bool:
+    def move(self, task: str, to: int | None = None, dead: Collection[int] = ()) -> bool:
         """Move a task to the least loaded other host that has its cores left (the first of equals); False: it stays.
 
-        ``to``: the number of the host, where somebody else has chosen it.
+        ``to``: the number of the host, where somebody else has chosen it. ``dead``: numbers of hosts where nothing
+        starts now, of which one is chosen only if there is no other.
         """
         old, cores = self.host_of[task], self.cores.get(task, 0.0)
         roomy = [number for number in range(len(self.tasks_on)) if self.cores_left(number) >= cores]
@@ -244,7 +245,7 @@ class Placement:
         if not others:
             return False
         self.tasks_on[old].remove(task)
-        self._put(task, min(others, key=self._load))
+        self._put(task, min([number for number in others if number not in dead] or others, key=self._load))
         return True
 
     def _load(self, number: int) -> tuple[int, int]:

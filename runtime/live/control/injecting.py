@@ -106,7 +106,8 @@ class Injector:
 
     def moved(self, target: str, to: int | None = None) -> Place | None:
         """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
-        place = self.machines.move(target, to)
+        killed = [target_of(name) for (name, kind), level in self._levels.items() if kind == "kill" and level > 0]
+        place = self.machines.move(target, to, [one.number for one in killed if one.form == "host"])
         if place is not None:
             self.owner.note("Moved", task=target, host=place.host)
         if self.schedule.moved(target, self.loop.now):

@@ -186,14 +186,15 @@ class HostMachines:
         """The name of the host that a task is on now; None without hosts, and for one that has left."""
         return None if self.placement is None else self.placement.name_of(task)
 
-    def move(self, task: str, to: int | None = None) -> Place | None:
+    def move(self, task: str, to: int | None = None, dead: Collection[int] = ()) -> Place | None:
         """Move a task that is restarted elsewhere to another host; None where none has its cores left.
 
-        ``to``: the host's number, where somebody else has chosen it; None where that is the present one.
+        ``to``: the host's number, where somebody else has chosen it; None where that is the present one. ``dead``: of
+        hosts on which nothing starts now.
 
         Its new control group has no limits yet. Raises ``OSError`` if it cannot be reached there.
         """
-        if self.placement is None or task not in self.placement.host_of or not self.placement.move(task, to):
+        if self.placement is None or task not in self.placement.host_of or not self.placement.move(task, to, dead):
             return None
         self.endpoints.open({task: self.placement.host_of[task]})
         if task in self.groups:

@@ -64,9 +64,12 @@ class Places:
         if self.placement is not None:
             self.placement.remove(task)
 
-    def move(self, task: str, to: int | None = None) -> None:
-        """A task's next process starts on another host, if there is another; ``to``: its number, where it is given."""
-        if self.placement is not None and self.machines is not None and self.placement.move(task, to):
+    def move(self, task: str, to: int | None = None, dead: Collection[int] = ()) -> None:
+        """A task's next process starts on another host, if there is another; ``to``: its number, where it is given.
+
+        ``dead``: numbers of hosts where nothing starts now, of which one is chosen only if there is no other.
+        """
+        if self.placement is not None and self.machines is not None and self.placement.move(task, to, dead):
             self.machines.move(task, f"host:{self.placement.host_of[task]}")
             self.workers.moved(task, self.placement.host(task).device)
 

@@ -61,7 +61,7 @@ class Windows:
     def moved(self, task: str, to: int | None = None) -> None:
         """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
         now = self.clock.now
-        self.places.move(task, to)
+        self.places.move(task, to, [target_of(name).number for name in self._killing if target_of(name).form == "host"])
         if self.places.host_of(task) in self._killing:
             self.clock.at(now, MESSAGE, self.entered, task)  # when all follows from its restart that does
         before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in MOVED]

@@ -107,6 +107,15 @@ def test_where_there_is_one_host_there_is_no_other() -> None:
     assert not Placement(parse_hosts({"count": 1}, 1, 1)).move("worker:0")
 
 
+def test_a_dead_host_is_chosen_only_if_there_is_no_other() -> None:
+    placement = Placement(parse_hosts({"count": 3, "placement": "pack"}, 2, 0))
+    assert placement.tasks_on == [["worker:0"], ["worker:1"], []]
+    assert placement.move("worker:0", dead=[2])
+    assert placement.host_of["worker:0"] == 1
+    assert placement.move("worker:0", dead=[0, 2])
+    assert placement.host_of["worker:0"] == 0
+
+
 def test_a_task_that_moves_takes_its_cores_along_or_stays() -> None:
     """Two hosts of 0.4 cores: the other one is too full, until somebody there has less."""
     placement = Placement(parse_hosts({**FOUR, "count": 2}, 2, 1))

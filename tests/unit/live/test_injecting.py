@@ -97,7 +97,7 @@ class Scene:
         """Tasks move from one host to the other, without groups and networks."""
         placement = self.machines.placement
         assert placement is not None
-        self.machines.move = lambda task, to=None: placement.move(task, to) and None  # type: ignore[assignment]
+        self.machines.move = lambda task, to=None, dead=(): placement.move(task, to, dead) and None  # type: ignore[assignment]
 
     def note(self, kind: str, /, **fields: Any) -> None:
         assert kind == "Injected"
@@ -272,6 +272,19 @@ def test_who_moves_to_a_host_that_is_killed_waits_for_the_end_of_that() -> None:
     assert scene.said == [("hold", "worker:0")]
     scene.clock.run_until(5)
     assert ("release", "worker:0") in scene.said
+
+
+def test_who_moves_avoids_hosts_that_are_killed() -> None:
+    scene, asked = (
+        Scene(window("kill", "host:1"), window("kill", "worker:1"), window("kill", "host:0", 1.0, 5.0, 6.0)),
+        [],
+    )
+    scene.machines.move = lambda *words: asked.append(words)  # type: ignore[assignment]
+    scene.injector.start()
+    for t in (1.5, 3.0):
+        scene.clock.run_until(t)
+        scene.injector.moved("worker:0")
+    assert asked == [("worker:0", None, [1]), ("worker:0", None, [])]
 
 
 def test_what_is_due_when_a_task_moves_is_carried_out_all_the_same() -> None:

@@ -312,12 +312,18 @@ def test_a_host_that_the_plan_keeps_dead_starts_nobody() -> None:
     assert strategy.denied == {"server:1": "did not join: killed by the plan"}
 
 
-def test_who_is_restarted_waits_on_a_dead_host_as_newcomers_do() -> None:
-    """Host 2 is the emptiest. The window closes at 5, the launch takes a second."""
-    dead = Disturbance(start_s=1.0, end_s=5.0, target="host:2", kind="kill", magnitude=1.0)
+@pytest.mark.parametrize(
+    ("placement", "empty", "joined"),
+    [([["worker:0"], ["server:0"]], 2, (3.0, "host:1")), ([["worker:0", "server:0"]], 1, (6.0, "host:1"))],
+)
+def test_who_is_restarted_avoids_a_dead_host_or_waits_there_as_newcomers_do(
+    placement: list[list[str]], empty: int, joined: tuple[float, str]
+) -> None:
+    """The emptiest host is dead until 5; the launch takes a second."""
+    dead = Disturbance(start_s=1.0, end_s=5.0, target=f"host:{empty}", kind="kill", magnitude=1.0)
     strategy = Scripted((2.0, Restart(node="worker:0")))
-    played(strategy, dead, count=3)
-    assert strategy.joined == {0: (6.0, "host:2")}
+    played(strategy, dead, count=empty + 1, placement=placement)
+    assert strategy.joined == {0: joined}
 
 
 def test_the_plan_does_not_end_the_wait_of_who_was_never_there() -> None:
