@@ -42,6 +42,6 @@ class SplitChannel:
                 message = self.channel.receive()
                 if message is not None and not self.takes(message):
                     self._messages.put(message)
-            except ConnectionError as error:
-                self._messages.put(error)
+            except OSError as error:  # also where the rest of a message does not come
+                self._messages.put(ConnectionResetError(str(error)))
                 return

@@ -29,14 +29,14 @@ class Channel:
 
     def __init__(self) -> None:
         self.said: queue.Queue[Message] = queue.Queue()
-        self.to_come: queue.Queue[Message | ConnectionError | None] = queue.Queue()
+        self.to_come: queue.Queue[Message | OSError | None] = queue.Queue()
 
     def tell(self, message: Message) -> None:
         self.said.put(message)
 
     def receive(self) -> Message | None:
         message = self.to_come.get(timeout=LONG_S)
-        if isinstance(message, ConnectionError):
+        if isinstance(message, OSError):
             raise message
         return message
 
@@ -176,3 +176,11 @@ def test_the_worker_gets_all_other_orders_in_their_order(worker: Worker) -> None
     worker.give(0)
     worker.give(1)
     assert worker.takes(worker.end)[0] == 1
+
+
+def test_the_worker_hears_that_its_control_channel_is_broken_in_whatever_way(worker: Worker) -> None:
+    """A message whose rest does not come is no end of the stream."""
+    channel = SplitChannel(worker.channel, worker.keeper.takes)  # type: ignore[arg-type]
+    worker.channel.to_come.put(BlockingIOError("resource temporarily unavailable"))
+    with pytest.raises(ConnectionResetError, match="unavailable"):
+        channel.receive()
