@@ -31,7 +31,10 @@ class BlockingChannel:
 
     def send(self, data: bytes) -> None:
         with self._lock:
-            self.sock.sendall(data)
+            try:
+                self.sock.sendall(data)
+            except BlockingIOError:  # perhaps a part of it: nothing can follow
+                raise ConnectionResetError("the coordinator does not read") from None
 
     def receive(self) -> Message | None:
         """The next message; None when the socket's deadline passed without one."""
@@ -41,9 +44,12 @@ class BlockingChannel:
             return None
         if not prefix:
             raise ConnectionResetError("the coordinator closed the connection")
-        if len(prefix) < PREFIX_BYTES:
-            prefix += receive_exactly(self.sock, PREFIX_BYTES - len(prefix))
-        return decode(receive_exactly(self.sock, _length(prefix)))
+        try:
+            if len(prefix) < PREFIX_BYTES:
+                prefix += receive_exactly(self.sock, PREFIX_BYTES - len(prefix))
+            return decode(receive_exactly(self.sock, _length(prefix)))
+        except BlockingIOError:
+            raise ConnectionResetError("the rest of a message does not come") from None
 
     def is_readable(self) -> bool:
         """Whether a message, or the end of the stream, has arrived."""

@@ -217,6 +217,21 @@ def test_a_length_that_comes_in_two_parts(blocking: tuple[BlockingChannel, socke
     rest.join(10)
 
 
+def test_a_message_whose_rest_does_not_come_is_the_end(blocking: tuple[BlockingChannel, socket.socket]) -> None:
+    channel, theirs = blocking
+    set_deadline(channel.sock, 0.05)
+    theirs.sendall(SHORT[:-1])
+    with pytest.raises(ConnectionResetError, match="the rest of a message"):
+        channel.receive()
+
+
+def test_so_is_a_coordinator_that_does_not_read(blocking: tuple[BlockingChannel, socket.socket]) -> None:
+    channel, _ = blocking
+    set_deadline(channel.sock, 0.05)
+    with pytest.raises(ConnectionResetError, match="does not read"):
+        channel.send(bytes(64 << 20))
+
+
 def test_a_task_notices_that_the_coordinator_is_gone(blocking: tuple[BlockingChannel, socket.socket]) -> None:
     channel, theirs = blocking
     theirs.close()
