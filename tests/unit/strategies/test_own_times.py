@@ -53,9 +53,9 @@ def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest
     """A header that takes 10 s to come and a payload that takes 1: of two servers 2 s are the way's."""
     now_s, original = [0.0], links_module.receive_into
 
-    def slowly(sock: object, view: memoryview) -> None:
+    def slowly(sock: object, view: memoryview, *look: object) -> None:
         now_s[0] += 10.0 if isinstance(view.obj, bytearray) else 1.0
-        original(sock, view)  # type: ignore[arg-type]
+        original(sock, view, *look)  # type: ignore[arg-type]
 
     monkeypatch.setattr(links_module, "receive_into", slowly)
     monkeypatch.setattr(links_module.time, "perf_counter", lambda: now_s[0])
