@@ -220,7 +220,7 @@ def test_a_length_that_comes_in_two_parts(blocking: tuple[BlockingChannel, socke
 def test_a_message_whose_rest_does_not_come_is_the_end(blocking: tuple[BlockingChannel, socket.socket]) -> None:
     channel, theirs = blocking
     set_deadline(channel.sock, 0.05)
-    theirs.sendall(SHORT[:-1])
+    theirs.sendall(encode(SOME[1])[:-1])
     with pytest.raises(ConnectionResetError, match="the rest of a message"):
         channel.receive()
 
