@@ -106,7 +106,7 @@ class Rendezvous:
         self._vacant: list[str] = []
         """Nodes whose agent is lost, and whose place another may take."""
         self._filling: set[Key] = set()
-        """Agents that have taken such a place and were not told to begin yet."""
+        """Agents that have taken such a place and have no order to begin yet."""
 
     # ---- until all are there -----------------------------------------------------------------------------------------
 

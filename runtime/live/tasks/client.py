@@ -11,7 +11,7 @@ from runtime.live.transport.messages import Attach, Attached, Goodbye, LinkLost,
 
 
 class Channel(Incoming, Protocol):
-    """A control channel."""
+    """The control channel of a client, as its loop needs it."""
 
     def tell(self, message: Message) -> None:
         """Send a message; raises ``ConnectionError`` when the coordinator is gone."""

@@ -23,7 +23,7 @@ LOOK_EVERY_S = 1.0
 
 
 def _nobody() -> None:
-    """Nobody looks."""
+    """In the place of somebody who looks."""
 
 
 class Keeper(Protocol):
