@@ -198,6 +198,8 @@ def test_pieces_are_put_together_and_old_files_are_replaced(tmp_path: Path) -> N
     pieces = Pieces(tmp_path / "agent-node0.log", tmp_path / SAVED)
     for name, data in (("worker-0.0.log", b"a"), ("agent.log", b"z"), ("worker-0.0.log", b"b"), (SAVED, b"p")):
         pieces.write(wire.Piece(name=name, data=data))
+    assert not (tmp_path / SAVED).exists(), "not before it has come whole"
+    assert not pieces.end(whole=True)
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert written == {"worker-0.0.log": b"ab", "agent-node0.log": b"z", SAVED: b"p"}
     with pytest.raises(MalformedMessage):
