@@ -31,6 +31,8 @@ class Channel:
 
     def tell(self, message: Message) -> None:
         self.said.append(message)
+        if isinstance(message, Attached):
+            self.to_come.append(Goodbye())  # not before: that would end a wait, too
 
     def receive(self) -> Message | None:
         return self.to_come.popleft()
@@ -71,7 +73,7 @@ def test_a_later_generation_ends_the_wait(waits: str) -> None:
 
     if waits == "for the rest of them":
         servers.theirs[0].sendall(pack(PARAMS, GENERATION, 5, 1, 64) + bytes(8))
-    channel = Channel(ORDER, Attach(generation=GENERATION + 1, servers=(), ranges=()), Goodbye())
+    channel = Channel(ORDER, Attach(generation=GENERATION + 1, servers=(), ranges=()))
     serve(channel, ours, obey)
     assert channel.said == [Attached(generation=GENERATION + 1)]
     servers.close()
@@ -122,7 +124,6 @@ def test_another_that_delivers_in_the_same_generation_does_not(servers: Servers)
 
     def obey(order: Message) -> Message:
         servers.links.receive_params(5)
-        channel.to_come.append(Goodbye())
         return ANSWER
 
     channel = Channel(ORDER, Attach(generation=GENERATION, servers=(), ranges=()))
