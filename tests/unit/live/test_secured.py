@@ -7,6 +7,7 @@ import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 from runtime.errors import ConfigError
 from runtime.live.transport.address import Address, connect, listen, set_deadline
 from runtime.live.transport.auth import AuthError, Greeting, Identity, call
+from runtime.live.transport.frames import ACK, HEADER_BYTES, PUSH, pack
+from runtime.live.transport.links import push_frame
 from runtime.live.transport.secured import (
     Secured,
     client_context,
@@ -166,6 +169,22 @@ def test_the_deadline_of_a_blocking_socket_only_interrupts(pair: tuple[Secured, 
     assert ours.recv(3, socket.MSG_WAITALL) == b"ab"
     theirs.sendall(b"c")
     assert ours.recv(1) == b"c"
+
+
+def test_a_frame_is_whole_although_the_deadline_passes_meanwhile(pair: tuple[Secured, ssl.SSLSocket]) -> None:
+    ours, theirs = pair
+    set_deadline(ours, 0.01)
+    payload, found = os.urandom(1 << 20), bytearray()
+
+    def read() -> None:
+        time.sleep(0.05)  # until the writer has been interrupted
+        found.extend(read_all(theirs, HEADER_BYTES + len(payload)))
+        theirs.sendall(pack(ACK, 0, 5, 0, 0))
+
+    reader = in_background(read)
+    push_frame(ours, 0, 5, memoryview(payload))
+    reader.join(PATIENCE_S)
+    assert found == pack(PUSH, 0, 5, 0, len(payload)) + payload
 
 
 def test_the_end_of_the_stream_is_an_empty_read_whether_it_was_announced_or_not(
