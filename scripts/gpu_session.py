@@ -1,7 +1,7 @@
 """Everything that needs a GPU, most wanted first, in steps of three minutes: what is done is kept, whatever happens.
 
 python scripts/gpu_session.py                           # all steps; half an hour; writes to out/gpu/cuda
-python scripts/gpu_session.py --minutes 14              # begins nothing that cannot end in this time
+python scripts/gpu_session.py --minutes 14              # ends within this time, whatever is left
 python scripts/gpu_session.py --device fake             # the same, smaller, on the fake device: shows that it runs
 
 The output of each step is OUTDIR/steps/NAME.txt, as it comes. The same command continues with what has not run, then

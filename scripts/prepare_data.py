@@ -128,7 +128,7 @@ def listed(data_dir: Path) -> list[str]:
     """A few lines per data set."""
     lines = []
     for name, cls in DATASETS.items():
-        ready = sorted(path.name for path in data_dir.glob(f"{name}*") if path.is_dir())
+        ready = sorted(path.name for path in data_dir.glob(f"{name}*") if path.is_dir() and owner_of(path.name) == name)
         command = command_of(name, cls.about) if cls.from_files else f"python run.py data {name}"
         lines += [
             f"{name}: {cls.about.what}",
@@ -138,6 +138,11 @@ def listed(data_dir: Path) -> list[str]:
             f"    ready:   {', '.join(ready) or 'no'}",
         ]
     return lines
+
+
+def owner_of(folder: str) -> str:
+    """The data set whose arrays are in a folder of this name; empty: none."""
+    return max((name for name in DATASETS if f"{folder}_".startswith(f"{name}_")), key=len, default="")
 
 
 # ---- fetching: from registries only, by their own clients

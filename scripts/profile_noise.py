@@ -34,6 +34,9 @@ from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config, parse
 from runtime.core.vectors import aligned_vector
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.run.checks.devices import check_devices
+from runtime.run.checks.job import check_backend
+from runtime.run.job import prepare_data
 from runtime.run.streams import run_program
 
 
@@ -69,19 +72,23 @@ def table_of(rows: Sequence[NoiseRow]) -> str:
 def profile(config: Config, arguments: argparse.Namespace) -> Iterator[NoiseRow]:
     """Train, and estimate at step 0 and every so many steps."""
     task, backend = instantiate(config.workload.task, "workload.task"), instantiate(config.backend, "backend")
+    runtime = instantiate(config.runtime, "runtime", cluster=config.cluster)
+    check_backend(task, backend, runtime, config)
     if not backend.computes:
         raise ConfigError(f"backend={config.names.backend}: computes no gradients; choose one that does")
+    check_devices(runtime, backend, task, config)
+    num_samples = prepare_data(task, config)
+    largest = max([config.workload.global_batch_samples, *arguments.batches])
+    if largest > num_samples:
+        raise ConfigError(f"--batches: {largest} samples, more than the {num_samples} that there are")
     model = backend.prepare(task, config.seed)
     chance, batch = np.random.default_rng(config.seed), config.workload.global_batch_samples
     params, grad, mean = (aligned_vector(model.num_parameters) for _ in range(3))
     params[:] = model.initial_parameters()
-    largest = max([batch, *arguments.batches])
-    if largest > task.num_samples:
-        raise ConfigError(f"--batches: {largest} samples, more than the {task.num_samples} that there are")
 
     def compute(samples: int) -> None:
         model.attach(params, grad)
-        indices = np.sort(chance.choice(task.num_samples, samples, replace=False))
+        indices = np.sort(chance.choice(num_samples, samples, replace=False))
         model.gradient(model.batch(indices, np.zeros(samples, dtype=np.int64)), micro_batches(samples, 1))
 
     for step in range(arguments.steps + 1):

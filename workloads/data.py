@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ class Split(msgspec.Struct, frozen=True):
 
 NUMBERS = "iufb"
 """numpy dtype kinds (``dtype.kind``) that count as numbers."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What says that there is no room for a file."""
 _NAMES = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 
@@ -74,6 +77,23 @@ def store(directory: Path, split: Split) -> None:
     """Write the arrays; the directory appears under its name only when it is complete."""
     with appearing(directory) as partial:
         write(partial, split)
+
+
+def new_array(path: Path, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """A new memory-mapped array that has its room on the disk.
+
+    Raises ``OSError`` with the file's name if the disk is too full: to write to a map of a file that has no room would
+    end the process by a signal.
+    """
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):  # macOS has none
+        with path.open("r+b") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            except OSError as error:
+                if error.errno in FULL:  # other file systems have no room to take
+                    raise OSError(error.errno, error.strerror, str(path)) from None
+    return array
 
 
 def load_array(directory: Path, name: str) -> NDArray[Any]:

@@ -66,9 +66,12 @@ class Digits(CrossEntropy):
 
     def prepare(self) -> int:
         """Convert the images once; returns the number of training samples. Called before any process starts."""
-        if not data.is_stored(self.directory):
-            data.store(self.directory, _convert())
+        left = self.directory.is_dir() and any(self.directory.iterdir())
         try:
+            if not data.is_stored(self.directory):
+                if left:
+                    raise data.DataError(f"{self.directory}: has not all arrays")
+                data.store(self.directory, _convert())
             split = self.load()
             data.check_split(self.directory, split, (NUM_PIXELS,))
             if (len(split.train[0]), len(split.test[0])) != (self.num_samples, NUM_TEST):

@@ -16,13 +16,14 @@ def is_paced(job: dict[str, Any]) -> bool:
 def paced_s(job: dict[str, Any], rows: pd.DataFrame) -> pd.Series | float:
     """F(b) of the worker's device for every iteration in ``rows`` (``worker``, ``samples``), seconds; NaN without one.
 
-    For one pass over the batch: rows do not say whether the gradient was accumulated.
+    For one pass over the batch: rows do not say whether the gradient was accumulated. Who was not there at the start
+    has the device of worker 0.
     """
     if not is_paced(job):
         return nan
-    one = job.get("device")
-    fields = pd.DataFrame(job.get("devices") or [one] * job["num_workers"])
-    own = fields.reindex(columns=["base_s", "per_sample_s", "saturation_s"], fill_value=0.0).loc[rows["worker"]]
+    fields = pd.DataFrame(job.get("devices") or [job["device"]])
+    worker = rows["worker"].where(rows["worker"] < len(fields), 0)
+    own = fields.reindex(columns=["base_s", "per_sample_s", "saturation_s"], fill_value=0.0).loc[worker]
     own = own.set_axis(rows.index)
     seconds: pd.Series = own["base_s"] + own["per_sample_s"] * rows["samples"]
     return seconds.clip(lower=own["saturation_s"])

@@ -11,7 +11,7 @@
 #pragma GCC optimize("O3") /* loops over blocks become vector instructions; that changes no rounding */
 #endif
 
-enum { BLOCK = 1024, SHARE = 32 * BLOCK, MAX_GRADS = 4096 };
+enum { BLOCK = 1024, SHARE = 32 * BLOCK };
 /* Floats: what the first cache holds with its inputs; what a thread takes at once. */
 
 typedef struct {
@@ -100,7 +100,7 @@ static PyObject *add(PyObject *module, PyObject *args) {
     const float **vectors = NULL;
     PyObject *result = NULL;
     Py_ssize_t held = 0;
-    if (num_grads > MAX_GRADS || factors.len != num_grads * (Py_ssize_t)sizeof(float)) {
+    if (factors.len != num_grads * (Py_ssize_t)sizeof(float)) {
         PyErr_SetString(PyExc_ValueError, "one factor per gradient");
         goto end;
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.records.load import load_run
+from tests.support import raw_files
 from tests.support.runs import LEDGER, ROOT
 
 pytestmark = pytest.mark.live
@@ -29,15 +30,21 @@ def lines(ended: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in ended.stderr.strip().splitlines() if not line.startswith("record: ")]
 
 
+def own_mounts(disk: Path) -> tuple[str, ...]:
+    """The words before a program that may mount on ``disk``, which is made; skips where nobody may."""
+    disk.mkdir()
+    unshare = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
+    if subprocess.run([*unshare, "mount", "-t", "tmpfs", "tmpfs", disk], check=False, capture_output=True).returncode:
+        pytest.skip("no mount of our own here")
+    return unshare
+
+
 def on_a_small_disk(
     size: str, folder: Path, *words: str, fills: bool = False
 ) -> tuple[subprocess.CompletedProcess[str], Path]:
     """A run on a disk of its own, which somebody else ``fills`` once it has begun; and where its record is kept."""
     disk, kept = folder / "disk", folder / "kept"
-    disk.mkdir()
-    unshare = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
-    if subprocess.run([*unshare, "mount", "-t", "tmpfs", "tmpfs", disk], check=False, capture_output=True).returncode:
-        pytest.skip("no mount of our own here")
+    unshare = own_mounts(disk)
     script = (
         f'mount -t tmpfs -o size={size} tmpfs {disk}; "$0" run.py "$@"; code=$?; cp -r {disk}/run {kept}; exit $code'
     )
@@ -88,3 +95,18 @@ def test_a_lost_view(tmp_path: Path, lost: str) -> None:
     ended = bash(f'"$0" run.py "$@" {lost}; exit ${{PIPESTATUS[0]}}', *words)
     assert ended.returncode == 0, ended.stderr
     assert load_run(tmp_path / "run").status == "done"
+
+
+def test_data_that_find_no_room(tmp_path: Path) -> None:
+    """Arrays are written through a map of their file, where a disk that is full would mean a signal."""
+    disk, raw, left = (tmp_path / name for name in ("disk", "raw", "left"))
+    raw_files.criteo(raw, lines=4000)
+    script = (
+        f'mount -t tmpfs -o size=200k tmpfs {disk}; "$0" run.py data "$@" --data-dir {disk}; code=$?; '
+        f"ls -A {disk} > {left}; exit $code"
+    )
+    ended = bash(script, "criteo", "--from", str(raw), "--no-verify", before=own_mounts(disk))
+    (line,) = lines(ended)
+    assert (ended.returncode, line.endswith("no space left on device; make room and start again")) == (74, True), line
+    assert "train_inputs.npy" in line
+    assert left.read_text() == ""

@@ -45,6 +45,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     cardinalities: tuple[int, ...] = ()
 
 
+SOURCE = "source.txt"
+"""In the folder of arrays that are not verified: where the files are that they were made from."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dataset(ABC):
     """``raw_dir`` holds the original files, loose or packed; None: ``DATA_DIR/raw/NAME``.
@@ -95,14 +99,30 @@ class Dataset(ABC):
     def prepare(self, data_dir: str) -> int:
         """Convert unless already done; returns the number of training samples. Raises a one-line :class:`DataError`."""
         directory = self.directory(data_dir)
-        if not directory.is_dir():
-            self.convert(self._find(data_dir) if self.from_files else Path(), directory)
+        if directory.is_dir():
+            self._refuse_other_files(directory)
+        else:
+            self._make(directory, data_dir)
         try:
             split = self.load(data_dir)
             self._check(directory, split)
             return len(split.train[1])
         except (OSError, ValueError) as error:
             raise DataError(f"{directory}: cannot be read ({error}); remove it, and {self.cure}") from error
+
+    def _make(self, directory: Path, data_dir: str) -> None:
+        raw = self._find(data_dir) if self.from_files else Path()
+        self.convert(raw, directory)
+        if not self.verify and self.from_files:
+            (directory / SOURCE).write_text(f"{raw.resolve()}\n", encoding="utf-8")
+
+    def _refuse_other_files(self, directory: Path) -> None:
+        """Published files are the same wherever they are; others need not be those that are asked for."""
+        if self.verify or self.raw_dir is None or not (directory / SOURCE).is_file():
+            return
+        source = (directory / SOURCE).read_text(encoding="utf-8").strip()
+        if source != str(Path(self.raw_dir).resolve()):
+            raise DataError(f"{directory}: was made from {source}; remove it to use {self.raw_dir}, or name that")
 
     def _check(self, directory: Path, split: Split) -> None:
         """Reject arrays made by hand or by another version, before any process starts."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data import DataError, appearing
+from workloads.data import DataError, appearing, new_array
 from workloads.datasets.base import About, Dataset, Facts, check_count
 from workloads.datasets.files import HEAD_BYTES, check_head
 
@@ -123,8 +123,8 @@ class Writer:
 
     def __init__(self, directory: Path, part: str, size: int) -> None:
         shape = (size, NUM_INTEGERS + NUM_CATEGORIES)
-        self.inputs: Any = np.lib.format.open_memmap(directory / f"{part}_inputs.npy", "w+", np.float32, shape)
-        self.targets: Any = np.lib.format.open_memmap(directory / f"{part}_targets.npy", "w+", np.float32, (size,))
+        self.inputs: Any = new_array(directory / f"{part}_inputs.npy", np.float32, shape)
+        self.targets: Any = new_array(directory / f"{part}_targets.npy", np.float32, (size,))
         self.filled = 0
 
     def add(self, inputs: NDArray[np.float32], targets: NDArray[np.float32]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data import AugmentationKey, DataError, appearing
+from workloads.data import AugmentationKey, DataError, appearing, new_array
 from workloads.datasets.base import About, Dataset, Facts, check_count, labels
 from workloads.datasets.files import HEAD_BYTES, check_head
 from workloads.datasets.images import Colours, normalise
@@ -105,7 +105,7 @@ class ImageNet(Dataset):
 
     def _write(self, file: Path, paths: Sequence[Path]) -> None:
         shape = (len(paths), 3, self.image_size, self.image_size)
-        array = np.lib.format.open_memmap(file, "w+", np.uint8, shape)
+        array = new_array(file, np.uint8, shape)
         for at, path in enumerate(paths):
             try:
                 array[at] = decode(path, self.image_size)

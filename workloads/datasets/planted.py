@@ -40,7 +40,7 @@ class Machine(NamedTuple):
     factors: NDArray[np.float64]
 
     def log_odds(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Probability of a click, float64 [N], for stored inputs [N, num_dense + fields]."""
+        """Log-odds of a click, float64 [N], for stored inputs [N, num_dense + fields]."""
         numbers, ids = inputs[:, : len(self.dense)], inputs[:, len(self.dense) :].astype(np.int64)
         fields = np.arange(ids.shape[1])
         vectors = self.factors[fields, ids]

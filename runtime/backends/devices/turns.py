@@ -12,7 +12,7 @@ FLOAT64_BYTES = 8
 
 @final
 class Turns:
-    """Two numbers per device, which one hog writes and everybody reads: seconds of past turns, start of a present one.
+    """Two numbers per device, which hogs write and everybody reads: seconds of past turns, start of a present one.
 
     ``clock`` is the same in all processes of a machine.
     """
@@ -34,8 +34,8 @@ class Turns:
 
     def taken_s(self, device: int) -> float:
         """What hogs have used of a device so far."""
-        since_s = self._since_s[device]
-        return self._past_s[device] + (self.clock() - since_s if since_s else 0.0)
+        past_s, since_s = self._past_s[device], self._since_s[device]  # in the other order, a turn could count twice
+        return past_s + (self.clock() - since_s if since_s else 0.0)
 
 
 class Turn(NamedTuple):

@@ -105,7 +105,7 @@ class RealLearner:
         self._rule = {name: value for name, value in optimizer.items() if name != "lr"}
         self.optimizer = self.fresh_optimizer()
         self.used: Callable[[ApplyOrder, list[FloatVector]], None] | None = None
-        """Is given every update with its gradients, and keeps these as long as it likes; None: nobody needs them."""
+        """Is given every update with copies of its gradients, for as long as it likes; None: nobody needs them."""
 
     def fresh_optimizer(self) -> Optimizer:
         """The job's rule, before any update."""
@@ -128,10 +128,9 @@ class RealLearner:
     def apply(self, order: ApplyOrder) -> None:
         grads = [self._grads.pop(grad_id) for grad_id in order.grads]
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
-        if self.used is None:
-            self._spare += grads
-        else:
-            self.used(order, grads)
+        if self.used is not None:
+            self.used(order, [grad.copy() for grad in grads])
+        self._spare += grads  # always: a model keeps every vector that it has once seen
 
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
         grads = [self._grads[grad_id] for grad_id in order.grads]

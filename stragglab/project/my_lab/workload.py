@@ -14,15 +14,15 @@ from stragglab import ClassificationTask, Split, split_table
 class Rings(ClassificationTask):
     """Is a point of the plane on the inner ring or on the outer one?"""
 
-    num_samples: int = 2500
+    num_points: int = 2500
     noise: float = 0.12
     hidden_units: int = 32
 
     def load(self) -> Split:
         """All inputs [N, 2] and their classes [N]; a fifth of them is held out."""
         random = np.random.default_rng(7)
-        rings = random.integers(0, 2, self.num_samples)
-        angle, radius = random.uniform(0, 2 * np.pi, self.num_samples), 0.5 + 0.5 * rings
+        rings = random.integers(0, 2, self.num_points)
+        angle, radius = random.uniform(0, 2 * np.pi, self.num_points), 0.5 + 0.5 * rings
         points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
         return split_table(points + random.normal(0, self.noise, points.shape), rings, test_frac=0.2)
 

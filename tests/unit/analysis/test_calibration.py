@@ -397,3 +397,9 @@ def test_a_device_below_its_saturation_is_no_faster() -> None:
     rows = pd.DataFrame({"worker": [0, 1, 0], "samples": [10, 100, 1000]})
     job = {"num_workers": 2, "device": {"base_s": 0.01, "per_sample_s": 0.001, "saturation_s": 0.1}}
     assert list(paced_s(job, rows)) == pytest.approx([0.1, 0.11, 1.01])
+
+
+@pytest.mark.parametrize("job", [{"device": {"base_s": 0.1}}, {"devices": [{"base_s": 0.1}, {"base_s": 0.3}]}])
+def test_a_worker_that_has_joined_has_the_device_of_worker_0(job: dict[str, Any]) -> None:
+    rows = pd.DataFrame({"worker": [5, 0], "samples": [10, 10]})
+    assert list(paced_s({"num_workers": 2, **job}, rows)) == [0.1, 0.1]

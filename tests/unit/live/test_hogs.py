@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -159,3 +159,31 @@ def test_a_turn_in_progress_counts() -> None:
 
     assert turns.take(1, use) == 1.0
     assert (seen, turns.taken_s(1), turns.taken_s(0)) == ([0.5], 1.0, 0.0)
+
+
+class Read:
+    """The numbers of devices; once somebody has read one, ``after`` happens."""
+
+    def __init__(self, numbers: Any, after: Callable[[], None]) -> None:
+        self.numbers, self.after = numbers, after
+
+    def __getitem__(self, device: int) -> float:
+        found: float = self.numbers[device]
+        self.after()
+        return found
+
+
+def test_a_turn_that_ends_while_it_is_read_does_not_count_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    turns = Turns(1, clock)
+    past, since = turns._past_s, turns._since_s
+    since[0] = clock.now
+    clock.now += 0.5
+
+    def end() -> None:
+        past[0], since[0] = 0.5, 0.0
+
+    monkeypatch.setattr(turns, "_past_s", Read(past, end))
+    monkeypatch.setattr(turns, "_since_s", Read(since, end))
+    assert turns.taken_s(0) <= 0.5
+    assert turns.taken_s(0) == 0.5

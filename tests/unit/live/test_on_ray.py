@@ -55,6 +55,9 @@ NODES = [
         ({"cpus_per_node": 3.0}, "launcher.cpus_per_node=3"),
         ({"gpus_per_node": 1.0}, "launcher.gpus_per_node=1"),
         ({"nodes": 1, "gpus_per_node": 1.0}, ""),
+        ({"nodes": 5, "gpus_per_node": 0.2, "cpus_per_node": 0.4, "placement": "PACK"}, ""),
+        ({"nodes": 10, "gpus_per_node": 0.1, "cpus_per_node": 0.2, "placement": "PACK"}, ""),
+        ({"nodes": 2, "gpus_per_node": 0.6, "cpus_per_node": 0.5, "placement": "PACK"}, "launcher.gpus_per_node=0.6"),
         ({"labels": {"rack": "a"}}, "launcher.labels={rack: a}"),
         ({"nodes": 1, "labels": {"rack": "a"}}, ""),
     ],
@@ -63,6 +66,14 @@ def test_who_asks_for_more_than_there_is_reads_which_setting(wanted: dict[str, A
     words = shortage(msgspec.structs.replace(REQUEST, **wanted), NODES)
     assert words.partition(": ")[0] == culprit if "labels" not in culprit else words.startswith(culprit)
     assert not words or "10.0.0.2 (2 CPUs, 1 GPUs)" in words
+
+
+def test_a_part_of_a_gpu_is_of_one_gpu() -> None:
+    """Three times 0.6 is less than two GPUs have, and one of the three would be on both."""
+    node = Capacity(address="10.0.0.2", cpus=4.0, gpus=2.0)
+    wanted: dict[str, Any] = {"nodes": 3, "cpus_per_node": 1.0, "gpus_per_node": 0.6, "placement": "PACK"}
+    assert shortage(msgspec.structs.replace(REQUEST, **wanted), [node]).startswith("launcher.gpus_per_node=0.6: ")
+    assert not shortage(msgspec.structs.replace(REQUEST, **wanted | {"nodes": 2}), [node])
 
 
 def test_a_request_passes_a_pipe_as_it_is() -> None:
@@ -280,6 +291,7 @@ def test_agents_that_ray_starts_speak_tls_if_the_run_does(tls: bool, monkeypatch
         ("placement", "STRICT_PACK"),
         ("cpus_per_node", 0),
         ("gpus_per_node", -1),
+        ("gpus_per_node", 1.5),
         ("port", -1),
         ("listen", "lo0"),
     ],

@@ -86,6 +86,17 @@ def test_the_list_names_licence_source_and_command(tmp_path: Path, capsys: pytes
     assert said.count("    ready:   no") == len(DATASETS)
 
 
+def test_the_list_tells_data_sets_apart_whose_names_begin_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare_data.main(["planted_topics", "--data-dir", str(tmp_path), "samples=20"]) == 0
+    capsys.readouterr()
+    assert prepare_data.main(["--list", "--data-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("    ready:   no") == len(DATASETS) - 1
+    assert "    ready:   planted_topics_20x64_words500_topics10_priors0.05+0.1_seed0\n" in said
+
+
 def test_as_a_command(raw: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "prepare_data.py"), "cifar10", "--from", "raw"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)

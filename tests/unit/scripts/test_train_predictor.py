@@ -56,7 +56,9 @@ def test_bad_input_is_one_line(
     assert told.count("\n") == 1
 
 
-def test_a_profile_is_a_table_that_can_be_read(tmp_path: Path) -> None:
+def test_a_profile_is_a_table_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no run has prepared the data before."""
+    monkeypatch.chdir(tmp_path)
     out = tmp_path / "noise.csv"
     words = ["--steps", "4", "--every", "2", "--batches", "8,16", "--gradients", "4", "--out", str(out)]
     assert profile_noise.main(words) == 0
@@ -75,10 +77,19 @@ def test_a_profile_is_a_table_that_can_be_read(tmp_path: Path) -> None:
         (["--gradients", "1"], "--gradients=1: must be 2 or more"),
         (["--batches", "5000"], "--batches: 5000 samples, more than the 1438 that there are"),
         (["runtime=virtual", "backend=none", "workload.target=null"], "backend=none: computes no gradients"),
+        (["workload=lda"], "backend=torch: cannot train workload=lda; choose backend=numpy"),
+        (["workload=resnet20_cifar10_laptop"], "/data/raw/cifar10: does not exist; prepare the data with: "),
     ],
 )
 def test_a_profile_of_nothing_is_refused(
-    words: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert profile_noise.main([*words, "--out", str(tmp_path / "x.csv")]) == 2
-    assert reason in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert reason in told
+    assert told.count("\n") == 1

@@ -229,6 +229,18 @@ def test_a_gradient_is_used_up() -> None:
         learner.apply(apply(1))
 
 
+def test_gradients_that_others_keep_are_copies(digits: Digits) -> None:
+    """A model keeps every vector that it has once seen, so there must not be ever more of them."""
+    learner, kept, seen = torch_learner(digits), list[FloatVector](), set[int]()
+    learner.used = lambda order, grads: kept.extend(grads)
+    for number in range(4):
+        learner.gradient(compute(number, shard=number))
+        seen.add(learner._grads[number].ctypes.data)
+        learner.apply(apply(number))
+    assert len(seen) == 1
+    assert len({grad.tobytes() for grad in kept}) == 4
+
+
 def test_the_ledger_counts_uses(tmp_path: Path) -> None:
     learner = ledger_learner()
     for grad_id in range(6):

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import raw_files
 from tests.support.raw_files import SMALL
-from workloads.data import Split
+from workloads.data import DataError, Split
 from workloads.datasets import criteo
 from workloads.datasets.adult import CATEGORIES, COLUMNS, NUMBERS, WORDS, Adult
 from workloads.datasets.base import Dataset
@@ -252,3 +252,16 @@ def test_gzip_of_another_time_is_the_same_file(tmp_path: Path) -> None:
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), compresslevel=1, mtime=1))
         path.unlink()
     assert len(prepared(FashionMnist(raw_dir=str(tmp_path / "raw"), verify=False), tmp_path).train[0]) == 12
+
+
+def test_files_that_are_not_verified_are_not_taken_for_others(tmp_path: Path) -> None:
+    one, other, data_dir = (str(tmp_path / name) for name in ("one", "other", "data"))
+    for place, lines in ((one, 40), (other, 80)):
+        raw_files.criteo(Path(place), lines=lines)
+    assert Criteo(raw_dir=one, verify=False).prepare(data_dir) == 36
+    with pytest.raises(
+        DataError, match=rf"data/criteo_100000_unverified: was made from {one}; remove it to use {other}"
+    ):
+        Criteo(raw_dir=other, verify=False).prepare(data_dir)
+    for known in (one, None, str(tmp_path / "other" / ".." / "one")):
+        assert Criteo(raw_dir=known, verify=False).prepare(data_dir) == 36

@@ -44,6 +44,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     ),
     "images": (save("train_inputs", np.zeros((1438, 3, 32, 32))), "train inputs have the shape (3, 32, 32) instead of"),
     "targets": (save("train_targets", np.zeros(7, np.int64)), ": train has 1438 inputs and 7 targets"),
+    "less": (lambda place: (place / "test_targets.npy").unlink(), "/digits: has not all arrays; remove "),
     "words": (save("test_targets", np.array(["a"] * 359)), ": test targets are <U1, and no numbers"),
 }
 

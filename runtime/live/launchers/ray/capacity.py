@@ -12,6 +12,8 @@ from runtime.live.launchers.ray.requests import Request
 NAMED = 4
 """Nodes that a message names."""
 SPREAD = "STRICT_SPREAD"
+GRAINS = 10_000
+"""Into which Ray divides a CPU or a GPU."""
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,13 +50,21 @@ def _fit(request: Request, nodes: Sequence[Capacity]) -> int:
         if any(node.labels.get(name) != value for name, value in request.labels.items()):
             continue
         there = min(
-            (
-                int(has // wants) if wants else request.nodes
-                for has, wants in ((node.cpus, request.cpus_per_node), (node.gpus, request.gpus_per_node))
-            ),
+            _times(node.cpus, request.cpus_per_node) if request.cpus_per_node else request.nodes,
+            _times_of_gpus(node.gpus, request.gpus_per_node) if request.gpus_per_node else request.nodes,
         )
         found += min(there, 1) if request.placement == SPREAD else there
     return found
+
+
+def _times(has: float, wants: float) -> int:
+    """How often an amount is in what there is, counted as Ray does (1.0 // 0.2 is 4)."""
+    return round(has * GRAINS) // max(1, round(wants * GRAINS))
+
+
+def _times_of_gpus(has: float, wants: float) -> int:
+    """Parts are of one GPU each: two of 0.6 need two."""
+    return int(has) * _times(1.0, wants) if wants < 1 else _times(has, wants)
 
 
 def _culprit(request: Request, nodes: Sequence[Capacity]) -> str:

@@ -56,6 +56,11 @@ class OnRay(Meeting):
             raise ConfigError(f"launcher.cpus_per_node={self.cpus_per_node:g}: must be more than 0")
         if not 0 <= self.gpus_per_node < inf:
             raise ConfigError(f"launcher.gpus_per_node={self.gpus_per_node:g}: must be 0 or more")
+        if self.gpus_per_node > 1 and self.gpus_per_node % 1:
+            raise ConfigError(
+                f"launcher.gpus_per_node={self.gpus_per_node:g}: Ray gives parts of one GPU only; use a whole "
+                "number, or less than 1"
+            )
         if self.address == "local" and self.nodes > 1 and self.placement == SPREAD:
             raise ConfigError(
                 f"launcher.nodes={self.nodes}: launcher.address=local is one node; set launcher.placement=PACK, or "

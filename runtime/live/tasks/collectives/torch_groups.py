@@ -20,6 +20,8 @@ from runtime.live.transport.messages import Peer
 MEETING_DEADLINE_S = 10.0
 """Seconds within which the members of a new group must join; otherwise one counts as gone."""
 DEADLINE = timedelta(seconds=MEETING_DEADLINE_S)
+SUM_DEADLINE = timedelta(hours=1)
+"""More than any sum takes. Gloo gives up by itself when nothing has come from a member for :data:`DEADLINE`."""
 MEETING_PLACE = "groups"
 """Folder of a run for the rendezvous of groups, which is a file that all members reach: on several machines it is below
 ``launcher.shared_dir``, in a directory that only the user may read."""
@@ -97,9 +99,10 @@ class TorchGroup:
             raise ConnectionError(str(error).splitlines()[0]) from error
 
     def _sum(self, vector: FloatVector) -> None:
+        """Until it is done or gloo gives up: whoever gave up before would have a vector to which gloo still writes."""
         import torch
 
-        self._group.allreduce([torch.from_numpy(vector)]).wait(DEADLINE)
+        self._group.allreduce([torch.from_numpy(vector)]).wait(SUM_DEADLINE)
 
     def close(self) -> None:
         """Leave the group, which the others notice."""
