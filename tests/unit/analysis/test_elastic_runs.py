@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,15 @@ def test_measures(run: Run) -> None:
         "stall_s_sum": 5.0,
     }
     assert found == {name: pytest.approx(value, rel=0.02) for name, value in expected.items()}
+
+
+def test_the_last_minute_ends_before_shards_run_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its last half minute a job idles: that is no part of what it used in the minute before."""
+    nodes = run.tables.nodes
+    idle = nodes.assign(cpu_cores=nodes["cpu_cores"].where(nodes["t"] <= last_window(run)[1], 0.0))
+    monkeypatch.setitem(vars(run), "tables", replace(run.tables, nodes=idle))
+    assert ELASTIC_MEASURES["worker_use_last"](run) == 2.5
+    assert ELASTIC_MEASURES["server_use_last"](run) == 20.0
 
 
 def test_measures_of_a_run_that_stays(still: Run) -> None:
