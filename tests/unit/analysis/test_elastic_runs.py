@@ -239,6 +239,16 @@ def test_denied_decisions_are_hollow_and_close_ones_stand_above_each_other(run: 
     assert first.xyann[1] < second.xyann[1]  # type: ignore[attr-defined]
 
 
+def test_marks_of_many_decisions_do_not_cover_each_other() -> None:
+    """Three at nearly the same time, and one that has room at the bottom again."""
+    marks = pd.DataFrame({"number": [1, 2, 3, 4], "t": [0.0, 10.0, 20.0, 500.0], "outcome": "done"})
+    axes = Figure().subplots()
+    assert number_marks(axes, 1000.0, marks) == 3
+    heights = [text.xyann[1] for text in axes.texts]  # type: ignore[attr-defined]
+    assert heights[:3] == sorted(set(heights[:3]))
+    assert heights[3] == heights[0]
+
+
 def test_lines_that_end_together_share_a_name() -> None:
     assert ranges([4, 0, 1, 6, 5, 9]) == "0, 1, 4\N{EN DASH}6, 9"
     axes = Figure().subplots()
