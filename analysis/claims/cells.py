@@ -21,7 +21,7 @@ def cell_of(runs: pd.DataFrame, cell: Cell) -> pd.DataFrame:
 
 
 def counted(runs: pd.DataFrame, measure: str) -> pd.Series:
-    """A measure of every run, which must have it, as it counts: a job that was cut off took for ever."""
+    """A measure of every run, which must have it, as it counts: a job that was cut off never ended."""
     values = runs[measure].astype("float64")
     if measure != "jct_s" or "completed" not in runs:
         return values

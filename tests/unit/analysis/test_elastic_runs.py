@@ -178,7 +178,7 @@ def test_measures(run: Run) -> None:
 
 
 def test_the_last_minute_ends_before_shards_run_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its last half minute a job idles: that is no part of what it used in the minute before."""
+    """In its last half minute a job idles: that is not a part of what it used in the minute before."""
     nodes = run.tables.nodes
     idle = nodes.assign(cpu_cores=nodes["cpu_cores"].where(nodes["t"] <= last_window(run)[1], 0.0))
     monkeypatch.setitem(vars(run), "tables", replace(run.tables, nodes=idle))
