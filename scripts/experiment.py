@@ -377,9 +377,12 @@ def page_of(folder: Path, paper: str) -> Path:
 
 
 def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
-    """The latest verdicts of all experiments of a paper."""
+    """The latest verdicts of all experiments of a paper; of a claim that has moved, that of its present one."""
     found = [pd.read_csv(path) for path in sorted((page.parent / "images").glob(f"{paper}_*_claims.csv"))]
-    return pd.concat([frame for frame in found if len(frame)] or [pd.DataFrame(columns=["id", "verdict"])])
+    none = pd.DataFrame(columns=["id", "verdict", "experiment"])
+    every = pd.concat([frame for frame in found if len(frame)] or [none], ignore_index=True)
+    answering = {name: claim.experiment for name, claim in load_ledger(paper).items()}
+    return every[every["id"].map(answering) == every["experiment"]]
 
 
 def show_list(console: Console) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from math import inf, isnan, nan
+from math import isnan, nan
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pandas as pd
 
-from analysis.claims.cells import cell_of
+from analysis.claims.cells import cell_of, counted
 from analysis.claims.ledger import Cell, Claim
 from analysis.claims.shapes import SHAPES
 from analysis.measures.small_samples import CONFIDENCE, interval
@@ -107,6 +107,7 @@ def shown(value: float) -> str:
 def shaped(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     """The answer of a function of the whole experiment, and its certainty."""
     look = SHAPES[claim.shape or ""]
+    runs = runs.assign(**{claim.of: counted(runs, claim.of)}) if claim.of in runs else runs
     result = look(runs, claim)
     if result is None:
         return None
@@ -142,10 +143,7 @@ def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:
     mine = cell_of(runs, cell)
     if measure not in mine or mine.empty:
         return pd.Series(dtype="float64")
-    values = mine[measure].astype("float64").copy()
-    if measure == "jct_s" and "completed" in mine:
-        values[~mine["completed"].astype(bool)] = inf
-    return values.groupby(mine["seed"]).median().dropna()
+    return counted(mine, measure).groupby(mine["seed"]).median().dropna()
 
 
 def versus(claim: Claim, subject: pd.Series, other: pd.Series, confidence: float = CONFIDENCE) -> Answer:

@@ -110,7 +110,7 @@ def server_spread_last(run: Run) -> float:
 
 def _last(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
     begin, end = last_window(run)
-    return rows[(rows["t"] > begin) & (rows["t"] <= end + BEFORE_END_S)]
+    return rows[(rows["t"] > begin) & (rows["t"] <= end)]
 
 
 def changed_s_last(run: Run) -> float:

@@ -156,14 +156,15 @@ def restarts(run: Run) -> float:
 
 
 def decide_frac(run: Run) -> float:
-    """Time of all decisions / JCT: data-service state and actions together (AntDT section VII-E)."""
-    return float(run.tables.decisions["decide_us"].sum()) * 1e-6 / jct_s(run)
+    """Time of all decisions / JCT: data-service state and actions together (AntDT section VII-E); NaN: not measured."""
+    return deciding.decide_s(run) / jct_s(run)
 
 
 def solve_s(run: Run) -> float:
-    """The longest decision upon a timer: monitoring, flags and the solver."""
+    """The longest decision upon a timer: monitoring, flags and the solver; NaN where that was not measured."""
     rows = run.tables.decisions
-    return float(rows.loc[rows["event"] == "Woke", "decide_us"].max()) * 1e-6
+    longest_us = float(rows.loc[rows["event"] == "Woke", "decide_us"].max())
+    return longest_us * 1e-6 if longest_us > 0 else nan
 
 
 def slowest_bpt_ratio(run: Run) -> float:

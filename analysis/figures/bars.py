@@ -34,11 +34,12 @@ def draw_bars(
         look = looks[bar.strategy]
         runs = dots.loc[dots["strategy"] == bar.strategy, "value_s"].to_numpy()
         edge = max([v for v in (bar.value_s, bar.high_s, *runs) if np.isfinite(v)], default=0.0)
+        edge = reach if np.isfinite(bar.value_s) and _is_open(bar.low_s, bar.high_s) else edge
         if np.isfinite(bar.value_s):
             axes.barh(
                 y, bar.value_s, HEIGHT, color=look.colour, alpha=0.82, linewidth=0, edgecolor="white", hatch=look.hatch
             )
-            _draw_interval(axes, y, bar.low_s, min(bar.high_s, reach))
+            _draw_interval(axes, y, bar.low_s, bar.high_s, reach)
         _draw_dots(axes, y, runs)
         _draw_text(axes, y, edge, bar, miss)
     _name_rows(axes, list(bars["strategy"]))
@@ -91,10 +92,19 @@ def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:
         axes.annotate(f"{count} {miss}".strip(), (edge_s, y), xytext=(5, -5), fontsize=6.5, color=FAINT, **common)
 
 
-def _draw_interval(axes: Axes, y: int, low_s: float, high_s: float) -> None:
-    if np.isfinite(low_s) and np.isfinite(high_s) and high_s > low_s:
-        axes.plot([low_s, high_s], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
-        axes.plot([low_s, high_s], [y, y], "|", color=INK, markersize=5, markeredgewidth=1.0)
+def _draw_interval(axes: Axes, y: int, low_s: float, high_s: float, reach_s: float) -> None:
+    """A line with both ends marked; an arrow at ``reach_s`` where there is no upper end, nothing without either."""
+    is_open = _is_open(low_s, high_s)
+    end_s = reach_s if is_open else high_s
+    if is_open or (np.isfinite([low_s, high_s]).all() and high_s > low_s):
+        axes.plot([low_s, end_s], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
+        axes.plot(low_s, y, "|", color=INK, markersize=5, markeredgewidth=1.0)
+        axes.plot(end_s, y, ">" if is_open else "|", color=INK, markersize=4 if is_open else 5, markeredgewidth=1.0)
+
+
+def _is_open(low_s: float, high_s: float) -> bool:
+    """Whether an interval has a lower end and no upper one: too many runs never ended."""
+    return bool(np.isposinf(high_s) and np.isfinite(low_s) and low_s > 0.0)
 
 
 def _draw_dots(axes: Axes, y: int, runs: np.ndarray) -> None:

@@ -22,6 +22,8 @@ SERVER_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E
 BINS = 90
 NEAR_FRAC = 0.04
 """Marks of decisions that are closer than this part of the page stand above each other."""
+LEVEL_PT, MOST_LEVELS = 9, 5
+"""Distance of marks above each other, in points, and how many may be."""
 TOGETHER, TEXT_HEIGHT = 0.03, 0.13
 """Parts of a server's cores: lines that end within the first share a text; the second is the least distance of two."""
 Panel = Callable[[Axes, Run], pd.DataFrame]
@@ -34,15 +36,16 @@ def draw_elastic(path: Path, runs: Sequence[tuple[str, Run]], about: str) -> Pat
         grid = page.subplots(
             len(PANELS), len(runs), sharex="col", squeeze=False, gridspec_kw={"height_ratios": list(HEIGHTS)}
         )
-        shown = []
+        shown, levels = [], 2
         for column, (title, run) in zip(grid.T, runs, strict=True):
             marks = elastic.decisions(run)
             for axes, (name, panel) in zip(column, PANELS.items(), strict=True):
                 shown.append(panel(axes, run).assign(run=title, panel=name))
                 frame_panel(axes, jct_s(run), marks)
-            number_marks(column[0], jct_s(run) * len(runs), marks)
-            column[0].set_title(title, pad=26)
+            levels = max(levels, number_marks(column[0], jct_s(run) * len(runs), marks))
             column[-1].set_xlabel("time since the start of the job (s)" if len(runs) < 3 else "time (s)")
+        for axes, (title, _) in zip(grid[0], runs, strict=True):
+            axes.set_title(title, pad=8 + LEVEL_PT * levels)
         for row, (name, limits) in zip(grid, LABELS.items(), strict=True):
             row[0].set_ylabel(name)
             top = max(axes.get_ylim()[1] for axes in row)
@@ -177,16 +180,20 @@ def frame_panel(axes: Axes, end_s: float, marks: pd.DataFrame) -> None:
         axes.axvline(mark.t, color=FAINT, linewidth=0.7, linestyle=":", zorder=0)
 
 
-def number_marks(axes: Axes, width_s: float, marks: pd.DataFrame) -> None:
-    """The numbers of the decisions above the first panel, hollow if denied; the page is ``width_s`` wide."""
-    last, level = -np.inf, 0
+def number_marks(axes: Axes, width_s: float, marks: pd.DataFrame) -> int:
+    """The numbers of the decisions above the first panel, hollow if denied; the page is ``width_s`` wide.
+
+    Returns on how many levels they stand: each is on the lowest one where it has room.
+    """
+    last = [-np.inf] * MOST_LEVELS
     for mark in marks[marks["number"] > 0].itertuples():
-        level = (level + 1) % 2 if mark.t - last < NEAR_FRAC * width_s else 0
+        free = [place for place, t in enumerate(last) if mark.t - t >= NEAR_FRAC * width_s]
+        level = free[0] if free else last.index(min(last))
         denied = mark.outcome == "denied"
         axes.annotate(
             str(mark.number),
             (mark.t, 1.0),
-            (0, 6 + 9 * level),
+            (0, 6 + LEVEL_PT * level),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             ha="center",
@@ -200,7 +207,8 @@ def number_marks(axes: Axes, width_s: float, marks: pd.DataFrame) -> None:
                 "linewidth": 0.6,
             },
         )
-        last = mark.t
+        last[level] = mark.t
+    return int(np.isfinite(last).sum())
 
 
 def keys() -> list[Line2D]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
+from statistics import median_low
 from typing import Any
 
 import pandas as pd
@@ -29,7 +31,7 @@ def read_megatron(source: str, lines: Iterable[str], timer: str | None = None) -
     """Iterations, and of every rank the timer ``timer`` (None: ``forward-backward``) if all ranks were printed.
 
     ``--timing-log-option all`` makes Megatron-LM print timers of all ranks (with ``--timing-log-level 1`` or more);
-    without it only the time of whole iterations is known. Times are means since the last line.
+    without it only the time of whole iterations is known. Times are means since the last line, which counts as a step.
 
     Raises:
         LogError: no such timer is in it, or nothing at all.
@@ -43,12 +45,25 @@ def read_megatron(source: str, lines: Iterable[str], timer: str | None = None) -
             rows.append({"rank": rank, "step": step, "own_s": own_s, "round_s": seconds})
     job = {"global_batch_samples": batch} if batch else {}
     if rows:
-        return gather(source, pd.DataFrame(rows), job=job)
+        return gather(source, pd.DataFrame(rows), remarks=_means(whole), job=job)
     if timer and names:
         raise LogError(f"{source}: no timer {timer} of all ranks in it; it has {', '.join(sorted(names))}")
     alone = [{"rank": "all", "step": step, "own_s": seconds} for step, seconds in whole.items()]
     why = "Megatron-LM printed no times of single ranks; --timing-log-level 1 --timing-log-option all makes it do so"
-    return gather(source, pd.DataFrame(alone, columns=["rank", "step", "own_s"]), remarks=[why], job=job)
+    return gather(
+        source, pd.DataFrame(alone, columns=["rank", "step", "own_s"]), remarks=[why, *_means(whole)], job=job
+    )
+
+
+def _means(steps: Collection[int]) -> list[str]:
+    """What a reader must know if lines are means of several iterations."""
+    apart = [after - before for before, after in pairwise(sorted(steps))]
+    if not apart or (every := median_low(apart)) == 1:
+        return []
+    return [
+        f"every line is the mean of {every} iterations and counts as one step: what is slow in some of them hardly "
+        "shows; --log-interval 1 prints each"
+    ]
 
 
 def _iterations(lines: Iterable[str]) -> Iterator[tuple[int, float, int | None, dict[str, dict[int, float]]]]:

@@ -12,6 +12,9 @@ from analysis.measures.disturbances import achieved
 from analysis.records.jumps import jumps_of
 from analysis.records.load import Run
 
+TIME_IS_UP = "max_time_s="
+"""How the reason of a job begins that was stopped because it took too long."""
+
 
 def jct_s(run: Run) -> float:
     """Job completion time: from ``Started`` to the job's end, or to the last line of a run that was cut off."""
@@ -19,10 +22,18 @@ def jct_s(run: Run) -> float:
 
 
 def completed(run: Run) -> bool:
-    """Whether the job completed: it ended by itself, and not because ``max_time_s`` was up."""
-    epochs, done = run.job.get("epochs"), run.finished.epochs_done if run.finished else None
-    cut = epochs is not None and done is not None and done < epochs and jct_s(run) >= run.job.get("max_time_s", inf)
-    return run.status == "done" and not cut
+    """Whether the job completed: it ended by itself, and not because ``max_time_s`` was up.
+
+    One that has neither epochs nor a value to stop at is of fixed time, and completes by that.
+    """
+    job, end = run.job, run.finished
+    if run.status != "done" or end is None:
+        return False
+    if job.get("epochs") is None:
+        stops = job.get("stop_at_target") or job.get("stop_at_convergence")
+        return not (stops and end.reason.startswith(TIME_IS_UP))
+    whole = end.epochs_done is None or end.epochs_done >= job["epochs"]
+    return whole or jct_s(run) < job.get("max_time_s", inf)
 
 
 def summarise(run: Run) -> dict[str, Any]:

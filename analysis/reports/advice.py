@@ -67,7 +67,7 @@ def whole_steps(log: StepLog) -> list[str]:
         f"{len(seconds)} steps, {seconds.sum():.4g} s in all, {middle:.4g} s the median one",
         f"{slow.mean():.1%} of the steps took over {1 + WORST:g} times that; together they lost "
         f"{over[slow].sum() / seconds.sum():.1%} of the time (a slow rank, a checkpoint: it cannot tell)",
-        f"so without its slow steps the job would take {1 - over.sum() / seconds.sum():.3f} of its time, at best",
+        f"so without its slow steps the job would take {1 - over[slow].sum() / seconds.sum():.3f} of its time, at best",
     ]
 
 
@@ -95,11 +95,16 @@ def sentences(advice: Advice) -> list[str]:
 
 def best_lines(advice: Advice) -> list[str]:
     """What the fastest strategies change and need."""
-    best = [one for one in advice.ranking if one.verdict == "faster" and one.strategy != advice.present][:MOST_BEST]
+    best = _faster(advice)
     if not best:
         return ["nothing that was tried is faster than what the job does now"]
-    remedies = [(one.strategy, REMEDIES[one.strategy]) for one in best]
+    remedies = [(one.strategy, REMEDIES[one.strategy]) for one in best[:MOST_BEST]]
     return [f"{name}: {remedy.changes}; needs {remedy.needs}" for name, remedy in remedies]
+
+
+def _faster(advice: Advice) -> list[Ranked]:
+    """What the intervals show to be faster than what the job does now, the fastest first."""
+    return [one for one in advice.ranking if one.verdict == "faster" and one.strategy != advice.present]
 
 
 def ranks_sheet(advice: Advice) -> Sheet:
@@ -184,15 +189,14 @@ def _said(line: str) -> str:
 
 def _numbers(advice: Advice) -> dict[str, tuple[str, str]]:
     found = advice.found
-    best = advice.ranking[0] if advice.ranking else None
     numbers = {
         "ranks": (f"{advice.log.num_ranks}", ""),
         "steps": (f"{advice.model.steps}", ""),
         f"logged, with {shown_name(advice.present)}": (f"{found.actual_s:.4g}", "s"),
         "slowed by stragglers": (f"{found.slowdown:.2f}", "times"),
     }
-    if best is not None and best.strategy != advice.present:
-        numbers["fastest, predicted"] = (number_text(best.ratio, 2), f"of that, {shown_name(best.strategy)}")
+    if best := _faster(advice):
+        numbers["fastest, predicted"] = (number_text(best[0].ratio, 2), f"of that, {shown_name(best[0].strategy)}")
     return numbers
 
 

@@ -40,11 +40,13 @@ def shown(cell: Cell | None, reasons: Reasons) -> str:
 
 
 def counted(cells: Sequence[Cell]) -> str:
-    """The number of harmed cells, and the largest gain."""
+    """The number of harmed cells of those that were tried (who is refused was not), and the largest gain."""
     timed = [cell for cell in cells if not isnan(cell.ratio)]
-    harmed = [cell for cell in cells if cell.harmed]
+    failed = [cell for cell in cells if cell.outcome == "failed"]
+    harmed = [cell for cell in timed if cell.harmed]
     best = min((cell for cell in timed if cell.outcome == "done"), key=lambda cell: cell.ratio, default=None)
-    parts = [f"{len(harmed)} of {len(timed)} cells are more than {TOLERATED - 1:.0%} slower than BSP"]
+    parts = [f"{len(harmed)} of {len(timed) + len(failed)} cells are more than {TOLERATED - 1:.0%} slower than BSP"]
+    parts += [f"{len(failed)} failed"] if failed else []
     if best is not None:
         parts.append(f"the best is `{best.strategy}` under `{best.straggler}`, {best.ratio:.2f}")
     return "; ".join(parts) + "."

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from analysis.measures.metrics import summarise
 from analysis.records.load import Run
 from analysis.sinks.series import evaluations, started_s
 
@@ -47,5 +48,13 @@ def lines(run: Run) -> Iterator[dict[str, Any]]:
         name = point.name.removeprefix("evaluation/")
         key = "eval_accuracy" if name == job["metric"] else f"eval_{name}"
         yield line(key, point.value, point.t_s, updates=point.step, metric=name)
-    status = "success" if run.status == "done" else "aborted"
-    yield line("run_stop", None, run.end_s, status=status, reason=run.status)
+    status, reason = _outcome(run)
+    yield line("run_stop", None, run.end_s, status=status, reason=reason)
+
+
+def _outcome(run: Run) -> tuple[str, str]:
+    """(status, reason): as in MLPerf, only who gets to the target is successful; without one, who completes."""
+    summary = summarise(run)
+    if not summary["completed"]:
+        return "aborted", run.status if run.status != "done" else "its time was up"
+    return ("aborted", "target missed") if summary["tta_missed"] else ("success", run.status)

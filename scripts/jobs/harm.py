@@ -26,6 +26,8 @@ from scripts.common.forks import in_forks
 from scripts.common.grid import JobFailed, progress
 
 CODE = ("strategies", "injectors", "predictors", "runtime", "workloads")
+MADE = (".pyc", ".so")
+"""Endings of files that are made of the others."""
 WHOLE = (
     "backend=none",
     "workload.target=null",
@@ -157,12 +159,13 @@ def epochs_of(setting: Setting, workers: int) -> int:
     return setting.epochs[known[-1] if known else min(setting.epochs)]
 
 
-def code_sha256() -> str:
-    """Hash of all code that affects how long a virtual job takes."""
+def code_sha256(root: Path = ROOT) -> str:
+    """Hash of all that affects how long a virtual job takes: Python and C, and what was fitted or recorded."""
     found = hashlib.sha256()
     for folder in CODE:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            found.update(path.read_bytes())
+        for path in sorted(path for path in (root / folder).rglob("*") if path.is_file()):
+            if path.suffix not in MADE:
+                found.update(path.read_bytes())
     return found.hexdigest()
 
 

@@ -12,7 +12,11 @@ from analysis.figures.cluster.curves import distribution, draw_distribution, fra
 from analysis.figures.page import new_page, save
 from analysis.figures.style import FAINT, INK
 
-HEIGHT = 0.6
+HOW = {
+    "seeds": "seeds (Student's t)",
+    "jobs": "jobs (bootstrap; one seed: the interval does not cover other workloads)",
+}
+"""Over what an interval is, by ``ratio_over``."""
 
 
 def draw_ratios(path: Path, pairs: pd.DataFrame, table: pd.DataFrame, baseline: str, about: str) -> Path | None:
@@ -55,9 +59,8 @@ def draw_ratios(path: Path, pairs: pd.DataFrame, table: pd.DataFrame, baseline: 
 
 
 def _note(rows: pd.DataFrame) -> str:
-    over = " or ".join(dict.fromkeys(rows["ratio_over"]))
-    more = "; one seed: the interval does not cover other workloads" if over == "jobs" else ""
-    return f"{rows['pairs'].max()} pairs of jobs; dots: medians, lines: 95 % bootstrap interval over the {over}{more}"
+    over = " or ".join(HOW[name] for name in dict.fromkeys(rows["ratio_over"]))
+    return f"{rows['pairs'].max()} pairs of jobs; dots: medians, lines: 95 % interval over the {over}"
 
 
 def _scale(axes: Axes, curves: list[pd.DataFrame]) -> None:

@@ -20,11 +20,13 @@ from analysis.records.provenance import caption
 
 NOTE = (
     "1: the fixed mode with the least median in the cell; marks: median of the ratios by seed, lines: their 95 % "
-    "interval; grey: 5 % later; at the right edge: never"
+    "interval; grey: 5 % later; at the right edge: over 4 times, or never"
 )
 TOLERANCE = 1.05
 MOST = 4.0
 """The right end of the axis; what is later, or never, is drawn there."""
+LEAST = 0.1
+"""The farthest left end, if a line reaches as far."""
 ROW_IN = 0.21
 
 
@@ -78,8 +80,10 @@ def draw_ratios(
         best = table.loc[table["cell"] == lane].iloc[0]
         axes.text(1.01, y, f"{shown_name(str(best['best']), names)} {best['best_value']:.3g} s", **_beside(axes))
     axes.set_xscale("log")
-    axes.set_xlim(min(0.7, 0.95 * float(table["ratio"].min())), MOST * 1.04)
-    ticks = [tick for tick in (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, MOST) if tick >= axes.get_xlim()[0]]
+    lines = table[~table["fixed"] & (table["low"] > -np.inf) & (table["high"] < np.inf)]
+    least = 0.95 * float(pd.concat([table["ratio"], lines["low"]]).min())
+    axes.set_xlim(max(LEAST, min(0.7, least)), MOST * 1.04)
+    ticks = [tick for tick in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, MOST) if tick >= axes.get_xlim()[0]]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_yticks(range(len(lanes)), lanes)

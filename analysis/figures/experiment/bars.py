@@ -37,7 +37,7 @@ def draw(path: Path, results: Results) -> Path:
         for (level, mine), axes in zip(each, places, strict=True):
             names = {drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"}
             bars = mine.ours.rename(columns=names)
-            draw_bars(axes, bars, dots_of(results, level), look, drawn.label, "cut off")
+            draw_bars(axes, bars, dots_of(results, level), look, drawn.label, missing_word(drawn.value))
             axes.set_yticks(range(len(bars)), [shown_name(one, drawn.names) for one in bars["strategy"]])
             if drawn.log:
                 widen(axes, [*bars["value_s"], *bars["low_s"], *bars["high_s"], *mine.paper["value"]])
@@ -46,6 +46,11 @@ def draw(path: Path, results: Results) -> Path:
         if len(whole.paper):
             page.legend(handles=[paper_key()], loc="outside upper right")
     return save(page, path, whole.together)
+
+
+def missing_word(measure: str) -> str:
+    """What is said of a run without this measure: a job that did not end was cut off, a target is never reached."""
+    return "cut off" if measure == "jct_s" else "never"
 
 
 def bar_looks(levels: Iterable[str], like: Mapping[str, str] = ALIKE) -> dict[str, Look]:

@@ -15,34 +15,40 @@ from analysis.figures.names import shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import INK, LINES, Look, level_looks
 from analysis.measures import targets
-from analysis.measures.stats import curves, interval, median
+from analysis.measures.small_samples import interval
+from analysis.measures.stats import curves, median
 from analysis.records.provenance import caption
 
 NOTE = "curves: median over the seeds, shaded: from the least to the largest"
+ENDS = "on the right, points: median over the seeds, lines: 95 % interval (Student's t), dots: runs"
 HIGHEST_PERPLEXITY = 12.0
 """Slightly above the perplexity of guessing among ten classes; diverged runs are above it."""
 FITTING = 16
 """Characters of names that fit below the panel of final values next to each other."""
+GROUP = 0.7
+"""Width of the points of a panel among the final values; 1 is the distance between those of two panels."""
 
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path`` and a CSV file with its numbers; a measure ``perplexity`` is plotted, too, below the metric.
 
-    Without ``along``, a last panel shows the value that each level converged to.
+    Without ``along``, a last panel shows the value that each level converged to, by panel.
     """
     drawn, spec = results.spec.figure, results.spec
     panels = list(spec.axes[drawn.panels]) if drawn.panels else [None]
     what = [str(results.metas[0]["job"]["metric"]), *(["perplexity"] if "perplexity" in spec.measures else [])]
     looks, shown = looks_of(results), []
     ends = drawn.along is None
+    note = f"{NOTE}; {ENDS}" if ends else NOTE
     with styled():
-        page = new_page(2.5 * len(what), f"{NOTE} \N{MIDDLE DOT} {caption(results.metas)}")
+        page = new_page(2.5 * len(what), f"{note} \N{MIDDLE DOT} {caption(results.metas)}")
         ratios = [1.0] * len(panels) + [0.55] * ends
-        grid = page.subplots(
-            len(what), len(ratios), squeeze=False, sharey="row" if not ends else False, width_ratios=ratios
-        )
+        grid = page.subplots(len(what), len(ratios), squeeze=False, width_ratios=ratios)
         for row, name in zip(grid, what, strict=True):
             for level, axes in zip(panels, row, strict=False):
+                if axes is not row[0]:
+                    axes.sharey(row[0])
+                    axes.tick_params(axis="y", labelleft=False)
                 frame = curves_of(results, level, name)
                 draw_curves(axes, frame, looks, name)
                 axes.set_title(title_of(results, level))
@@ -114,18 +120,25 @@ def draw_curves(axes: Axes, frame: pd.DataFrame, looks: dict[str, Look], metric:
 
 
 def draw_ends(axes: Axes, results: Results, looks: dict[str, Look]) -> None:
-    """The value that each level of ``by`` converged to: median with interval, and the runs."""
-    drawn = results.spec.figure
-    for x, (level, look) in enumerate(zip(results.spec.shown, looks.values(), strict=True)):
-        values = by_seed(results.runs, {drawn.by: level}, drawn.value)
-        axes.plot([x + 0.2] * len(values), values, "o", color=INK, markersize=2, markeredgewidth=0, alpha=0.6)
-        axes.plot([x, x], interval(values), color=look.colour, linewidth=1.4)
-        axes.plot(x, median(values), "o", color=look.colour, markersize=5)
-    names = [shown_name(level, drawn.names) for level in results.spec.shown]
-    axes.set_xticks(range(len(looks)), names)
+    """The value that each level of ``by`` converged to, by panel: median with interval, and the runs."""
+    drawn, shown = results.spec.figure, results.spec.shown
+    panels = list(results.spec.axes[drawn.panels]) if drawn.panels else []
+    step = GROUP / len(shown) if panels else 1.0
+    for place, panel in enumerate(panels or [None]):
+        for number, (level, look) in enumerate(zip(shown, looks.values(), strict=True)):
+            cell = {drawn.by: level} if panel is None else {drawn.by: level, str(drawn.panels): panel}
+            values = by_seed(results.runs, cell, drawn.value)
+            x = place + step * (number - (len(shown) - 1) / 2) if panels else float(number)
+            axes.plot(
+                [x + 0.2 * step] * len(values), values, "o", color=INK, markersize=2, markeredgewidth=0, alpha=0.6
+            )
+            axes.plot([x, x], interval(values), color=look.colour, linewidth=1.4)
+            axes.plot(x, median(values), "o", color=look.colour, markersize=5)
+    names = [title_of(results, panel) for panel in panels] or [shown_name(level, drawn.names) for level in shown]
+    axes.set_xticks(range(len(names)), names)
     if sum(map(len, names)) > FITTING:
         axes.tick_params(axis="x", labelrotation=25)
-    axes.set_xlim(-0.5, len(looks) - 0.3)
-    axes.set_xlabel(drawn.by)
+    axes.set_xlim(-0.5, len(names) - (0.5 if panels else 0.3))
+    axes.set_xlabel(drawn.panels or drawn.by)
     axes.set_title(drawn.label)
     axes.grid(visible=True, axis="y")

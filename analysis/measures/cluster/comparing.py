@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures.cluster.labels import cluster_labels
-from analysis.measures.stats import few_seeds, interval, median
+from analysis.measures.small_samples import interval, interval_of_times
+from analysis.measures.stats import few_seeds, median
+from analysis.measures.stats import interval as resampled
 
 MEASURED = {
     "jct_mean_s": ("jct_s", "mean"),
@@ -20,6 +22,8 @@ MEASURED = {
     "slowdown_median": ("slowdown", "median"),
 }
 """Columns of a run by (times, statistic) of its summary; null there is infinite here, if the run has jobs."""
+TIMES = ("jct_mean_s", "jct_median_s", "jct_p99_s", "slowdown_median", "makespan_s")
+"""Numbers of a run that differ by factors (a wait may be 0)."""
 OTHERS = ("makespan_s", "gpu_use_frac", "queue_mean", "preemptions", "granted", "refused")
 STRAGGLERS = ("iterations_with_straggler_frac", "jobs_above_half_frac", "delay_frac")
 SAME_JOB = ("seed", "job", "submit_s", "gpus")
@@ -84,9 +88,10 @@ def compare_clusters_table(runs: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFr
     """One row per case and label, in order of appearance.
 
     ``runs``, ``seeds``, ``jobs`` and ``jobs_completed`` (of all runs); for every number of a run its median over the
-    runs, with ``_low`` and ``_high`` (bootstrap interval over the runs; NaN for one); ``jct_ratio``, the median of the
-    paired ratios (``pairs``), with ``_low`` and ``_high`` and ``ratio_over``: with several seeds the medians of each
-    are resampled (``seeds``), with one the jobs (``jobs``), which does not cover other workloads.
+    runs, with ``_low`` and ``_high`` (:mod:`analysis.measures.small_samples`; NaN for one run); ``jct_ratio``, the
+    median of the paired ratios (``pairs``), with ``_low`` and ``_high`` and ``ratio_over``: with several seeds it is
+    the interval of the medians of each (``seeds``), with one that of a bootstrap over its jobs (``jobs``), which does
+    not cover other workloads.
     """
     rows = []
     for (case, label), group in runs.groupby(["case", "label"], sort=False):
@@ -94,7 +99,7 @@ def compare_clusters_table(runs: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFr
         row |= {name: int(group[name].sum()) for name in ("jobs", "jobs_completed")}
         for name in (*MEASURED, *OTHERS, *STRAGGLERS):
             values = group[name].dropna()
-            low, high = interval(values)
+            low, high = interval_of_times(values) if name in TIMES else interval(values)
             row |= {name: median(values), f"{name}_low": low, f"{name}_high": high}
         rows.append(row | _ratio(pairs[(pairs["case"] == case) & (pairs["label"] == label)]))
     return pd.DataFrame(rows)
@@ -102,10 +107,11 @@ def compare_clusters_table(runs: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFr
 
 def _ratio(pairs: pd.DataFrame) -> dict[str, Any]:
     by_seed = pairs.groupby("seed")["ratio"].median()
-    values = by_seed if len(by_seed) > 1 else pairs["ratio"]
-    low, high = interval(values)
+    several = len(by_seed) > 1
+    values = by_seed if several else pairs["ratio"]
+    low, high = interval_of_times(values) if several else resampled(values)
     found = {"jct_ratio": median(values), "jct_ratio_low": low, "jct_ratio_high": high, "pairs": len(pairs)}
-    return found | {"ratio_over": "seeds" if len(by_seed) > 1 else "jobs"}
+    return found | {"ratio_over": "seeds" if several else "jobs"}
 
 
 def cluster_warnings(runs: pd.DataFrame, times: Sequence[pd.DataFrame]) -> list[str]:

@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures.cluster.steps import Steps, counted
+from analysis.measures.metrics import TIME_IS_UP
 from analysis.records.cluster import Cluster
 
 DONE = "done"
-TIME_IS_UP = "max_time_s="
-"""How the reason of a job begins that was stopped because it took too long."""
 TIMES = ("jct_s", "queue_s", "run_s", "slowdown")
 
 

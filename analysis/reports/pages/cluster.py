@@ -98,8 +98,9 @@ def _case(case: str, rows: pd.DataFrame) -> str:
     ]
     note = (
         "JCT: job completion time, from submission to end; infinite for a job that did not complete. Numbers are "
-        "medians over the runs, in brackets 95 % bootstrap intervals. Stragglers: share of iterations where a worker "
-        "needed more than 20 % longer than the fastest. Delay: by how much that lengthens them compared with the mean."
+        "medians over the runs, in brackets 95 % intervals (Student's t; of a ratio with one seed a bootstrap over its "
+        "jobs). Stragglers: share of iterations where a worker needed more than 20 % longer than the fastest. Delay: "
+        "by how much that lengthens them compared with the mean."
     )
     head = f"<h2>{escape(case or 'Completion times')}</h2>"
     return f'{head}{table_html(heads, lines)}<p class="note">{note}</p>'

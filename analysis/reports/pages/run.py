@@ -97,7 +97,7 @@ def _text(value: float | None, digits: int) -> str:
 def _warnings(run: Run, summary: dict[str, Any]) -> list[str]:
     found = [f"{summary['status']}: {summary['reason'] or 'no reason is known'}"] if run.status != "done" else []
     if run.status == "done" and not summary["completed"]:
-        found.append("its time was up before the last epoch")
+        found.append("its time was up before it was done")
     found += [str(summary["warning"])] if summary["warning"] else []
     return [*found, *(f"integrity: {problem}" for problem in summary["integrity"]["problems"])]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import inf
 from pathlib import Path
 
 import matplotlib as mpl
@@ -175,6 +176,22 @@ def test_a_bar_says_its_value_and_its_misses() -> None:
     draw_bars(figure.subplots(), bars, dots, looks(["bsp", "asp"]), "seconds", "missed")
     assert texts(figure) == "9.5 1 of 3 missed 3 of 3\nmissed", "in short lines, where there is no bar"
     assert len(figure.axes[0].patches) == 1, "no bar for a miss"
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "ends"),
+    [(4.0, 6.0, [("|", 4.0), ("|", 6.0)]), (4.0, inf, [("|", 4.0), (">", 8.0)]), (0.0, inf, []), (-inf, inf, [])],
+)
+def test_an_interval_that_has_no_upper_end_is_not_drawn_with_one(
+    low_s: float, high_s: float, ends: list[tuple[str, float]]
+) -> None:
+    """Where runs never ended: an arrow to the largest time that is drawn, or nothing if it has no end at all."""
+    bars = pd.DataFrame({"strategy": ["bsp", "asp"], "value_s": [5.0, 8.0], "missed": 0, "runs": 6})
+    bars = bars.assign(low_s=[low_s, 8.0], high_s=[high_s, 8.0])
+    figure = Figure()
+    draw_bars(figure.subplots(), bars, pd.DataFrame({"strategy": [], "value_s": []}), looks(["bsp", "asp"]), "s", "-")
+    lines = [line for line in figure.axes[0].lines if line.get_marker() in ("|", ">")]
+    assert [(line.get_marker(), line.get_xdata()[0]) for line in lines] == ends  # type: ignore[index]
 
 
 @pytest.mark.painted

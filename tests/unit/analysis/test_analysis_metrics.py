@@ -182,6 +182,18 @@ def test_a_run_whose_time_was_up_is_not_completed(tmp_path: Path) -> None:
     assert completed(read(story, tmp_path)), "a job without epochs is one of fixed time"
 
 
+@pytest.mark.parametrize("stop", ["stop_at_target", "stop_at_convergence"])
+def test_a_job_that_was_to_stop_at_a_value_and_did_not_get_there_is_not_completed(stop: str, tmp_path: Path) -> None:
+    """It has no epochs, but is not of fixed time either: how long it would have taken is unknown."""
+    story = Story(max_time_s=10.0, epochs=None, **{stop: True})
+    story.started()
+    story.finished(10.0)
+    story.lines[-1]["note"]["reason"] = "max_time_s=10 reached"
+    assert not completed(read(story, tmp_path))
+    story.lines[-1]["note"]["reason"] = "target accuracy reached"
+    assert completed(read(story, tmp_path)), "just in time"
+
+
 @pytest.mark.parametrize("started", [False, True])
 def test_a_run_of_nothing_has_a_summary(tmp_path: Path, started: bool) -> None:
     story = Story()

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from analysis.experiments.best_fixed import against_best, counts
 from analysis.experiments.results import Results
 from analysis.experiments.spec import Drawing, Spec, SpecError, load_spec
-from analysis.figures.experiment.against import draw
+from analysis.figures.experiment.against import LEAST, draw, draw_ratios
+from analysis.figures.style import looks
 
 SPEC = Spec(
     name="star_toy",
@@ -91,3 +93,16 @@ def test_a_reference_or_a_name_of_no_level_is_refused(field: str, problem: str, 
     )
     with pytest.raises(SpecError, match=f"figure: {problem}"):
         load_spec(path)
+
+
+def test_the_axis_begins_where_the_longest_line_does() -> None:
+    """An interval from 0.4 on is drawn whole, though no ratio is below 0.7; one without ends is not drawn."""
+    table = pd.DataFrame(
+        {"cell": ["a", "a", "b"], "system": ["bsp", "star_h", "star_h"], "fixed": [True, False, False]}
+    )
+    table = table.assign(ratio=[1.0, 0.8, 1.2], low=[1.0, 0.4, -inf], high=[1.0, 1.1, inf], best="bsp", best_value=3.0)
+    axes = Figure().subplots()
+    draw_ratios(axes, table, "system", looks(["bsp", "star_h"]))
+    assert LEAST < axes.get_xlim()[0] <= 0.4
+    draw_ratios(axes, table.assign(low=0.001), "system", looks(["bsp", "star_h"]))
+    assert axes.get_xlim()[0] == pytest.approx(LEAST)

@@ -265,6 +265,14 @@ def test_growing_less() -> None:
     assert saw("grows_less", runs({"nd": [1.0]}), **PAIR) is None
 
 
+def test_a_job_that_was_cut_off_grew_without_a_bound() -> None:
+    """At the last intensity ND was stopped after 12 s, which is not how long it takes."""
+    frame = intensities([10, 11, 12], [10, 15, 20])
+    cut = (frame["system"] == "nd") & (frame["intensity"] == "0.2")
+    held = [answer(claim(shape="grows_less", **PAIR), each) for each in (frame, frame.assign(completed=~cut))]
+    assert [found is not None and found.holds for found in held] == [True, False]
+
+
 def test_being_steadier() -> None:
     assert saw("steadier", runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}), **PAIR) is True
     assert saw("steadier", runs({"nd": [10, 41, 12], "bsp": [10, 20, 30]}), **PAIR) is False

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.experiments.measures import target_s
+from analysis.experiments.measures import decide_frac, solve_s, target_s
 from analysis.measures.deciding import decide_s, decision_s, paused_s, pauses, scoring_s
 from analysis.records.load import load_run
 from tests.support.records import Story, bsp_story, score
@@ -41,10 +41,15 @@ def test_scores_are_waited_for(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_not_zero(tmp_path: Path) -> None:
-    told = scored_story()
+    told = Story("antdt_nd")
+    told.started()
+    told.event(1.0, "Woke", tag="decide")
+    told.finished(2.0)
+    assert solve_s(load_run(told.write(tmp_path / "measured"))) == pytest.approx(10e-6)
     for line in told.lines:
         line.pop("decide_us", None)
-    assert pd.isna(decide_s(load_run(told.write(tmp_path / "run"))))
+    run = load_run(told.write(tmp_path / "run"))
+    assert all(map(pd.isna, (decide_s(run), decide_frac(run), solve_s(run))))
 
 
 def test_pauses_are_those_of_decisions_and_switches(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,15 @@ def test_measures(run: Run) -> None:
     assert found == {name: pytest.approx(value, rel=0.02) for name, value in expected.items()}
 
 
+def test_the_last_minute_ends_before_shards_run_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its last half minute a job idles: that is not a part of what it used in the minute before."""
+    nodes = run.tables.nodes
+    idle = nodes.assign(cpu_cores=nodes["cpu_cores"].where(nodes["t"] <= last_window(run)[1], 0.0))
+    monkeypatch.setitem(vars(run), "tables", replace(run.tables, nodes=idle))
+    assert ELASTIC_MEASURES["worker_use_last"](run) == 2.5
+    assert ELASTIC_MEASURES["server_use_last"](run) == 20.0
+
+
 def test_measures_of_a_run_that_stays(still: Run) -> None:
     found = {name: measure(still) for name, measure in ELASTIC_MEASURES.items()}
     assert (found["switches"], found["stall_s_sum"], found["workers_last"]) == (0.0, 0.0, still.job["num_workers"])
@@ -227,6 +237,16 @@ def test_denied_decisions_are_hollow_and_close_ones_stand_above_each_other(run: 
     assert [first.get_text(), second.get_text()] == ["1", "2"]
     assert first.get_color() == "white" != second.get_color()
     assert first.xyann[1] < second.xyann[1]  # type: ignore[attr-defined]
+
+
+def test_marks_of_many_decisions_do_not_cover_each_other() -> None:
+    """Three at nearly the same time, and one that has room at the bottom again."""
+    marks = pd.DataFrame({"number": [1, 2, 3, 4], "t": [0.0, 10.0, 20.0, 500.0], "outcome": "done"})
+    axes = Figure().subplots()
+    assert number_marks(axes, 1000.0, marks) == 3
+    heights = [text.xyann[1] for text in axes.texts]  # type: ignore[attr-defined]
+    assert heights[:3] == sorted(set(heights[:3]))
+    assert heights[3] == heights[0]
 
 
 def test_lines_that_end_together_share_a_name() -> None:

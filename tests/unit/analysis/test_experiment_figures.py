@@ -14,6 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from scipy import stats
 
 from analysis.claims.ledger import Claim
 from analysis.experiments.plotted import caption_of, panels, plotted
@@ -167,6 +168,32 @@ def test_curves_without_lines_show_where_each_level_converged(tmp_path: Path, mo
     assert [text.get_text() for text in pages[0].axes[1].get_xticklabels()] == ["BSP", "ASP"]
 
 
+def test_final_values_are_those_of_each_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of size 2 take twice as long: their times are not mixed with the others'. Panels have one scale."""
+    pages: list[Figure] = []
+    monkeypatch.setattr(curves, "save", lambda page, path, table: pages.append(page))
+    found = results(tmp_path, "curves", panels="size", label="converged", value="jct_s")
+    curves.draw(tmp_path / "x.png", found)
+    first, second, ends = pages[0].axes
+    points = [float(line.get_ydata()[0]) for line in ends.lines if line.get_markersize() == 5]  # type: ignore[index]
+    assert points == found.runs.groupby(["size", "system"], sort=False)["jct_s"].median().tolist()
+    assert points[2] > 1.5 * points[0]
+    assert [text.get_text() for text in ends.get_xticklabels()] == ["1 size", "2 size"]
+    assert first.get_ylim() == second.get_ylim()
+
+
+def test_intervals_of_final_values_are_student_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the tables; of two seeds the median's bootstrap would span no more than both."""
+    pages: list[Figure] = []
+    monkeypatch.setattr(curves, "save", lambda page, path, table: pages.append(page))
+    found = results(tmp_path, "curves", label="converged", value="jct_s")
+    found = replace(found, runs=found.runs.assign(jct_s=[float(seed) for seed in found.runs["seed"]]))
+    curves.draw(tmp_path / "x.png", found)
+    line = next(line for line in pages[0].axes[-1].lines if line.get_marker() == "None")
+    assert tuple(line.get_ydata()) == pytest.approx(stats.t.interval(0.95, 1, loc=0.5, scale=0.5))  # type: ignore[arg-type]
+    assert "Student's t" in str(pages[0].get_label())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_people_read_names_and_no_ids(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of strategies as everywhere, and of other levels those of ``figure.names``."""
@@ -233,6 +260,12 @@ def test_a_logarithmic_axis_shows_bars_and_marks_many_times_as_long() -> None:
     assert axes.get_xscale() == "log"
     assert 0 < low < 0.009
     assert high > 4662.0
+
+
+@pytest.mark.parametrize(("measure", "word"), [("jct_s", "cut off"), ("target_s", "never"), ("update_s", "never")])
+def test_only_a_job_is_cut_off(measure: str, word: str) -> None:
+    """A job that trained to its end without reaching its target was not."""
+    assert bars.missing_word(measure) == word
 
 
 def test_bars_of_other_levels_than_strategies_look_alike() -> None:

@@ -281,6 +281,17 @@ def test_megatron_without_timers_says_what_would_print_them(tmp_path: Path) -> N
     assert any("--timing-log-option all" in remark for remark in log.remarks)
 
 
+@pytest.mark.parametrize("timers", ["", TIMERS])
+def test_megatron_s_means_of_many_iterations_are_no_single_ones(timers: str, tmp_path: Path) -> None:
+    """Its default is a line for every hundred."""
+    lines = "".join(MEGATRON.replace("1/", f"{step}/") + timers for step in (100, 200, 300))
+    log = printed(tmp_path / "train.log", lines)
+    assert log.steps == (100, 200, 300)
+    assert any("the mean of 100 iterations" in remark for remark in log.remarks)
+    each = printed(tmp_path / "train.log", MEGATRON + timers + MEGATRON.replace("1/", "2/") + timers)
+    assert not any("mean of" in remark for remark in each.remarks)
+
+
 def test_torchtitan_of_several_ranks(tmp_path: Path) -> None:
     tps = {0: (1000, 2000), 1: (500, 1000)}
     lines = [TITAN.format(rank=r, step=s + 1, tps=n) for r, each in tps.items() for s, n in enumerate(each)]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.records.load import Run, load_run
+from analysis.sinks import mllog
 from analysis.sinks.exporting import SINKS, export
 from analysis.sinks.series import evaluations, iterations, settings
 from scripts import export as script
@@ -56,11 +57,30 @@ def test_lines_of_mlperf(run: Run, tmp_path: Path) -> None:
     by_key = {line["key"]: line for line in lines}
     assert by_key["global_batch_size"]["value"] == run.job["global_batch_samples"]
     assert by_key["run_start"]["event_type"] == "INTERVAL_START"
-    assert by_key["run_stop"]["metadata"]["status"] == "success"
     assert by_key["run_stop"]["time_ms"] - by_key["run_start"]["time_ms"] == pytest.approx(run.end_s * 1000, abs=1)
     times = [line["time_ms"] for line in lines]
     assert times == sorted(times)
     assert sum(line["key"] == "eval_accuracy" for line in lines) == len(list(evaluations(run))) > 0
+
+
+@pytest.mark.parametrize(
+    ("target", "cut", "status", "reason"),
+    [
+        (0.25, False, "success", "done"),
+        (0.99, False, "aborted", "target missed"),
+        (None, False, "success", "done"),
+        (None, True, "aborted", "its time was up"),
+    ],
+)
+def test_only_who_gets_to_the_target_is_successful(
+    target: float | None, cut: bool, status: str, reason: str, tmp_path: Path
+) -> None:
+    told = bsp_story(target=target)
+    if cut:
+        told.lines[-1]["note"]["epochs_done"] = 0
+        told.meta["job"]["max_time_s"] = told.lines[-1]["t"]
+    *_, last = mllog.lines(load_run(told.write(tmp_path / "run")))
+    assert (last["key"], last["metadata"]) == ("run_stop", {"status": status, "reason": reason})
 
 
 def test_a_library_that_is_missing_is_one_line(

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis.logs.step_log import StepLog
-from analysis.reports.advice import Advice, sentences
+from analysis.measures.ranking import Ranked
+from analysis.reports.advice import Advice, best_lines, page, sentences, whole_steps
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from scripts import advise, validate_advice
 from scripts.common.choices import choices
@@ -133,3 +134,27 @@ def test_work_of_unequal_size_has_cures_of_its_own(sigma: float, cured: bool) ->
     job = advise.understood(log, [], advise.parse(["log.csv"]))
     said = sentences(Advice(log=log, present=job.present, found=job.found, model=job.model, baseline_error=nan))
     assert any("bucket them by length" in line for line in said) == cured
+
+
+def test_without_slow_steps_ordinary_ones_remain() -> None:
+    """Of ten steps one took 3 s instead of 1: 2 of 12 s. Half of all steps are above the median, and stay."""
+    for others, left in (([1.0] * 9, "0.833"), ([0.99] * 4 + [1.0] + [1.01] * 4, "0.834")):
+        own_s = np.array([[*others, 3.0]]).T
+        log = StepLog(source="", ranks=("",), steps=tuple(range(10)), own_s=own_s)
+        assert whole_steps(log)[-1] == f"so without its slow steps the job would take {left} of its time, at best"
+    calm = StepLog(source="", ranks=("",), steps=tuple(range(10)), own_s=np.linspace(0.95, 1.05, 10)[:, None])
+    assert "0.0% of the steps" in whole_steps(calm)[1]
+    assert "would take 1.000 of its time" in whole_steps(calm)[2]
+
+
+@pytest.mark.parametrize(("high", "named"), [(0.97, True), (1.02, False)])
+def test_the_fastest_is_one_that_the_interval_shows(high: float, named: bool) -> None:
+    """A ratio of 0.95 whose interval reaches above 1 is no gain, neither in words nor among the numbers."""
+    noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((40, 2)))
+    log = StepLog(source="", ranks=tuple("01"), steps=tuple(range(40)), own_s=noise)
+    job = advise.understood(log, [], advise.parse(["log.csv"]))
+    rest = (1.0, 0.0, 1.0, 0.0, 0)
+    ranking = [Ranked("asp_dds", 0.95, 0.93, high, *rest), Ranked("bsp", 1.0, nan, nan, *rest)]
+    advice = Advice(log=log, present="bsp", found=job.found, model=job.model, baseline_error=0.0, ranking=ranking)
+    assert ("fastest, predicted" in page(advice, 0.1)) == named
+    assert ("nothing that was tried is faster" in best_lines(advice)[0]) != named

@@ -432,3 +432,15 @@ def test_a_level_that_is_one_choice_lends_its_name_to_it(tmp_path: Path) -> None
     path.write_text(yaml.safe_dump(SPEC | {"axes": axes, "figure": figure}))
     found = script.names_in_records(load_spec(path))
     assert found == names | {"random_workers": "random workers", "asp": "Mine", "cluster.num_workers=4": "four workers"}
+
+
+def test_a_claim_that_has_moved_has_the_verdict_of_its_present_experiment(bench: Bench) -> None:
+    """Its former one keeps a file until it is made again, and may come later by its name."""
+    images = bench.page.parent / "images"
+    images.mkdir(parents=True)
+    for name, verdict in (("toy_table", "missed"), ("toy_then", "met")):
+        rows = pd.DataFrame({"id": ["toy.number"], "verdict": [verdict], "experiment": [name]})
+        rows.to_csv(images / f"{name}_claims.csv", index=False)
+    assert script.verdicts_of(bench.page, "toy")["verdict"].tolist() == ["missed"]
+    (images / "toy_table_claims.csv").unlink()
+    assert script.verdicts_of(bench.page, "toy").empty

@@ -201,6 +201,14 @@ def test_what_counts_as_harm(outcome: str, jct_s: float, harmed: bool, text: str
     assert bool(harm.unexplained([cell], {})) == harmed
 
 
+def test_harmed_cells_are_counted_among_all_that_were_tried() -> None:
+    """One slower, one that failed and one as fast; who was refused was not tried."""
+    rows = [("asp", "done", 11.0), ("ssp", "failed", float("nan")), ("lgc", "refused", 1.0), ("lb_bsp", "done", 10.0)]
+    cells = harm.cells_of(jobs_of([(name, 0, outcome, jct_s) for name, outcome, jct_s in rows]))
+    text = "1 of 3 cells are more than 3% slower than BSP; 1 failed; the best is `lb_bsp` under `none`, 1.00."
+    assert list(tables(cells, {}))[-1] == text
+
+
 def test_a_failed_job_has_no_reason() -> None:
     (cell,) = harm.cells_of(jobs_of([("asp", 0, "failed", float("nan"))]))
     assert harm.unexplained([cell], {"asp": (harm.Reason(("all",), 99.0, "whatever"),)}) == [cell]

@@ -13,7 +13,7 @@ from rich.console import Console
 from scripts import harm_and_gain
 from scripts.common.grid import JobFailed
 from scripts.jobs import harm
-from scripts.jobs.harm import Task, Timed, run, stored, tasks_of, time_job, timed
+from scripts.jobs.harm import Task, Timed, code_sha256, run, stored, tasks_of, time_job, timed
 
 WORDS = ("--strategies", "bsp,ssp,first_k", "--stragglers", "transient", "--workers", "4", "workload.epochs=2")
 
@@ -46,3 +46,16 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
     assert [one.strategy for one in stored(asked.out / "jobs.csv").values()] == ["bsp"]
     assert harm_and_gain.main([*WORDS, "--jobs", "1", "-o", str(asked.out)]) == 1
     assert capsys.readouterr().err == "harm_and_gain.py: ssp under transient, 4 workers: exit code 137\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [("loop.py", True), ("loop.c", True), ("loop.h", True), ("fit.npz", True), ("loop.so", False)]
+)
+def test_other_code_is_other_jobs(name: str, counts: bool, tmp_path: Path) -> None:
+    """The virtual clock is Python and C, and strategies decide by fitted files; a library is only what is made of C."""
+    path = tmp_path / "runtime" / "virtual" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("one")
+    before = code_sha256(tmp_path)
+    path.write_text("other")
+    assert (code_sha256(tmp_path) != before) == counts
