@@ -10,7 +10,14 @@ import pytest
 
 from runtime.core.quota import Quota
 from strategies.dlrover import DLRover
-from strategies.protocol import NodeId
+from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings
+from strategies.scaling.brain.adjust import Rules
+from strategies.scaling.brain.changes import StopWaiting
+from strategies.scaling.brain.plan import Limits
+from strategies.scaling.brain.planner import BrainPlanner
+from strategies.scaling.brain.settings import BrainSettings
+from strategies.scaling.brain.stages import Stage
+from strategies.scaling.brain.usage import Given
 from tests.support.cli import run_cli
 from tests.support.laws import played
 from tests.support.observed import GIB, ObservedRun, Used, Uses
@@ -144,6 +151,28 @@ def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
     assert (launch.node, launch.cpu_cores, launch.memory_bytes) == ("worker:3", 16, 16 * GIB)
     assert asked_s == 25.0, "at the next question to the Brain"
     assert NodeId.worker(1) not in job.core.executor.layout.nodes
+
+
+def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:
+    """Section 5.4, where a worker has joined and hangs before its first gradient; servers have all that they need."""
+    workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)
+    given = {node: Given(cores=worker_cores, memory_bytes=8 * GIB) for node in workers}
+    given[server] = Given(cores=server_cores, memory_bytes=8 * GIB)
+    limits = Limits(cores_total=24, cores_max=16)
+    planner = BrainPlanner(BrainSettings(limits=limits, rules=Rules(hang_s=100.0), adjust_every_s=10.0))
+    started = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
+    planner.start(started, {node: has for node, has in given.items() if node != workers[1]})
+    planner.brain.stage = Stage.ADJUST
+    planner.observe_event(Joined(t=200.0, worker=1, incarnation=0), given)
+    uses = tuple(NodeUse(node=str(node), cpu_cores=float(has.cores)) for node, has in given.items())
+    grad = Grad(id=0, worker=0, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1)
+    found = []
+    for t in range(250, 331, 10):
+        planner.observe_event(Arrived(t=float(t), grad=grad, timings=Timings()), given)
+        planner.observe_event(Observed(t=float(t), period_s=10.0, nodes=uses), given)
+        found.append(planner.decide(float(t), given))
+    assert [one.t for one in found if one is not None] == [300.0]
+    assert next(one.changes for one in found if one is not None) == (StopWaiting(node=workers[1]),)
 
 
 def test_a_plan_that_is_denied_leaves_the_job_as_it_is() -> None:
