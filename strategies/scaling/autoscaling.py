@@ -101,7 +101,10 @@ class AutoscalingPlanner:
             case Lost(worker=worker):
                 self.slow_workers.forget(worker)
                 self._disturbed(event.t)
-            case Joined() | ServerLost() | Restored():
+            case Restored(workers=workers):
+                self.slow_workers.keep_only(workers)  # nobody reports who has left meanwhile
+                self._disturbed(event.t)
+            case Joined() | ServerLost():
                 self._disturbed(event.t)
 
     def _disturbed(self, t: float) -> None:
