@@ -13,6 +13,7 @@ from strategies.dlrover import DLRover
 from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings
 from strategies.scaling.brain.adjust import Rules
 from strategies.scaling.brain.changes import StopWaiting
+from strategies.scaling.brain.history import FinishedJob
 from strategies.scaling.brain.plan import Limits
 from strategies.scaling.brain.planner import BrainPlanner
 from strategies.scaling.brain.settings import BrainSettings
@@ -217,6 +218,26 @@ def test_history_is_checked() -> None:
         DLRover(history=("a job",))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="history_of="):
         DLRover(history_of=("wide_and_deep",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("server_cores_used", float("nan")),
+        ("worker_cores_used", -1.0),
+        ("workers", 0),
+        ("worker_bytes", 0),
+        ("server_bytes", -1),
+    ],
+)
+def test_a_job_that_cannot_have_been_is_refused(field: str, value: float) -> None:
+    """Beyond the paper: before the job, and not when its first nodes are to get no memory."""
+    usual: dict[str, Any] = {"server_cores_used": 9.0, "worker_cores_used": 2.0, "workers": 2}
+    usual |= {"worker_bytes": GIB, "server_bytes": GIB}
+    jobs = tuple(FinishedJob(workload="a", dataset="b", **{**usual, **change}) for change in ({}, {field: value}))
+    DLRover(history=jobs[:1], history_of=("a", "b"))
+    with pytest.raises(ValueError, match=rf"^history\[1\]\.{field}={value}: must be"):
+        DLRover(history=jobs, history_of=("a", "b"))
 
 
 @pytest.mark.parametrize(
