@@ -7,7 +7,7 @@ from math import ceil
 from typing import ClassVar, final
 
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete, type_of
+from strategies.load.device_types import DeviceSpec, cap_of, check_types, find_devices, is_complete
 from strategies.load.drifts import Drifts
 from strategies.load.micro_batches import BatchPlan, solve, solve_anyhow
 from strategies.load.newcomers import size_of
@@ -134,8 +134,7 @@ class AccumulationLoad:
 
     def _parts(self, samples: int, worker: int) -> int:
         """Micro-batches while the profile runs: only as many as memory requires."""
-        spec = self.devices[type_of(self.types, worker)] if self.devices and self.types else DeviceSpec()
-        cap = spec.max_batch_samples or self.max_batch_samples
+        cap = cap_of(self, worker)
         return 1 if cap is None else ceil(samples / cap)
 
     def log_state(self) -> dict[str, float | int | str]:
