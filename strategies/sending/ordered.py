@@ -31,6 +31,7 @@ from strategies.protocol import (
     Evaluated,
     Failed,
     Grad,
+    Joined,
     Ready,
     Replicate,
     Replicated,
@@ -255,6 +256,8 @@ class OrderedGate:
                 self._hold(event)
             case Arrived():
                 self._learn(event)
+            case Joined(worker=worker, place=place) if place is not None:
+                self._links.placed(worker, place)
             case Failed():
                 self._forget(event.worker)
             case Woke(tag=tag) if tag == WINDOW:

@@ -16,6 +16,7 @@ from strategies.protocol import (
     Drop,
     Evaluated,
     Grad,
+    Joined,
     Ready,
     Restored,
     Send,
@@ -359,6 +360,18 @@ def test_a_worker_that_is_back_before_its_gradient_is_applied_computes_once() ->
     held = at.core.ledger.busy[2].grad_id
     at.arrive(1)
     assert (at.core.version, at.core.ledger.busy[2].grad_id) == (3, held)
+
+
+def test_who_joins_on_a_host_takes_turns_with_those_that_are_there() -> None:
+    """Slide 11: one uplink for both. Started names no place for a newcomer, Joined does."""
+    strategy = MLfabric(tau_max=9)
+    hosts = {"worker:0": "host:1", "server:0": "host:0"}
+    strategy.handle(
+        Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1, places=hosts, links={"host:1": 100.0})
+    )
+    strategy.handle(Joined(t=0.0, worker=1, incarnation=0, place="host:1"))
+    links = strategy.parts.gate._links  # type: ignore[attr-defined]
+    assert links.path(0) == links.path(1) == ("host:1", "servers")
 
 
 def test_fair_is_asp() -> None:
