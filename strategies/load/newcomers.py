@@ -1,4 +1,4 @@
-"""The batch of a worker that was not there when sizes were split (pure)."""
+"""The batch of a worker that was not there when sizes were split, and that of a round with many of them (pure)."""
 
 from __future__ import annotations
 
@@ -12,3 +12,11 @@ def size_of(sizes: Mapping[int, int], worker: int) -> int:
     So an elastic job keeps the batch per worker of its start until a policy that resizes has split it again.
     """
     return sizes[worker] if worker in sizes else median_low(sizes.values())
+
+
+def samples_of_round(global_batch_samples: int, num_workers: int) -> int:
+    """What the sizes of a round sum to: the global batch, or one sample each where more workers have joined than that.
+
+    Nobody can compute no sample at all.
+    """
+    return max(global_batch_samples, num_workers)
