@@ -14,9 +14,9 @@ def size_of(sizes: Mapping[int, int], worker: int) -> int:
     return sizes[worker] if worker in sizes else median_low(sizes.values())
 
 
-def samples_of_round(global_batch_samples: int, num_workers: int) -> int:
-    """What the sizes of a round sum to: the global batch, or one sample each where more workers have joined than that.
+def samples_of_round(global_batch_samples: int, least: int) -> int:
+    """Samples of a round: those of the global batch, or one for each worker or part, where so many have joined.
 
     Nobody can compute no sample at all.
     """
-    return max(global_batch_samples, num_workers)
+    return max(global_batch_samples, least)

@@ -8,8 +8,9 @@ import pytest
 
 from strategies.antdt_dd import AntDTDD
 from strategies.antdt_nd import AntDTND
+from strategies.gradient_coding import GradientCoding
 from strategies.lb_bsp import LBBSP
-from strategies.protocol import AnyCommand, Arrived, Compute, Grad, Joined, Lost, Started, Strategy, Timings
+from strategies.protocol import AnyCommand, Arrived, Compute, Grad, Joined, Lost, Partition, Started, Strategy, Timings
 
 POLICIES: tuple[Strategy, ...] = (LBBSP(), LBBSP(kind="gpu"), AntDTND(), AntDTDD(), AntDTDD(profile_sizes=(1, 2)))
 
@@ -36,3 +37,18 @@ def test_nobody_is_ordered_to_compute_no_sample(strategy: Strategy) -> None:
         strategy.handle(Lost(t=3.0, worker=worker, incarnation=0, reason="retired", restarting=False))
     again = [order for order in orders if order.worker < 2]
     assert [(order.worker, order.num_samples) for order in rounds(strategy, again, 4)] == [(0, 1), (1, 1)]
+
+
+def test_nobody_is_ordered_to_compute_a_row_of_empty_parts() -> None:
+    strategy = GradientCoding(scheme="cyclic", s=1)
+    begun = strategy.handle(Started(t=0.0, workers=(0, 1, 2), batch_samples=(1, 1, 1), num_servers=1))
+    for worker in (3, 4, 5):
+        strategy.handle(Joined(t=1.0, worker=worker, incarnation=0))
+    answers: list[AnyCommand] = []
+    for place, order in enumerate([one for one in begun if isinstance(one, Compute)][:2]):
+        about = {"incarnation": 0, "iteration": 0, "version": 0, "samples": 2, "assigned_samples": 2}
+        grad = Grad(id=place, worker=order.worker, round=1, round_samples=3, **about)
+        answers += strategy.handle(Arrived(t=2.0, grad=grad, timings=Timings(compute_s=0.1)))
+    assert Partition(num_samples=6, num_parts=6) in answers
+    given = {one.worker: one.num_samples for one in answers if isinstance(one, Compute)}
+    assert given == dict.fromkeys((0, 1, 3, 4, 5), 2)
