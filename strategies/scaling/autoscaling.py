@@ -132,6 +132,11 @@ class AutoscalingPlanner:
 
     # ---- what is decided ---------------------------------------------------------------------------------------------
 
+    @property
+    def urgent(self) -> bool:
+        """Nothing is: it decides one change after the other."""
+        return False
+
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """Replace slow workers, else grow or go back one size."""
         early = self._decided_s is not None and t < self._decided_s + self.settings.adjust_every_s

@@ -154,6 +154,17 @@ def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
     assert NodeId.worker(1) not in job.core.executor.layout.nodes
 
 
+def test_no_plan_is_lost_while_a_worker_that_was_out_of_memory_is_replaced() -> None:
+    """Table 1, where the replacement takes longer than the sample: planned when it is there, and carried out."""
+    job = ObservedRun(DLRover(ps_interval_s=200.0), wide_and_deep, workers=2, max_time_s=700.0, launch_s=100.0)
+    job.out_of_memory(20.5, NodeId.worker(1))
+    assert played(job) == []
+    plan = numbers(of_rule(job, "plan")[0])
+    assert (plan["workers"], plan["worker_cores"], plan["servers"]) == (24, 3, 8)
+    assert by_role(job, "server") == [16] * 8
+    assert by_role(job, "worker") == [3] * 24
+
+
 def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:
     """Section 5.4, where a worker has joined and hangs before its first gradient; servers have all that they need."""
     workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)
