@@ -156,7 +156,7 @@ def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
 
 def test_no_plan_is_lost_while_a_worker_that_was_out_of_memory_is_replaced() -> None:
     """Table 1, where the replacement takes longer than the sample: planned when it is there, and carried out."""
-    job = ObservedRun(DLRover(ps_interval_s=200.0), wide_and_deep, workers=2, max_time_s=700.0, launch_s=100.0)
+    job = ObservedRun(DLRover(ps_interval_s=200.0), wide_and_deep, workers=2, max_time_s=480.0, launch_s=100.0)
     job.out_of_memory(20.5, NodeId.worker(1))
     assert played(job) == []
     plan = numbers(of_rule(job, "plan")[0])
