@@ -22,9 +22,9 @@ MAX_STEPS = 100
 class Narx:
     """v(t+1) = f(v(t), v(t-1), c(t+1), c(t), m(t+1), m(t)), where f is a one-hidden-layer network trained online.
 
-    Source: Chen et al. (SoCC 2020) name the inputs; two lags and ten tanh units are our reading, since the paper gives
-    no sizes. Inputs and output are standardised over the window. Deterministic: the weights start from a fixed spread
-    of values and each fit (L-BFGS) starts from the previous one.
+    Source: Chen et al. (SoCC 2020) name the inputs, and no sizes: two lags and ten tanh units are our reading.
+    Inputs and output are standardised over the window. Deterministic: the weights start from a fixed spread of values
+    and each fit (L-BFGS) starts from the previous one.
 
     Args:
         hidden: number of tanh units.

@@ -69,7 +69,7 @@ class OnlineNoise:
     at zero (AdaptDL).
 
     Attributes:
-        smoothing: the weight that is left of an average after b0 more samples, in (0, 1).
+        smoothing: the weight that is left of an average after b0 more samples of measured updates, in (0, 1).
         batch_samples: b0, the nominal batch of one worker.
     """
 

@@ -28,8 +28,8 @@ class AntDTDD(Composition):
 
     Attributes:
         accum_min, accum_max: least and most micro-batches of a worker (the paper: usually 1, for example 5).
-        types: device type of every worker, by rank; None: workers whose profiled speeds differ by a factor of at most
-            ``type_ratio`` are of one type.
+        types: device type of every worker, by rank; who joins later counts as the slowest. None: workers whose profiled
+            speeds differ by a factor of at most ``type_ratio`` are of one type.
         type_ratio: see ``types``; above 1.
         devices: what is known of each type; no profile is run when every type's speed is given.
         max_batch_samples: largest micro-batch of a type without one in ``devices`` (memory); None: no cap.

@@ -9,12 +9,13 @@ from typing import final
 
 from strategies.coding.group import CodedGroup, Recipe
 from strategies.coding.speeds import Pace, Speeds, last_needed, side_by_side
+from strategies.load.newcomers import samples_of_round
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad, Lost, Partition
 
 
 @final
 class Rounds:
-    """Runs one round after another, each of ``batch_samples`` samples.
+    """Runs one round after another, each of ``batch_samples`` samples, or of one for each part if those are more.
 
     ``_working`` holds the round of the row that each worker computes, ``_rows`` the rows of this round that have
     arrived. Workers of the code that have left for good are ``_gone``; workers not yet in it wait as ``_newcomers``.
@@ -64,7 +65,8 @@ class Rounds:
 
     def _take(self, group: CodedGroup) -> None:
         self._group = group
-        self._assigned = group.assigned(self.batch_samples)
+        self._samples = samples_of_round(self.batch_samples, group.num_parts)
+        self._assigned = group.assigned(self._samples)
         self.speeds.renew(self._assigned)
         self._gone, self._newcomers = set(), set()
         self._built += 1
@@ -155,7 +157,7 @@ class Rounds:
 
     def _open(self, idle: Collection[int]) -> list[AnyCommand]:
         self._round += 1
-        begin = Partition(num_samples=self.batch_samples, num_parts=self._group.num_parts)
+        begin = Partition(num_samples=self._samples, num_parts=self._group.num_parts)
         return [begin, *(self._row(worker) for worker in sorted(idle) if worker in self._group.place)]
 
     def next(self, worker: int) -> list[AnyCommand]:

@@ -10,7 +10,7 @@ from strategies.checks import check_whole
 from strategies.gates.base import NOTHING, Verdict, by_worker
 from strategies.gates.needed import check_most, three_quarters
 from strategies.gates.roster import Roster
-from strategies.protocol import AnyEvent, Grad, Started
+from strategies.protocol import AnyEvent, Failed, Grad, Started
 
 LATE_BEGINS = ("in_time", "next_update")
 
@@ -58,8 +58,10 @@ class DelayedGate:
         self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Keep the time of the event, by which lateness is predicted."""
+        """Keep the time, by which lateness is predicted; who has failed computes again, on what there is now."""
         self.now_s = event.t
+        if isinstance(event, Failed):
+            self._go(event.worker)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All workers compute on ``version`` from now on."""

@@ -27,9 +27,10 @@ class RingGate:
     begins again with the update after its gradient has arrived.
 
     ``wanted`` are the workers to be children, slowest first, and ``wait_s`` the parents' patience: a schedule sets
-    both. At first all are in the ring. Roles change with updates, one worker at a time: who leaves the ring has
-    delivered its last gradient there, and none of its children still computes; who enters it has delivered, too. A new
-    child gets the parent with the fewest children, of several the lowest; all links count as equally fast.
+    both. At first all are in the ring. They take effect with updates: a ring waits by the patience with which its round
+    began. Roles change one worker at a time: who leaves the ring has delivered its last gradient there, and none of its
+    children still computes; who enters it has delivered, too. A new child gets the parent with the fewest children, of
+    several the lowest; all links count as equally fast.
 
     Attributes:
         max_delay_versions: updates by which a child's gradient may be late and still count.
@@ -60,6 +61,7 @@ class RingGate:
         self.ready_s: dict[int, float] = {}
         self.buffer: list[Grad] = []
         self.idle: set[int] = set()
+        self._patience_s = self.wait_s
         return self.roster.all()
 
     @property
@@ -87,11 +89,11 @@ class RingGate:
             return (verdict,)
         if (
             isinstance(event, Arrived)
-            and self.wait_s
+            and self._patience_s
             and event.grad.worker in self.ring
             and self._waits(event.grad.worker)
         ):
-            return (Wake(at_s=event.t + self.wait_s, tag=TAG),)
+            return (Wake(at_s=event.t + self._patience_s, tag=TAG),)
         return ()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
@@ -116,13 +118,13 @@ class RingGate:
     def _waits(self, parent: int) -> bool:
         """Whether a member of the ring, which is ready, still waits for a child."""
         missing = any(self.parents[child] == parent for child in self.parents.keys() & self.computing)
-        return missing and self.now_s < self.ready_s.get(parent, 0.0) + self.wait_s - TOO_EARLY_S
+        return missing and self.now_s < self.ready_s.get(parent, 0.0) + self._patience_s - TOO_EARLY_S
 
     def _test(self) -> Verdict:
         ring = self.ring
         if ring & self.computing or not (self.buffer or self.roster.deserted):
             return NOTHING
-        if self.wait_s and any(self._waits(parent) for parent in ring):
+        if self._patience_s and any(self._waits(parent) for parent in ring):
             return NOTHING
         update, self.buffer = by_worker(self.buffer), []
         go = {grad.worker for grad in update} | self.idle | self.roster.enter()
@@ -130,6 +132,7 @@ class RingGate:
             self.version += 1
             self._reform()
         self.idle, self.ready_s = set(), {}
+        self._patience_s = self.wait_s
         go = (go & self.roster.members) - self.computing
         self.computing |= go
         children = tuple(sorted(self.parents.items()))

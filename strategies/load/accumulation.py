@@ -7,10 +7,10 @@ from math import ceil
 from typing import ClassVar, final
 
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.load.device_types import DeviceSpec, check_types, find_devices, is_complete, type_of
+from strategies.load.device_types import DeviceSpec, cap_of, check_types, find_devices, is_complete
 from strategies.load.drifts import Drifts
 from strategies.load.micro_batches import BatchPlan, solve, solve_anyhow
-from strategies.load.newcomers import size_of
+from strategies.load.newcomers import samples_of_round, size_of
 from strategies.load.profiling import Sizes, check_sizes, profile_rounds, sizes_around
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
@@ -110,32 +110,32 @@ class AccumulationLoad:
     def resize(self, workers: tuple[int, ...]) -> None:
         """Set the next round of the profile, or the plan once it ends; when members change, start or solve again."""
         changed, self._members = workers != self._members, workers
+        total = samples_of_round(self._total, len(workers))
         if changed and self._plan is None and not is_complete(self):
-            self._begin_profile(workers, self.warmup_iters)
+            self._begin_profile(total, workers, self.warmup_iters)
         elif not changed and self._tries < MOST_PROFILES - 1 and self._drifts.found():
             self._tries += 1
             self._plan, self._measured = None, {worker: [] for worker in self._measured}
-            self._begin_profile(workers, 0)
+            self._begin_profile(total, workers, 0)
         if self._profile:
             self._sizes.update(sizes := self._profile.pop(0))
             self._accum = {worker: self._parts(sizes[worker], worker) for worker in workers}
         elif changed or self._plan is None:
             devices, types = find_devices(self, self._measured, workers)
-            self._plan = solve_anyhow(self._total, devices, types, self._accums)
+            self._plan = solve_anyhow(total, devices, types, self._accums)
             self._drifts.begin(self._measured)
             self._sizes.update(zip(workers, self._plan.totals, strict=True))
             self._accum = {worker: self._plan.accum[kind] for worker, kind in zip(workers, types, strict=True)}
 
-    def _begin_profile(self, workers: tuple[int, ...], warmup_iters: int) -> None:
+    def _begin_profile(self, total: int, workers: tuple[int, ...], warmup_iters: int) -> None:
         """Each profile is twice as long as the one before: a disturbance longer than that one misled it."""
-        sizes = self.profile_sizes or sizes_around(self._total, len(workers))
+        sizes = self.profile_sizes or sizes_around(total, len(workers))
         iters = self.profile_iters * 2**self._tries
-        self._profile = profile_rounds(self._total, workers, sizes, iters, warmup_iters)
+        self._profile = profile_rounds(total, workers, sizes, iters, warmup_iters)
 
     def _parts(self, samples: int, worker: int) -> int:
         """Micro-batches while the profile runs: only as many as memory requires."""
-        spec = self.devices[type_of(self.types, worker)] if self.devices and self.types else DeviceSpec()
-        cap = spec.max_batch_samples or self.max_batch_samples
+        cap = cap_of(self, worker)
         return 1 if cap is None else ceil(samples / cap)
 
     def log_state(self) -> dict[str, float | int | str]:

@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 from typing import ClassVar, final
 
 from strategies.hooks import Peers, Tick
-from strategies.load.newcomers import size_of
+from strategies.load.newcomers import samples_of_round, size_of
 from strategies.load.round_sizes import round_sizes, slowest_s
 from strategies.monitoring.detector import Paces, StragglerDetector
 from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, NodeId, Restored, Started, Wake
@@ -132,7 +132,8 @@ class AdjustBS:
 
     def _solved(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
         """Without stragglers and with the same members, only steps towards the even split that pay or probe."""
-        total, speeds, base = self._total, self._speeds, self._detector.base.samples
+        total, speeds = samples_of_round(self._total, len(workers)), self._speeds
+        base = self._detector.base.samples
         same = not newcomers and self._round == set(workers)
         if not (self._calm and same):
             return round_sizes(total, workers, speeds, newcomers, base)

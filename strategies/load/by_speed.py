@@ -9,7 +9,7 @@ from typing import ClassVar, final
 from strategies.checks import check_whole
 from strategies.hooks import Peers
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
-from strategies.load.newcomers import size_of
+from strategies.load.newcomers import samples_of_round, size_of
 from strategies.load.regaining import Regaining
 from strategies.load.round_sizes import extremes
 from strategies.monitoring.forecast import Forecast
@@ -62,19 +62,25 @@ class SpeedLoad:
     def resize(self, workers: tuple[int, ...]) -> None:
         """Sizes in proportion to speeds, and one more sample for a worker that rounding would keep early."""
         count = len(workers)
-        lows, highs = relaxed(self._total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
+        total = samples_of_round(self._total, count)
+        lows, highs = relaxed(total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
         speeds = self._forecast.speeds(workers)
         before = [size_of(self._sizes, worker) for worker in workers]
-        sizes = self._split(workers, speeds, lows, highs)
-        least = self._regaining.lows(self._total, workers, speeds, before, sizes, lows)
+        sizes = self._split(total, workers, speeds, lows, highs)
+        least = self._regaining.lows(total, workers, speeds, before, sizes, lows)
         if least != lows:
-            self._split(workers, speeds, *relaxed(self._total, least, highs))
+            self._split(total, workers, speeds, *relaxed(total, least, highs))
         self._extremes = extremes(self._sizes, workers)
 
     def _split(
-        self, workers: tuple[int, ...], speeds: Sequence[float], lows: Sequence[int], highs: Sequence[int | None]
+        self,
+        total: int,
+        workers: tuple[int, ...],
+        speeds: Sequence[float],
+        lows: Sequence[int],
+        highs: Sequence[int | None],
     ) -> list[int]:
-        sizes = split_min_max(self._total, speeds, lows, highs)
+        sizes = split_min_max(total, speeds, lows, highs)
         self._sizes.update(zip(workers, sizes, strict=True))
         return sizes
 

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.load.leader_straggler import Balancer
-from strategies.load.newcomers import size_of
+from strategies.load.newcomers import samples_of_round, size_of
 from strategies.load.round_sizes import extremes
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
@@ -92,13 +92,14 @@ class StepsLoad:
     def resize(self, workers: tuple[int, ...]) -> None:
         """Make a step if one is due; when members change, split in proportion to the current sizes."""
         count = len(workers)
-        lows, highs = relaxed(self._total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
+        total = samples_of_round(self._total, count)
+        lows, highs = relaxed(total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
         if workers == self._round:
             self._rebalance(workers, lows, highs)
         else:
-            usual = self._total / count
+            usual = total / count
             known = [float(self._sizes[worker]) if worker in self._round else usual for worker in workers]
-            self._sizes.update(zip(workers, split_min_max(self._total, known, lows, highs), strict=True))
+            self._sizes.update(zip(workers, split_min_max(total, known, lows, highs), strict=True))
             self._balancer.restart()
         self._times = {}
         self._seat(workers)

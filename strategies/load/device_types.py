@@ -43,27 +43,39 @@ def is_complete(settings: Settings) -> bool:
     return bool(settings.devices) and all(spec.samples_per_s for spec in (settings.devices or {}).values())
 
 
-def type_of(types: Sequence[str], worker: int) -> str:
-    """The device type that the settings give a worker; ``ValueError`` for one that joined later and has none."""
-    if worker >= len(types):
-        raise ValueError(f"types={list(types)}: worker {worker} joined later and has none; types=null measures them")
-    return types[worker]
+def type_of(types: Sequence[str], worker: int) -> str | None:
+    """The device type that the settings give a worker; None: it joined later."""
+    return types[worker] if worker < len(types) else None
+
+
+def cap_of(settings: Settings, worker: int) -> int | None:
+    """Most samples of a micro-batch of a worker; of one that joined later, what any type can hold; None: no cap."""
+    specs = settings.devices or {}
+    name = type_of(settings.types, worker) if settings.types else None
+    own = [specs[name]] if name in specs else list(specs.values()) or [DeviceSpec()]
+    caps = [spec.max_batch_samples or settings.max_batch_samples for spec in own]
+    return min((cap for cap in caps if cap is not None), default=None)
 
 
 def find_devices(
     settings: Settings, measured: Measured, workers: Sequence[int]
 ) -> tuple[list[DeviceLimits], list[int]]:
-    """(devices, index of the device of each of ``workers``), with the measurements so far."""
+    """(devices, index of the device of each of ``workers``), with the measurements so far.
+
+    Of a worker that joined after ``types`` were given nothing is known: it counts as one of the slowest type.
+    """
     if settings.types is None:
         groups = _grouped(measured, workers, settings.type_ratio)
         names = [f"type {number}" for number in range(len(groups))]
     else:
         given = {worker: type_of(settings.types, worker) for worker in workers}
-        names = sorted(set(given.values()))
+        names = sorted({name for name in given.values() if name is not None} or set(settings.types))
         groups = [[worker for worker in workers if given[worker] == name] for name in names]
     devices = [_device(settings, name, measured, group) for name, group in zip(names, groups, strict=True)]
     kinds = {worker: kind for kind, group in enumerate(groups) for worker in group}
-    return devices, [kinds[worker] for worker in workers]
+    samples = max(device.low_samples for device in devices)
+    slowest = max(range(len(devices)), key=lambda kind: devices[kind].seconds(samples))
+    return devices, [kinds.get(worker, slowest) for worker in workers]
 
 
 def _grouped(measured: Measured, workers: Sequence[int], ratio: float) -> list[list[int]]:

@@ -117,7 +117,8 @@ class ModeChooser:
 
     @property
     def _pauses(self) -> bool:
-        return self.pause and self.decision_s > 0
+        takes_s = max(self.decision_s, 0.0 if self.learning is None else self.learning.decision_s)
+        return self.pause and takes_s > 0
 
     @property
     def fitted(self) -> tuple[str, ...]:
@@ -303,7 +304,7 @@ class ModeChooser:
         self._said = f"{self.decision} ({self.choice.costs}{', by the model' if by_model else ''})"
         self._measuring.decided(asked)
         answers: list[Verdict | AnyCommand] = []
-        if self._pauses:
+        if self.pause and takes_s:
             self._pause.until_s = t + takes_s
             answers.append(Wake(at_s=self._pause.until_s, tag="decided"))
         if self.prevention is None or chosen in (before, SSGD):

@@ -24,7 +24,8 @@ class NoiseMeter:
 
     STAR's PGNS (section IV-C), by the estimator of AdaptDL. An update can be used if it is the mean over two or more
     gradients of the same version, whose norms workers have reported (of those in a sum: when they were ready): rounds,
-    groups, not asynchronous updates. Between measurements the last phi stands, with its age
+    groups, not asynchronous updates. AdaptDL measures every update; averages fade with measured ones only, so here they
+    go ``every_updates`` times as far back. Between measurements the last phi stands, with its age
     (:class:`strategies.monitoring.base.MeasuresNoise`).
 
     Attributes:

@@ -101,7 +101,10 @@ class AutoscalingPlanner:
             case Lost(worker=worker):
                 self.slow_workers.forget(worker)
                 self._disturbed(event.t)
-            case Joined() | ServerLost() | Restored():
+            case Restored(workers=workers):
+                self.slow_workers.keep_only(workers)  # nobody reports who has left meanwhile
+                self._disturbed(event.t)
+            case Joined() | ServerLost():
                 self._disturbed(event.t)
 
     def _disturbed(self, t: float) -> None:
@@ -128,6 +131,11 @@ class AutoscalingPlanner:
         self._begin_iteration(t)
 
     # ---- what is decided ---------------------------------------------------------------------------------------------
+
+    @property
+    def urgent(self) -> bool:
+        """Nothing is: it decides one change after the other."""
+        return False
 
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """Replace slow workers, else grow or go back one size."""

@@ -5,6 +5,7 @@ After Or, Zhang and Freedman, "Resource elasticity in distributed deep learning"
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from statistics import median
 from typing import final
 
@@ -39,6 +40,11 @@ class SlowWorkers:
         """It has left, or another process has its number."""
         self._rates.pop(worker, None)
         self.average.pop(worker, None)
+
+    def keep_only(self, workers: Collection[int]) -> None:
+        """Forget all workers but these."""
+        for worker in self._rates.keys() - set(workers):
+            self.forget(worker)
 
     def slow(self) -> list[int]:
         """All that are slow, the slowest first."""

@@ -45,6 +45,11 @@ class Planner(Protocol):
         """An update of these gradients."""
         ...
 
+    @property
+    def urgent(self) -> bool:
+        """Whether there is something to do that does not wait until what is under way has ended."""
+        ...
+
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """What to do now, if anything."""
         ...
@@ -121,8 +126,9 @@ class Scaler:
         return commands
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
-        """Ask the planner, unless the parameters are not there."""
-        if self._halted or self.resizing.switch.holds:
+        """Ask the planner, unless the parameters are not there; while something is under way only if it is urgent."""
+        busy = self.resizing.busy
+        if self._halted or self.resizing.switch.holds or (busy and not self.planner.urgent):
             return []
         decision = self.planner.decide(tick.t, self.fleet.present())
         if decision is None:
@@ -131,7 +137,7 @@ class Scaler:
         tick.said.append(decision.rule)
         if not decision.changes:
             return []
-        if self.resizing.busy:  # only the replacement of a worker that was out of memory does not wait
+        if busy:  # only the replacement of a worker that was out of memory does not wait
             return [
                 command
                 for change in decision.changes

@@ -23,13 +23,17 @@ class Bandwidths:
     """
 
     def __init__(self, started: Started, smoothing: float) -> None:
-        self._smoothing, self._places = smoothing, started.places
+        self._smoothing, self._places = smoothing, dict(started.places)
         self._limits = started.links
         names = [str(NodeId.server(server)) for server in range(started.num_servers)]
         self._serving = dict.fromkeys(self._places.get(name, name) for name in names)
         inward = [self._limits.get(place) for place in self._serving]
         self._inward = sum(rate for rate in inward if rate) if all(inward) else None
         self._up: dict[str, float] = {}
+
+    def placed(self, worker: int, place: str) -> None:
+        """A worker has come, or come back, on this host."""
+        self._places[str(NodeId.worker(worker))] = place
 
     def path(self, worker: int) -> tuple[str, str]:
         """The links from a worker to the servers."""

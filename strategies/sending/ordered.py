@@ -21,6 +21,7 @@ import msgspec
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.gates.base import NOTHING, Verdict
+from strategies.nodes.timers import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -30,6 +31,7 @@ from strategies.protocol import (
     Evaluated,
     Failed,
     Grad,
+    Joined,
     Ready,
     Replicate,
     Replicated,
@@ -188,7 +190,9 @@ class OrderedGate:
         self._late: dict[int, Slot] = {}
         """Sent and overdue: these left the order."""
         self._expected = Expected(LATE_FACTOR if self.late_factor is None else self.late_factor)
-        self._planned_s, self._wakes, self._watches, self._replica_watches = -math.inf, False, False, False
+        self._planned_s, self._wakes = -math.inf, False
+        self._watch_s = self._replica_watch_s = math.inf
+        """When the next timer of either kind is due; none is set for later."""
         if self._replicas is not None:
             self._replicas.begin(version)
         return tuple(sorted(workers))
@@ -252,12 +256,14 @@ class OrderedGate:
                 self._hold(event)
             case Arrived():
                 self._learn(event)
+            case Joined(worker=worker, place=place) if place is not None:
+                self._links.placed(worker, place)
             case Failed():
                 self._forget(event.worker)
             case Woke(tag=tag) if tag == WINDOW:
                 self._wakes = False
-            case Woke(tag=tag) if tag == OVERDUE:
-                self._watches = False
+            case Woke(tag=tag) if tag == OVERDUE and is_due(event.t, self._watch_s):
+                self._watch_s = math.inf
         copies = [] if self._replicas is None else self._follow(self._replicas, event)
         if self.order == "fair":
             return [*self._applied_as_they_come(), *self._sent_at_once()]
@@ -278,8 +284,8 @@ class OrderedGate:
                 replicas.lost(event.server)
             case ServerJoined():
                 return [replicas.joined(event.server)]
-            case Woke(tag=tag) if tag == REPLICA_OVERDUE:
-                self._replica_watches = False
+            case Woke(tag=tag) if tag == REPLICA_OVERDUE and is_due(event.t, self._replica_watch_s):
+                self._replica_watch_s = math.inf
         return []
 
     def _replicate(self, replicas: Replicas, t: float) -> Iterator[AnyCommand]:
@@ -287,13 +293,13 @@ class OrderedGate:
         order = [self._grads[slot.update.id] for slot in self._slots]
         arrived = bool(order) and order[0].id in self._arrived
         yield from replicas.transfers(order, arrived, t, lambda worker: self._links.alone_s(worker, self._num_bytes))
-        if arrived and not self._replica_watches and replicas.next_s < math.inf:
-            self._replica_watches = True
-            yield Wake(at_s=replicas.next_s, tag=REPLICA_OVERDUE)
+        if arrived and (next_s := replicas.next_s) < self._replica_watch_s:
+            self._replica_watch_s = next_s
+            yield Wake(at_s=next_s, tag=REPLICA_OVERDUE)
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: object) -> list[AnyCommand]:
         """Scale the learning rate of all updates alike."""
-        if not isinstance(event, Arrived) or self._factor == 1.0:
+        if self._factor == 1.0:
             return commands
         return [
             msgspec.structs.replace(command, lr_scale=command.lr_scale * self._factor)
@@ -336,9 +342,9 @@ class OrderedGate:
     def _watch(self) -> Iterator[Wake]:
         """Look again when the next transfer is overdue, if somebody waits for one."""
         waits = self._held or any(slot.update.id in self._arrived for slot in self._slots)
-        if waits and not self._watches and self._expected.next_s < math.inf:
-            self._watches = True
-            yield Wake(at_s=self._expected.next_s, tag=OVERDUE)
+        if waits and (next_s := self._expected.next_s) < self._watch_s:
+            self._watch_s = next_s
+            yield Wake(at_s=next_s, tag=OVERDUE)
 
     def _used(self, grad: Grad) -> tuple[int, ...]:
         """The gradient is applied or dropped: who waits for that may compute again."""

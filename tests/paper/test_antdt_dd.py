@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise, product
 from math import inf
 from typing import Any
@@ -17,7 +18,7 @@ from strategies.load.device_types import DeviceSpec
 from strategies.load.micro_batches import BatchPlan, DeviceLimits, solve, solve_anyhow
 from strategies.load.profiling import Curve, profile_rounds
 from strategies.monitoring.clustering import cluster_by_ratio
-from strategies.protocol import Apply, Compute
+from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Grad, Joined, Started, Timings
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, played, unconserved, unlawful
@@ -279,6 +280,21 @@ def test_remaining_workers_get_another_plan() -> None:
     assert len(last) == 7
     assert sum(samples for samples, _ in last) == 768
     assert run.applied[-1][0] - run.applied[-2][0] == pytest.approx(768 / 1500, rel=0.02)
+
+
+def test_who_joins_later_counts_as_the_slowest_type() -> None:
+    """Beyond the paper: ``types`` names those of the start only. 400 samples at 300, 100 and 100 samples/s."""
+    strategy = AntDTDD(types=("v100", "p100"), devices=specs(1, 512))
+    first = strategy.handle(Started(t=0.0, workers=(0, 1), batch_samples=(200, 200), num_servers=1))
+    strategy.handle(Joined(t=1.0, worker=2, incarnation=0))
+    commands: Sequence[AnyCommand] = ()
+    for order in first:
+        assert isinstance(order, Compute)
+        about = {"incarnation": 0, "iteration": 0, "version": 0, "assigned_samples": order.num_samples}
+        grad = Grad(id=order.worker, worker=order.worker, samples=order.num_samples, **about)
+        commands = strategy.handle(Arrived(t=2.0, grad=grad, timings=Timings(compute_s=1.0)))
+    last = [command for command in commands if isinstance(command, Compute)]
+    assert [(order.worker, order.num_samples, order.accum) for order in last] == [(0, 240, 1), (1, 80, 1), (2, 80, 1)]
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 5))

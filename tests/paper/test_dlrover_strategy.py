@@ -10,7 +10,15 @@ import pytest
 
 from runtime.core.quota import Quota
 from strategies.dlrover import DLRover
-from strategies.protocol import NodeId
+from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings
+from strategies.scaling.brain.adjust import Rules
+from strategies.scaling.brain.changes import StopWaiting
+from strategies.scaling.brain.history import FinishedJob
+from strategies.scaling.brain.plan import Limits
+from strategies.scaling.brain.planner import BrainPlanner
+from strategies.scaling.brain.settings import BrainSettings
+from strategies.scaling.brain.stages import Stage
+from strategies.scaling.brain.usage import Given
 from tests.support.cli import run_cli
 from tests.support.laws import played
 from tests.support.observed import GIB, ObservedRun, Used, Uses
@@ -146,6 +154,39 @@ def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
     assert NodeId.worker(1) not in job.core.executor.layout.nodes
 
 
+def test_no_plan_is_lost_while_a_worker_that_was_out_of_memory_is_replaced() -> None:
+    """Table 1, where the replacement takes longer than the sample: planned when it is there, and carried out."""
+    job = ObservedRun(DLRover(ps_interval_s=200.0), wide_and_deep, workers=2, max_time_s=480.0, launch_s=100.0)
+    job.out_of_memory(20.5, NodeId.worker(1))
+    assert played(job) == []
+    plan = numbers(of_rule(job, "plan")[0])
+    assert (plan["workers"], plan["worker_cores"], plan["servers"]) == (24, 3, 8)
+    assert by_role(job, "server") == [16] * 8
+    assert by_role(job, "worker") == [3] * 24
+
+
+def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:
+    """Section 5.4, where a worker has joined and hangs before its first gradient; servers have all that they need."""
+    workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)
+    given = {node: Given(cores=worker_cores, memory_bytes=8 * GIB) for node in workers}
+    given[server] = Given(cores=server_cores, memory_bytes=8 * GIB)
+    limits = Limits(cores_total=24, cores_max=16)
+    planner = BrainPlanner(BrainSettings(limits=limits, rules=Rules(hang_s=100.0), adjust_every_s=10.0))
+    started = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
+    planner.start(started, {node: has for node, has in given.items() if node != workers[1]})
+    planner.brain.stage = Stage.ADJUST
+    planner.observe_event(Joined(t=200.0, worker=1, incarnation=0), given)
+    uses = tuple(NodeUse(node=str(node), cpu_cores=float(has.cores)) for node, has in given.items())
+    grad = Grad(id=0, worker=0, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1)
+    found = []
+    for t in range(250, 331, 10):
+        planner.observe_event(Arrived(t=float(t), grad=grad, timings=Timings()), given)
+        planner.observe_event(Observed(t=float(t), period_s=10.0, nodes=uses), given)
+        found.append(planner.decide(float(t), given))
+    assert [one.t for one in found if one is not None] == [300.0]
+    assert next(one.changes for one in found if one is not None) == (StopWaiting(node=workers[1]),)
+
+
 def test_a_plan_that_is_denied_leaves_the_job_as_it_is() -> None:
     """Beyond the paper: a cluster without room for another server; after three denied plans training continues."""
     job = trained(run={"max_time_s": 900.0, "scheduler": Quota(cores_total=40)})
@@ -188,6 +229,26 @@ def test_history_is_checked() -> None:
         DLRover(history=("a job",))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="history_of="):
         DLRover(history_of=("wide_and_deep",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("server_cores_used", float("nan")),
+        ("worker_cores_used", -1.0),
+        ("workers", 0),
+        ("worker_bytes", 0),
+        ("server_bytes", -1),
+    ],
+)
+def test_a_job_that_cannot_have_been_is_refused(field: str, value: float) -> None:
+    """Beyond the paper: before the job, and not when its first nodes are to get no memory."""
+    usual: dict[str, Any] = {"server_cores_used": 9.0, "worker_cores_used": 2.0, "workers": 2}
+    usual |= {"worker_bytes": GIB, "server_bytes": GIB}
+    jobs = tuple(FinishedJob(workload="a", dataset="b", **{**usual, **change}) for change in ({}, {field: value}))
+    DLRover(history=jobs[:1], history_of=("a", "b"))
+    with pytest.raises(ValueError, match=rf"^history\[1\]\.{field}={value}: must be"):
+        DLRover(history=jobs, history_of=("a", "b"))
 
 
 @pytest.mark.parametrize(

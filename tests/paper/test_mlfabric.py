@@ -16,6 +16,7 @@ from strategies.protocol import (
     Drop,
     Evaluated,
     Grad,
+    Joined,
     Ready,
     Restored,
     Send,
@@ -271,6 +272,20 @@ def test_what_shares_a_link_is_overdue_later() -> None:
     assert (list(world.left), world.wakes[-1]) == ([A, D, B], (8.0, "overdue"))
 
 
+def test_a_shorter_transfer_is_overdue_before_a_longer_one_would_have_been() -> None:
+    """Departure: D should take 4 s and does, so it would be overdue at 16; B should take half a second from then on."""
+    world = waiting(World({D: 400, B: 50, C: 60}, tau_max=3, idle_tolerance_s=math.inf))
+    assert (list(world.left), world.wakes[-1]) == ([D], (16.0, "overdue"))
+    world.t = 4.0
+    world.arrive(D, 4.0)
+    assert (list(world.left), world.wakes[-1]) == ([B], (6.0, "overdue"))
+    wake(world, 6.0)
+    assert list(world.left) == [B, C]
+    asked = len(world.wakes)
+    wake(world, 16.0)  # the first timer, of which nothing is left
+    assert len(world.wakes) == asked
+
+
 # ---- whatever happens -----------------------------------------------------------------------------------------------
 
 
@@ -347,6 +362,18 @@ def test_a_worker_that_is_back_before_its_gradient_is_applied_computes_once() ->
     assert (at.core.version, at.core.ledger.busy[2].grad_id) == (3, held)
 
 
+def test_who_joins_on_a_host_takes_turns_with_those_that_are_there() -> None:
+    """Slide 11: one uplink for both. Started names no place for a newcomer, Joined does."""
+    strategy = MLfabric(tau_max=9)
+    hosts = {"worker:0": "host:1", "server:0": "host:0"}
+    strategy.handle(
+        Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1, places=hosts, links={"host:1": 100.0})
+    )
+    strategy.handle(Joined(t=0.0, worker=1, incarnation=0, place="host:1"))
+    links = strategy.parts.gate._links  # type: ignore[attr-defined]
+    assert links.path(0) == links.path(1) == ("host:1", "servers")
+
+
 def test_fair_is_asp() -> None:
     """Departure: without an order it is ASP whose workers ask first; the same updates, as far as nothing is shared."""
     run = job_of(MLfabric(order="fair", lr_rule="batch_linear"), 1).run()
@@ -368,6 +395,17 @@ def test_the_worst_case_scales_all_alike() -> None:
     run = job_of(MLfabric(lr_rule="worst_case", tau_max=9), 1).run()
     scales = [command.lr_scale for command in run.commands if isinstance(command, Apply)]
     assert scales == [pytest.approx(2 / 10 / 3)] * len(scales)
+
+
+def test_the_worst_case_scales_what_no_arrival_completes() -> None:
+    """Slide 6: B has arrived and waits for A, whose place is gone when a timer says that A is overdue."""
+    world = held_up(parallel_sends=2, lr_rule="worst_case")
+    world.t = 2.0
+    world.arrive(B, 2.0)
+    assert [worker for worker, _ in world.commits] == [FIRST]
+    commands = world.strategy.handle(Woke(t=4.0, tag="overdue"))
+    scales = [(command.grads, command.lr_scale) for command in commands if isinstance(command, Apply)]
+    assert scales == [((B,), pytest.approx(1 / 4 / 2))]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ import pytest
 
 from runtime.core.quota import Quota
 from strategies.or_autoscale import OrAutoscale
+from strategies.protocol import Arrived, Grad, NodeId, Restored, Started, Timings
+from strategies.scaling.autoscaling import Autoscaling, AutoscalingPlanner
+from strategies.scaling.brain.usage import Given
 from tests.support.faults import Crash, Outage
 from tests.support.growing import GrowingRun
 from tests.support.laws import dead, played, unconserved
@@ -101,6 +104,26 @@ def test_a_slow_worker_is_replaced(seamless: bool) -> None:
     assert (launch.node, retired) == ("worker:4", "worker:2")
     assert retired_s == launched_s + job.launch_s
     assert job.restarts == [], "nobody else restarts"
+
+
+def test_who_has_left_while_parameters_were_restored_is_no_measure_of_others() -> None:
+    """Beyond the paper: of rates 1 and 1/2 the median is 3/4, and not the 1/2 of three with the 1/4 of who has left."""
+    planner = AutoscalingPlanner(Autoscaling(slow_weight=1.0))
+    given = {NodeId.worker(worker): Given(cores=3, memory_bytes=2**30) for worker in range(3)}
+    planner.start(Started(t=0.0, workers=(0, 1, 2), batch_samples=(1, 1, 1), num_servers=1), given)
+
+    def iterate(worker: int, seconds: float) -> None:
+        about = {"incarnation": 0, "iteration": 0, "version": 0, "samples": 1, "assigned_samples": 1}
+        grad = Grad(id=worker, worker=worker, **about)
+        planner.observe_event(Arrived(t=1.0, grad=grad, timings=Timings(compute_s=seconds)), given)
+
+    for worker, seconds in ((0, 1.0), (1, 1.0), (2, 4.0)):
+        iterate(worker, seconds)
+    planner.observe_event(Restored(t=2.0, version=0, workers=(0, 1), servers=(0,)), given)
+    for worker, seconds in ((0, 1.0), (1, 2.0)):
+        iterate(worker, seconds)
+    assert planner.slow_workers.slow() == [1]
+    assert planner.slow_workers.average[1] == pytest.approx(2 / 3)
 
 
 def test_a_replacement_that_is_denied_leaves_the_slow_worker() -> None:

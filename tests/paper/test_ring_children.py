@@ -86,6 +86,27 @@ def test_a_parent_waits_for_its_child_and_no_longer_than_it_may() -> None:
     assert [(grad.worker, grad.version) for grad in at.applied[3][2]] == [(0, 3), (1, 2)]
 
 
+def test_another_patience_holds_from_the_next_ring_on() -> None:
+    """Section IV-B: parents do not wait at first. While a ring computes they are to wait 0.2 s, as a decision would."""
+    strategy = fixed(k_fastest=2, wait_s=0.2)
+    at, gate = desk(strategy, 3), strategy.parts.gate
+    assert isinstance(gate, RingGate)
+    gate.wait_s = 0.0
+    round_of(at, {0: 0.1, 1: 0.2, 2: 0.4})
+    round_of(at, {0: 0.5, 1: 0.6, 2: 0.8})
+    assert at.applied[-1][1].children == ((2, 0),)
+    at.arrive(0, 1.0)
+    gate.wait_s = 0.2
+    at.arrive(1, 1.1)
+    assert applied(at)[2:] == [(1.1, [0, 1])]
+    at.arrive(1, 1.5)
+    at.arrive(0, 1.6)
+    assert len(at.applied) == 3
+    assert at.timers[-1] == (1.6 + 0.2, "strategy:children")
+    at.core.receive(1.8, TIMER)
+    assert [workers for _, workers in applied(at)[3:]] == [[0, 1]]
+
+
 def test_a_child_that_is_two_rings_late_is_dropped_and_begins_again_with_the_next() -> None:
     """Section V-A: at most one version late."""
     at = desk(fixed(k_fastest=1), 2)

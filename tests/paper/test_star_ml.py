@@ -16,7 +16,7 @@ from scripts.train_modes import Agreement, agreement, by_heuristic, drawn
 from strategies.bsp import BSP
 from strategies.modes.learned import ModeLearner
 from strategies.modes.times import ModeTimes
-from strategies.protocol import Wake
+from strategies.protocol import Compute, Wake
 from strategies.star import Star
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
@@ -112,6 +112,20 @@ def test_its_decisions_take_less_time_than_those_of_star_h() -> None:
 
     assert set(led(star_ml({"decision_s": 0.06}))) == {0.06}
     assert set(led(star_ml({"use_ml_from_start": False}))) == {0.5}
+
+
+def test_workers_wait_for_decisions_of_the_model_also_where_those_of_star_h_take_no_time() -> None:
+    """Section V-A: a decision that is not made ahead pauses training until it is made, whoever makes it."""
+    strategy = star_ml({"decision_s": 0.25}, decision_s=0.0, pause=True)
+    assert Wake in strategy.needs
+    run = run_of(strategy)
+    given = [(line.event.t, command) for line in run.lines for command in line.commands]
+    pauses = [(t, command.at_s) for t, command in given if isinstance(command, Wake) and command.tag == "decided"]
+    assert pauses
+    assert {round(end_s - t, 6) for t, end_s in pauses} == {0.25}
+    begun_s = [t for t, command in given if isinstance(command, Compute)]
+    assert not [t for t in begun_s if any(start_s < t < end_s for start_s, end_s in pauses)]
+    assert unlawful(run) == []
 
 
 def test_it_takes_over_when_it_has_learnt_enough() -> None:

@@ -35,6 +35,10 @@ class Script:
     def applied(self, grads: tuple[Grad, ...]) -> None:
         pass
 
+    @property
+    def urgent(self) -> bool:
+        return False
+
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         if not self.left or t < self.left[0][0]:
             return None

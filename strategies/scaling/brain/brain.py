@@ -68,8 +68,25 @@ class Brain:
         self._steps, self._idle_s = steps, dict(idle_s or {})
 
     def out_of_memory(self, node: NodeId, given: Mapping[NodeId, Given]) -> None:
-        """This node was killed for want of memory; ``given`` is what all nodes have, it among them."""
+        """This node was killed for want of memory; ``given`` is what all nodes have, it among them.
+
+        Workers come first: servers wait for what is under way.
+        """
         self._out_of_memory.append((node, dict(given)))
+        self._out_of_memory.sort(key=lambda one: one[0].role != "worker")
+
+    @property
+    def lacks_worker(self) -> bool:
+        """Whether a worker was out of memory and its replacement is still to be decided."""
+        return any(node.role == "worker" for node, _ in self._out_of_memory)
+
+    def still_there(self, given: Mapping[NodeId, Given]) -> None:
+        """Of servers that were out of memory only these matter, with what they have now: others were replaced since."""
+        self._out_of_memory = [
+            (node, then if node.role == "worker" else dict(given))
+            for node, then in self._out_of_memory
+            if node.role == "worker" or node in given
+        ]
 
     def settled(self, t: float, granted: bool = True) -> None:
         """What was decided last is done; or it was denied or given up, and everything is as before."""

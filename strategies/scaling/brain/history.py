@@ -62,9 +62,17 @@ class InitialPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_history(history: object, history_of: object) -> None:
-    """Raise ``ValueError`` unless the one holds finished jobs and the other the names of workload and data set."""
+    """Raise ``ValueError`` unless the one holds jobs that can have been, the other names a workload and its data."""
     if not isinstance(history, list | tuple) or not all(isinstance(job, FinishedJob) for job in history):
         raise ValueError(f"history={history}: must be a list of finished jobs")
+    for place, job in enumerate(history):
+        try:
+            check_number("server_cores_used", job.server_cores_used, least=0.0)
+            check_number("worker_cores_used", job.worker_cores_used, least=0.0)
+            for name in ("workers", "worker_bytes", "server_bytes"):
+                check_whole(name, getattr(job, name), least=1)
+        except ValueError as error:
+            raise ValueError(f"history[{place}].{error}") from None
     if not isinstance(history_of, list | tuple) or [type(name) for name in history_of] != [str, str]:
         raise ValueError(f"history_of={history_of}: must be the names of a workload and a data set")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import final
 
 from strategies.hooks import State
-from strategies.protocol import AnyEvent, Arrived, Grad, Lost, NodeId, Observed, Restored, ServerLost, Started
+from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, NodeId, Observed, Restored, ServerLost, Started
 from strategies.scaling.brain.brain import Brain
 from strategies.scaling.brain.changes import Decision
 from strategies.scaling.brain.history import InitialPlan
@@ -51,6 +51,8 @@ class BrainPlanner:
     def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
         """Progress, what nodes use, and who was out of memory."""
         match event:
+            case Joined(worker=worker):  # one that never delivers anything hangs, too
+                self._progress_s[NodeId.worker(worker)] = event.t
             case Arrived(grad=grad):
                 self._progress_s[NodeId.worker(grad.worker)] = event.t
             case Restored(workers=workers):
@@ -90,8 +92,14 @@ class BrainPlanner:
         """A step of asynchronous training."""
         self._steps += 1
 
+    @property
+    def urgent(self) -> bool:
+        """Whether a worker was out of memory: it is replaced at once."""
+        return self.brain.lacks_worker
+
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """What the Brain decides."""
+        self.brain.still_there(given)
         return self.brain.decide(t)
 
     def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:

@@ -113,6 +113,11 @@ class OptimusPlanner:
 
     # ---- what is decided ---------------------------------------------------------------------------------------------
 
+    @property
+    def urgent(self) -> bool:
+        """Nothing is: it decides one change after the other."""
+        return False
+
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """The next size to try or to grow to, once the present one is measured."""
         size = _size(given)

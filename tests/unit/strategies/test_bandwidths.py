@@ -35,3 +35,11 @@ def test_what_stays_on_the_servers_host_says_nothing_about_a_link() -> None:
     links = bandwidths()
     links.took(0, planned_s=1.0, send_s=1e-320)
     assert links.links([0]) == {"host:0": pytest.approx(80.0), SERVERS: 80.0}
+
+
+def test_who_comes_later_shares_the_uplink_of_its_host() -> None:
+    links = bandwidths()
+    assert links.links([1, 2]) == {"host:1": 40.0, "worker:2": 60.0, SERVERS: 80.0}
+    links.placed(2, "host:1")
+    assert links.path(2) == links.path(1)
+    assert links.links([1, 2]) == {"host:1": 40.0, SERVERS: 80.0}

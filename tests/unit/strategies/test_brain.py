@@ -321,6 +321,34 @@ def test_a_node_that_was_out_of_memory_is_replaced_at_once() -> None:
     assert job.brain.stage == Stage.SAMPLE
 
 
+def test_workers_that_were_out_of_memory_come_before_servers_and_servers_only_if_they_are_still_there() -> None:
+    """Whoever carries changes out replaces a worker at any time, and servers when nothing else is under way."""
+    job = world(2.5, 5.7)
+    job.play(45)
+    brain, nodes = job.brain, job.nodes
+    assert not brain.lacks_worker
+    brain.out_of_memory(NodeId.server(0), nodes)
+    assert not brain.lacks_worker
+    brain.out_of_memory(NodeId.worker(0), nodes)
+    assert brain.lacks_worker
+    first = brain.decide(job.t)
+    assert first is not None
+    assert first.changes == (Replace(node=NodeId.worker(0), cores=32, memory_bytes=16 * GIB),)
+    assert not brain.lacks_worker
+    brain.still_there(given("worker", 1, 32) | {NodeId.server(0): Given(cores=8, memory_bytes=4 * GIB)})
+    second = brain.decide(job.t)
+    assert second is not None
+    assert second.changes == (Resize(role="server", count=2, cores=8, memory_bytes=4 * GIB),)
+    brain.settled(job.t)
+    brain.out_of_memory(NodeId.server(0), nodes)
+    brain.still_there(given("worker", 1, 32) | given("server", 3, 8))
+    assert brain.decide(job.t) is not None
+    brain.settled(job.t)
+    brain.out_of_memory(NodeId.server(7), nodes | {NodeId.server(7): Given(cores=8, memory_bytes=GIB)})
+    brain.still_there(nodes)
+    assert brain.decide(job.t) is None, "it was replaced meanwhile"
+
+
 # ---- stages --------------------------------------------------------------------------------------------------------
 
 

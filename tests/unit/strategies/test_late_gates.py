@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strategies.gates import BlocksGate, DelayedGate, ExactlyGate, SwitchingGate, Verdict
 from strategies.gates.base import NOTHING
+from strategies.protocol import Failed
 from tests.unit.strategies.test_gates import applied, grad, grouped, opened
 
 # ---- exactly x ------------------------------------------------------------------------------------------------------
@@ -93,6 +94,17 @@ def test_delayed_makes_an_update_of_late_gradients_when_none_can_be_fresh() -> N
     assert gate.lost(0, False) == NOTHING
     verdict = gate.arrived(grad(1))
     assert (applied(verdict), verdict.go) == ([1], (1,))
+
+
+def test_delayed_waits_for_who_has_failed_and_computes_again() -> None:
+    """Its next gradient is fresh, so two of three can still be."""
+    gate = opened(DelayedGate(k_fastest=2, max_delay_versions=1), range(3))
+    gate.arrived(grad(0))
+    gate.arrived(grad(1))
+    gate.observe_event(Failed(t=1.0, worker=2, reason="gradient is not finite"))
+    assert gate.arrived(grad(0, 1)) == NOTHING
+    assert gate.lost(1, False) == NOTHING
+    assert applied(gate.arrived(grad(2, 1))) == [0, 2]
 
 
 def test_delayed_starts_from_the_restored_version() -> None:
