@@ -58,6 +58,8 @@ class RingGate:
         self.parents: dict[int, int] = {}
         self.computing = set(workers)
         self.ready_s: dict[int, float] = {}
+        self.timers_s: dict[int, float] = {}
+        """When the last timer of a parent fires, for this update."""
         self.buffer: list[Grad] = []
         self.idle: set[int] = set()
         return self.roster.all()
@@ -85,14 +87,7 @@ class RingGate:
             return ()
         if (verdict := self._test()) != NOTHING:
             return (verdict,)
-        if (
-            isinstance(event, Arrived)
-            and self.wait_s
-            and event.grad.worker in self.ring
-            and self._waits(event.grad.worker)
-        ):
-            return (Wake(at_s=event.t + self.wait_s, tag=TAG),)
-        return ()
+        return self._timers() if self.wait_s else ()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Without servers a loss voids everything until all begin again, unless the worker had not entered yet."""
@@ -118,6 +113,16 @@ class RingGate:
         missing = any(self.parents[child] == parent for child in self.parents.keys() & self.computing)
         return missing and self.now_s < self.ready_s.get(parent, 0.0) + self.wait_s - TOO_EARLY_S
 
+    def _timers(self) -> list[AnyCommand]:
+        """For parents whose wait ends at another time than their last timer: a schedule may change their patience."""
+        found: list[AnyCommand] = []
+        for parent in sorted(self.ready_s.keys() & self.parents.values()):
+            due_s = self.ready_s[parent] + self.wait_s
+            if self._waits(parent) and self.timers_s.get(parent) != due_s:
+                self.timers_s[parent] = due_s
+                found.append(Wake(at_s=due_s, tag=TAG))
+        return found
+
     def _test(self) -> Verdict:
         ring = self.ring
         if ring & self.computing or not (self.buffer or self.roster.deserted):
@@ -129,7 +134,7 @@ class RingGate:
         if any(grad.samples for grad in update):
             self.version += 1
             self._reform()
-        self.idle, self.ready_s = set(), {}
+        self.idle, self.ready_s, self.timers_s = set(), {}, {}
         go = (go & self.roster.members) - self.computing
         self.computing |= go
         children = tuple(sorted(self.parents.items()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TOO_EARLY_S = 1e-3
-"""Relative tolerance for timers that fire early: a clock may round."""
+"""By how much a timer may fire early: a clock may round."""
 
 
 def is_due(t: float, due_s: float) -> bool:

@@ -86,6 +86,24 @@ def test_a_parent_waits_for_its_child_and_no_longer_than_it_may() -> None:
     assert [(grad.worker, grad.version) for grad in at.applied[3][2]] == [(0, 3), (1, 2)]
 
 
+def test_a_parent_whose_patience_changes_while_it_waits_has_a_timer_for_that() -> None:
+    """Section IV-B: a decision comes between the gradients of worker 0, who has the child, and of worker 1."""
+    strategy = fixed(k_fastest=2, wait_s=0.2)
+    at = desk(strategy, 3)
+    round_of(at, {0: 0.1, 1: 0.2, 2: 0.4})
+    round_of(at, {0: 0.5, 1: 0.6, 2: 0.8})
+    at.arrive(0, 1.0)
+    gate = strategy.parts.gate
+    assert isinstance(gate, RingGate)
+    gate.wait_s = 0.5
+    at.arrive(1, 1.1)
+    assert [at_s for at_s, tag in at.timers if tag == "strategy:children"] == [1.2, 1.5]
+    at.core.receive(1.2, TIMER)
+    assert len(at.applied) == 2
+    at.core.receive(1.5, TIMER)
+    assert applied(at)[2:] == [(1.5, [0, 1])]
+
+
 def test_a_child_that_is_two_rings_late_is_dropped_and_begins_again_with_the_next() -> None:
     """Section V-A: at most one version late."""
     at = desk(fixed(k_fastest=1), 2)
