@@ -69,6 +69,11 @@ class RingGate:
         """The workers that sum the next update."""
         return self.roster.members - self.parents.keys()
 
+    @property
+    def formed(self) -> bool:
+        """Whether the wanted members are outside of the ring, and nobody else; until then some of them compute."""
+        return self.parents.keys() == self.roster.members.intersection(self.wanted)
+
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def arrived(self, grad: Grad) -> Verdict:

@@ -131,7 +131,7 @@ class RingChooser:
         self._said = self._took = ""
         self._now, self._updated = started.t, False
         self._begins = False
-        """Whether the mode is measured from the next update on after which nobody pauses."""
+        """Whether the mode is measured from the next update on that leaves its ring and after which nobody pauses."""
         self._measuring = Measuring(self.learning, self.costs)
         self._overhead = RingOverhead()
         if self.learning is not None:
@@ -167,13 +167,12 @@ class RingChooser:
             self._begins = True  # the round in progress is still of the mode before
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Measure the mode by its updates, the first of which begins it; members who pause after one take longer."""
+        """Measure the mode by its updates, from that which leaves its ring on; members who pause take longer."""
         self._updated = True
         self._measuring.applied(self._now, 0, grads)
         if self._pause.until_s is None:
             self._overhead.updated(self._now)
-            if self._begins:
-                self._begin()
+            self._begin()
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Predict and decide if it is time for that."""
@@ -249,7 +248,7 @@ class RingChooser:
         if not self._begins:
             self._change = (chosen, t + takes_s)
         if not self.pause or not takes_s:
-            if self._begins and self._updated:
+            if self._updated:
                 self._begin()
             return ()
         self._spacing.decided(t, takes_s, changed=chosen != self._mode)
@@ -287,8 +286,10 @@ class RingChooser:
     # ---- what modes took --------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._begins = False
-        self._measuring.begin(self._now, self._batch_samples * len(self._gate.roster.members))
+        """Measure the mode from this update on, if it has been chosen and all have the places that it gives them."""
+        if self._begins and self._gate.formed:
+            self._begins = False
+            self._measuring.begin(self._now, self._batch_samples * len(self._gate.roster.members))
 
     def _learn(self) -> None:
         """The present mode has been used until now."""

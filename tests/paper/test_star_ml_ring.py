@@ -267,6 +267,21 @@ def test_pauses_are_in_no_measurement() -> None:
     assert max(schedule._overhead._newest_s) == pytest.approx(0.0)
 
 
+def test_a_mode_is_measured_once_its_ring_is_there() -> None:
+    """Beyond the paper: worker 3 comes back into the ring, and while it computes as a child rounds still take 1 s."""
+    done = [0] * 4
+
+    def seconds(worker: int, order: Any) -> float:
+        done[worker] += 1
+        return 1.0 if worker < 3 else 3.0 if done[3] < 6 else 1.3
+
+    run = run_of(star_ml({"min_samples": 5000}, phi=1e6, redecide_iters=6, waits_s=[0.0]), seconds, 90.0)
+    lines = {str(line.state["took"]) for line in run.lines if line.state}
+    tooks = [took for line in lines if (took := read_took(line)) is not None and took.mode == WHOLE]
+    assert tooks
+    assert [took.pace.update_s for took in tooks] == pytest.approx([1.3] * len(tooks), rel=1e-5)
+
+
 def test_without_stragglers_nothing_is_measured_any_more() -> None:
     """Beyond the paper: what a mode took while nobody straggled is not what the decision was about."""
     done = [0] * 4
