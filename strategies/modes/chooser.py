@@ -117,7 +117,7 @@ class ModeChooser:
 
     @property
     def _pauses(self) -> bool:
-        return self.pause and self.decision_s > 0
+        return self.pause and max(self.decision_s, 0.0 if self.learning is None else self.learning.decision_s) > 0
 
     @property
     def fitted(self) -> tuple[str, ...]:
@@ -161,6 +161,8 @@ class ModeChooser:
         self._said = ""
         self._now = started.t
         self._measuring = Measuring(self.learning, self.choice.costs)
+        self._begins = False
+        """Whether the mode, which was kept, is measured from the next update on after which nobody pauses."""
         self._reserving: Reserving | None = None
         self._holds = False
         """Whether more is reserved than SSGD needs."""
@@ -196,6 +198,8 @@ class ModeChooser:
         """Note that this event makes an update, with which the mode may change."""
         self._updated = True
         self._measuring.applied(self._now, self._gate.at.of.get(grads[0].worker, 0), grads)
+        if self._begins and self._pause.until_s is None:
+            self._begin()
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
         """Change the mode if it is time, then predict and decide if it is time for that."""
@@ -342,7 +346,9 @@ class ModeChooser:
         if self._pauses:
             self._spacing.decided(t, ready_s - t, changed=mode != before)
         if mode == before:
-            self._measuring.begin(t, self._batch_samples * len(self._gate.members))
+            self._begins = True
+            if self._updated and self._pause.until_s is None:
+                self._begin()
             return ()
         return self._changing_to(mode, t, ready_s)
 
@@ -367,8 +373,12 @@ class ModeChooser:
         mode, self._change = self._change.mode, None
         self._switches += 1
         verdicts = self._gate.switch(mode)
-        self._measuring.begin(t, self._batch_samples * len(self._gate.members))
+        self._begin()
         return verdicts
+
+    def _begin(self) -> None:
+        self._begins = False
+        self._measuring.begin(self._now, self._batch_samples * len(self._gate.members))
 
     def log_state(self) -> State:
         """The numbers of decisions and of changes, the last decision with its numbers, and how good the model is."""
