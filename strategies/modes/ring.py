@@ -10,6 +10,7 @@ from typing import ClassVar, final
 from strategies.checks import check_number, check_whole
 from strategies.gates.ring import RingGate
 from strategies.hooks import Order, Peers, State
+from strategies.modes.choice import check_gain
 from strategies.modes.learned import ModeLearner
 from strategies.modes.measuring import Measuring
 from strategies.modes.ring_modes import WAITS_S, WHOLE, RingMode, check_waits
@@ -82,7 +83,7 @@ class RingChooser:
         check_waits(self.waits_s)
         check_whole("predict_every_iters", self.predict_every_iters, 1)
         check_whole("redecide_iters", self.redecide_iters, 1)
-        check_number("min_gain_frac", self.min_gain_frac, 0.0)
+        check_gain(self.min_gain_frac)
         check_number("decision_s", self.decision_s, 0.0)
         check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
         check_number("link_s", self.link_s, 0.0)
