@@ -43,6 +43,8 @@ from strategies.protocol import (
 
 ASK_AGAIN_ITERS = 10
 """Average iterations of every worker after which a refused mode is asked for again, since others' needs change."""
+CALM = ("ssgd", "cheaper")
+"""What may be the mode without stragglers."""
 
 
 class Change(NamedTuple):
@@ -104,7 +106,7 @@ class ModeChooser:
         if self.learning is not None:
             self.learning.check_topology("ps")
             self.learning.check_costs(self.choice.costs)
-        check_choice("when_calm", self.when_calm, "ssgd", "cheaper")
+        check_choice("when_calm", self.when_calm, *CALM)
         if not isinstance(self.prevention, ModeDemands | None):
             raise ValueError(f"prevention={self.prevention}: must be a strategies.modes.demands.ModeDemands, or null")
         self._calm = replace(self.choice, modes=("ssgd",))

@@ -85,6 +85,8 @@ class RingChooser:
         check_whole("redecide_iters", self.redecide_iters, 1)
         check_gain(self.min_gain_frac)
         check_number("decision_s", self.decision_s, 0.0)
+        if not isinstance(self.pause, bool):
+            raise ValueError(f"pause={self.pause}: must be true or false")
         check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
         check_number("link_s", self.link_s, 0.0)
         if not isinstance(self.learning, ModeLearner | None):
