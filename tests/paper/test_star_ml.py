@@ -128,7 +128,7 @@ def test_it_takes_over_when_it_has_learnt_enough() -> None:
 
 
 def test_what_a_mode_took_is_learnt() -> None:
-    """Section IV-C2: what modes really took refines the model. Updates of three cost 3.96 s; pauses are no part of it."""
+    """Section IV-C2: what modes really took refines the model. Updates of three cost 3.96 s; pauses are no part."""
     own = {"use_ml_from_start": False, "min_samples": 10_000, "max_samples": 10_000, "hold_updates": 10}
     settings = {"modes": ["static"], "redecide_iters": 10, "kappa": 16.0}
     means_s = []
