@@ -11,12 +11,12 @@ python run.py experiment my_experiment project=DIR      # one of your own projec
 Descriptions are in conf/experiment/, here and in your own project. One that belongs to no paper has no claims and no
 page, but a comparison: a table (also as table.tex, table.md and table.csv), figures, report.html. --paper column draws
 its figure for a paper, too (out/experiments/NAME/paper: PDF, SVG, PNG). Records go to out/experiments/NAME/records.
-Existing records are not made again unless their settings or cost model have changed since, so the same command
-continues after an interruption. Changes of the code are not detected: --fresh repeats records of other commits or with
-uncommitted changes; --again repeats everything. All records are made before the first page is written, since a page is
-a change, too. Virtual runs are made in forks, one per core (--jobs), live or timed ones one after another: leave the
-machine idle meanwhile. The exit code is 0 for a report (including one with missed claims), 1 if a run failed, 2 for
-invalid input.
+Existing records are not made again unless their settings, their cost model or the files that their strategies were
+fitted to have changed since, so the same command continues after an interruption. Changes of the code are not detected:
+--fresh repeats records of other commits or with uncommitted changes; --again repeats everything. All records are made
+before the first page is written, since a page is a change, too. Virtual runs are made in forks, one per core (--jobs),
+live or timed ones one after another: leave the machine idle meanwhile. The exit code is 0 for a report (including one
+with missed claims), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.common.answering import answer
+from scripts.common.fitted_since import fitted_since
 from scripts.common.forks import processors, run_here
 from scripts.common.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.common.lists import number_of, numbers_of
@@ -236,7 +237,7 @@ def plain(config: Any) -> dict[str, Any]:
 
 
 def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | None = None) -> Record | None:
-    """The record, if it exists with these settings, the current cost model, and ``commit`` if that matters.
+    """The record, if it exists with these settings, the current cost model and fitted files, and any ``commit``.
 
     ``composed`` returns the settings; it takes a tenth of a second, so it is called last.
     """
@@ -246,7 +247,7 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
     if commit is not None and run.meta["versions"].get("commit") != commit:
         return None
     said, config = yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()), composed()
-    if plain(said) != config:
+    if plain(said) != config or fitted_since(run.meta.get("fitted") or (), config):
         return None
     if run.meta["runtime"] != "virtual" or isinstance(run, Cluster):  # each job of a cluster has its own cost model
         return run

@@ -1,15 +1,18 @@
 r"""Fit the model with which STAR-ML costs modes, to drawn decisions and to those of recorded runs.
 
-python scripts/train_modes.py --out predictors/fitted/modes.npz                    # drawn decisions, some minutes
+python scripts/train_modes.py --out modes.npz                                      # drawn decisions, some minutes
 python scripts/train_modes.py runs/star --draw 0 --epochs 200 --out modes.npz      # only those of runs of star_h
-python scripts/train_modes.py runs/rings --topology allreduce --draw 1000 --out predictors/fitted/ring_modes.npz
+python scripts/train_modes.py runs/rings --topology allreduce --draw 1000 --out ring_modes.npz
+
+The commands that made the files that come along are in docs/methods/star.md.
 
 A decision is the workers' predicted times, the batch and the noise scale; STAR-H says what every mode would cost, which
 is what the model learns (strategies/modes/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), of
 whom one straggles at least, noise scales from 30 to 10,000 and batches from 16 to 256 samples, log-uniform. Each of
-them is learnt with two noise scales and prices of staleness: half of these are that of star_h.yaml (with
-``--mode-cost priced`` that of STAR's figure 16), the others drawn around it. Of recorded decisions the times, the noise
-scale and the batch are taken, at ``--kappa``. A file knows one ``mode_cost``, and ``literal``, whose price is 1.
+them is learnt with two noise scales and prices of staleness: half of these are 1.3, that of the digits at a rate of
+0.03 (with ``--mode-cost priced`` that of STAR's figure 16), the others drawn around it. Of recorded decisions the
+times, the noise scale and the batch are taken, at ``--kappa``. A file knows one ``mode_cost``, and ``literal``, whose
+price is 1.
 
 Then ``--test`` more decisions are drawn with another seed, of which nothing was learnt, and of recorded ones every
 fifth is left out: printed is how often the model chooses as STAR-H does, and by how much its choices are worse. Use

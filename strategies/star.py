@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from strategies.checks import check_choice
+from strategies.checks import check_choice, check_number
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import ModalGate, RingGate
 from strategies.modes.choice import MODES, Choice
-from strategies.modes.chooser import ModeChooser
+from strategies.modes.chooser import CALM, ModeChooser
 from strategies.modes.demands import ModeDemands
 from strategies.modes.kappas import kappa_for
 from strategies.modes.learned import ModeLearner
@@ -79,8 +79,8 @@ class Star(Composition):
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
         topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
-            (:mod:`strategies.modes.ring`); other ``modes`` are refused there, clusters have no use, and prices none
-            without ``learning``.
+            (:mod:`strategies.modes.ring`); other ``modes`` are refused there, ``when_calm`` and clusters have no
+            use, and prices none without ``learning``.
         waits_s: with ``allreduce``, seconds that parents may wait for their children.
         prevent: whether the cluster is asked for what a mode needs; False is the ablation /PS.
         check_workers: see :class:`strategies.modes.demands.ModeDemands`, as the next two; False is the ablation /W.
@@ -138,6 +138,8 @@ class Star(Composition):
         )
         check_choice("topology", self.topology, "ps", "allreduce")
         check_waits(self.waits_s)
+        check_choice("when_calm", self.when_calm, *CALM)
+        check_number("cluster_frac", self.cluster_frac, 0.0)
         if not isinstance(self.prevent, bool):
             raise ValueError(f"prevent={self.prevent}: must be true or false")
         demands = ModeDemands(
@@ -183,7 +185,7 @@ class Star(Composition):
             pause=self.pause,
             max_pause_frac=self.max_pause_frac,
             learning=self.learning,
-            costs=ModeTimes() if self.learning is None else self._costs(),
+            costs=self._costs(),
         )
         return Parts(
             gate=RingGate(), detectors={"times": times, "noise": self._noise()}, schedule=schedule, lr_rule=self.lr_rule

@@ -39,7 +39,7 @@ def inputs_of(checked: Checked, raw: Mapping[str, Any]) -> list[str]:
         for job in checked.jobs:
             said = repr(job.request), repr(job.submission), str(job.iterations)
             found += [*said, *_of_job(job.checked)]
-    return found + [f"{file} {_content_of(file)}" for file in sorted(set(_files(raw)))]
+    return found + [f"{file} {_content_of(file)}" for file in sorted(set(files_in(raw)))]
 
 
 def _of_job(job: CheckedJob) -> list[str]:
@@ -47,16 +47,16 @@ def _of_job(job: CheckedJob) -> list[str]:
     return [*job.strategy.fitted, plan_sha256(job.plan), repr(cluster), _costs_sha256(cluster.costs)]
 
 
-def _files(value: Any, path: tuple[str, ...] = ()) -> Iterator[Path]:
+def files_in(value: Any, path: tuple[str, ...] = ()) -> Iterator[Path]:
     """Files that texts anywhere in the settings name, as they are found: from here, or from the repository."""
     if path in NO_INPUTS:
         return
     if isinstance(value, Mapping):
         for name, one in value.items():
-            yield from _files(one, (*path, str(name)))
+            yield from files_in(one, (*path, str(name)))
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _files(one, (*path, ""))
+            yield from files_in(one, (*path, ""))
     elif isinstance(value, str) and (os.sep in value or "." in value):
         for file in (Path(value), ROOT / value):
             try:

@@ -27,10 +27,9 @@ class RingGate:
     begins again with the update after its gradient has arrived.
 
     ``wanted`` are the workers to be children, slowest first, and ``wait_s`` the parents' patience: a schedule sets
-    both. At first all are in the ring. They take effect with updates: a ring waits by the patience with which its round
-    began. Roles change one worker at a time: who leaves the ring has delivered its last gradient there, and none of its
-    children still computes; who enters it has delivered, too. A new child gets the parent with the fewest children, of
-    several the lowest; all links count as equally fast.
+    both. At first all are in the ring. Roles change with updates, one worker at a time: who leaves the ring has
+    delivered its last gradient there, and none of its children still computes; who enters it has delivered, too. A new
+    child gets the parent with the fewest children, of several the lowest; all links count as equally fast.
 
     Attributes:
         max_delay_versions: updates by which a child's gradient may be late and still count.
@@ -59,15 +58,21 @@ class RingGate:
         self.parents: dict[int, int] = {}
         self.computing = set(workers)
         self.ready_s: dict[int, float] = {}
+        self.timers_s: dict[int, float] = {}
+        """When the last timer of a parent fires, for this update."""
         self.buffer: list[Grad] = []
         self.idle: set[int] = set()
-        self._patience_s = self.wait_s
         return self.roster.all()
 
     @property
     def ring(self) -> set[int]:
         """The workers that sum the next update."""
         return self.roster.members - self.parents.keys()
+
+    @property
+    def formed(self) -> bool:
+        """Whether the wanted members are outside of the ring, and nobody else; until then some of them compute."""
+        return self.parents.keys() == self.roster.members.intersection(self.wanted)
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
@@ -87,14 +92,7 @@ class RingGate:
             return ()
         if (verdict := self._test()) != NOTHING:
             return (verdict,)
-        if (
-            isinstance(event, Arrived)
-            and self._patience_s
-            and event.grad.worker in self.ring
-            and self._waits(event.grad.worker)
-        ):
-            return (Wake(at_s=event.t + self._patience_s, tag=TAG),)
-        return ()
+        return self._timers() if self.wait_s else ()
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Without servers a loss voids everything until all begin again, unless the worker had not entered yet."""
@@ -118,21 +116,30 @@ class RingGate:
     def _waits(self, parent: int) -> bool:
         """Whether a member of the ring, which is ready, still waits for a child."""
         missing = any(self.parents[child] == parent for child in self.parents.keys() & self.computing)
-        return missing and self.now_s < self.ready_s.get(parent, 0.0) + self._patience_s - TOO_EARLY_S
+        return missing and self.now_s < self.ready_s.get(parent, 0.0) + self.wait_s - TOO_EARLY_S
+
+    def _timers(self) -> list[AnyCommand]:
+        """For parents whose wait ends at another time than their last timer: a schedule may change their patience."""
+        found: list[AnyCommand] = []
+        for parent in sorted(self.ready_s.keys() & self.parents.values()):
+            due_s = self.ready_s[parent] + self.wait_s
+            if self._waits(parent) and self.timers_s.get(parent) != due_s:
+                self.timers_s[parent] = due_s
+                found.append(Wake(at_s=due_s, tag=TAG))
+        return found
 
     def _test(self) -> Verdict:
         ring = self.ring
         if ring & self.computing or not (self.buffer or self.roster.deserted):
             return NOTHING
-        if self._patience_s and any(self._waits(parent) for parent in ring):
+        if self.wait_s and any(self._waits(parent) for parent in ring):
             return NOTHING
         update, self.buffer = by_worker(self.buffer), []
         go = {grad.worker for grad in update} | self.idle | self.roster.enter()
         if any(grad.samples for grad in update):
             self.version += 1
             self._reform()
-        self.idle, self.ready_s = set(), {}
-        self._patience_s = self.wait_s
+        self.idle, self.ready_s, self.timers_s = set(), {}, {}
         go = (go & self.roster.members) - self.computing
         self.computing |= go
         children = tuple(sorted(self.parents.items()))

@@ -82,9 +82,7 @@ class Choice:
                 raise ValueError(f"modes={mode}: no such mode; there are {', '.join(MODES)}")
         if len(set(self.modes)) < len(self.modes):
             raise ValueError(f"modes={','.join(self.modes)}: must be different modes")
-        check_number("min_gain_frac", self.min_gain_frac, 0.0)
-        if self.min_gain_frac >= 1:
-            raise ValueError(f"min_gain_frac={self.min_gain_frac}: must be less than 1, or nothing would ever change")
+        check_gain(self.min_gain_frac)
 
     def priced(
         self,
@@ -141,6 +139,13 @@ class Choice:
         if best == present or self.better(mode_s, present, count):
             return best, ""
         return present, f" and stays: {best} gains less than {self.min_gain_frac:.0%}"
+
+
+def check_gain(min_gain_frac: float) -> None:
+    """Raise ``ValueError`` unless it is a part by which a mode can be better than another."""
+    check_number("min_gain_frac", min_gain_frac, 0.0)
+    if min_gain_frac >= 1:
+        raise ValueError(f"min_gain_frac={min_gain_frac}: must be less than 1, or nothing would ever change")
 
 
 def mode_of(x: int, count: int) -> Mode:

@@ -43,6 +43,8 @@ from strategies.protocol import (
 
 ASK_AGAIN_ITERS = 10
 """Average iterations of every worker after which a refused mode is asked for again, since others' needs change."""
+CALM = ("ssgd", "cheaper")
+"""What may be the mode without stragglers."""
 
 
 class Change(NamedTuple):
@@ -104,7 +106,7 @@ class ModeChooser:
         if self.learning is not None:
             self.learning.check_topology("ps")
             self.learning.check_costs(self.choice.costs)
-        check_choice("when_calm", self.when_calm, "ssgd", "cheaper")
+        check_choice("when_calm", self.when_calm, *CALM)
         if not isinstance(self.prevention, ModeDemands | None):
             raise ValueError(f"prevention={self.prevention}: must be a strategies.modes.demands.ModeDemands, or null")
         self._calm = replace(self.choice, modes=("ssgd",))
@@ -162,6 +164,8 @@ class ModeChooser:
         self._said = ""
         self._now = started.t
         self._measuring = Measuring(self.learning, self.choice.costs)
+        self._begins = False
+        """Whether the mode, which was kept, is measured from the next update on after which nobody pauses."""
         self._reserving: Reserving | None = None
         self._holds = False
         """Whether more is reserved than SSGD needs."""
@@ -197,6 +201,8 @@ class ModeChooser:
         """Note that this event makes an update, with which the mode may change."""
         self._updated = True
         self._measuring.applied(self._now, self._gate.at.of.get(grads[0].worker, 0), grads)
+        if self._begins and self._pause.until_s is None:
+            self._begin()
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
         """Change the mode if it is time, then predict and decide if it is time for that."""
@@ -343,7 +349,9 @@ class ModeChooser:
         if self._pauses:
             self._spacing.decided(t, ready_s - t, changed=mode != before)
         if mode == before:
-            self._measuring.begin(t, self._batch_samples * len(self._gate.members))
+            self._begins = True
+            if self._updated and self._pause.until_s is None:
+                self._begin()
             return ()
         return self._changing_to(mode, t, ready_s)
 
@@ -368,8 +376,12 @@ class ModeChooser:
         mode, self._change = self._change.mode, None
         self._switches += 1
         verdicts = self._gate.switch(mode)
-        self._measuring.begin(t, self._batch_samples * len(self._gate.members))
+        self._begin()
         return verdicts
+
+    def _begin(self) -> None:
+        self._begins = False
+        self._measuring.begin(self._now, self._batch_samples * len(self._gate.members))
 
     def log_state(self) -> State:
         """The numbers of decisions and of changes, the last decision with its numbers, and how good the model is."""

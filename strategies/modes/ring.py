@@ -10,6 +10,7 @@ from typing import ClassVar, final
 from strategies.checks import check_number, check_whole
 from strategies.gates.ring import RingGate
 from strategies.hooks import Order, Peers, State
+from strategies.modes.choice import check_gain
 from strategies.modes.learned import ModeLearner
 from strategies.modes.measuring import Measuring
 from strategies.modes.ring_modes import WAITS_S, WHOLE, RingMode, check_waits
@@ -82,8 +83,10 @@ class RingChooser:
         check_waits(self.waits_s)
         check_whole("predict_every_iters", self.predict_every_iters, 1)
         check_whole("redecide_iters", self.redecide_iters, 1)
-        check_number("min_gain_frac", self.min_gain_frac, 0.0)
+        check_gain(self.min_gain_frac)
         check_number("decision_s", self.decision_s, 0.0)
+        if not isinstance(self.pause, bool):
+            raise ValueError(f"pause={self.pause}: must be true or false")
         check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
         check_number("link_s", self.link_s, 0.0)
         if not isinstance(self.learning, ModeLearner | None):
@@ -131,7 +134,7 @@ class RingChooser:
         self._said = self._took = ""
         self._now, self._updated = started.t, False
         self._begins = False
-        """Whether the mode is measured from the next update on after which nobody pauses."""
+        """Whether the mode is measured from the next update on that leaves its ring and after which nobody pauses."""
         self._measuring = Measuring(self.learning, self.costs)
         self._overhead = RingOverhead()
         if self.learning is not None:
@@ -167,13 +170,12 @@ class RingChooser:
             self._begins = True  # the round in progress is still of the mode before
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Measure the mode by its updates, the first of which begins it; members who pause after one take longer."""
+        """Measure the mode by its updates, from that which leaves its ring on; members who pause take longer."""
         self._updated = True
         self._measuring.applied(self._now, 0, grads)
         if self._pause.until_s is None:
             self._overhead.updated(self._now)
-            if self._begins:
-                self._begin()
+            self._begin()
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Predict and decide if it is time for that."""
@@ -249,7 +251,7 @@ class RingChooser:
         if not self._begins:
             self._change = (chosen, t + takes_s)
         if not self.pause or not takes_s:
-            if self._begins and self._updated:
+            if self._updated:
                 self._begin()
             return ()
         self._spacing.decided(t, takes_s, changed=chosen != self._mode)
@@ -287,8 +289,10 @@ class RingChooser:
     # ---- what modes took --------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._begins = False
-        self._measuring.begin(self._now, self._batch_samples * len(self._gate.roster.members))
+        """Measure the mode from this update on, if it has been chosen and all have the places that it gives them."""
+        if self._begins and self._gate.formed:
+            self._begins = False
+            self._measuring.begin(self._now, self._batch_samples * len(self._gate.roster.members))
 
     def _learn(self) -> None:
         """The present mode has been used until now."""

@@ -2,9 +2,10 @@
 
 The estimate is equation 3: all parents wait for as long as they may, and a child that has not delivered by then counts
 for nothing. What happens is another (:class:`strategies.gates.ring.RingGate`): sums go round and parameters step for
-some time, too, a wait ends when all children have delivered, and one that delivers before the next ring starts counts
-there, an update late. Besides predicted times, deviations and the mode the model is therefore given what a mode would
-be worth by that. As with servers, phi stands for the paper's model, learning rate and step.
+some time, for which a child waits as members do; a wait ends when all children have delivered; and one that delivers
+before the next ring starts counts there, an update late. Besides predicted times, deviations and the mode the model is
+therefore given what a mode would be worth by that. As with servers, phi stands for the paper's model, learning rate and
+step.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def ring_rows_of(
     Args:
         workers: all of them.
         times_s: their predicted iteration times, above zero.
-        delivered_s: seconds until each has delivered to its parent if it is a child.
+        delivered_s: seconds until each has delivered to its parent if it is a child, from when that sends parameters.
         batch_samples: samples of every worker.
         phi_samples: the noise scale.
         overhead_s: seconds of an update in which no member of the ring computes or waits for a child.
@@ -74,9 +75,11 @@ def ring_rows_of(
     members = in_ring.sum(axis=1)
     fresh = members + _counted(apart & (delivered <= round_s[:, None]))
     log_s = np.log1p(phi_samples / (fresh * batch_samples)) + np.log(round_s)
-    # as it happens: a wait ends with the last child, and who is one update late delivers with every other update
+    # as it happens: all have parameters after the overhead, a wait ends with the last child, and who is one update late
+    # delivers with every other update
     last_s = np.where(apart, delivered, 0.0).max(axis=1)
-    start_s = np.maximum(overhead_s + ring_s, np.minimum(last_s, overhead_s + round_s))
+    start_s = overhead_s + np.maximum(ring_s, np.minimum(last_s, round_s))
+    delivered = overhead_s + delivered
     behind = apart & (delivered > start_s[:, None])
     late = _counted(behind & (delivered <= 2 * start_s[:, None]))
     there = members + _counted(apart & ~behind)

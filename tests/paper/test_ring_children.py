@@ -86,25 +86,22 @@ def test_a_parent_waits_for_its_child_and_no_longer_than_it_may() -> None:
     assert [(grad.worker, grad.version) for grad in at.applied[3][2]] == [(0, 3), (1, 2)]
 
 
-def test_another_patience_holds_from_the_next_ring_on() -> None:
-    """Section IV-B: parents do not wait at first. While a ring computes they are to wait 0.2 s, as a decision would."""
+def test_a_parent_whose_patience_changes_while_it_waits_has_a_timer_for_that() -> None:
+    """Section IV-B: a decision comes between the gradients of worker 0, who has the child, and of worker 1."""
     strategy = fixed(k_fastest=2, wait_s=0.2)
-    at, gate = desk(strategy, 3), strategy.parts.gate
-    assert isinstance(gate, RingGate)
-    gate.wait_s = 0.0
+    at = desk(strategy, 3)
     round_of(at, {0: 0.1, 1: 0.2, 2: 0.4})
     round_of(at, {0: 0.5, 1: 0.6, 2: 0.8})
-    assert at.applied[-1][1].children == ((2, 0),)
     at.arrive(0, 1.0)
-    gate.wait_s = 0.2
+    gate = strategy.parts.gate
+    assert isinstance(gate, RingGate)
+    gate.wait_s = 0.5
     at.arrive(1, 1.1)
-    assert applied(at)[2:] == [(1.1, [0, 1])]
-    at.arrive(1, 1.5)
-    at.arrive(0, 1.6)
-    assert len(at.applied) == 3
-    assert at.timers[-1] == (1.6 + 0.2, "strategy:children")
-    at.core.receive(1.8, TIMER)
-    assert [workers for _, workers in applied(at)[3:]] == [[0, 1]]
+    assert [at_s for at_s, tag in at.timers if tag == "strategy:children"] == [1.2, 1.5]
+    at.core.receive(1.2, TIMER)
+    assert len(at.applied) == 2
+    at.core.receive(1.5, TIMER)
+    assert [workers for _, workers in applied(at)[2:]] == [[0, 1]]
 
 
 def test_a_child_that_is_two_rings_late_is_dropped_and_begins_again_with_the_next() -> None:

@@ -168,14 +168,20 @@ def test_a_wait_ends_with_the_last_child() -> None:
     assert np.exp(both["log as it happens / estimate"]) == pytest.approx(3.0 / 6.0), "7 delivers at 3 s, not at 6"
 
 
-def test_what_an_update_takes_besides_makes_leaving_worth_less() -> None:
-    """Beyond the paper: with 2 s of overhead, members start at 3 s: who takes 3 s as a child is never late."""
-    at = asked(overhead_s=2.0)
-    assert rows(RingMode((7, 6), 0.0), overhead_s=2.0)["delivered of the workers"] == 2 / 8
+def test_a_child_waits_for_what_an_update_takes_besides_as_members_do() -> None:
+    """Beyond the paper: its parent sends parameters after the sum. With 2 s of overhead rings start every 3 s.
+
+    6 delivers at 3.5 s and 7 at 5 s, so both are late by one update and none is dropped: 7 gradients an update, of
+    which one is late, a lag of 1 / 7 x 0.875 / 1.875 = 1 / 15. With 0.5 s of patience 6 is in time.
+    """
+    at, mode = asked(overhead_s=2.0), RingMode((7, 6), 0.0)
+    found = rows(mode, overhead_s=2.0)
+    assert (found["delivered of the workers"], found["one update late of the workers"]) == (0.0, 2 / 8)
+    assert rows(RingMode((7, 6), 0.5), overhead_s=2.0)["delivered of the workers"] == 1 / 8
     by_model = at.by_model(Fixed(), 16)
     assert by_model[WHOLE] == pytest.approx((1 + 1000 / 1024) * 5.0)
-    assert by_model[RingMode((7, 6), 0.0)] == pytest.approx((1 + 1000 / 1024) * 3.0)
-    assert next(iter(by_model)) == RingMode((7, 6), 0.0)
+    assert by_model[mode] == pytest.approx((1 + 1000 / (7 * 128)) * (1 + 5.8 / 15**2) * 3.0)
+    assert next(iter(by_model)) == mode
 
 
 def test_features_depend_neither_on_the_unit_nor_on_numbers() -> None:
@@ -195,8 +201,9 @@ def test_features_depend_neither_on_the_unit_nor_on_numbers() -> None:
 def test_the_model_that_comes_along_has_learnt_what_equation_3_leaves_out() -> None:
     """Section V-A: trained on dry runs before the evaluation.
 
-    Where nothing is left out it says about what equation 3 says; with an overhead as long as the ring's time, modes
-    cost more than that, and it is closer to what they are worth as the gate works.
+    Where nothing is left out it says about what equation 3 says. With an overhead as long as the ring's time all modes
+    cost more than that, and the best what it is worth as the gate works; of the ring of all it has learnt
+    that who straggles is slower than the first prediction says.
     """
     model = ModeLearner(topology="allreduce", use_ml_from_start=True).model
     times_s = dict.fromkeys(range(7), 0.1) | {7: 0.2}
@@ -207,8 +214,11 @@ def test_the_model_that_comes_along_has_learnt_what_equation_3_leaves_out() -> N
     assert all(abs(np.log(by_model[mode] / by_rule[mode])) < 0.25 for mode in by_rule)
     happens = slow.by_model(Fixed(), 16)
     learnt = slow.by_model(model, 16)
-    for mode in by_rule:
-        assert abs(np.log(learnt[mode] / happens[mode])) < abs(np.log(by_rule[mode] / happens[mode]))
+    assert all(learnt[mode] > 1.4 * by_rule[mode] for mode in by_rule)
+    best = RingMode((7,), 0.0)
+    assert next(iter(learnt)) == best
+    assert learnt[best] == pytest.approx(happens[best], rel=0.1)
+    assert learnt[WHOLE] > happens[WHOLE]
 
 
 # ---- jobs -----------------------------------------------------------------------------------------------------------
@@ -265,6 +275,21 @@ def test_pauses_are_in_no_measurement() -> None:
         assert float(np.exp(one.log_s + one.targets)[0]) == pytest.approx(worth_s, rel=0.01)
     schedule: Any = run.core.strategy.parts.schedule  # type: ignore[attr-defined]
     assert max(schedule._overhead._newest_s) == pytest.approx(0.0)
+
+
+def test_a_mode_is_measured_once_its_ring_is_there() -> None:
+    """Beyond the paper: worker 3 comes back into the ring, and while it computes as a child rounds still take 1 s."""
+    done = [0] * 4
+
+    def seconds(worker: int, order: Any) -> float:
+        done[worker] += 1
+        return 1.0 if worker < 3 else 3.0 if done[3] < 6 else 1.3
+
+    run = run_of(star_ml({"min_samples": 5000}, phi=1e6, redecide_iters=6, waits_s=[0.0]), seconds, 90.0)
+    lines = {str(line.state["took"]) for line in run.lines if line.state}
+    tooks = [took for line in lines if (took := read_took(line)) is not None and took.mode == WHOLE]
+    assert tooks
+    assert [took.pace.update_s for took in tooks] == pytest.approx([1.3] * len(tooks), rel=1e-5)
 
 
 def test_without_stragglers_nothing_is_measured_any_more() -> None:

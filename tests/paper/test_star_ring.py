@@ -147,6 +147,11 @@ def test_the_candidates_are_the_slowest_of_those_that_straggle() -> None:
         ({"waits_s": [0.1, 0.1]}, "waits_s=.*: must be different numbers"),
         ({"waits_s": [-0.1]}, "waits_s=-0.1: must be"),
         ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=ssgd,asgd: is for topology=ps"),
+        ({"topology": "allreduce", "min_gain_frac": 1.0}, "min_gain_frac=1.0: must be less than 1"),
+        ({"topology": "allreduce", "when_calm": "never"}, "when_calm=never: must be ssgd or cheaper"),
+        ({"topology": "allreduce", "cluster_frac": -0.1}, "cluster_frac=-0.1: must be"),
+        ({"topology": "allreduce", "mode_cost": "free"}, "mode_cost=free: must be"),
+        ({"topology": "allreduce", "pause": "maybe"}, "pause=maybe: must be true or false"),
         (
             {"topology": "allreduce", "learning": ModeLearner()},
             "learning.topology=ps: must be the strategy's, allreduce",

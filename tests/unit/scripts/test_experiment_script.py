@@ -19,6 +19,7 @@ from analysis.experiments.spec import load_spec
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
 from scripts import experiment as script
+from strategies.modes.learned import ModeLearner
 from tests.support.fake_runners import FakeRunner, ScriptBench
 from tests.unit.analysis.test_cluster_experiments import SETS, told
 from tests.unit.analysis.test_fidelity import PNG, story
@@ -48,6 +49,7 @@ class ComposedRunner(FakeRunner):
     """With the configuration that Hydra would have stored."""
 
     commit = "1a2b3c4"
+    fitted: tuple[str, ...] = ()
     complaint = "run.py: it broke\n"
 
     def leave(self, said: dict[str, str], new: Path) -> None:
@@ -55,6 +57,7 @@ class ComposedRunner(FakeRunner):
         received = story(said["strategy"], seed=int(said["seed"]), runtime="virtual", epochs=epochs)
         received.meta["calibration"] = f"ideal {load_costs('ideal').sha256[:8]}, extrapolated"
         received.meta["versions"]["commit"] = self.commit
+        received.meta["fitted"] = list(self.fitted)
         received.write(new)
 
     def configured(self, words: list[str], hydra: Path) -> None:
@@ -180,6 +183,16 @@ def test_another_cost_model_makes_the_runs_again(bench: Bench, tmp_path: Path) -
     runner = ComposedRunner()
     bench.run(runner=runner)
     assert len(runner.ran) == 8
+
+
+@pytest.mark.long(like="test_what_is_there_is_not_run_again")
+def test_files_that_were_fitted_again_make_the_runs_again(bench: Bench) -> None:
+    runner, again = ComposedRunner(), ComposedRunner()
+    runner.fitted, again.fitted = ("modes 00000000",), ModeLearner(use_ml_from_start=True).fitted
+    bench.run(runner=runner)
+    for _ in range(2):
+        bench.run(runner=again)
+        assert len(again.ran) == 8
 
 
 @pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")

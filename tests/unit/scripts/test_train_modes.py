@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from predictors.network_file import load_network
 from scripts import train_modes
-from scripts.common.ring_lessons import recorded_rings
+from scripts.common.ring_lessons import asked_at, measured_rows, recorded_rings
 from strategies.modes.features import feature_names
 from strategies.modes.learned import ModeLearner
+from strategies.modes.ring_took import read_took
 from strategies.modes.times import ModeTimes
 from strategies.monitoring.clustering import cluster_by_ratio
 from tests.support.cli import run_cli
@@ -73,6 +77,31 @@ def test_decisions_of_a_run_are_read(runs: Path, tmp_path: Path, capsys: pytest.
     assert f"{len(found) // 5} recorded decisions that were not learnt" in said
 
 
+class Update(NamedTuple):
+    """One of a record: when, of how many samples, and who is outside of the ring from then on."""
+
+    t: float
+    samples: int
+    apart: frozenset[int]
+
+
+def measured_in(run_dir: Path) -> dict[str, list[Update]]:
+    """What a record says of every mode that was measured, and all updates until then, from its text alone."""
+    samples, updates, found = dict[int, int](), list[Update](), dict[str, list[Update]]()
+    for text in (run_dir / "events.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        event = line.get("event", {})
+        if event.get("type") == "Arrived":
+            samples[event["grad"]["id"]] = event["grad"]["samples"]
+        for command in line.get("commands", ()):
+            if command["type"] == "Apply":
+                apart = frozenset(child for child, _ in command.get("children", ()))
+                updates.append(Update(line["t"], sum(samples[grad] for grad in command["grads"]), apart))
+        if took := (line.get("state") or {}).get("took"):
+            found.setdefault(took, updates[:])
+    return found
+
+
 def test_what_rings_took_is_learnt_from_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = run_cli(
         *("runtime=virtual", "strategy=star_ml", "straggler=on_off", "straggler.kind=slowdown", "backend=none"),
@@ -87,7 +116,19 @@ def test_what_rings_took_is_learnt_from_a_run(tmp_path: Path, capsys: pytest.Cap
     (run,) = (train_modes.load_run(path) for path in train_modes.find_runs(tmp_path / "ring"))
     lessons = list(recorded_rings(run))
     assert len(lessons) >= 3
-    assert all(lesson.took.pace.samples <= 4 * lesson.batch_samples for lesson in lessons)
+    by_record = measured_in(run.path)
+    assert {str(lesson.took) for lesson in lessons} == by_record.keys()
+    for said, updates in by_record.items():
+        took = read_took(said)
+        assert took is not None
+        held = updates[-took.updates - 1 :]  # the first of them begins the mode, and is none of its own
+        assert took.updates * took.pace.update_s == pytest.approx(held[-1].t - held[0].t, rel=1e-5)
+        assert took.pace.samples == pytest.approx(fmean(one.samples for one in held[1:]), rel=1e-5)
+        assert {one.apart for one in held[:-1]} == {frozenset(took.mode.apart)}
+    own, batch = lessons[0].took.pace, lessons[0].batch_samples
+    assert batch == 32.0
+    rows = measured_rows(lessons[0], asked_at(lessons[0], 1000.0, 2 * batch, ModeTimes(mode_cost="literal")), 16)
+    assert np.exp(rows.log_s + rows.targets) == pytest.approx((1 + 1000 / (2 * own.samples)) * own.update_s)
     said = capsys.readouterr().out
     assert f"1 runs, {5 + train_modes.VARIANTS * len(lessons)} decisions learnt, " in said
     assert "3 drawn decisions that were not learnt: as STAR-H " in said

@@ -1,0 +1,23 @@
+"""Whether the files by which a recorded strategy predicted have other contents by now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from predictors.fitted_file import FITTED, known_as
+from runtime.run.inputs import files_in
+
+
+def fitted_since(names: Iterable[str], settings: Mapping[str, Any]) -> bool:
+    """Whether a file was fitted again since a record was made, whose ``fitted`` are these names.
+
+    It is one that the settings name, or one that comes along. Of a file that is gone nothing is known: False.
+    """
+    own = list(files_in(settings))
+    for name in names:
+        stem = name.rpartition(" ")[0]
+        there = [file for file in (*own, FITTED / f"{stem}.npz") if file.stem == stem and file.is_file()]
+        if there and name not in {known_as(file, file.read_bytes()) for file in there}:
+            return True
+    return False

@@ -1,0 +1,46 @@
+"""A record whose strategy predicted by a file that has been fitted again since is out of date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from predictors.fitted_file import FITTED
+from scripts.common.fitted_since import fitted_since
+from strategies.modes.learned import ModeLearner
+
+
+def learner(weights: str = "") -> tuple[tuple[str, ...], dict[str, Any]]:
+    """What a record names, and what its settings say."""
+    names = ModeLearner(use_ml_from_start=True, weights=weights).fitted
+    return names, {"strategy": {"learning": {"weights": weights}}}
+
+
+def by_another_command(path: Path, command: str) -> str:
+    with np.load(FITTED / "modes.npz") as arrays:
+        np.savez(path, **{**{name: arrays[name] for name in arrays.files}, "command": command})
+    return str(path)
+
+
+def test_files_that_come_along() -> None:
+    names, settings = learner()
+    assert not fitted_since(names, settings)
+    assert not fitted_since((), settings)
+    assert fitted_since((names[0][:-1] + "x",), settings)
+    assert fitted_since((*names, "resources 00000000"), settings)
+
+
+@pytest.mark.parametrize("name", ["mine.npz", "modes.npz"])
+def test_a_file_of_ones_own_is_the_one_that_settings_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    names, settings = learner(by_another_command(path, "one"))
+    assert not fitted_since(names, settings)
+    by_another_command(path, "two")
+    assert fitted_since(names, settings)
+
+
+def test_of_a_file_that_is_gone_nothing_is_known() -> None:
+    assert not fitted_since(("mine 01234567",), {"strategy": {"learning": {"weights": "nowhere/mine.npz"}}})
