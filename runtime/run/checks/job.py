@@ -93,6 +93,7 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_sizes(strategy, config)
     check_backend(task, backend, runtime, config)
     check_validation(strategy, task, backend, config)
+    check_rules(config)
     check_measuring(strategy, backend, config)
     check_replicas(strategy, backend, config)
     check_pacing(strategy, config)
@@ -100,7 +101,6 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_devices(runtime, backend, task, config)
     check_transfer(runtime, strategy, config)
     check_record(runtime, config)
-    check_rules(config)
     check_shards(strategy, task, config)
     if config.launcher == ON_THIS_MACHINE:
         check_port(config.runtime.get("port"))
@@ -199,6 +199,11 @@ def check_backend(task: object, backend: Any, runtime: Runtime, config: Config) 
         raise ConfigError(
             f"workload.target={workload.target:g}: backend={name} measures no {workload.metric}; estimate it with "
             "backend.progress=NAME, or set workload.target=null"
+        )
+    elif config.stop_at_convergence:
+        raise ConfigError(
+            f"stop_at_convergence=true: backend={name} measures no {workload.metric}; estimate it with "
+            "backend.progress=NAME, or set stop_at_convergence=false"
         )
     if config.save_parameters:
         raise ConfigError(f"save_parameters=true: backend={name} has no parameters")

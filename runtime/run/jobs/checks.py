@@ -19,6 +19,7 @@ from runtime.api import Needs
 from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.cluster.hosts import Host, Hosts, parse_machines
 from runtime.config.anchoring import anchored
+from runtime.config.checking import show
 from runtime.config.instantiate import TARGET, instantiate, locate
 from runtime.config.parse import ON_THIS_MACHINE, Config, parse
 from runtime.core.cluster.checks import problem_of
@@ -34,6 +35,8 @@ from strategies.protocol import JobRequest, Machine, Placement, Policy, Preventi
 
 STAYING = ("Launch", "Retire")
 """Commands for which a job would need more places than the cluster gave it, or fewer."""
+SPREAD = "spread"
+"""``cluster.hosts.placement`` where nobody sets it."""
 
 Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Composes the run's configuration with more settings."""
@@ -220,6 +223,12 @@ def _hosts_of(config: Config, cure: str) -> Hosts:
             f"cluster={config.names.cluster}: has no hosts that jobs could share (jobs={config.names.jobs}); choose "
             f"cluster={cure}, or another one with cluster.hosts"
         )
+    where = config.cluster.hosts.get("placement", SPREAD)
+    if where != SPREAD:
+        raise ConfigError(
+            f"cluster.hosts.placement={show(where)}: places the tasks of one job; those of jobs={config.names.jobs} go "
+            f"where placement={config.names.placement} says; leave it out"
+        )
     hosts = parse_machines(config.cluster.hosts)
     if not any(host.gpus for host in hosts.hosts):
         raise ConfigError(
@@ -319,7 +328,10 @@ class _Shaper:
         if cluster.costs not in self._costs:
             self._costs[cluster.costs] = load_costs(cluster.costs)
         batch, workers = config.workload.global_batch_samples, config.num_workers
-        device: DeviceProfile | None = self._host.device or parse_device(cluster.device)
+        try:
+            device: DeviceProfile | None = self._host.device or parse_device(cluster.device)
+        except ValueError as error:
+            raise ConfigError(f"cluster.{error}") from None
         alone = undisturbed(
             self._costs[cluster.costs].values,
             device,
