@@ -134,6 +134,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
             f"prevention={written.names.prevention}: no job asks for anything, so it has no effect; use "
             "strategy=star_h strategy.prevent=true and replay.detail=iterations, or prevention=none"
         )
+    _refuse_unseen(jobs, config.replay.detail)
     return CheckedSet(
         written=written,
         config=config,
@@ -186,6 +187,16 @@ def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
             f"strategy={names.strategy}: reserves room on hosts, which runtime={names.runtime} cannot do for a set of "
             "jobs; use strategy.prevent=false, or runtime=virtual"
         )
+
+
+def _refuse_unseen(jobs: Sequence[SetJob], detail: str) -> None:
+    """Jobs that only hold their GPUs show no disturbance."""
+    for job in jobs:
+        if detail == "gpus_only" and job.checked.plan.disturbances:
+            raise ConfigError(
+                f"straggler={job.checked.written.names.straggler}: slows nobody down with replay.detail=gpus_only, by "
+                "which jobs only hold their GPUs; use straggler=none, or replay.detail=iterations"
+            )
 
 
 def _refuse_elsewhere(config: Config) -> None:

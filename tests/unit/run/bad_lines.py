@@ -144,6 +144,10 @@ BAD_LINES: list[tuple[str, str]] = [
         "cluster.hosts.placement=pack: places the tasks of one job; those of jobs=list go where placement=first",
     ),
     (
+        "runtime=virtual jobs=list cluster=star_servers replay.detail=gpus_only straggler=persistent",
+        "straggler=persistent: slows nobody down with replay.detail=gpus_only, by which jobs only hold their GPUs; use",
+    ),
+    (
         "straggler=transient_and_persistent straggler.patterns.persistent.targets=[worker:9]",
         "straggler.patterns.persistent.targets=worker:9: there is no such target",
     ),
