@@ -50,8 +50,10 @@ def _check_step(setting: str, optimizer: dict[str, Any], schedule: dict[str, Any
                 f"leave it out"
             )
     for field in ("gamma", "start_frac", "end_frac"):
-        if (schedule.get(field) or 0) > 1:
+        if (
+            isinstance(rate := schedule.get(field), int | float) and rate > 1
+        ):  # others are refused with them
             raise ConfigError(
-                f"workload.lr_schedule.{field}={schedule[field]}: raises the learning rate, and {setting} bounds steps "
+                f"workload.lr_schedule.{field}={rate}: raises the learning rate, and {setting} bounds steps "
                 "by the configured one; use at most 1, and a higher workload.optimizer.lr"
             )

@@ -94,8 +94,8 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_backend(task, backend, runtime, config)
     check_validation(strategy, task, backend, config)
     check_measuring(strategy, backend, config)
-    check_rules(config)
     check_replicas(strategy, backend, config)
+    check_rules(config)
     check_pacing(strategy, config)
     check_topology(strategy, backend, config)
     check_devices(runtime, backend, task, config)
@@ -245,7 +245,7 @@ def check_record(runtime: Runtime, config: Config) -> None:
 def check_rules(config: Config) -> None:
     """Check that optimizer and learning-rate schedule exist and accept their fields."""
     optimizer = {name: value for name, value in config.workload.optimizer.items() if name != "lr"}
-    with explained(optimizer, "workload.optimizer"):
+    with explained(config.workload.optimizer, "workload.optimizer"):
         make_optimizer(optimizer.pop("name"), 1, **optimizer)
     with explained(config.workload.lr_schedule, "workload.lr_schedule"):
         make_schedule(**config.workload.lr_schedule, epoch_samples=1)  # any number: only a run knows it

@@ -65,7 +65,8 @@ CLAIMED = "cannot be written"
 
 
 def words(line: str) -> list[str]:
-    return line.split(" ") if line else []
+    """As a shell splits it, but quotes are left where they hold no word with a blank."""
+    return [word[1:-1] if " " in word else word for word in re.findall(r"'[^' ]+ [^']+'|[^ ]+", line)]
 
 
 def lines_and_messages(cases: Iterable[tuple[str, str]], every: int = 1) -> pytest.MarkDecorator:
