@@ -50,9 +50,7 @@ def _check_step(setting: str, optimizer: dict[str, Any], schedule: dict[str, Any
                 f"leave it out"
             )
     for field in ("gamma", "start_frac", "end_frac"):
-        if (
-            isinstance(rate := schedule.get(field), int | float) and rate > 1
-        ):  # others are refused with them
+        if isinstance(rate := schedule.get(field), int | float) and rate > 1:  # check_rules refuses others
             raise ConfigError(
                 f"workload.lr_schedule.{field}={rate}: raises the learning rate, and {setting} bounds steps "
                 "by the configured one; use at most 1, and a higher workload.optimizer.lr"
