@@ -1,7 +1,7 @@
 """Fit the cost model of the virtual runtime to live runs (runtime=virtual cluster.costs=NAME).
 
-python run.py calibrate runs/a runs/b                      # writes runtime/fitted/costs/local_tcp.yaml; installed: here
-python run.py calibrate runs/my_sweep --name my_machine    # every run in it; writes my_machine.yaml
+python run.py calibrate runs/a runs/b --name my_machine   # writes runtime/fitted/costs/my_machine.yaml; installed: here
+python run.py calibrate runs/my_sweep -o mine.yaml         # every run in it; cluster.costs=mine.yaml uses it
 """
 
 from __future__ import annotations

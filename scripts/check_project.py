@@ -1,6 +1,6 @@
 """Check a project of your own: can every file of its ``conf/`` be used, and do its strategies keep the contract?
 
-python run.py check my_lab           # a minute: each strategy by 1 to 4 workers, with crashes, joins and lost servers
+python run.py check my_lab           # each strategy by 1 to 4 workers, with crashes, joins and lost servers
 python run.py check my_lab --long    # all cases: more seeds, and 64 workers
 
 Each file of a group is composed and built as a run would, with the defaults for everything else (``runtime=virtual``);

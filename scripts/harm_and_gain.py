@@ -3,7 +3,7 @@
 python scripts/harm_and_gain.py --report docs/harm.md         # the whole grid (make harm)
 python scripts/harm_and_gain.py --strategies lgc,first_k      # some rows: shown, and with --report updated in the page
 python scripts/harm_and_gain.py --strategies lgc --stragglers none,kill --workers 16 --seeds 0,1,2
-python scripts/harm_and_gain.py --strategies lgc strategy.k=12 -o out/lgc_12   # with other settings (never for a page)
+python scripts/harm_and_gain.py --strategies lgc strategy.k_fastest=12 -o out/k12 # other settings (never for a page)
 
 Every job is timed without gradients, with the shipped settings of strategy and pattern, and divided by BSP's time under
 the same plan. A cell above 1.03 needs a reason in docs/harm_reasons.yaml. Jobs are written to OUT/jobs.csv as they end;

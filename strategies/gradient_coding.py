@@ -105,6 +105,10 @@ class GradientCoding(Strategy):
             )
         check_tolerance(self.s, num_workers)
         if self.scheme in ONE_PART_EACH:
+            if self.k not in (None, num_workers):
+                raise ValueError(
+                    f"k={self.k}: {self.scheme} has one part per worker, {num_workers}; leave k out or take heter_aware"
+                )
             self._recipe(None).rated([1.0] * num_workers, self.s)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:

@@ -295,7 +295,8 @@ def _host(number: int, spec: HostSpec, shared: HostsSpec, tasks: tuple[str, ...]
             f"the {MIN_CORES:g} that a quota can hold; use a larger one, or more {path}.cpu_cores"
         )
     try:
-        device = parse_device(spec.device, f"{path}.device")
+        own = "device" in (shared.overrides or {}).get(number, {})
+        device = parse_device(spec.device, f"{path}.overrides.{number}.device" if own else f"{path}.device")
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return Host(

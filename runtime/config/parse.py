@@ -194,18 +194,35 @@ def parse(raw: Mapping[str, Any]) -> Config:
     batch = config.workload.global_batch_samples
     if config.failover == "checkpoint" and config.checkpoint_every_s is None:
         raise ConfigError("failover=checkpoint: needs checkpoints; set checkpoint_every_s, or choose failover=shards")
-    if config.stop_at_convergence and config.workload.convergence is None:
-        raise ConfigError(
-            f"stop_at_convergence=true: workload={config.workload.name} has no rule; "
-            "set workload.convergence={evaluations:5,max_change:0.001}"
-        )
     if batch < config.num_workers:
         raise ConfigError(
             f"workload.global_batch_samples={batch}: smaller than cluster.num_workers={config.num_workers}, "
             "every worker needs at least one sample"
         )
+    _refuse_endless(config)
     refuse_impossible_target(config.workload.metric, config.workload.target, "workload.target")
     return config
+
+
+def _refuse_endless(config: Config) -> None:
+    """Raise :class:`ConfigError` for an end by the metric that cannot come."""
+    workload, stops = config.workload, {"target": config.stop_at_target, "convergence": config.stop_at_convergence}
+    if config.stop_at_target and workload.target is None:
+        raise ConfigError(
+            "stop_at_target=true: there is no target to reach; set workload.target (and backend.progress, with "
+            "backend=none), or stop_at_target=false"
+        )
+    if config.stop_at_convergence and workload.convergence is None:
+        raise ConfigError(
+            f"stop_at_convergence=true: workload={workload.name} has no rule; "
+            "set workload.convergence={evaluations:5,max_change:0.001}"
+        )
+    for name, stops_there in stops.items():
+        if stops_there and config.eval_every_s is None:
+            raise ConfigError(
+                f"stop_at_{name}=true: eval_every_s=null evaluates nothing while the job trains; give it seconds, or "
+                f"set stop_at_{name}=false"
+            )
 
 
 def refuse_impossible_target(metric: str, target: float | None, setting: str) -> None:

@@ -11,6 +11,7 @@ import csv
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol, final
 
@@ -140,14 +141,14 @@ class TracePending(Scheduler):
 
     def __post_init__(self) -> None:
         try:
-            with Path(self.path).open(newline="") as file:
-                rows = [(float(row["t_s"]), float(row["pending_s"])) for row in csv.DictReader(file)]
+            with Path(self.path).open(newline="", encoding="utf-8-sig") as file:
+                rows = [(float(row["t_s"]), float(row["pending_s"])) for row in csv.DictReader(file, strict=True)]
         except OSError as error:
             raise ValueError(f"path={self.path}: {(error.strerror or str(error)).lower()}") from None
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, csv.Error):
             raise ValueError(f"path={self.path}: must be CSV with numbers in the columns t_s and pending_s") from None
         times = [t for t, _ in rows]
-        if not rows or times[0] != 0 or times != sorted(set(times)):
+        if not rows or times[0] != 0 or not all(before < t for before, t in pairwise(times)):
             raise ValueError(f"path={self.path}: t_s must begin with 0 and grow from row to row")
         for _, pending in rows:
             _check("pending_s", pending)

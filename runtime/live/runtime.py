@@ -16,7 +16,7 @@ from injectors.schedule import Schedule
 from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_telemetry, commands_on
 from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.devices.found import num_devices
-from runtime.cluster.device import DeviceProfile, profiles_of, slowest_s
+from runtime.cluster.device import DeviceProfile, parse_device, profiles_of, slowest_s
 from runtime.cluster.gpus import on_nodes, parse_gpus
 from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
@@ -102,8 +102,10 @@ class LiveRuntime:
                     f"emulated hosts; {VIRTUAL}, or set cluster.hosts"
                 )
         self._gpus, self._mps_pipes = parse_gpus(cluster.gpus), ""
-        self._num_hosts = 0 if cluster.hosts is None else convert(dict(cluster.hosts), HostsSpec, "cluster.hosts").count
+        spec = None if cluster.hosts is None else convert(dict(cluster.hosts), HostsSpec, "cluster.hosts")
+        self._num_hosts = 0 if spec is None else spec.count
         try:
+            self._host_profile = None if spec is None else parse_device(spec.device, "hosts.device")
             self._profiles = profiles_of(
                 cluster.device, cluster.devices, cluster.num_workers, on_hosts=cluster.hosts is not None
             )
@@ -118,8 +120,12 @@ class LiveRuntime:
         return longest_silence_s(self.lease_s, self.cluster)
 
     def base_iter_s(self, batch_samples: int) -> float | None:
-        """Nominal seconds of an undisturbed iteration of the slowest worker, if a device or a setting gives them."""
-        seconds = slowest_s(self._profiles, batch_samples)
+        """Nominal seconds of an undisturbed iteration of the slowest worker, if a device or a setting gives them.
+
+        Overrides of single hosts do not count.
+        """
+        profiles = self._profiles if self._host_profile is None else (self._host_profile,)
+        seconds = slowest_s(profiles, batch_samples)
         return self.cluster.nominal_iter_s if seconds is None else seconds
 
     def device_fields(self) -> list[dict[str, float]] | None:

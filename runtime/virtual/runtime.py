@@ -108,7 +108,8 @@ class VirtualRuntime:
     def base_iter_s(self, batch_samples: int) -> float | None:
         """Nominal seconds of an undisturbed iteration, alone on a host without overrides.
 
-        Of a mix of devices it is the slowest's, for which a synchronous job waits.
+        Of a mix of devices it is the slowest's, for which a synchronous job waits. A device counts as it is described,
+        as live: one plan for both.
         """
         if self.cluster.devices is not None:
             return slowest_s(self._profiles, batch_samples)
@@ -117,12 +118,12 @@ class VirtualRuntime:
             profile = self._host_profile or profile
             if self._spec.cpu_cores is not None:
                 cores = self._spec.cpu_cores * self._spec.real_cores_per_core
+        if profile is not None:
+            return profile.seconds(batch_samples)
         real_s = costs.compute_s(batch_samples)
         if cores is not None and cores < costs.worker_cores:
             real_s = real_s * costs.worker_cores / cores
-        if profile is None:
-            return self.cluster.nominal_iter_s or real_s
-        return profile.seconds(batch_samples) if self._spec is None else max(profile.seconds(batch_samples), real_s)
+        return self.cluster.nominal_iter_s or real_s
 
     def can(self, config: Config) -> dict[str, str | None]:
         """Whether topology and backend can carry out each command, and the record can hold it."""

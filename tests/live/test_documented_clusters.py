@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 PATIENCE_S = 180.0
 LIKE = "tests/live/test_joined.py::test_two_agents_of_a_user_train_every_sample_as_often"
 TOKEN = ".stragglab-token"
-SRUN = '#!/bin/sh\nfor _ in 1 2 3 4; do "$@" & done\nwait\n'
-"""Of a job with four nodes."""
+SRUN = '#!/bin/sh\n[ "$1" = --cpus-per-task=8 ] || exit 2\nshift\nfor _ in 1 2 3 4; do "$@" & done\nwait\n'
+"""Of a job with four nodes, whose number of cores it does not take over from the script."""
 
 
 def block(language: str, word: str) -> str:

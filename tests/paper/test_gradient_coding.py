@@ -227,6 +227,7 @@ def test_a_worker_that_returns_after_its_row_does_not_compute_it_again() -> None
     [
         ({"s": 4}, 4, "s=4: must be below the number of workers, 4"),
         ({"scheme": "fractional_repetition", "s": 2}, 4, r"s=2: fractional repetition needs s \+ 1 = 3 to divide"),
+        ({"scheme": "cyclic", "k": 5}, 4, "k=5: cyclic has one part per worker, 4; leave k out"),
         ({"scheme": "naive", "s": 1}, 4, "s=1: naive tolerates no straggler"),
         ({"throughputs": [1.0, 2.0]}, 4, r"throughputs=\[1.0, 2.0\]: must be one number for each of the 4 workers"),
         ({"throughputs": [0.0, 1.0]}, 2, r"throughputs=\[0.0, 1.0\]: must be a list of positive numbers"),

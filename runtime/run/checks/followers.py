@@ -44,14 +44,14 @@ def _check_step(setting: str, optimizer: dict[str, Any], schedule: dict[str, Any
             "workload.optimizer.name=sgd"
         )
     for field, neutral in (("weight_decay", 0), ("nesterov", False)):
-        if optimizer.get(field, neutral) != neutral:
+        if optimizer.get(field) not in (None, neutral):
             raise ConfigError(
                 f"workload.optimizer.{field}={optimizer[field]}: {setting} needs steps that norms of gradients bound; "
                 f"leave it out"
             )
     for field in ("gamma", "start_frac", "end_frac"):
-        if schedule.get(field, 0) > 1:
+        if isinstance(rate := schedule.get(field), int | float) and rate > 1:  # check_rules refuses others
             raise ConfigError(
-                f"workload.lr_schedule.{field}={schedule[field]}: raises the learning rate, and {setting} bounds steps "
+                f"workload.lr_schedule.{field}={rate}: raises the learning rate, and {setting} bounds steps "
                 "by the configured one; use at most 1, and a higher workload.optimizer.lr"
             )

@@ -95,12 +95,12 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     check_validation(strategy, task, backend, config)
     check_measuring(strategy, backend, config)
     check_replicas(strategy, backend, config)
+    check_rules(config)
     check_pacing(strategy, config)
     check_topology(strategy, backend, config)
     check_devices(runtime, backend, task, config)
     check_transfer(runtime, strategy, config)
     check_record(runtime, config)
-    check_rules(config)
     check_shards(strategy, task, config)
     if config.launcher == ON_THIS_MACHINE:
         check_port(config.runtime.get("port"))
@@ -200,6 +200,11 @@ def check_backend(task: object, backend: Any, runtime: Runtime, config: Config) 
             f"workload.target={workload.target:g}: backend={name} measures no {workload.metric}; estimate it with "
             "backend.progress=NAME, or set workload.target=null"
         )
+    elif config.stop_at_convergence:
+        raise ConfigError(
+            f"stop_at_convergence=true: backend={name} measures no {workload.metric}; estimate it with "
+            "backend.progress=NAME, or set stop_at_convergence=false"
+        )
     if config.save_parameters:
         raise ConfigError(f"save_parameters=true: backend={name} has no parameters")
 
@@ -240,7 +245,7 @@ def check_record(runtime: Runtime, config: Config) -> None:
 def check_rules(config: Config) -> None:
     """Check that optimizer and learning-rate schedule exist and accept their fields."""
     optimizer = {name: value for name, value in config.workload.optimizer.items() if name != "lr"}
-    with explained(optimizer, "workload.optimizer"):
+    with explained(config.workload.optimizer, "workload.optimizer"):
         make_optimizer(optimizer.pop("name"), 1, **optimizer)
     with explained(config.workload.lr_schedule, "workload.lr_schedule"):
         make_schedule(**config.workload.lr_schedule, epoch_samples=1)  # any number: only a run knows it

@@ -25,8 +25,16 @@ def check_measuring(strategy: Strategy, backend: Any, config: Config) -> None:
             f"topology.collective=ddp: workers report the norm of the mean instead of their own, and {asking}; use "
             "topology.collective=ring"
         )
-    if not rule_named(name := config.workload.optimizer["name"]).along_gradients:
+    if not _steps_along_gradients(name := config.workload.optimizer["name"]):
         raise ConfigError(
             f"workload.optimizer.name={name}: steps along gradients that are scaled on the servers, whose norms nobody "
             f"knows, and {asking}; use workload.optimizer.name=sgd, or give the strategy a noise scale"
         )
+
+
+def _steps_along_gradients(name: str) -> bool:
+    """Whether an optimizer does; one that does not exist is refused with all optimizers like it."""
+    try:
+        return rule_named(name).along_gradients
+    except ValueError:
+        return True

@@ -10,10 +10,15 @@ from strategies.protocol import Strategy
 def check_pacing(strategy: Strategy, config: Config) -> None:
     """Refuse a strategy that predicts by received resources where devices are paced by sleeping."""
     cluster = config.cluster
+    hosts = cluster.hosts or {}
     paced = {
         "cluster.device": cluster.device,
         "cluster.devices": cluster.devices,
-        "cluster.hosts.device": (cluster.hosts or {}).get("device"),
+        "cluster.hosts.device": hosts.get("device"),
+        **{
+            f"cluster.hosts.overrides.{number}.device": own.get("device")
+            for number, own in (hosts.get("overrides") or {}).items()
+        },
     }
     found = [name for name, device in paced.items() if device]
     if strategy.reads_received and found:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.api import Runtime
+from runtime.config.checking import show
 from runtime.config.parse import Config, Topology
+from runtime.core.elastic import divides_again
 from runtime.errors import ConfigError
 from strategies.protocol import Strategy
 
@@ -19,6 +21,7 @@ def check_topology(strategy: Strategy, backend: Any, config: Config) -> None:
     topology, names = config.topology, config.names
     if topology.name == PS:
         _check_servers(topology)
+        _check_shares(strategy, config)
     elif topology.name == ALLREDUCE:
         _check_replicas(topology)
     else:
@@ -78,7 +81,23 @@ def _check_servers(topology: Topology) -> None:
         )
 
 
+def _check_shares(strategy: Strategy, config: Config) -> None:
+    """Shares are used wherever there are as many servers; without another number of these ever, they must fit."""
+    topology = config.topology
+    shares, servers = topology.server_shares, topology.num_servers
+    if shares is not None and len(shares) != servers and not divides_again(strategy):
+        raise ConfigError(
+            f"topology.server_shares={show(list(shares))}: has {len(shares)} shares, and strategy="
+            f"{config.names.strategy} keeps topology.num_servers={servers}; give every server one, or leave it out"
+        )
+
+
 def _check_replicas(topology: Topology) -> None:
+    if topology.server_shares is not None:
+        raise ConfigError(
+            f"topology.server_shares={show(list(topology.server_shares))}: topology=allreduce has no servers; leave it "
+            "out, or choose topology=ps"
+        )
     if topology.num_servers:
         raise ConfigError(
             f"topology.num_servers={topology.num_servers}: topology=allreduce has no servers; use "

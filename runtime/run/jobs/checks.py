@@ -19,6 +19,7 @@ from runtime.api import Needs
 from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.cluster.hosts import Host, Hosts, parse_machines
 from runtime.config.anchoring import anchored
+from runtime.config.checking import show
 from runtime.config.instantiate import TARGET, instantiate, locate
 from runtime.config.parse import ON_THIS_MACHINE, Config, parse
 from runtime.core.cluster.checks import problem_of
@@ -34,6 +35,8 @@ from strategies.protocol import JobRequest, Machine, Placement, Policy, Preventi
 
 STAYING = ("Launch", "Retire")
 """Commands for which a job would need more places than the cluster gave it, or fewer."""
+SPREAD = "spread"
+"""``cluster.hosts.placement`` where nobody sets it."""
 
 Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Composes the run's configuration with more settings."""
@@ -131,6 +134,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
             f"prevention={written.names.prevention}: no job asks for anything, so it has no effect; use "
             "strategy=star_h strategy.prevent=true and replay.detail=iterations, or prevention=none"
         )
+    _refuse_unseen(jobs, config.replay.detail)
     return CheckedSet(
         written=written,
         config=config,
@@ -185,6 +189,16 @@ def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
         )
 
 
+def _refuse_unseen(jobs: Sequence[SetJob], detail: str) -> None:
+    """Jobs that only hold their GPUs show no disturbance."""
+    for job in jobs:
+        if detail == "gpus_only" and job.checked.plan.disturbances:
+            raise ConfigError(
+                f"straggler={job.checked.written.names.straggler}: slows nobody down with replay.detail=gpus_only, by "
+                "which jobs only hold their GPUs; use straggler=none, or replay.detail=iterations"
+            )
+
+
 def _refuse_elsewhere(config: Config) -> None:
     """Before anything leads to hosts, which would be refused there."""
     if config.launcher != ON_THIS_MACHINE:
@@ -219,6 +233,12 @@ def _hosts_of(config: Config, cure: str) -> Hosts:
         raise ConfigError(
             f"cluster={config.names.cluster}: has no hosts that jobs could share (jobs={config.names.jobs}); choose "
             f"cluster={cure}, or another one with cluster.hosts"
+        )
+    where = config.cluster.hosts.get("placement", SPREAD)
+    if where != SPREAD:
+        raise ConfigError(
+            f"cluster.hosts.placement={show(where)}: places the tasks of one job; those of jobs={config.names.jobs} go "
+            f"where placement={config.names.placement} says; leave it out"
         )
     hosts = parse_machines(config.cluster.hosts)
     if not any(host.gpus for host in hosts.hosts):
@@ -319,7 +339,10 @@ class _Shaper:
         if cluster.costs not in self._costs:
             self._costs[cluster.costs] = load_costs(cluster.costs)
         batch, workers = config.workload.global_batch_samples, config.num_workers
-        device: DeviceProfile | None = self._host.device or parse_device(cluster.device)
+        try:
+            device: DeviceProfile | None = self._host.device or parse_device(cluster.device)
+        except ValueError as error:
+            raise ConfigError(f"cluster.{error}") from None
         alone = undisturbed(
             self._costs[cluster.costs].values,
             device,

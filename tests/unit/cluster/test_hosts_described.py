@@ -84,6 +84,7 @@ def test_placement_by_name_and_single_hosts_that_differ() -> None:
         ({"overrides": {4: {}}}, "cluster.hosts.overrides.4: there is no such host"),
         ({"overrides": {1: {"cpu_cores": -1.0}}}, "cluster.hosts.overrides.1.cpu_cores=-1.0"),
         ({"overrides": {1: {"cores": 1.0}}}, "cluster.hosts.overrides.1.cores"),
+        ({"overrides": {1: {"device": {"bas_s": 1.0}}}}, "cluster.hosts.overrides.1.device: has no bas_s"),
         ({"hostz": 3}, "cluster.hosts.hostz"),
     ],
 )

@@ -34,6 +34,12 @@ def test_a_trace_holds_from_row_to_row(tmp_path: Path) -> None:
     assert [busy.next_change_s(t) for t in (0.0, 60.0, 90.0)] == [60.0, 90.0, math.inf]
 
 
+def test_a_trace_that_a_spreadsheet_saved_begins_with_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "pending.csv"
+    path.write_text("t_s,pending_s\n0,5\n", encoding="utf-8-sig")
+    assert TracePending(path=str(path)).draw_s(0.0, 0, 0) == 5.0
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -45,6 +51,8 @@ def test_a_trace_holds_from_row_to_row(tmp_path: Path) -> None:
         "t_s,pending_s\n0,x\n",
         "t_s,pending_s\n0,-1\n",
         "t_s,pending_s\n0\n",
+        "t_s,pending_s\n0,1\nnan,2\n5,3\n",
+        't_s,pending_s\n0,"1\n',
     ],
 )
 def test_traces_that_are_none(tmp_path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Lists are complete: of the methods, of the commands, and of the files of a package in the order to read them."""
+"""Lists are complete: methods and their parameters, commands, the files of a package in the order to read them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.runs import ROOT
 
@@ -51,6 +52,35 @@ def test_every_strategy_is_in_the_list_of_methods() -> None:
 def test_every_card_is_in_the_list_of_methods() -> None:
     cards = {path.name for path in METHODS.parent.glob("*.md")} - {METHODS.name}
     assert cards - set(re.findall(r"\]\(([^)]*)\)", METHODS.read_text())) == set()
+
+
+def cards() -> dict[str, Path]:
+    """The card of every strategy, by the rows of the list of methods."""
+    found = {}
+    for row in METHODS.read_text().splitlines():
+        if (link := re.search(r"\]\((\w+\.md)\) \|$", row)) is not None:
+            names = re.findall(r"`(\w+)`", row.split(" | ")[0])
+            found |= dict.fromkeys(names, METHODS.parent / link[1])
+    return found
+
+
+def unnamed(parameters: set[str], text: str) -> set[str]:
+    """Those parameters that no code of a page names, alone or as ``strategy.k=3``."""
+    code = " ".join(re.findall(r"`([^`\n]*)`", text))
+    return parameters.difference(re.findall(r"\w+", code))
+
+
+def test_a_card_has_every_parameter_of_its_strategies() -> None:
+    found = cards()
+    lacking = {}
+    for path in sorted((ROOT / "conf" / "strategy").glob("*.yaml")):
+        parameters = set(yaml.safe_load(path.read_text())) - {"_target_", "defaults"}
+        lacking[path.stem] = unnamed(parameters, found[path.stem].read_text())
+    assert {name: words for name, words in lacking.items() if words} == {}
+
+
+def test_a_parameter_that_no_code_has_is_unnamed() -> None:
+    assert unnamed({"k", "eager", "bound", "data"}, "`strategy.k=3` and `eager`; data, bound") == {"bound", "data"}
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,10 @@ BAD_LINES: list[tuple[str, str]] = [
         "workload.task.dataset=adult: must be settings with a _target_",
     ),
     ("workload=wide_deep_adult workload.task.size.hidden=64", "workload.task.size.hidden=64: must be a list"),
-    ("straggler=persistent straggler.sleep_iters=1e9", "straggler.sleep_iters=1000000000.0: makes a delay of 6e+07 s"),
+    (
+        "straggler=persistent straggler.sleep_iters=1e9",
+        "straggler.sleep_iters=1000000000.0: makes a delay of 4.8e+07 s",
+    ),
     ("runtime.heartbeat_s=nan", "runtime.heartbeat_s=nan: must be a finite number"),
     ("runtime.lease_s=0.6", "runtime.lease_s=0.6: must be at least twice heartbeat_s=0.5"),
     ("cluster.device.base_s=fast", "cluster.device.base_s=fast: must be a number"),
@@ -102,6 +105,18 @@ BAD_LINES: list[tuple[str, str]] = [
     ),
     ("topology.collective=mpi", "topology.collective=mpi: must be one of"),
     ("topology=allreduce topology.num_servers=2", "topology.num_servers=2: topology=allreduce has no servers"),
+    (
+        "topology=allreduce topology.server_shares=[2,1]",
+        "topology.server_shares=[2.0, 1.0]: topology=allreduce has no servers; leave it out",
+    ),
+    (
+        "topology.server_shares=[2,1,1]",
+        "topology.server_shares=[2.0, 1.0, 1.0]: has 3 shares, and strategy=bsp keeps topology.num_servers=2; give",
+    ),
+    (
+        "strategy=star_h strategy.phi=null workload.optimizer.name=foo",
+        "workload.optimizer.name=foo: must be one of ",
+    ),
     ("topology=allreduce topology.collective=null", "topology.collective=null: topology=allreduce needs one"),
     ("topology=allreduce topology.transport=shm", "topology.transport=shm: replicas share no memory"),
     ("topology=allreduce backend=jax", "backend"),
@@ -122,6 +137,18 @@ BAD_LINES: list[tuple[str, str]] = [
     (
         "runtime=virtual jobs=list cluster=star_servers jobs.entries=[{job:a,submit_s:0,gpus:0,duration_s:6}]",
         "jobs.entries[0], column gpus, 0: must be a finite number, 1 or more",
+    ),
+    (
+        "runtime=virtual jobs=list cluster=star_servers cluster.device.base_s=-1",
+        "jobs=list: job first: cluster.device: base_s=-1.0 must be 0 or more",
+    ),
+    (
+        "runtime=virtual jobs=list cluster=star_servers cluster.hosts.placement=pack",
+        "cluster.hosts.placement=pack: places the tasks of one job; those of jobs=list go where placement=first",
+    ),
+    (
+        "runtime=virtual jobs=list cluster=star_servers replay.detail=gpus_only straggler=persistent",
+        "straggler=persistent: slows nobody down with replay.detail=gpus_only, by which jobs only hold their GPUs; use",
     ),
     (
         "straggler=transient_and_persistent straggler.patterns.persistent.targets=[worker:9]",
@@ -245,6 +272,11 @@ BAD_LINES: list[tuple[str, str]] = [
         "+workload.lr_schedule.unit=epochs +workload.lr_schedule.gamma=2.0",
         "workload.lr_schedule.gamma=2.0: raises the learning rate",
     ),
+    (
+        f"{REPLICATED} workload.lr_schedule.name=step +workload.lr_schedule.milestones=[2] "
+        "+workload.lr_schedule.unit=epochs +workload.lr_schedule.gamma=half",
+        "workload.lr_schedule.gamma=half: must be a number, more than 0",
+    ),
     (f"{REPLICATED} failover=checkpoint strategy.data=even", "failover=checkpoint: all read a checkpoint after a loss"),
     (
         f"{REPLICATED} strategy.lr_rule=unit strategy.num_aggregators=1",
@@ -257,6 +289,23 @@ BAD_LINES: list[tuple[str, str]] = [
     ("cluster.num_workers=200", "workload.global_batch_samples=128: smaller than cluster.num_workers=200"),
     ("workload.target=2", "workload.target=2: accuracy is between 0 and 1, so it would never be there"),
     ("workload.target=-0.1", "workload.target=-0.1: accuracy is between 0 and 1"),
+    (
+        "stop_at_target=true workload.target=null",
+        "stop_at_target=true: there is no target to reach; set workload.target",
+    ),
+    (
+        "stop_at_target=true eval_every_s=null",
+        "stop_at_target=true: eval_every_s=null evaluates nothing while the job trains; give it seconds, or set",
+    ),
+    (
+        "stop_at_convergence=true workload.convergence={evaluations:5,max_change:0.1} eval_every_s=null",
+        "stop_at_convergence=true: eval_every_s=null evaluates nothing while the job trains; give it seconds, or set",
+    ),
+    (
+        "stop_at_convergence=true workload.convergence={evaluations:5,max_change:0.1} workload.target=null "
+        "runtime=virtual backend=none",
+        "stop_at_convergence=true: backend=none measures no accuracy; estimate it with backend.progress=NAME, or set",
+    ),
     ("cluster=hosts cluster.hosts.count=abc", "cluster.hosts.count=abc: must be a whole number, at least 1"),
     ("cluster=hosts cluster.hosts.count=''", "cluster.hosts.count=: must be a whole number, at least 1"),
     ("cluster=hosts cluster.hosts.count=.nan", "cluster.hosts.count=.nan: must be a whole number, at least 1"),
@@ -336,10 +385,10 @@ BAD_LINES: list[tuple[str, str]] = [
     ("hydra.run.dir=/proc/nope", "hydra.run.dir=/proc/nope: cannot be written"),
     ("hydra.run.dir=/dev/null/x", "hydra.run.dir=/dev/null/x: cannot be written (not a directory)"),
     (f"hydra.run.dir={'x' * 300}", "cannot be written (file name too long)"),
-    ("hydra.run.dir=${nope}", "'nope' not found"),
+    ("hydra.run.dir=${nope}", "hydra.run.dir: refers to nope, which is not set"),
     # form
     ("strategy", "strategy: must be written setting=value"),
-    ("jobs.job_column=Job (id)", """within those of the shell: 'jobs.job_column="Job (id)"'"""),
+    ("'jobs.job_column=Job (id)'", """within those of the shell: 'jobs.job_column="Job (id)"'"""),
     ("seed=[1", "seed=[1: cannot be read"),
     ("seed==3", "seed==3: cannot be read"),
     ("seed=cast(3)", "seed=cast(3): cannot be read"),

@@ -31,8 +31,12 @@ JOB = (
             ("strategy.predictor=star", "cluster=hosts", "cluster.hosts.device={base_s:0.02,per_sample_s:0.001}"),
             "cluster.hosts.device",
         ),
+        (
+            ("strategy.predictor=star", "cluster=hosts", "cluster.hosts.overrides={2:{device:{base_s:0.02}}}"),
+            "cluster.hosts.overrides.2.device",
+        ),
     ],
-    ids=["all", "hosts"],
+    ids=["all", "hosts", "one host"],
 )
 def test_sleeping_devices_show_no_resources(words: tuple[str, ...], named: str, tmp_path: Path) -> None:
     done = run_cli(*JOB, *words, f"hydra.run.dir={tmp_path}")

@@ -30,7 +30,7 @@ from runtime.run.preflight import preflight
 from runtime.version import own_version
 from tests.support.cli import ROOT, run_cli
 from tests.support.turns import by_turns
-from tests.unit.run.bad_lines import BAD_LINES
+from tests.unit.run.bad_lines import BAD_LINES, REPLICATED
 
 CONF = ROOT / "conf"
 OWN_VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -47,6 +47,10 @@ GOOD_LINES = [
     "workload.target=1.0",
     "workload=ledger backend=numpy workload.target=2.0",
     "cluster.num_workers=1 topology.num_servers=1 topology.transport=shm",
+    f"{REPLICATED} +workload.lr_schedule.gamma=null +workload.optimizer.weight_decay=null",
+    "topology.server_shares=[2,1]",
+    "runtime=virtual cluster=dlrover backend=none backend.num_parameters=1 workload.target=null strategy=dlrover "
+    "topology.num_servers=1 topology.server_shares=[2,1]",  # for when there are two
     "-m strategy=bsp,asp seed=0,1,2",
     "-m strategy=glob(antdt_*) seed=range(3)",
     "-m strategy=glob(*) seed=range(1)",  # every strategy
@@ -61,7 +65,8 @@ CLAIMED = "cannot be written"
 
 
 def words(line: str) -> list[str]:
-    return line.split(" ") if line else []
+    """As a shell splits it, but quotes are left where they hold no word with a blank."""
+    return [word[1:-1] if " " in word else word for word in re.findall(r"'[^' ]+ [^']+'|[^ ]+", line)]
 
 
 def lines_and_messages(cases: Iterable[tuple[str, str]], every: int = 1) -> pytest.MarkDecorator:

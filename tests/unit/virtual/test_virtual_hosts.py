@@ -12,6 +12,7 @@ import pytest
 from injectors.plan import Kind
 from runtime.api import RunContext
 from runtime.cluster.hosts import parse_hosts
+from runtime.live import LiveRuntime
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.costs import FREE, Carry, Costs
@@ -108,7 +109,7 @@ REAL = "schema: 1\nvalues: {compute_base_s: 0.1}\n"
 
 
 def test_the_runtime_knows_its_hosts(tmp_path: Path) -> None:
-    """An iteration of 0.1 core-seconds on 0.4 cores takes 0.25 s, unless a device takes longer."""
+    """An iteration of 0.1 core-seconds on 0.4 cores takes 0.25 s, unless a device says how long it takes."""
     (tmp_path / "real.yaml").write_text(REAL)
     costs = str(tmp_path / "real.yaml")
     runtime = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs, hosts=FIELDS))
@@ -126,6 +127,26 @@ def test_the_runtime_knows_its_hosts(tmp_path: Path) -> None:
     assert VirtualRuntime(cluster=nominal).base_iter_s(8) == 0.06, "as live: one plan for both"
     plain = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs))
     assert (plain.num_hosts, plain.base_iter_s(8), plain.machine(RunContext())) == (0, 0.1, {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "base_s"),
+    [
+        ({"device": {"base_s": 0.5}}, 0.5),
+        ({"device": {"base_s": 0.125}}, 0.125),  # less than this processor needs
+        ({"hosts": {**FIELDS, "device": {"base_s": 0.5}}}, 0.5),
+        ({"hosts": {**FIELDS, "device": {"per_sample_s": 0.25}}, "device": {"base_s": 0.125}}, 2.0),
+        ({"nominal_iter_s": 0.06, "hosts": {**FIELDS, "device": {"base_s": 0.5}}}, 0.5),
+        ({"nominal_iter_s": 0.06}, 0.06),
+    ],
+)
+def test_delays_in_iterations_are_as_long_live_as_on_the_clock(
+    fields: dict[str, Any], base_s: float, tmp_path: Path
+) -> None:
+    (tmp_path / "real.yaml").write_text(REAL)
+    cluster = cluster_of(**{"num_workers": 2, "costs": str(tmp_path / "real.yaml"), "hosts": FIELDS, **fields})
+    assert VirtualRuntime(cluster=cluster).base_iter_s(8) == base_s
+    assert LiveRuntime(cluster=cluster).base_iter_s(8) == base_s
 
 
 # ---- processors -----------------------------------------------------------------------------------------------------
