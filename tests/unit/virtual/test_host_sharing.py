@@ -97,8 +97,8 @@ def test_a_job_that_was_preempted_comes_back_without_limits() -> None:
 
 
 def test_a_limited_worker_that_starts_again_elsewhere_leaves_its_limit() -> None:
-    """What a has reserved is of host 0; from second 3 on the worker of b is on host 1, and so is its neighbour's."""
-    lab = Neighbours(prevention=Always())
+    """What a has reserved is of host 0; from second 3 on the worker of b is on host 1, with room for all."""
+    lab = Neighbours(prevention=Always(), cores=4.0)
     lab.add("a", Saying({2.0: MORE}))
     lab.add("b", Saying({3.0: Restart(node="worker:0")}))
     lab.run()
