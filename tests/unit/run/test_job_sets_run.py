@@ -338,7 +338,7 @@ def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path)
 
 
 def test_what_happens_at_one_moment_is_decided_once_without_detail(tmp_path: Path) -> None:
-    """A short job comes when another one ends: it gets what that leaves, and the long one goes on."""
+    """A short job comes when another one ends: it gets what that leaves, and the long one continues."""
     rows = [
         row("long", gpus=20, iterations=1000, duration_s=1000.0),
         row("other", gpus=20, iterations=100, duration_s=100.0),
