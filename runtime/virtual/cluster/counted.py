@@ -11,6 +11,7 @@ from runtime.api import Outcome
 from runtime.record.cluster import ClusterRecorder, HostRow
 from runtime.virtual.cluster.cluster import INTERRUPTED
 from runtime.virtual.counts import CountsReplay
+from runtime.virtual.garbage import rare_collections
 from runtime.virtual.lab import LOOK_EVERY, VIEW_EVERY_S, interruptible
 from strategies.protocol import JobRequest, Machine, Placement, Policy
 
@@ -54,7 +55,7 @@ class CountedCluster:
     def run(self) -> dict[str, Outcome]:
         """Until all jobs are over, or a signal; none of them has an outcome of its own."""
         steps, seen_s = 0, -math.inf
-        with interruptible(self):
+        with interruptible(self), rare_collections():
             while (next_s := self._replay.next_s) < math.inf and not self.interrupted_by:
                 while (at_s := (self._samples + 1) * self._every_s) < next_s:
                     self._sample(at_s)
