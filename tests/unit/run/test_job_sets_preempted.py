@@ -276,7 +276,7 @@ def test_jobs_that_jump_are_preempted_as_in_detail(tmp_path: Path) -> None:
 
 def test_who_comes_back_elsewhere_is_a_change_for_its_neighbours_there(tmp_path: Path) -> None:
     """``near`` has host 0 for itself from the end of ``idle`` until ``long`` comes there, half a minute later; how fast
-    it was until then says nothing of what follows. Two jobs on a host load twice as long: 8 samples of 0.01 s on two
+    it was until then does not count afterwards. Two jobs on a host load twice as long: 8 samples of 0.01 s on two
     cores of four."""
     costs = tmp_path / "loading.yaml"
     costs.write_text("schema: 1\nvalues: {data_per_sample_s: 0.01, worker_cores: 2}\n")

@@ -135,8 +135,8 @@ def test_a_lease_is_as_long_after_jumps(pause_s: float, lost: list[float], monke
     )
     (_, detailed), (_, tape) = taped(one, None), taped(one, MEASURED)
     assert sum(note["seconds"] for t, note in tape.noted("Jumped") if t < 20.0) > 3.0
-    for told in (detailed, tape):
-        assert [event["t"] for event in told.received("Lost")] == pytest.approx(lost, abs=1e-3)
+    for record in (detailed, tape):
+        assert [event["t"] for event in record.received("Lost")] == pytest.approx(lost, abs=1e-3)
 
 
 # ---- many jobs -------------------------------------------------------------------------------------------------------
