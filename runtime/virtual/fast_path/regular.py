@@ -96,6 +96,8 @@ class RegularRun(ABC):
         share = 1.0 if staleness_hint.bound == 0 else 1.0 / job.num_workers
         self.lr_scale = share if staleness_hint.lr_scale is None else staleness_hint.lr_scale
         self.done = 0
+        self._learnt_samples = 0
+        """Of the updates that the progress model has had."""
         self.version = 0
         self.t = 0.0
         self._report_s, self._change_s = REPORT_EVERY_S, schedule.next_change(0.0)
@@ -226,8 +228,11 @@ class RegularRun(ABC):
         self.record.event(t, event, (), self.version, 0.0, None)
 
     def _learn(self, samples: int, lr_scale: float) -> None:
+        """Of one more update, at the rate of its place in the schedule."""
         if (progress := self.learner.progress) is not None:
-            progress.update(samples, self.job.lr * lr_scale / progress.model.lr)
+            rate = self.job.lr * self.job.lr_at(self._learnt_samples) * lr_scale
+            progress.update(samples, rate / progress.model.lr)
+            self._learnt_samples += samples
 
     def own_s(self, factors: Floats) -> Floats:
         """Computing times with this jitter, without injected ones (``Workers._compute_s`` of the full runtime)."""

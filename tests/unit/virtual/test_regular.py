@@ -185,6 +185,17 @@ def test_the_same_rows_in_other_jobs(tmp_path: Path, name: str) -> None:
     both(tmp_path / "one", one, strategy, costs)
 
 
+@pytest.mark.parametrize("name", ["bsp", "ssp-1"])
+def test_a_progress_model_learns_at_the_rate_of_the_schedule(tmp_path: Path, name: str) -> None:
+    decays = job_of(eval_every_s=0.37, lr=0.03, lr_at=lambda samples: 1.0 / (1.0 + samples))
+    _, fast = both(tmp_path, decays, STRATEGIES[name], COSTS["all"], progress=True)
+    (tmp_path / "constant").mkdir()
+    _, constant = both(
+        tmp_path / "constant", job_of(eval_every_s=0.37, lr=0.03), STRATEGIES[name], COSTS["all"], progress=True
+    )
+    assert lines_of(fast) != lines_of(constant)
+
+
 def test_beyond_a_block_of_jitter(tmp_path: Path) -> None:
     job = job_of(num_workers=2, num_samples=2 * BATCH * (BLOCK + 100), global_batch_samples=2 * BATCH)
     for strategy in (BSP(), SSP(bound=2)):
