@@ -21,7 +21,6 @@ from runtime.api import Outcome, RunSpec, RunStatus, record_outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import nominal_batches
 from runtime.core.job import Job, Status
-from runtime.core.layout import Layout
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.record.columns import IterationWriter
@@ -129,8 +128,7 @@ class RegularRun(ABC):
     def _run(self) -> Outcome:
         job = self.job
         self.record.note(0.0, "Injecting", active=self.schedule.active(0.0))
-        layout = Layout.initial(job.num_workers, job.num_servers)
-        self.record.note(0.0, "LayoutChanged", **layout.describe())
+        self.record.note(0.0, "LayoutChanged", **job.start_layout.describe())
         self.record.note(0.0, "EpochStarted", epoch=0)
         batches = nominal_batches(job.global_batch_samples, job.num_workers)
         workers = tuple(range(job.num_workers))

@@ -196,6 +196,11 @@ def test_a_progress_model_learns_at_the_rate_of_the_schedule(tmp_path: Path, nam
     assert lines_of(fast) != lines_of(constant)
 
 
+def test_servers_with_different_shares(tmp_path: Path) -> None:
+    full, _ = both(tmp_path, job_of(server_shares=(3.0, 1.0)), BSP(), COSTS["all"])
+    assert '"server:0":3.0' in (full / "events.jsonl").read_text()
+
+
 def test_beyond_a_block_of_jitter(tmp_path: Path) -> None:
     job = job_of(num_workers=2, num_samples=2 * BATCH * (BLOCK + 100), global_batch_samples=2 * BATCH)
     for strategy in (BSP(), SSP(bound=2)):
