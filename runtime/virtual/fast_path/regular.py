@@ -85,6 +85,7 @@ class RegularRun(ABC):
         job = spec.job
         self.spec, self.job, self.schedule, self.learner = spec, job, schedule, learner
         self.record, self.rows = spec.record, rows
+        costs = costs.of_model(PARAMETER_BYTES * learner.num_parameters)
         self.costs, self.profile, self.staleness_hint = costs, profile, staleness_hint
         self.servers = Servers(costs, learner.num_parameters, job.num_servers, schedule.delay_for)
         self.servers.divide(job.start_layout)

@@ -80,7 +80,9 @@ COSTS = {
     "first score and checkpoint": Costs(
         decision_s=4e-3, evaluation_s=0.0615, control_s=1e-3, checkpoint_base_s=0.01, disk_bytes_per_s=1e6
     ),
-    "overrun": Costs(compute_base_s=0.07, compute_per_sample_s=1e-4, jitter_sigma=0.3, update_base_s=0.02),
+    "overrun": Costs(
+        compute_base_s=0.07, compute_per_sample_s=1e-4, stage_per_byte_s=1e-6, jitter_sigma=0.3, update_base_s=0.02
+    ),
 }
 LOOPS = {"python": None} | ({} if (compiled := native(WAVES)) is None else {"compiled": compiled})
 """The loops of asynchronous jobs: None is the one in Python, which is all there is without a compiler."""
