@@ -118,7 +118,8 @@ def duration_s_of(submission: Submission, iterations: int, alone: Undisturbed, r
     """
     if replay.detail != "gpus_only" or submission.iterations is None or submission.duration_s is None:
         return iterations * alone.iteration_s
-    return submission.duration_s * replay.duration_scale * iterations / submission.iterations
+    done_frac = min(1.0, iterations / submission.iterations)  # none is shorter than the fewest that train
+    return submission.duration_s * replay.duration_scale * done_frac
 
 
 def with_length(raw: Raw, iterations: int, num_parameters: int, alone: Undisturbed, replay: Replay) -> Raw:

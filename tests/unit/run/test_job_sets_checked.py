@@ -188,11 +188,16 @@ def test_a_job_of_no_length_has_the_epochs_of_its_own_settings() -> None:
 
 def test_seconds_of_a_source_are_those_of_a_job_that_only_holds_gpus() -> None:
     """A scheduler's log says what its iterations took; what trains takes as long as the costs say."""
-    rows = [row("a", iterations=100, duration_s=5000.0), row("b", iterations=100)]
+    rows = [
+        row("a", iterations=100, duration_s=5000.0),
+        row("b", iterations=100),
+        row("c", iterations=1, duration_s=8.0),
+    ]
     words = ("replay.max_iterations=50", "replay.duration_scale=0.5")
-    counted, costed = checked_set(rows, *words, "replay.detail=gpus_only").jobs
+    counted, costed, short = checked_set(rows, *words, "replay.detail=gpus_only").jobs
     assert (counted.iterations, counted.request.duration_s) == (50, 5000.0 * 0.5 * 50 / 100)
-    (training, _) = checked_set(rows, *words).jobs
+    assert short.request.duration_s == 4.0
+    training = checked_set(rows, *words).jobs[0]
     assert training.request.duration_s == costed.request.duration_s
     assert training.request.duration_s != counted.request.duration_s
 
