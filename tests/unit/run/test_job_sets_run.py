@@ -87,11 +87,11 @@ def costs_file(tmp_path: Path) -> str:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("jobs", "rounds_s"), [(1, 0.16 + 0.1), (2, 0.16 + 0.1), (4, 0.316 + 0.1)])
+@pytest.mark.parametrize(("jobs", "rounds_s"), [(1, 0.16 + 0.1), (2, 0.16 + 0.1), (4, 0.31 + 0.1)])
 def test_jobs_on_one_host_slow_each_other_as_the_closed_form_says(tmp_path: Path, jobs: int, rounds_s: float) -> None:
     """A worker prepares 16 samples in 0.16 s on 4 cores, then its GPU takes 0.1 s. On 8 cores two do not disturb each
-    other. Four in step have 4 * 0.64 core-seconds of work, of which the quota has saved 4 ms of 8 cores while GPUs
-    computed: (2.56 - 0.032) / 8 s."""
+    other. Four in step have 4 * 0.64 core-seconds of work, of which the quota has saved 10 ms of 8 cores while GPUs
+    computed: (2.56 - 0.08) / 8 s."""
     words = (
         "replay.models=null",
         costs_file(tmp_path),
