@@ -321,12 +321,13 @@ class _Shaper:
     def _look_at(self, submission: Submission) -> _Alike:
         """What jobs like this one have in common; raises :class:`ConfigError`."""
         stand_in, model = self._config.replay.stand_in, self._models.find(submission.model)
-        raw = sized(self._compose(submission), submission, model, stand_in=stand_in)
+        composed = self._compose(submission)
+        raw = sized(composed, submission, model, stand_in=stand_in)
         config = anchored(parse(raw), self._start)
         backend, task = instantiate(config.backend, "backend"), instantiate(config.workload.task, "workload.task")
         if model is not None and backend.computes and not stand_in:
             raise ConfigError(
-                f"backend={config.names.backend}: trains workload={config.workload.name}, and of "
+                f"backend={config.names.backend}: trains workload={composed['workload']['name']}, and of "
                 f"model={submission.model} only times are known; choose backend=none, replay.models=null, or "
                 "replay.stand_in=true, which takes the times of the one and the gradients of the other"
             )
