@@ -56,8 +56,8 @@ class JobTable(Arrivals):
         servers: where there is no such column: of every job, or ``uniform``; None: as the run has it.
         models: where there is no such column: every job trains one of them; none: the run's own.
         num_jobs: so many of them, drawn with the seed; None: all.
-        time_scale: times of submission and durations are multiplied by it.
-        max_duration_s: longer jobs are cut to it, after scaling; None: they are not.
+        time_scale: times of submission and durations are multiplied by it, and iterations whose seconds are known.
+        max_duration_s: longer jobs are cut to it, after scaling, with their iterations; None: they are not.
     """
 
     path: str
@@ -87,13 +87,13 @@ class JobTable(Arrivals):
 
     def __post_init__(self) -> None:
         check_path(self.path)
+        if self.max_duration_s is not None:
+            check_number("max_duration_s", self.max_duration_s, above=0)
         self._check_columns()
         for name in ("submit_unit_s", "duration_unit_s", "time_scale"):
             check_number(name, getattr(self, name), above=0)
         if self.num_jobs is not None:
             check_number("num_jobs", self.num_jobs, least=1)
-        if self.max_duration_s is not None:
-            check_number("max_duration_s", self.max_duration_s, above=0)
         if self.zone is not None:
             zone_of(self.zone)
         if type(self.skip_incomplete) is not bool:
@@ -114,6 +114,11 @@ class JobTable(Arrivals):
         if each is not None and self.duration_column is not None:
             raise ValueError(
                 f"duration_column={self.duration_column}: iterations say it already; make one of them null"
+            )
+        if self.max_duration_s is not None and self.duration_column is None and each is None:
+            raise ValueError(
+                f"max_duration_s={self.max_duration_s:g}: no column says how long jobs last; name duration_column, or "
+                "iterations_column and seconds_per_iteration_column, or make it null"
             )
 
     def submissions(self, seed: int) -> list[Submission]:
@@ -205,6 +210,7 @@ class JobTable(Arrivals):
         lasts_s = elapsed_s(cell(self.duration_column))
         if lasts_s is None and (units := amount(self.duration_column)) is not None:
             lasts_s = units * self.duration_unit_s
+        lasts_s, iterations = self._length(lasts_s, iterations, amount(self.seconds_per_iteration_column))
         given = cell(self.servers_column)
         servers = (
             draws.servers(self.servers, gpus)
@@ -215,7 +221,7 @@ class JobTable(Arrivals):
             job=f"row{row + 1}" if self.job_column is None else _text(cell(self.job_column)),
             submit_s=submit_s * self.time_scale,
             gpus=gpus,
-            duration_s=self._duration_s(lasts_s, iterations, amount(self.seconds_per_iteration_column)),
+            duration_s=lasts_s,
             iterations=iterations,
             servers=servers,
             user=_text(cell(self.user_column)),
@@ -226,14 +232,20 @@ class JobTable(Arrivals):
             server_bytes_per_s=amount(self.server_bytes_per_s_column),
         )
 
-    def _duration_s(self, given: float | None, iterations: int | None, each_s: float | None) -> float | None:
+    def _length(
+        self, given_s: float | None, iterations: int | None, each_s: float | None
+    ) -> tuple[float | None, int | None]:
+        """Duration and iterations, scaled and cut alike; iterations of unknown seconds stay as they are."""
         if iterations is not None and each_s is not None:
-            lasts_s = iterations * each_s * self.time_scale
-        elif given is not None:
-            lasts_s = given * self.time_scale
-        else:
-            return None
-        return lasts_s if self.max_duration_s is None else min(lasts_s, self.max_duration_s)
+            given_s = iterations * each_s
+        if given_s is None:
+            return None, iterations
+        lasts_s = given_s * self.time_scale
+        if self.max_duration_s is not None:
+            lasts_s = min(lasts_s, self.max_duration_s)
+        if iterations is not None and given_s > 0:
+            iterations = max(1, round(iterations * (lasts_s / given_s)))
+        return lasts_s, iterations
 
 
 def _is_zero(cell: object) -> bool:

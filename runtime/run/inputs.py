@@ -36,9 +36,12 @@ def inputs_of(checked: Checked, raw: Mapping[str, Any]) -> list[str]:
         found = _of_job(checked)
     else:
         found = [_costs_sha256(checked.config.cluster.costs)]
+        known: dict[int, list[str]] = {}  # jobs that train nothing share what was checked
         for job in checked.jobs:
             said = repr(job.request), repr(job.submission), str(job.iterations)
-            found += [*said, *_of_job(job.checked)]
+            if (one := id(job.checked)) not in known:
+                known[one] = _of_job(job.checked)
+            found += [*said, *known[one]]
     return found + [f"{file} {_content_of(file)}" for file in sorted(set(files_in(raw)))]
 
 

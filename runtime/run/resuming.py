@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from runtime.config.compose import ComposedJob, announce, written_lines
 from runtime.errors import ConfigError
 from runtime.run.checking import Checked
-from runtime.run.claiming import claim, release
+from runtime.run.claiming import claim, holds_record, release
 from runtime.run.inputs import inputs_of
 from runtime.run.preflight import Jobs
 from runtime.run.probing import reason
@@ -129,7 +129,8 @@ def _continued(directory: Path, parts: list[Part], note: Note) -> Claimed:
     kept, pending = [], deque[Part]()
     for part in parts:
         ended = note.ended.get(part.job)
-        if ended is not None and not ended.exit_code and ended.content_sha256 == part.content_sha256:
+        there = ended is not None and not ended.exit_code and holds_record(directory / part.job)
+        if ended is not None and there and ended.content_sha256 == part.content_sha256:
             kept.append(ended)
         else:
             pending.append(part)

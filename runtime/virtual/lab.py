@@ -159,9 +159,9 @@ class VirtualLab:
         tenant.clock.catch_up()
         if self.sharing is not None and tenancy is not None:
             self.sharing.enter(session, tenancy, tenant.model)
-        if self._jumps is not None:
-            self._jumps.started(session)
         session.resume(hosts)
+        if self._jumps is not None:  # whom it disturbs from now on is on these hosts
+            self._jumps.started(session)
         return True
 
     def _tenant(self, name: str) -> _Tenant | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from random import Random
 from typing import Any
 
@@ -70,6 +71,7 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Hosts
     parameters: int
     schedule: Schedule
+    lease_s: float = inf
 
 
 def draw_hosts(seed: int, count: int) -> dict[str, Any]:
@@ -152,6 +154,7 @@ def session_of(one: Drawn, record: Any, clock: Clock, tenancy: Tenancy | None) -
         COSTS,
         None,
         hosts=one.hosts,
+        lease_s=one.lease_s,
         clock=clock,
         tenancy=tenancy,
     )

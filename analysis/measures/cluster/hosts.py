@@ -7,8 +7,11 @@ import pandas as pd
 
 from analysis.measures.cluster.occupancy import Occupancy
 from analysis.measures.cluster.steps import counted
+from analysis.measures.injections import PAYLOAD_FRAC
 from analysis.records.cluster import Cluster
 
+COUNTS_PAYLOAD = "virtual"
+"""The runtime whose samples are payload; elsewhere they are what links count, with headers."""
 HIGH_FRAC = (0.9, 0.98)
 """STAR, section III-C (Fig. 9): how often the use of a server's processor or link is above these shares."""
 
@@ -36,7 +39,7 @@ def host_use(cluster: Cluster, start_s: float, end_s: float) -> pd.DataFrame:
     ``link_frac`` (of what the host has; of the busier direction), and for each of ``HIGH_FRAC`` the share of samples
     above it, ``cpu_above_90_frac``, ``link_above_90_frac`` and so on.
     """
-    machines, samples = cluster.machines, cluster.hosts
+    machines, samples = cluster.machines.assign(link_bytes_per_s=link_rates(cluster)), cluster.hosts
     inside = samples[samples["t_s"].between(start_s, end_s)]
     tasks = {role: dict(list(held(cluster, role).groupby("host"))) for role in ("workers", "servers")}
     rows = []
@@ -66,11 +69,17 @@ def busy_shares(cluster: Cluster, resource: str, limit_frac: float, servers: tup
 
 def busier_frac(cluster: Cluster, samples: pd.DataFrame, resource: str) -> np.ndarray:
     """What share of its host's processor (``cpu``) or link (``link``, the busier direction) each sample has in use."""
-    machines = cluster.machines.reindex(samples["host"])
     if resource == "cpu":
-        return np.asarray(samples["cpu_cores"].to_numpy() / machines["cores"].to_numpy())
+        cores = cluster.machines["cores"].reindex(samples["host"])
+        return np.asarray(samples["cpu_cores"].to_numpy() / cores.to_numpy())
     busier = samples[["in_bytes_per_s", "out_bytes_per_s"]].max(axis="columns")
-    return np.asarray(busier.to_numpy() / machines["link_bytes_per_s"].to_numpy())
+    return np.asarray(busier.to_numpy() / link_rates(cluster).reindex(samples["host"]).to_numpy())
+
+
+def link_rates(cluster: Cluster) -> pd.Series:
+    """Bytes per second of a full link as its samples count them, each way, by host; NaN: it has no limit."""
+    rates = cluster.machines["link_bytes_per_s"]
+    return rates * PAYLOAD_FRAC if cluster.meta["runtime"] == COUNTS_PAYLOAD else rates
 
 
 def _mean(tasks: pd.DataFrame | None, start_s: float, end_s: float) -> float:

@@ -25,8 +25,18 @@ from runtime.config.parse import ON_THIS_MACHINE, Config, parse
 from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
 from runtime.run.checks.job import CheckedJob, check_job, explained
-from runtime.run.jobs.models import Models
-from runtime.run.jobs.shaping import iterations_of, refuse_shared, seed_of, sized, with_epochs, with_length
+from runtime.run.jobs.models import Model, Models
+from runtime.run.jobs.shaping import (
+    Raw,
+    duration_s_of,
+    iterations_of,
+    refuse_replaced,
+    refuse_shared,
+    seed_of,
+    sized,
+    with_epochs,
+    with_length,
+)
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
 from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.costs import CostModel, load_costs
@@ -50,7 +60,7 @@ class SetJob(msgspec.Struct, frozen=True, kw_only=True):
     iterations: int
     """Of every worker."""
     checked: CheckedJob
-    """With its tasks anywhere; it runs once."""
+    """With its tasks anywhere; it runs once. Where nothing trains, jobs that differ in seed and length share it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,65 +271,66 @@ def _refuse_size(submission: Submission, empty: Room) -> None:
         raise ConfigError(f"gpus={submission.gpus}: the cluster has {empty.total_gpus} GPUs; use more or larger hosts")
 
 
+Kind = tuple[tuple[str, ...], int, int | None, str]
+"""Settings, workers, servers and model of a submission: where these are the same, jobs differ in seed and length."""
+
+
+class _Alike(msgspec.Struct, frozen=True):
+    """What jobs of one kind have in common."""
+
+    raw: Raw
+    """Their configuration, without seed and length."""
+    config: Config
+    computes: bool
+    samples: int | None
+    """Of the task; None: they are not known before it is read."""
+    num_parameters: int
+    alone: Undisturbed
+    default: int | None
+    """Iterations where the source does not mention the length; None: nobody says it."""
+
+
 class _Shaper:
-    """Makes checked jobs of submissions; what several have in common is composed and read once."""
+    """Makes checked jobs of submissions; what several have in common is composed, read and measured once.
+
+    Where nothing trains, jobs of one kind have one checked job, so that sets of many thousands are checked in seconds.
+    """
 
     def __init__(self, raw: Mapping[str, Any], config: Config, start: Path, again: Again, hosts: Hosts) -> None:
         self._config, self._start, self._again = config, start, again
         self._raws: dict[tuple[str, ...], Mapping[str, Any]] = {(): raw}
         self._models = Models(config.replay.models)
         self._costs: dict[str, CostModel] = {}
+        self._kinds: dict[Kind, _Alike] = {}
+        self._counted: dict[Kind, CheckedJob] = {}
         self._host = next(host for host in hosts.hosts if host.gpus)
 
     def shape(self, number: int, submission: Submission) -> SetJob:
         """Check one job; raises :class:`ConfigError`."""
-        replay, model = self._config.replay, self._models.find(submission.model)
-        seed = seed_of(self._config.seed, number)
-        raw = sized(self._compose(submission), submission, model, seed=seed, stand_in=replay.stand_in)
-        config = anchored(parse(raw), self._start)
-        backend, task = instantiate(config.backend, "backend"), instantiate(config.workload.task, "workload.task")
-        stands_in = model is not None and replay.stand_in
-        if model is not None and backend.computes and not stands_in:
-            raise ConfigError(
-                f"backend={config.names.backend}: trains workload={self._config.workload.name}, and of "
-                f"model={submission.model} only times are known; choose backend=none, replay.models=null, or "
-                "replay.stand_in=true, which takes the times of the one and the gradients of the other"
-            )
-        if replay.stand_in and (model is None or not backend.computes):
-            why = "the job names no model" if model is None else f"backend={config.names.backend} computes no gradients"
-            raise ConfigError(f"replay.stand_in=true: {why}, so nothing represents another; set it to false")
-        samples = getattr(task, "num_samples", None)
-        batch, epochs = config.workload.global_batch_samples, self._config.workload.epochs
-        default = None if samples is None or epochs is None else max(1, round(epochs * samples / batch))
-        if backend.computes and model is None:
-            num_parameters = int(getattr(task, "num_weights", 0) or getattr(task, "num_parameters", 0) or 0)
+        replay, kind = self._config.replay, _kind_of(submission)
+        if kind not in self._kinds:
+            self._kinds[kind] = self._look_at(submission)
+        alike = self._kinds[kind]
+        refuse_replaced(submission, None if replay.stand_in else self._models.find(submission.model))
+        raw, alone, config = {**alike.raw, "seed": seed_of(self._config.seed, number)}, alike.alone, alike.config
+        iterations = iterations_of(submission, alone, replay, alike.default)
+        if not alike.computes:
+            raw = with_length(raw, iterations, alike.num_parameters, alone, replay)
+        elif alike.samples is not None:
+            raw = with_epochs(raw, iterations, alike.samples, alone, replay)
+            iterations = raw["workload"]["epochs"] * alike.samples // config.workload.global_batch_samples
+        if replay.detail == "gpus_only":
+            if kind not in self._counted:
+                self._counted[kind] = self._check(raw, alike)
+            checked = self._counted[kind]
         else:
-            num_parameters = model.num_parameters if model is not None else backend.parameters_of(task)
-        alone = self._alone(config, num_parameters, model.batch_samples if model is not None else None)
-        iterations = iterations_of(submission, alone, replay, default)
-        if not backend.computes:
-            raw = with_length(raw, iterations, num_parameters, alone, replay)
-        elif samples is not None:
-            raw = with_epochs(raw, iterations, samples, alone, replay)
-            iterations = raw["workload"]["epochs"] * samples // batch
-        checked = check_job(parse(raw), self._start)
-        _refuse_other_places(checked)
-        if replay.detail == "measured":
-            runtime = checked.runtime
-            assert isinstance(runtime, VirtualRuntime)
-            refuse_jumps(
-                checked.strategy,
-                checked.plan.disturbances,
-                halts_on_loss=config.failover == "checkpoint" or not config.topology.num_servers,
-                computes=backend.computes,
-                telemetry=runtime.telemetry_s(checked.strategy) is not None,
-            )
+            checked = self._check(raw, alike)
         request = JobRequest(
             job=submission.job,
             submit_s=submission.submit_s,
             gpus=submission.gpus,
             servers=config.topology.num_servers,
-            duration_s=iterations * alone.iteration_s,
+            duration_s=duration_s_of(submission, iterations, alone, replay),
             user=submission.user,
             model=submission.model,
             worker=_estimated(alone.worker, submission.worker_cpu_cores, submission.worker_bytes_per_s),
@@ -327,14 +338,63 @@ class _Shaper:
         )
         return SetJob(submission=submission, request=request, iterations=iterations, checked=checked)
 
+    def _look_at(self, submission: Submission) -> _Alike:
+        """What jobs like this one have in common; raises :class:`ConfigError`."""
+        stand_in, model = self._config.replay.stand_in, self._models.find(submission.model)
+        composed = self._compose(submission)
+        raw = sized(composed, submission, model, stand_in=stand_in)
+        config = anchored(parse(raw), self._start)
+        backend, task = instantiate(config.backend, "backend"), instantiate(config.workload.task, "workload.task")
+        if model is not None and backend.computes and not stand_in:
+            raise ConfigError(
+                f"backend={config.names.backend}: trains workload={composed['workload']['name']}, and of "
+                f"model={submission.model} only times are known; choose backend=none, replay.models=null, or "
+                "replay.stand_in=true, which takes the times of the one and the gradients of the other"
+            )
+        if stand_in and (model is None or not backend.computes):
+            why = "the job names no model" if model is None else f"backend={config.names.backend} computes no gradients"
+            raise ConfigError(f"replay.stand_in=true: {why}, so nothing represents another; set it to false")
+        samples = getattr(task, "num_samples", None)
+        batch, epochs = config.workload.global_batch_samples, config.workload.epochs
+        default = None if samples is None or epochs is None else max(1, round(epochs * samples / batch))
+        if backend.computes and model is None:
+            num_parameters = int(getattr(task, "num_weights", 0) or getattr(task, "num_parameters", 0) or 0)
+        else:
+            num_parameters = model.num_parameters if model is not None else backend.parameters_of(task)
+        return _Alike(
+            raw=raw,
+            config=config,
+            computes=backend.computes,
+            samples=samples,
+            num_parameters=num_parameters,
+            alone=self._alone(config, num_parameters, model),
+            default=default,
+        )
+
+    def _check(self, raw: Raw, alike: _Alike) -> CheckedJob:
+        """Check one job, whose seed and length are in ``raw``; raises :class:`ConfigError`."""
+        config, checked = alike.config, check_job(parse(raw), self._start)
+        _refuse_other_places(checked)
+        if self._config.replay.detail == "measured":
+            runtime = checked.runtime
+            assert isinstance(runtime, VirtualRuntime)
+            refuse_jumps(
+                checked.strategy,
+                checked.plan.disturbances,
+                halts_on_loss=config.failover == "checkpoint" or not config.topology.num_servers,
+                computes=alike.computes,
+                telemetry=runtime.telemetry_s(checked.strategy) is not None,
+            )
+        return checked
+
     def _compose(self, submission: Submission) -> Mapping[str, Any]:
         if submission.settings not in self._raws:
             refuse_shared(submission)
             self._raws[submission.settings] = self._again(submission.settings)
         return self._raws[submission.settings]
 
-    def _alone(self, config: Config, num_parameters: int, batch_samples: int | None) -> Undisturbed:
-        """An iteration of the job on the first machine with GPUs; ``batch_samples``: of its model, by worker."""
+    def _alone(self, config: Config, num_parameters: int, model: Model | None) -> Undisturbed:
+        """An iteration of the job on the first machine with GPUs."""
         cluster = config.cluster
         if cluster.costs not in self._costs:
             self._costs[cluster.costs] = load_costs(cluster.costs)
@@ -350,13 +410,17 @@ class _Shaper:
             num_workers=workers,
             num_servers=config.topology.num_servers,
             num_parameters=num_parameters,
-            batch_samples=batch_samples or -(-batch // workers),
+            batch_samples=-(-batch // workers) if model is None else model.batch_samples,
         )
         if not alone.iteration_s > 0:
             raise ConfigError(
                 f"cluster.costs={cluster.costs}: an iteration would take no time; give a device or other costs"
             )
         return alone
+
+
+def _kind_of(submission: Submission) -> Kind:
+    return submission.settings, submission.gpus, submission.servers, submission.model
 
 
 def _estimated(demand: TaskDemand, cpu_cores: float | None, link_bytes_per_s: float | None) -> TaskDemand:

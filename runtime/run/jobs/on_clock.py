@@ -13,6 +13,7 @@ from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
 from runtime.virtual.clock import Clock
 from runtime.virtual.cluster.cluster import VirtualCluster
+from runtime.virtual.cluster.counted import CountedCluster
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
 from runtime.virtual.machines.sites import sites_of_hosts
@@ -43,17 +44,28 @@ class _OnClock:
 
 def on_clock(
     checked: CheckedSet, jobs: Mapping[str, RunningJob], record: ClusterRecorder, tick: Callable[[float], None]
-) -> VirtualCluster:
+) -> VirtualCluster | CountedCluster:
     """What runs it; ``jobs`` by name."""
-    replay = checked.config.replay
+    replay, requests = checked.config.replay, [job.request for job in checked.jobs]
+    if replay.detail == "gpus_only":
+        return CountedCluster(
+            checked.machines,
+            requests,
+            checked.policy,
+            checked.placement,
+            record,
+            use_every_s=replay.use_every_s,
+            restart_s=replay.restart_s,
+            tick=tick,
+        )
     return VirtualCluster(
         sites_of_hosts(checked.hosts, load_costs(checked.config.cluster.costs).values),
         checked.machines,
-        [job.request for job in checked.jobs],
+        requests,
         checked.policy,
         checked.placement,
         record,
-        jobs={name: _OnClock(job) for name, job in jobs.items()} if replay.detail != "gpus_only" else None,
+        jobs={name: _OnClock(job) for name, job in jobs.items()},
         prevention=checked.prevention,
         measured=Measured() if replay.detail == "measured" else None,
         use_every_s=replay.use_every_s,

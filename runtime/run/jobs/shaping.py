@@ -52,10 +52,25 @@ def refuse_shared(submission: Submission) -> None:
             raise ConfigError(f"settings={line}: is the same for all jobs; set it on the command line")
 
 
-def sized(
-    raw: Mapping[str, Any], submission: Submission, model: Model | None, *, seed: int, stand_in: bool = False
-) -> Raw:
-    """The configuration of a job with its number of tasks, its model and its batch; its length is not yet known.
+def refuse_replaced(submission: Submission, model: Model | None) -> None:
+    """Raise :class:`ConfigError` for a setting of one job in the place of which something else decides.
+
+    ``model``: whose batch it has; None: the workload's.
+    """
+    decided = {"seed": "it follows from the run's seed and the job's place in the order of submission"}
+    if submission.servers is not None:
+        decided["topology.num_servers"] = f"the source gives the job servers={submission.servers}"
+    if submission.iterations is not None or submission.duration_s is not None:
+        decided["workload.epochs"] = "the source says how long the job is"
+    if model is not None:
+        decided["workload.global_batch_samples"] = f"model={submission.model} has a batch of its own"
+    for line in submission.settings:
+        if (why := decided.get(line.lstrip("+~").partition("=")[0])) is not None:
+            raise ConfigError(f"settings={line}: has no effect, as {why}; leave it out")
+
+
+def sized(raw: Mapping[str, Any], submission: Submission, model: Model | None, *, stand_in: bool = False) -> Raw:
+    """The configuration of a job with its number of tasks, its model and its batch; its seed and length come later.
 
     ``stand_in``: the job trains the run's own workload, in the times of its model.
     """
@@ -75,7 +90,7 @@ def sized(
     if submission.servers is not None:
         topology["num_servers"] = submission.servers
     workload["global_batch_samples"] = each * submission.gpus
-    alone = {"jobs": NO_JOBS, "view": "none", "draw": False, "seed": seed}
+    alone = {"jobs": NO_JOBS, "view": "none", "draw": False}
     return {**raw, **alone, "cluster": cluster, "runtime": runtime, "workload": workload, "topology": topology}
 
 
@@ -94,6 +109,17 @@ def iterations_of(submission: Submission, alone: Undisturbed, replay: Replay, de
         raise ConfigError("gives neither duration_s nor iterations, and workload.epochs=null gives no length, either")
     limit = replay.max_iterations
     return max(MIN_ITERATIONS, wanted if limit is None else min(wanted, limit))
+
+
+def duration_s_of(submission: Submission, iterations: int, alone: Undisturbed, replay: Replay) -> float:
+    """Seconds that a job of so many iterations takes alone.
+
+    Where nothing trains, a source that gives both seconds and iterations says how long one takes; else the costs do.
+    """
+    if replay.detail != "gpus_only" or submission.iterations is None or submission.duration_s is None:
+        return iterations * alone.iteration_s
+    done_frac = min(1.0, iterations / submission.iterations)  # none is shorter than the fewest that train
+    return submission.duration_s * replay.duration_scale * done_frac
 
 
 def with_length(raw: Raw, iterations: int, num_parameters: int, alone: Undisturbed, replay: Replay) -> Raw:

@@ -1,4 +1,4 @@
-"""A cluster on the virtual clock: jobs arrive, the automaton decides, an executor starts them on the lab's machines."""
+"""A cluster on the virtual clock: jobs arrive, the automaton decides, and they train on the lab's machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.core.cluster.inputs import AnyInput, Woke
 from runtime.core.jumping.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
 from runtime.virtual.clock import TIMER
-from runtime.virtual.cluster.executors import ByDuration, DetailedJob, Executor, InDetail
+from runtime.virtual.cluster.executors import DetailedJob, InDetail
 from runtime.virtual.cluster.use import HostUse
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import Site
@@ -34,10 +34,10 @@ class VirtualCluster:
         sites: of every machine, in the order of their numbers.
         requests: in the order of submission.
         prevention: decides what jobs reserve of each other's hosts; None: none of them does.
-        jobs: those that train in detail, by name; None: each holds its GPUs for its ``duration_s``.
-        measured: let those that train in detail do some rounds after every change, and jump to the next.
+        jobs: all of them, by name.
+        measured: let them do some rounds after every change, and jump to the next.
         restart_s: seconds until a job that was preempted computes again once it has GPUs.
-        grace_s: seconds that a job that trains in detail has to finish an update when it is preempted.
+        grace_s: seconds that a job has to finish an update when it is preempted.
         tick: called a few times per second with the cluster's time, for the view.
     """
 
@@ -51,7 +51,7 @@ class VirtualCluster:
         record: ClusterRecorder,
         *,
         prevention: Prevention | None = None,
-        jobs: Mapping[str, DetailedJob] | None,
+        jobs: Mapping[str, DetailedJob],
         use_every_s: float,
         restart_s: float = 0.0,
         grace_s: float = 0.0,
@@ -63,26 +63,17 @@ class VirtualCluster:
         self.clock = new_clock(self.lab.timeline)
         assert self.lab.machines is not None
         self._use = HostUse(self.lab.machines, [site.name for site in sites])
-        self._executor: Executor = (
-            ByDuration(
-                self.clock,
-                {request.job: request.duration_s or 0.0 for request in requests},
-                self._report,
-                restart_s,
-            )
-            if jobs is None
-            else InDetail(
-                self.lab,
-                jobs,
-                {request.job: request.model for request in requests},
-                self._report,
-                self.clock,
-                lambda: self.now,
-                self._use.leaving,
-                lambda job, node: self._coordinator.relocate(self.now, job, node),
-                restart_s=restart_s,
-                grace_s=grace_s,
-            )
+        self._executor = InDetail(
+            self.lab,
+            jobs,
+            {request.job: request.model for request in requests},
+            self._report,
+            self.clock,
+            lambda: self.now,
+            self._use.leaving,
+            lambda job, node: self._coordinator.relocate(self.now, job, node),
+            restart_s=restart_s,
+            grace_s=grace_s,
         )
         self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
         self._batches = by_submission(requests)
@@ -91,7 +82,7 @@ class VirtualCluster:
         self._over = False
 
     def run(self) -> dict[str, Outcome]:
-        """Until all jobs are over, or a signal; the outcomes of those that trained in detail, by name."""
+        """Until all jobs are over, or a signal; the outcomes of those that have begun, by name."""
         self._await_next()
         self.clock.at(self._every_s, TIMER, self._sample)
         outcomes = self.lab.run()

@@ -1,4 +1,4 @@
-"""How the jobs of a cluster are carried out: each trains in detail, or holds its GPUs for as long as it would take."""
+"""How the jobs of a cluster train: as jobs of a lab, which start, leave and end as the cluster decides."""
 
 from __future__ import annotations
 
@@ -17,18 +17,6 @@ from strategies.protocol import JobState, NodeId, Places
 
 Report = Callable[[AnyInput], None]
 """Tells the automaton of the cluster what has happened, now."""
-
-
-class Executor(Protocol):
-    """Starts jobs and takes their GPUs; see :class:`runtime.core.cluster.port.ClusterPort`."""
-
-    def start(self, job: JobState, places: Places) -> None:
-        """Start a job, or resume it."""
-        ...
-
-    def preempt(self, job: JobState) -> None:
-        """Take its GPUs from a job."""
-        ...
 
 
 class DetailedJob(Protocol):
@@ -50,6 +38,8 @@ class DetailedJob(Protocol):
 @final
 class InDetail:
     """Jobs of a lab: they slow each other down, as their tasks share processors and links.
+
+    Carries out orders as :class:`runtime.core.cluster.port.ClusterPort` says.
 
     Args:
         models: names of what they train, by job.
@@ -136,48 +126,3 @@ class InDetail:
         self._leaving(name)
         self._jobs[name].end(outcome)
         self._report(JobEnded(name, outcome.status))
-
-
-@final
-class ByDuration:
-    """Jobs that hold their GPUs for a number of seconds, whoever their neighbours are.
-
-    Args:
-        durations_s: of every job, undisturbed.
-        restart_s: seconds until a job that was preempted computes again once it has GPUs.
-    """
-
-    def __init__(self, clock: Clock, durations_s: Mapping[str, float], report: Report, restart_s: float) -> None:
-        self._clock, self._left_s, self._report, self._restart_s = clock, dict(durations_s), report, restart_s
-        self._since_s: dict[str, float] = {}
-        """When the jobs that run began to compute."""
-        self._turn: dict[str, int] = {}
-        """Number of starts, so that an end that was planned before a preemption is none."""
-
-    def start(self, job: JobState, places: Places) -> None:
-        name = job.request.job
-        turn = self._turn[name] = self._turn.get(name, 0) + 1
-        if job.starts > 0 and self._restart_s > 0:
-            self._clock.at(self._clock.now + self._restart_s, TIMER, self._begin, name, turn)
-        else:
-            self._begin(name, turn)
-
-    def preempt(self, job: JobState) -> None:
-        name = job.request.job
-        self._turn[name] += 1
-        since_s = self._since_s.pop(name, self._clock.now)
-        self._left_s[name] = max(0.0, self._left_s[name] - (self._clock.now - since_s))
-        self._report(JobGone(name))
-
-    def _begin(self, name: str, turn: int) -> None:
-        if turn != self._turn[name]:
-            return
-        self._since_s[name] = self._clock.now
-        self._clock.at(self._clock.now + self._left_s[name], TIMER, self._end, name, turn)
-        self._report(JobStarted(name))
-
-    def _end(self, name: str, turn: int) -> None:
-        if turn != self._turn[name]:
-            return
-        del self._since_s[name], self._left_s[name]
-        self._report(JobEnded(name))

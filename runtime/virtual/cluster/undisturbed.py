@@ -78,6 +78,7 @@ def undisturbed(
     """
     cores = inf if host.cores is None else host.cores
     servers, model_bytes = num_servers, PARAMETER_BYTES * num_parameters
+    costs = costs.of_model(model_bytes)
     gang = Gang.packed(num_workers, servers, host.gpus)
     if not servers:
         return in_ring(costs, device, host, gang, model_bytes=model_bytes, batch_samples=batch_samples)

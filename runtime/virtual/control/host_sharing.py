@@ -65,6 +65,7 @@ class HostSharing:
         """A job that is about to begin is measured from now on."""
         self.machines.clock.catch_up()
         session.loads = Loads(tenancy, session.servers, session.workers, session.coordinator)
+        session.rehoused = self.rehoused
         self._jobs[tenancy.name] = (session, tenancy, model)
         if not self._sampling:
             self._sampling = True
@@ -83,6 +84,12 @@ class HostSharing:
         self._before.pop(job, None)
         del self._jobs[job]
         self._limits = {task: limit for task, limit in self._limits.items() if task[0] != job}
+        self._carry_out()
+
+    def rehoused(self) -> None:
+        """A task may live on another host: what it held of the one before, or was left there, is over."""
+        self.machines.clock.catch_up()
+        self._drop_departed()
         self._carry_out()
 
     def reserve(self, job: str, t: float, command: Reserve) -> Reserved:

@@ -98,6 +98,8 @@ class VirtualSession:
         """What an unexpected error of this job becomes; None: it is raised."""
         self.elsewhere: Callable[[str], int | None] | None = None
         """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
+        self.rehoused: Callable[[], None] | None = None
+        """Called when a task may have another host, where jobs reserve what hosts have."""
         self._declares_stuck = spec.job.stuck_after_s is not None
         self.stopwatch = Stopwatch() if measures_decisions else None
         self.turns = Turns(self.clock, self, costs.decision_s, self.stopwatch)
@@ -345,6 +347,9 @@ class VirtualSession:
         elif (to := self.elsewhere(task)) is not None:
             self.windows.moved(task, to)
             self.note("Moved", task=task, host=f"host:{to}")
+        if self.rehoused is not None:
+            self.rehoused()
+            self.clock.catch_up()
 
     def leave(self) -> None:
         """Release the shared machines."""

@@ -9,6 +9,7 @@ from typing import assert_never, final
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE
+from runtime.virtual.control.behind import Behind
 from runtime.virtual.control.priced import PricedRecovery
 from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.control.versions import Versions
@@ -17,7 +18,7 @@ from runtime.virtual.tasks.iteration import WorkerModel
 
 @final
 class Starts:
-    """Launches tasks; ``moved`` is called with a task that starts elsewhere."""
+    """Launches tasks; ``moved`` is called with one that starts elsewhere. ``behind``: by how much tasks are behind."""
 
     def __init__(
         self,
@@ -26,9 +27,11 @@ class Starts:
         versions: Versions,
         workers: WorkerModel,
         moved: Callable[[str], None],
+        behind: Behind,
     ) -> None:
         self.recovery, self.clock, self.costs, self.tell, self.drive = priced
         self.standstill, self.versions, self.workers, self.moved = standstill, versions, workers, moved
+        self._behind = behind
 
     def launch(self, t: float, key: Key, incarnation: int, cause: effects.Cause) -> None:
         """A task is ready at once if it starts with the job or had to wait for a place, else after its launch.
@@ -59,7 +62,7 @@ class Starts:
         if role == "server":
             self.tell(self.clock.now, inputs.Ready(key, incarnation))
         elif not self.standstill.starts_late(str(key), 0.0, partial(self._built, key, incarnation)):
-            self.workers.ready(number, self.clock.now)
+            self.workers.ready(number, self.clock.now - self._behind.s)
             self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation, self.versions.holds())))
 
     def wait(self, t: float, effect: effects.Wait) -> None:

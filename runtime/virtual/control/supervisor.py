@@ -61,7 +61,7 @@ class VirtualSupervisor:
     """Like the live one it is a part of the coordinator, so events of a machine wait while the coordinator decides.
 
     Otherwise the coordinator would continue to order lost tasks, and learn of a return before the loss. ``lease_s``:
-    after so many seconds a paused task counts as lost. ``behind``: by how much the servers' time is behind.
+    after so many seconds a paused task counts as lost. ``behind``: by how much the tasks' time is behind.
     """
 
     def __init__(
@@ -89,9 +89,10 @@ class VirtualSupervisor:
         )
         self.recovery = Recovery(rules, job.num_workers, job.num_servers, shares=job.shares_of(job.num_servers))
         priced = PricedRecovery(self.recovery, clock, costs, self.tell, owner.drive)
-        self._standstill = Standstill(priced, places.machines, lease_s)
+        self._behind = behind
+        self._standstill = Standstill(priced, places.machines, lease_s, behind)
         self.versions = Versions(priced, coordinator, models, self._standstill, behind, owner.note)
-        self._starts = Starts(priced, self._standstill, self.versions, models.workers, owner.moved)
+        self._starts = Starts(priced, self._standstill, self.versions, models.workers, owner.moved, behind)
         self.tell(0.0, inputs.Begin())
 
     # ---- events of tasks ---------------------------------------------------------------------------------------------
@@ -233,5 +234,5 @@ class VirtualSupervisor:
         if self._followers is not None:
             self._followers.begin_again()
         for worker in self.coordinator.members.members:
-            self.workers.ready(worker, t)
+            self.workers.ready(worker, t - self._behind.s)
         self.coordinator.receive(t, effects.Restored(news.version, state, news.shares))

@@ -7,7 +7,7 @@ from typing import final
 
 from injectors.plan import OF_MEMBERS, Kind, target_name, target_of
 from injectors.schedule import Change, Schedule
-from runtime.cluster.gpu_hogs import DeviceUsers
+from runtime.cluster.gpu_hogs import GPU, DeviceUsers
 from runtime.core.inputs import Operated
 from runtime.virtual.clock import MESSAGE, PLAN, Clock
 from runtime.virtual.control.places import Places
@@ -64,6 +64,8 @@ class Windows:
         self.places.move(task, to, [target_of(name).number for name in self._killing if target_of(name).form == "host"])
         if self.places.host_of(task) in self._killing:
             self.clock.at(now, MESSAGE, self.entered, task)  # when all follows from its restart that does
+        if self._device_levels:
+            self._share_devices(task)
         before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in MOVED]
         if not self.schedule.moved(task, now):
             return
@@ -105,20 +107,24 @@ class Windows:
 
     def _disturb(self, change: Change) -> None:
         assert self.machines is not None
-        if change.kind == "gpu":
+        if change.kind == GPU:
             self._take_turns(change)
             return
         for task in self.machines.change(change.target, change.kind, change.level):
             self.supervisor.watch(task)
 
     def _take_turns(self, change: Change) -> None:
-        """Whoever computes on a device has what is left of it."""
-        assert self.machines is not None
+        """Another part of a device is left."""
         self._device_levels[change.target] = change.level
-        for device in self.users.devices_of(change.target):
+        self._share_devices(change.target)
+
+    def _share_devices(self, target: str) -> None:
+        """Whoever computes on a device that a target reaches has what is left of it."""
+        assert self.machines is not None
+        for device in self.users.devices_of(target):
             left = self.users.left(device, lambda target, kind: self._device_levels[target], self._device_levels)
             for worker in self.users.workers_on(device):
-                self.machines.change(target_name("worker", worker), change.kind, left)
+                self.machines.change(target_name("worker", worker), GPU, left)
 
     def _kill(self, target: str) -> None:
         for task in self._tasks_of(target):

@@ -21,7 +21,6 @@ from runtime.api import Outcome, RunSpec, RunStatus, record_outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import nominal_batches
 from runtime.core.job import Job, Status
-from runtime.core.layout import Layout
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.record.columns import IterationWriter
@@ -86,6 +85,7 @@ class RegularRun(ABC):
         job = spec.job
         self.spec, self.job, self.schedule, self.learner = spec, job, schedule, learner
         self.record, self.rows = spec.record, rows
+        costs = costs.of_model(PARAMETER_BYTES * learner.num_parameters)
         self.costs, self.profile, self.staleness_hint = costs, profile, staleness_hint
         self.servers = Servers(costs, learner.num_parameters, job.num_servers, schedule.delay_for)
         self.servers.divide(job.start_layout)
@@ -96,6 +96,8 @@ class RegularRun(ABC):
         share = 1.0 if staleness_hint.bound == 0 else 1.0 / job.num_workers
         self.lr_scale = share if staleness_hint.lr_scale is None else staleness_hint.lr_scale
         self.done = 0
+        self._learnt_samples = 0
+        """Of the updates that the progress model has had."""
         self.version = 0
         self.t = 0.0
         self._report_s, self._change_s = REPORT_EVERY_S, schedule.next_change(0.0)
@@ -127,8 +129,7 @@ class RegularRun(ABC):
     def _run(self) -> Outcome:
         job = self.job
         self.record.note(0.0, "Injecting", active=self.schedule.active(0.0))
-        layout = Layout.initial(job.num_workers, job.num_servers)
-        self.record.note(0.0, "LayoutChanged", **layout.describe())
+        self.record.note(0.0, "LayoutChanged", **job.start_layout.describe())
         self.record.note(0.0, "EpochStarted", epoch=0)
         batches = nominal_batches(job.global_batch_samples, job.num_workers)
         workers = tuple(range(job.num_workers))
@@ -226,8 +227,11 @@ class RegularRun(ABC):
         self.record.event(t, event, (), self.version, 0.0, None)
 
     def _learn(self, samples: int, lr_scale: float) -> None:
+        """Of one more update, at the rate of its place in the schedule."""
         if (progress := self.learner.progress) is not None:
-            progress.update(samples, self.job.lr * lr_scale / progress.model.lr)
+            rate = self.job.lr * self.job.lr_at(self._learnt_samples) * lr_scale
+            progress.update(samples, rate / progress.model.lr)
+            self._learnt_samples += samples
 
     def own_s(self, factors: Floats) -> Floats:
         """Computing times with this jitter, without injected ones (``Workers._compute_s`` of the full runtime)."""

@@ -18,6 +18,7 @@ from analysis.experiments.spec import PAIRED, SpecError, cells
 from analysis.measures.cluster.hosts import busy_shares
 from analysis.records.cluster import load_cluster
 from tests.support.cluster_records import ClusterStory
+from tests.unit.analysis.test_cluster_jobs import PAYLOAD
 from tests.unit.analysis.test_cluster_stragglers import USUAL
 from tests.unit.analysis.test_experiments import spec_of
 
@@ -92,9 +93,9 @@ def test_how_often_hosts_are_busy_by_their_servers(tmp_path: Path) -> None:
     story = told()
     story.samples = [
         (1.0, 0, 2.0, 8.0, 0.0, 0.0),
-        (1.0, 1, 0.0, 2.0, 0.0, 0.95e9),
+        (1.0, 1, 0.0, 2.0, 0.0, 0.95 * PAYLOAD),
         (3.0, 1, 2.0, 7.9, 0.1e9, 0.2e9),
-        (4.0, 1, 2.0, 7.0, 0.99e9, 0.2e9),
+        (4.0, 1, 2.0, 7.0, 0.99 * PAYLOAD, 0.2e9),
     ]
     cluster = load_cluster(story.write(tmp_path / "run"))
     assert busy_shares(cluster, "cpu", 0.9, (1, 1)) == 0.0
@@ -142,8 +143,8 @@ def test_workers_next_to_servers_of_others(tmp_path: Path) -> None:
     story = told()
     story.samples = [
         (1.0, 1, 0.0, 8.0, 0.0, 1e9),  # b is not there yet
-        (3.0, 1, 2.0, 2.0, 0.5e9, 0.1e9),
-        (9.0, 1, 2.0, 4.0, 0.1e9, 0.3e9),
+        (3.0, 1, 2.0, 2.0, 0.5 * PAYLOAD, 0.1e9),
+        (9.0, 1, 2.0, 4.0, 0.1e9, 0.3 * PAYLOAD),
         (11.0, 1, 2.0, 8.0, 0.0, 1e9),  # a has gone
         (3.0, 0, 2.0, 8.0, 0.0, 1e9),  # a's workers are next to nobody's server
     ]

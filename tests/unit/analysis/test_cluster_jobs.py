@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from math import inf, isnan, nan
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.measures.cluster.gpu_lanes import drawn_hosts, gpu_lanes
-from analysis.measures.cluster.hosts import host_use
+from analysis.measures.cluster.hosts import busier_frac, host_use
 from analysis.measures.cluster.jobs import gpus_used, in_system, job_times, makespan_s, running, use_over_time, window
 from analysis.measures.cluster.steps import counted
 from analysis.measures.cluster.straggling import straggling
@@ -21,6 +22,9 @@ from analysis.records.cluster import load_cluster
 from tests.support.cluster_records import ClusterStory
 from tests.unit.analysis.test_cluster_records import killed, told, two_jobs
 
+RATE = 1e9
+"""Bytes per second of the links of written records, on the wire."""
+PAYLOAD = RATE * 1448 / 1514
 INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(1, 5)), max_size=8)
 
 
@@ -154,20 +158,31 @@ def test_quantiles_are_values_that_occurred_and_infinite_ones_count() -> None:
 def test_the_use_of_hosts(tmp_path: Path) -> None:
     story = two_jobs()
     story.samples = [
-        *((t, 0, used, 4.0, 9.5e8, 1e8) for t, used in ((2.0, 2.0), (6.0, 2.0))),
-        *((t, 1, used, 8.0, 1e8, 5e8) for t, used in ((2.0, 0.0), (6.0, 2.0))),
+        *((t, 0, used, 4.0, 0.95 * PAYLOAD, 1e8) for t, used in ((2.0, 2.0), (6.0, 2.0))),
+        *((t, 1, used, 8.0, 1e8, 0.5 * PAYLOAD) for t, used in ((2.0, 0.0), (6.0, 2.0))),
     ]
     first, second = (row for _, row in host_use(told(tmp_path, story), 1.0, 15.0).iterrows())
     assert first.gpus_used == pytest.approx((2 * 4 + 2 * 3 + 1 * 7) / 14)
     assert second.gpu_use_frac == pytest.approx((0 * 4 + 2 * 3 + 1 * 7) / 14 / 2)
     assert (first.servers, second.servers) == (pytest.approx(7 / 14), pytest.approx(4 / 14))
-    assert (first.cpu_frac, first.link_frac, first.link_above_90_frac, first.link_above_98_frac) == (
-        0.5,
-        0.95,
-        1.0,
-        0.0,
-    )
-    assert (second.cpu_frac, second.cpu_above_98_frac, second.link_frac) == (1.0, 1.0, 0.5)
+    assert (first.link_frac, second.link_frac) == (pytest.approx(0.95), pytest.approx(0.5))
+    assert (first.cpu_frac, first.link_above_90_frac, first.link_above_98_frac) == (0.5, 1.0, 0.0)
+    assert (second.cpu_frac, second.cpu_above_98_frac) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("runtime", "full"), [("virtual", PAYLOAD), ("live", RATE)])
+def test_a_link_that_carries_all_it_can_is_full_on_either_clock(tmp_path: Path, runtime: str, full: float) -> None:
+    """Samples are payload on the virtual clock, and what links count live; the rate of a link includes headers."""
+    story = two_jobs()
+    story.samples = [(t, host, 2.0, 0.0, full, 0.0) for t in (2.0, 6.0) for host in (0, 1)]
+    path = story.write(tmp_path / "run")
+    about = json.loads((path / "meta.json").read_text()) | {"runtime": runtime}
+    (path / "meta.json").write_text(json.dumps(about))
+    cluster = load_cluster(path)
+    use = host_use(cluster, 1.0, 15.0)
+    assert use["link_frac"].tolist() == pytest.approx([1.0, 1.0])
+    assert use["link_above_98_frac"].tolist() == [1.0, 1.0]
+    assert busier_frac(cluster, cluster.hosts, "link").tolist() == pytest.approx([1.0] * 4)
 
 
 def test_the_summary(tmp_path: Path) -> None:

@@ -392,6 +392,32 @@ def test_a_table_with_other_names_and_units(tmp_path: Path) -> None:
     assert (y.job, y.submit_s, y.duration_s) == ("y", 1.0, 20.0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "lengths"),
+    [
+        ({}, [(100, 50.0), (10, 20.0)]),
+        ({"time_scale": 0.25}, [(25, 12.5), (2, 5.0)]),
+        ({"time_scale": 2.0, "max_duration_s": 30.0}, [(60, 30.0), (15, 30.0)]),
+        ({"time_scale": 0.001}, [(1, 0.05), (1, 0.02)]),
+    ],
+)
+def test_iterations_are_scaled_and_cut_with_their_seconds(
+    changes: dict[str, Any], lengths: list[tuple[int, float]], tmp_path: Path
+) -> None:
+    text = "at,gpus,iters,each\n0,1,100,0.5\n0,1,10,2\n"
+    made = other_table(tmp_path, text, iterations_column="iters", seconds_per_iteration_column="each", **changes)
+    assert [(one.iterations, one.duration_s) for one in made.submissions(0)] == lengths
+    alone = other_table(tmp_path, text, iterations_column="iters", time_scale=0.25)
+    assert [(one.iterations, one.duration_s) for one in alone.submissions(0)] == [(100, None), (10, None)]
+
+
+def test_jobs_of_unknown_seconds_cannot_be_cut(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"^max_duration_s=30: no column says how long jobs last; name duration_column"
+    ):
+        other_table(tmp_path, "at,gpus,iters\n0,1,9\n", iterations_column="iters", max_duration_s=30.0)
+
+
 def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
     import pandas as pd
 

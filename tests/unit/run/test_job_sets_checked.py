@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from runtime.api import Needs
+from runtime.config.parse import Config
 from runtime.containment import Isolation
 from runtime.errors import ConfigError
 from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
+from runtime.run.checks.job import CheckedJob
+from runtime.run.jobs import checks
 from runtime.run.jobs.shaping import seed_of
 from tests.support.job_sets import checked_set, row
 from tests.support.turns import by_turns
@@ -90,6 +93,26 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     ),
     "no job": ([], (), r"^jobs=given: gives no job"),
     "table": ([row("a")], ("replay.models=nowhere",), r"^replay.models=nowhere: cannot be read"),
+    "seed of its own": (
+        [row("a", settings=["seed=7"])],
+        (),
+        r"^jobs=given: job a: settings=seed=7: has no effect, as it follows from the run's seed and the job's place",
+    ),
+    "servers twice": (
+        [row("a", settings=["topology.num_servers=3"])],
+        (),
+        r"^jobs=given: job a: settings=topology.num_servers=3: has no effect, as the source gives the job servers=1;",
+    ),
+    "batch of a model": (
+        [row("a", settings=["workload.global_batch_samples=512"])],
+        (),
+        r"^jobs=given: job a: settings=workload.global_batch_samples=512: has no effect, as model=resnet20 has a batch",
+    ),
+    "length twice": (
+        [row("a", iterations=None), row("b", settings=["workload.epochs=3"])],
+        (),
+        r"^jobs=given: job b: settings=workload.epochs=3: has no effect, as the source says how long the job is;",
+    ),
     "setting of all": (
         [row("a", settings=["cluster=local"])],
         (),
@@ -157,6 +180,47 @@ def test_a_job_can_have_settings_of_its_own() -> None:
     assert other.checked.config.names.strategy == "bsp"
 
 
+def test_a_job_of_no_length_has_the_epochs_of_its_own_settings() -> None:
+    rows = [row(name, iterations=None, settings=own) for name, own in (("a", []), ("b", ["workload.epochs=3"]))]
+    usual, longer = checked_set(rows, "workload.epochs=1", "replay.max_iterations=null").jobs
+    assert longer.iterations == pytest.approx(3 * usual.iterations, abs=3)
+
+
+def test_seconds_of_a_source_are_those_of_a_job_that_only_holds_gpus() -> None:
+    """A scheduler's log says what its iterations took; what trains takes as long as the costs say."""
+    rows = [
+        row("a", iterations=100, duration_s=5000.0),
+        row("b", iterations=100),
+        row("c", iterations=1, duration_s=8.0),
+    ]
+    words = ("replay.max_iterations=50", "replay.duration_scale=0.5")
+    counted, costed, short = checked_set(rows, *words, "replay.detail=gpus_only").jobs
+    assert (counted.iterations, counted.request.duration_s) == (50, 5000.0 * 0.5 * 50 / 100)
+    assert short.request.duration_s == 4.0
+    training = checked_set(rows, *words).jobs[0]
+    assert training.request.duration_s == costed.request.duration_s
+    assert training.request.duration_s != counted.request.duration_s
+
+
+def test_jobs_that_only_hold_gpus_are_checked_once_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 300 jobs those differ that have other sizes, models or settings; each has its own length."""
+    seen: list[int] = []
+    check = checks.check_job
+
+    def counting(config: Config, start: Path | None = None) -> CheckedJob:
+        seen.append(config.num_workers)
+        return check(config, start)
+
+    monkeypatch.setattr(checks, "check_job", counting)
+    rows = [row(f"j{n}", gpus=1 + n % 3, iterations=2 + n) for n in range(300)]
+    jobs = checked_set(rows, "replay.detail=gpus_only", "replay.max_iterations=null").jobs
+    assert seen == [1, 2, 3]
+    assert [job.iterations for job in jobs] == [2 + n for n in range(300)]
+    assert len({job.request.duration_s for job in jobs}) == 300
+    checked_set(rows[:6])
+    assert len(seen) == 3 + 6
+
+
 def test_settings_of_a_kind_are_composed_once() -> None:
     composed = []
 
@@ -164,8 +228,8 @@ def test_settings_of_a_kind_are_composed_once() -> None:
         composed.append(settings)
         return raw
 
-    checked_set([row(f"j{n}", settings=["seed=1"] if n % 2 else []) for n in range(6)], again=again)
-    assert composed == [("seed=1",)]
+    checked_set([row(f"j{n}", settings=["max_losses=1"] if n % 2 else []) for n in range(6)], again=again)
+    assert composed == [("max_losses=1",)]
 
 
 def test_no_table_of_models_makes_all_jobs_the_runs_own(tmp_path: Path) -> None:

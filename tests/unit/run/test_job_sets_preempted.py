@@ -272,3 +272,28 @@ def test_jobs_that_jump_are_preempted_as_in_detail(tmp_path: Path) -> None:
     skipped = sum(sum(note["iterations"].values()) for note in jumped if note["type"] == "Jumped")
     assert skipped > 0.5 * 4 * 600
     assert "Jumped" in [note["type"] for note in notes_in(tmp_path / "jumps", "short", "Jumped")]
+
+
+def test_who_comes_back_elsewhere_is_a_change_for_its_neighbours_there(tmp_path: Path) -> None:
+    """``near`` has host 0 for itself from the end of ``idle`` until ``long`` comes there, half a minute later; how fast
+    it was until then does not count afterwards. Alone a job loads 8 samples of 0.05 s on four cores and computes for
+    0.1 s; two of them have 0.8 s of loading to do in a round."""
+    costs = tmp_path / "loading.yaml"
+    costs.write_text("schema: 1\nvalues: {data_per_sample_s: 0.05, worker_cores: 2}\n")
+    words = (*plain(tmp_path), f"cluster.costs={costs}", "cluster.hosts.cpu_cores=4", "replay.restart_s=30")
+    rows = [
+        row("long", gpus=2, iterations=300, model=""),
+        row("fill", gpus=2, iterations=250, model=""),
+        row("near", gpus=2, iterations=200, model=""),
+        row("idle", gpus=2, iterations=10, model=""),
+        row("short", 3.0, gpus=2, iterations=80, model=""),
+    ]
+    table = run_rows(tmp_path / "run", rows, *words, "replay.detail=measured")
+    assert table.loc["near"].worker_hosts.tolist() == table.loc["long"].worker_hosts.tolist() == [0, 0]
+    started = [note for note in notes_of(tmp_path / "run") if note["type"] == "Started"]
+    _, back_s = (note["t"] for note in started if note["job"] == "long")
+    jumps = notes_in(tmp_path / "run", "near", "Jumped")
+    assert {note["since_s"] >= back_s for note in jumps if note["t"] < back_s} == {False}
+    later = [note for note in jumps if note["t"] > back_s]
+    assert sum(note["iterations"]["0"] for note in later) > 50
+    assert min(note["since_s"] for note in later) == pytest.approx(back_s)

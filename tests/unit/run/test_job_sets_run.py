@@ -25,6 +25,7 @@ from runtime.run.jobs import replay
 from runtime.run.jobs.replay import run_set
 from runtime.run.jobs.running import placed_job
 from runtime.virtual.cluster.use import HostUse
+from runtime.virtual.counts import CountsReplay
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.runtime import VirtualRuntime
 from strategies.protocol import Command, Event, Places
@@ -86,11 +87,11 @@ def costs_file(tmp_path: Path) -> str:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("jobs", "rounds_s"), [(1, 0.16 + 0.1), (2, 0.16 + 0.1), (4, 0.316 + 0.1)])
+@pytest.mark.parametrize(("jobs", "rounds_s"), [(1, 0.16 + 0.1), (2, 0.16 + 0.1), (4, 0.31 + 0.1)])
 def test_jobs_on_one_host_slow_each_other_as_the_closed_form_says(tmp_path: Path, jobs: int, rounds_s: float) -> None:
     """A worker prepares 16 samples in 0.16 s on 4 cores, then its GPU takes 0.1 s. On 8 cores two do not disturb each
-    other. Four in step have 4 * 0.64 core-seconds of work, of which the quota has saved 4 ms of 8 cores while GPUs
-    computed: (2.56 - 0.032) / 8 s."""
+    other. Four in step have 4 * 0.64 core-seconds of work, of which the quota has saved 10 ms of 8 cores while GPUs
+    computed: (2.56 - 0.08) / 8 s."""
     words = (
         "replay.models=null",
         costs_file(tmp_path),
@@ -331,6 +332,39 @@ def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path)
     assert not (tmp_path / "run" / "jobs").exists()
     hosts = pd.read_parquet(tmp_path / "run" / "hosts.parquet")
     assert hosts[hosts.t_s == 50.0].gpus_used.tolist() == [8] * 5 + [0] * 3
+    assert hosts.t_s.unique()[:3].tolist() == [5.0, 10.0, 15.0]
+    assert hosts.t_s.max() == table.end_s.max()
+    assert hosts[hosts.t_s == hosts.t_s.max()].gpus_used.tolist() == [0] * 8
+
+
+def test_what_happens_at_one_moment_is_decided_once_without_detail(tmp_path: Path) -> None:
+    """A short job comes when another one ends: it gets what that leaves, and the long one continues."""
+    rows = [
+        row("long", gpus=20, iterations=1000, duration_s=1000.0),
+        row("other", gpus=20, iterations=100, duration_s=100.0),
+        row("short", 100.0, gpus=20, iterations=5, duration_s=5.0),
+    ]
+    table = run_rows(tmp_path / "run", rows, "replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf")
+    assert table.end_s.to_dict() == {"long": 1000.0, "other": 100.0, "short": 105.0}
+    assert table.preemptions.sum() == 0
+
+
+def test_an_interrupt_ends_jobs_that_only_hold_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, sent = CountsReplay.step, []
+
+    def interrupting(self: CountsReplay) -> None:
+        step(self)
+        if self.now >= 30.0 and not sent:  # a second one would end these tests
+            sent.append(self.now)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(CountsReplay, "step", interrupting)
+    rows = [row("a", gpus=40, iterations=9, duration_s=100.0), row("b", 30.0, gpus=40), row("late", 1e5)]
+    checked = checked_set(rows, "replay.detail=gpus_only")
+    assert run_set(checked, tmp_path / "run").exit_code == 128 + signal.SIGTERM
+    assert table_of(tmp_path / "run").status.to_dict() == {"a": "interrupted", "b": "waiting", "late": "unsubmitted"}
+    last = notes_of(tmp_path / "run")[-2:]
+    assert [(note["type"], note["t"]) for note in last] == [("Ended", 30.0), ("Finished", 30.0)]
 
 
 def test_a_policy_may_preempt_without_detail(tmp_path: Path) -> None:

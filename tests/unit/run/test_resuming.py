@@ -128,6 +128,15 @@ def test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice(copied: Path, 
     assert "Launching 0 jobs" in done.out
 
 
+@pytest.mark.long(like="test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice")
+def test_a_job_whose_record_was_removed_runs_again(whole: Path, copied: Path, tmp_path: Path) -> None:
+    shutil.rmtree(copied / JOBS[1])
+    done = sweep(tmp_path)
+    assert done.exit_code == 0, done.err
+    assert "3 of 4 jobs are there" in done.err
+    assert events(copied) == events(whole)
+
+
 @pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
 @pytest.mark.parametrize("more", [("resume=never",), ("max_time_s=60",)])
 def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from runtime.virtual.control import host_sharing
 from runtime.virtual.machines import twins
 from strategies.bsp import BSP
 from strategies.cluster.prevention.star import StarPrevention
-from strategies.protocol import Asked, Demand, Grant, ProtocolError, Reserve, Share, Stop
+from strategies.protocol import Asked, Demand, Grant, ProtocolError, Reserve, Restart, Share, Stop
 from strategies.star import Star
 from tests.support.compiled import needs_compiled
 from tests.support.neighbours import Neighbours, Saying
@@ -94,6 +94,21 @@ def test_a_job_that_was_preempted_comes_back_without_limits() -> None:
     assert len(found) > 20
     assert found == pytest.approx([0.1] * len(found), abs=0.011)
     assert [note["cpu_cores"] for _, note in lab.tapes["b"].noted("Limited")] == [0.5, None]
+
+
+def test_a_limited_worker_that_starts_again_elsewhere_leaves_its_limit() -> None:
+    """What a has reserved is of host 0; from second 3 on the worker of b is on host 1, with room for all."""
+    lab = Neighbours(prevention=Always(), cores=4.0)
+    lab.add("a", Saying({2.0: MORE}))
+    lab.add("b", Saying({3.0: Restart(node="worker:0")}))
+    lab.run()
+    (_, begin), (end_s, end) = lab.tapes["b"].noted("Limited")
+    assert (begin["cpu_cores"], end["cpu_cores"], end_s) == (0.5, None, pytest.approx(3.0, abs=1e-3))
+    computing = lab.tapes["b"].computing("worker:0")
+    for took, begin_s, until_s in ((0.2, 2.25, 3.0), (0.1, 3.25, 6.0)):
+        found = [seconds for at_s, seconds in computing if begin_s < at_s < until_s]
+        assert len(found) >= 3
+        assert found == pytest.approx([took] * len(found), abs=0.011)
 
 
 def test_a_policy_learns_what_jobs_need() -> None:

@@ -80,7 +80,9 @@ COSTS = {
     "first score and checkpoint": Costs(
         decision_s=4e-3, evaluation_s=0.0615, control_s=1e-3, checkpoint_base_s=0.01, disk_bytes_per_s=1e6
     ),
-    "overrun": Costs(compute_base_s=0.07, compute_per_sample_s=1e-4, jitter_sigma=0.3, update_base_s=0.02),
+    "overrun": Costs(
+        compute_base_s=0.07, compute_per_sample_s=1e-4, stage_per_byte_s=1e-6, jitter_sigma=0.3, update_base_s=0.02
+    ),
 }
 LOOPS = {"python": None} | ({} if (compiled := native(WAVES)) is None else {"compiled": compiled})
 """The loops of asynchronous jobs: None is the one in Python, which is all there is without a compiler."""
@@ -183,6 +185,22 @@ def test_the_same_rows_in_other_jobs(tmp_path: Path, name: str) -> None:
     (tmp_path / "one").mkdir()
     one = job_of(num_workers=1, num_samples=BATCH * 10, global_batch_samples=BATCH)
     both(tmp_path / "one", one, strategy, costs)
+
+
+@pytest.mark.parametrize("name", ["bsp", "ssp-1"])
+def test_a_progress_model_learns_at_the_rate_of_the_schedule(tmp_path: Path, name: str) -> None:
+    decays = job_of(eval_every_s=0.37, lr=0.03, lr_at=lambda samples: 1.0 / (1.0 + samples))
+    _, fast = both(tmp_path, decays, STRATEGIES[name], COSTS["all"], progress=True)
+    (tmp_path / "constant").mkdir()
+    _, constant = both(
+        tmp_path / "constant", job_of(eval_every_s=0.37, lr=0.03), STRATEGIES[name], COSTS["all"], progress=True
+    )
+    assert lines_of(fast) != lines_of(constant)
+
+
+def test_servers_with_different_shares(tmp_path: Path) -> None:
+    full, _ = both(tmp_path, job_of(server_shares=(3.0, 1.0)), BSP(), COSTS["all"])
+    assert '"server:0":3.0' in (full / "events.jsonl").read_text()
 
 
 def test_beyond_a_block_of_jitter(tmp_path: Path) -> None:

@@ -95,6 +95,15 @@ def test_two_groups_share_sixteen_cores(one: Busy, other: Busy, ends: tuple[floa
     assert both(one, other, 16.0) == pytest.approx(ends)
 
 
+@pytest.mark.parametrize("servers", [0, 1])
+def test_copies_to_a_device_and_back_are_a_part_of_computing(servers: int) -> None:
+    """0.1 s for a batch of any size, and 0.1 us for each of a million bytes."""
+    costs = Costs(compute_base_s=0.1, stage_per_byte_s=1e-7)
+    host = Host(number=0, cores=None, link_bytes_per_s=None, latency_s=0.0, memory_bytes=None, device=None, tasks=())
+    size = {"num_workers": 2, "num_servers": servers, "num_parameters": 250_000, "batch_samples": 8}
+    assert undisturbed(costs, None, host, **size).iteration_s == pytest.approx(0.2)
+
+
 def test_what_tasks_use_on_average_is_what_an_iteration_needs() -> None:
     """VGG16, 8 workers and 2 servers: 128 samples of 1.898 ms on 12 cores; 56.5 MiB each way, half of
     them of each server."""

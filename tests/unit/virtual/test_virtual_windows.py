@@ -24,6 +24,7 @@ from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
+from tests.support.restarting import Restarting
 from tests.unit.virtual.test_virtual_session import (
     IDEAL,
     QUARTER,
@@ -136,6 +137,26 @@ def test_windows_on_hosts_reach_all_gpus_there() -> None:
     job = Job(("gpu", "host:0", 0.0, FOREVER, 0.5), costs=QUARTER_WORK, device=None, hosts=hosts, strategy=ASP())
     assert [job.times("Arrived")[:6]] == [[0.25, 0.25, 0.5, 0.5, 0.5, 0.5]]
     assert Job(("gpu", "host:0", 0.0, 2.0, 0.5), costs=QUARTER_WORK, device=None, hosts=hosts).t == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(("host", "before_s", "after_s"), [("host:0", 0.5, 0.25), ("host:2", 0.25, 0.5)])
+def test_who_starts_on_another_host_leaves_what_is_on_the_gpus_there(
+    host: str, before_s: float, after_s: float
+) -> None:
+    """Worker 0 goes from host 0 to host 2 at 1.1 s; half of the GPUs of one of them is taken until 3 s."""
+    job = Job(
+        ("gpu", host, 0.0, 3.0, 0.5),
+        costs=QUARTER_WORK,
+        device=None,
+        hosts=hosts_of(cpu_cores=None),
+        strategy=Restarting(rule="asp", orders=("worker:0@1.1",)),
+        rounds=24,
+    )
+    mine = [event for event in job.tape.received("Arrived") if event["grad"]["worker"] == 0]
+    for begin_s, end_s, took_s in ((0.0, 1.1, before_s), (1.1, 3.0, after_s), (3.6, 9.0, 0.25)):
+        found = [event["timings"]["compute_s"] for event in mine if begin_s < event["t"] <= end_s]
+        assert len(found) > 1
+        assert found == pytest.approx([took_s] * len(found))
 
 
 def test_hosts_divide_their_cores() -> None:

@@ -1,0 +1,84 @@
+"""A cluster whose jobs train nothing on the virtual clock: who holds GPUs, noted and sampled as where jobs train."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import final
+
+from runtime.api import Outcome
+from runtime.record.cluster import ClusterRecorder, HostRow
+from runtime.virtual.cluster.cluster import INTERRUPTED
+from runtime.virtual.counts import CountsReplay
+from runtime.virtual.garbage import rare_collections
+from runtime.virtual.lab import LOOK_EVERY, VIEW_EVERY_S, interruptible
+from strategies.protocol import JobRequest, Machine, Placement, Policy
+
+
+@final
+class CountedCluster:
+    """Runs the jobs of one source, each of which holds its GPUs for its ``duration_s`` (``detail: gpus_only``).
+
+    Args:
+        requests: in the order of submission.
+        record: of the cluster, with samples of who holds GPUs and of nothing else.
+        use_every_s: seconds between two of these.
+        restart_s: seconds for which a job that was preempted holds its GPUs before it continues.
+        tick: called a few times per second with the cluster's time, for the view.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        requests: Sequence[JobRequest],
+        policy: Policy,
+        placement: Placement,
+        record: ClusterRecorder,
+        *,
+        use_every_s: float,
+        restart_s: float,
+        tick: Callable[[float], None] = lambda t: None,
+    ) -> None:
+        self.record, self._every_s, self._tick = record, use_every_s, tick
+        self.interrupted_by = 0
+        """The signal that ended it, if one did."""
+        self._replay = CountsReplay(requests, machines, policy, placement, record.note, restart_s)
+        self._sampled_s = 0.0
+        self._samples = 0
+
+    @property
+    def now(self) -> float:
+        """Seconds of its clock."""
+        return self._replay.now
+
+    def run(self) -> dict[str, Outcome]:
+        """Until all jobs are over, or a signal; none of them has an outcome of its own."""
+        steps, seen_s = 0, -math.inf
+        with interruptible(self), rare_collections():
+            while (next_s := self._replay.next_s) < math.inf and not self.interrupted_by:
+                while (at_s := (self._samples + 1) * self._every_s) < next_s:
+                    self._sample(at_s)
+                self._replay.step()
+                steps += 1
+                if steps % LOOK_EVERY == 0 and time.monotonic() - seen_s >= VIEW_EVERY_S:
+                    seen_s = time.monotonic()
+                    self._tick(self.now)
+        if self.interrupted_by:
+            self._end_all()
+        self._sample(self.now)
+        return {}
+
+    def _sample(self, at_s: float) -> None:
+        """A row for each host, of the period that ends then; none for a period without length."""
+        self._samples += 1
+        if at_s > self._sampled_s:
+            used = self._replay.coordinator.gpus_used
+            self.record.hosts([HostRow(at_s, host, gpus, 0.0, 0.0, 0.0) for host, gpus in enumerate(used)])
+        self._sampled_s = at_s
+
+    def _end_all(self) -> None:
+        """After an interrupt nobody starts any more, and who holds GPUs gives them back."""
+        for job in list(self._replay.coordinator.jobs.values()):
+            if job.phase != "waiting":
+                self.record.note(self.now, "Ended", job=job.request.job, status=INTERRUPTED)
