@@ -106,7 +106,7 @@ def shown(value: float) -> str:
 
 def shaped(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     """The answer of a function of the whole experiment, and its certainty."""
-    look = SHAPES[claim.shape or ""]
+    look, runs = SHAPES[claim.shape or ""], ended(runs)
     result = look(runs, claim)
     if result is None:
         return None
@@ -139,13 +139,17 @@ def over_levels(claim: Claim, runs: pd.DataFrame) -> Answer | None:
 
 def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:
     """A measure of a cell by seed; infinite for a job that was cut off, missing measurements are left out."""
-    mine = cell_of(runs, cell)
+    mine = ended(cell_of(runs, cell))
     if measure not in mine or mine.empty:
         return pd.Series(dtype="float64")
-    values = mine[measure].astype("float64").copy()
-    if measure == "jct_s" and "completed" in mine:
-        values[~mine["completed"].astype(bool)] = inf
-    return values.groupby(mine["seed"]).median().dropna()
+    return mine[measure].astype("float64").groupby(mine["seed"]).median().dropna()
+
+
+def ended(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs, of which a job that was cut off takes infinitely long: how long it lasted is no completion time."""
+    if "jct_s" not in runs or "completed" not in runs:
+        return runs
+    return runs.assign(jct_s=runs["jct_s"].astype("float64").where(runs["completed"].astype(bool), inf))
 
 
 def versus(claim: Claim, subject: pd.Series, other: pd.Series, confidence: float = CONFIDENCE) -> Answer:

@@ -265,6 +265,17 @@ def test_growing_less() -> None:
     assert saw("grows_less", runs({"nd": [1.0]}), **PAIR) is None
 
 
+def test_a_shape_knows_that_a_job_was_cut_off() -> None:
+    """Both systems take 10 s, and then one 19 s; the other was stopped after 15 s, however long it would have taken."""
+    first = runs({"nd": [10.0] * 5, "bsp": [10.0] * 5}, intensity="0.1")
+    last = runs({"nd": [19.0] * 5, "bsp": [inf] * 5}, intensity="0.8").replace({"jct_s": {inf: 15.0}})
+    about = claim(shape="grows_less", **PAIR)
+    found = answer(about, pd.concat([first, last]))
+    assert found is not None
+    assert found.text == "+90.0% against +inf%"
+    assert judge(about, found) == "met"
+
+
 def test_being_steadier() -> None:
     assert saw("steadier", runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}), **PAIR) is True
     assert saw("steadier", runs({"nd": [10, 41, 12], "bsp": [10, 20, 30]}), **PAIR) is False
