@@ -41,10 +41,11 @@ def shown(cell: Cell | None, reasons: Reasons) -> str:
 
 def counted(cells: Sequence[Cell]) -> str:
     """The number of harmed cells, and the largest gain."""
-    timed = [cell for cell in cells if not isnan(cell.ratio)]
-    harmed = [cell for cell in cells if cell.harmed]
-    best = min((cell for cell in timed if cell.outcome == "done"), key=lambda cell: cell.ratio, default=None)
-    parts = [f"{len(harmed)} of {len(timed)} cells are more than {TOLERATED - 1:.0%} slower than BSP"]
+    tried = [cell for cell in cells if cell.outcome != "refused"]
+    harmed = [cell for cell in tried if cell.harmed]
+    done = [cell for cell in tried if cell.outcome == "done" and not isnan(cell.ratio)]
+    best = min(done, key=lambda cell: cell.ratio, default=None)
+    parts = [f"{len(harmed)} of {len(tried)} cells are more than {TOLERATED - 1:.0%} slower than BSP"]
     if best is not None:
         parts.append(f"the best is `{best.strategy}` under `{best.straggler}`, {best.ratio:.2f}")
     return "; ".join(parts) + "."
