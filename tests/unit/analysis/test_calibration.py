@@ -191,6 +191,14 @@ def test_disturbed_runs_tell_the_same(tmp_path: Path) -> None:
     assert sum(each < 3 for each in away.values()) >= len(away) - 1, away
 
 
+def test_updates_of_a_server_that_was_stopped_now_and_then_are_left_out(tmp_path: Path) -> None:
+    """While it is stopped nobody knows what an update takes; the others, and it at other times, tell the same."""
+    stops = [disturbance(start_s, start_s + 0.1, "server:0", 1.0, "pause") for start_s in (0.2, 0.6, 1.0)]
+    calm = fit(Live(COSTS).write(tmp_path / "calm")).estimates["update_base_s"]
+    found = fit(Live(COSTS, plan=stops).write(tmp_path / "stopped")).estimates["update_base_s"]
+    assert 10 < found.observations < calm.observations
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", by_turns(["control_s", "update_base_s", "compute_base_s", "data_base_s", "latency_s"], always=2)
