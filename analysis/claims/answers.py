@@ -84,8 +84,12 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
 
 
 def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:
-    """The least favourable case, or with ``best`` the most favourable; its text lists all if there are several."""
-    chosen = (max if claim.best else min)(cases.values(), key=lambda each: each.value)
+    """The least favourable case, or with ``best`` the most favourable; its text lists all if there are several.
+
+    More is favourable, unless the claim accepts anything below a bound.
+    """
+    lowers = claim.accept is not None and claim.accept[0] is None
+    chosen = (max if claim.best is not lowers else min)(cases.values(), key=lambda each: each.value)
     if len(cases) == 1:
         return chosen
     return chosen._replace(text=f"{listed(cases)} {claim.unit}".strip(), cases=tuple(cases.values()))

@@ -158,6 +158,18 @@ def test_levels_of_an_axis_are_cases_of_which_the_least_favourable_counts() -> N
     assert answer(every, frame.drop(columns="model")) is None
 
 
+def test_of_what_must_stay_below_a_bound_the_largest_is_the_least_favourable() -> None:
+    """The CSV and the ratio on the page are of that one."""
+    frame = pd.concat([runs({"nd": [value] * 2}, bound=bound) for bound, value in (("1", 0.2), ("2", 0.9), ("3", 0.4))])
+    about = {"unit": "", "accept": (None, 1.0), "value": None, "over": "bound", "subject": {"system": "nd"}}
+    every, some = answer(claim(**about), frame), answer(claim(best=True, **about), frame)
+    assert every is not None
+    assert some is not None
+    assert (every.value, some.value) == (0.9, 0.2)
+    assert every.text == some.text == "bound 1 0.2 [0.2, 0.2], bound 2 0.9 [0.9, 0.9], bound 3 0.4 [0.4, 0.4]"
+    assert judge(claim(**about), every) == "met"
+
+
 def test_throttling_is_to_raise_one_more_than_the_other_with_every_model() -> None:
     about = claim(
         check="shape", value=None, shape="grows_less_when_throttled", subject={"system": "asp"},
