@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.logs.step_log import StepLog
-from analysis.reports.advice import Advice, sentences
+from analysis.reports.advice import Advice, sentences, whole_steps
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from scripts import advise, validate_advice
 from scripts.common.choices import choices
@@ -72,6 +72,15 @@ def test_a_log_without_ranks_says_what_it_can(tmp_path: Path, capsys: pytest.Cap
     assert "all 4 ranks logged the same times" in shown
     assert "40 steps" in shown
     assert "nothing can be ranked" in shown
+
+
+def test_without_ranks_only_slow_steps_could_be_saved() -> None:
+    """Of ten steps one takes 3 s instead of 1, and another is 5 % late, as usual ones are."""
+    seconds = np.array([1.0] * 8 + [1.05, 3.0])
+    log = StepLog("", ("all",), tuple(range(10)), seconds[:, None], per_rank=False)
+    said = whole_steps(log)
+    assert "10.0% of the steps took over 1.1 times that; together they lost 16.6% of the time" in said[1]
+    assert "without its slow steps the job would take 0.834 of its time" in said[2]
 
 
 REFUSED = {
