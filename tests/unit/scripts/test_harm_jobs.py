@@ -31,6 +31,17 @@ def test_a_fork_times_a_job_as_this_process_does(asked: argparse.Namespace) -> N
     assert {one.outcome for one in found.values()} == {"done"}
 
 
+def test_a_strategy_knows_the_workload_of_each_pattern(tmp_path: Path) -> None:
+    """STAR's price of staleness is that of the workload, which is another one where hosts are needed."""
+    words = ["--strategies", "star_h", "--stragglers", "none,cpu_throttle", "--workers", "4", "-o", str(tmp_path)]
+    found = {
+        (task.straggler, task.raw["workload"]["name"], task.raw["strategy"]["kappa_workload"])
+        for task in tasks_of(harm_and_gain.parse(words))
+        if task.strategy == "star_h"
+    }
+    assert found == {("none", "digits", "digits"), ("cpu_throttle", "digits_cnn", "digits_cnn")}
+
+
 @pytest.mark.long(like="test_a_fork_times_a_job_as_this_process_does")
 def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
     asked: argparse.Namespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
