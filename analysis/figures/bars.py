@@ -33,12 +33,13 @@ def draw_bars(
     for y, bar in enumerate(bars.itertuples()):
         look = looks[bar.strategy]
         runs = dots.loc[dots["strategy"] == bar.strategy, "value_s"].to_numpy()
-        edge = max([v for v in (bar.value_s, bar.high_s, *runs) if np.isfinite(v)], default=0.0)
+        end = min(bar.high_s, reach) if np.isfinite(bar.value_s) else bar.high_s
+        edge = max([v for v in (bar.value_s, end, *runs) if np.isfinite(v)], default=0.0)
         if np.isfinite(bar.value_s):
             axes.barh(
                 y, bar.value_s, HEIGHT, color=look.colour, alpha=0.82, linewidth=0, edgecolor="white", hatch=look.hatch
             )
-            _draw_interval(axes, y, bar.low_s, min(bar.high_s, reach))
+            _draw_interval(axes, y, bar.low_s, bar.high_s, reach)
         _draw_dots(axes, y, runs)
         _draw_text(axes, y, edge, bar, miss)
     _name_rows(axes, list(bars["strategy"]))
@@ -91,10 +92,13 @@ def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:
         axes.annotate(f"{count} {miss}".strip(), (edge_s, y), xytext=(5, -5), fontsize=6.5, color=FAINT, **common)
 
 
-def _draw_interval(axes: Axes, y: int, low_s: float, high_s: float) -> None:
-    if np.isfinite(low_s) and np.isfinite(high_s) and high_s > low_s:
-        axes.plot([low_s, high_s], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
-        axes.plot([low_s, high_s], [y, y], "|", color=INK, markersize=5, markeredgewidth=1.0)
+def _draw_interval(axes: Axes, y: int, low_s: float, high_s: float, reach_s: float) -> None:
+    """From end to end; up to ``reach_s`` and with an arrow if it has no upper end, as some runs never ended."""
+    end_s = min(high_s, reach_s)
+    if np.isfinite(low_s) and end_s > low_s:
+        axes.plot([low_s, end_s], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt")
+        for at_s, mark in ((low_s, "|"), (end_s, "|" if np.isfinite(high_s) else ">")):
+            axes.plot(at_s, y, mark, color=INK, markersize=5, markeredgewidth=1.0)
 
 
 def _draw_dots(axes: Axes, y: int, runs: np.ndarray) -> None:
