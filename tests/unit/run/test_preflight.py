@@ -310,10 +310,10 @@ def test_a_bad_line_is_refused_before_any_framework_is_imported() -> None:
     """Which is what takes long."""
     line = [sys.executable, "-X", "importtime", "run.py", "strategy=spp"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-    told = done.stderr.splitlines()
-    imported = {one.rpartition("|")[2].strip() for one in told if one.startswith("import time:")}
+    lines = done.stderr.splitlines()
+    imported = {one.rpartition("|")[2].strip() for one in lines if one.startswith("import time:")}
     assert done.returncode == REFUSED
-    assert sum(not one.startswith("import time:") for one in told) == 1
+    assert sum(not one.startswith("import time:") for one in lines) == 1
     assert "hydra" in imported
     assert not imported & {*FRAMEWORKS}
 
