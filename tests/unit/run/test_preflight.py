@@ -60,7 +60,8 @@ CLAIMED = "cannot be written"
 
 
 def words(line: str) -> list[str]:
-    return line.split(" ") if line else []
+    """Of a command line; a no-break space is one within a word, as between quotes of the shell."""
+    return [word.replace("\N{NO-BREAK SPACE}", " ") for word in line.split(" ")] if line else []
 
 
 def lines_and_messages(cases: Iterable[tuple[str, str]], every: int = 1) -> pytest.MarkDecorator:
