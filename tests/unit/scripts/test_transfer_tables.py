@@ -60,6 +60,7 @@ def test_groups_save_bytes_and_nobody_waits_for_them() -> None:
 def test_a_replica_within_the_bound_and_one_that_nobody_orders() -> None:
     rows = {name: replicas_row(Cell({"system": name}, 0)) for name in ("never", "bounded", "swapped")}
     assert float(rows["never"]["largest"]) > 1 >= float(rows["bounded"]["largest"])  # type: ignore[arg-type]
+    assert float(rows["bounded"]["largest"]) > 0.5, "no more is sent than the bound needs"  # type: ignore[arg-type]
     assert rows["bounded"]["end"] == rows["never"]["end"] == 0
     assert float(rows["swapped"]["end"]) > 1e-3  # type: ignore[arg-type]
     assert rows["swapped"]["swap"] == pytest.approx(1.27279, abs=5e-6)
