@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import comb, inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,15 @@ from analysis.claims.judge import judge
 from analysis.claims.ledger import FOLDER, Claim, LedgerError, chosen, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.claims.shapes import SHAPES
+
+
+def test_of_runs_of_one_seed_the_median_counts() -> None:
+    """One of three repetitions never ended."""
+    again = runs({"bsp": [90.0]}).assign(jct_s=[110.0]), runs({"bsp": [inf]})
+    found = answer(claim(subject={"system": "bsp"}), pd.concat([runs({"bsp": [90.0, 100.0, 120.0]}), *again]))
+    assert found is not None
+    assert (found.value, found.seeds) == (110.0, 3)
+
 
 STEPS = (2200, 5500, 13000)
 
@@ -286,6 +295,16 @@ def test_a_shape_knows_that_a_job_was_cut_off() -> None:
     assert found is not None
     assert found.text == "+90.0% against +inf%"
     assert judge(about, found) == "met"
+
+
+def test_the_certainty_of_a_shape_is_that_of_as_many_seeds() -> None:
+    """It holds for four of five seeds, so for the median of five drawn ones with the probability of three or more."""
+    first = runs({"nd": [10.0] * 5, "bsp": [10.0] * 5}, intensity="0.1")
+    last = runs({"nd": [11.0] * 4 + [30.0], "bsp": [20.0] * 5}, intensity="0.8")
+    found = answer(claim(shape="grows_less", **PAIR), pd.concat([first, last]))
+    assert found is not None
+    assert found.holds
+    assert found.share == pytest.approx(sum(comb(5, k) * 0.8**k * 0.2 ** (5 - k) for k in (3, 4, 5)), abs=0.04)
 
 
 def test_being_steadier() -> None:
