@@ -152,7 +152,7 @@ def _whole(log: StepLog, why: str) -> StepLog:
 
 def without_first(log: StepLog, count: int) -> StepLog:
     """The log without its first steps, in which things are set up; times begin with what is left."""
-    return _of(log, np.arange(len(log.steps)) >= count)
+    return _of(log, np.asarray(np.arange(len(log.steps)) >= count))
 
 
 def timed(log: StepLog) -> StepLog:
