@@ -152,12 +152,12 @@ def _whole(log: StepLog, why: str) -> StepLog:
 
 def without_first(log: StepLog, count: int) -> StepLog:
     """The log without its first steps, in which things are set up; times begin with what is left."""
-    return _of(log, np.asarray(np.arange(len(log.steps)) >= count))
+    return _of(log, np.arange(len(log.steps)) >= count)
 
 
 def timed(log: StepLog) -> StepLog:
     """The log without steps of which no rank has a time; times begin with what is left."""
-    return _of(log, ~np.isnan(log.own_s).all(axis=1))
+    return _of(log, np.asarray(~np.isnan(log.own_s).all(axis=1)))
 
 
 def _of(log: StepLog, chosen: NDArray[np.bool_]) -> StepLog:
