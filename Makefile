@@ -55,7 +55,7 @@ test: $(VENV)/.dev  ## all tests but the long ones (five to eight minutes on two
 quick: $(VENV)/.dev check  ## what a commit needs, in about a minute: `check`, the tests that find most per second, a few live ones
 	$(ONE_THREAD) $(PY) -m pytest $(QUICK) $(PARALLEL) $(ARGS)
 
-mutants: $(VENV)/.dev  ## plant 1,200 bugs one by one: do the tests notice? (continues where it was)
+mutants: $(VENV)/.dev  ## plant 1,400 bugs one by one: do the tests notice? (continues where it was)
 	$(PY) scripts/mutants.py $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, import arrows

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pandas as pd
 
-from analysis.claims.cells import cell_of, counted
+from analysis.claims.cells import cell_of
 from analysis.claims.ledger import Cell, Claim
 from analysis.claims.shapes import SHAPES
 from analysis.measures.small_samples import CONFIDENCE, interval
@@ -84,8 +84,12 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
 
 
 def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:
-    """The least favourable case, or with ``best`` the most favourable; its text lists all if there are several."""
-    chosen = (max if claim.best else min)(cases.values(), key=lambda each: each.value)
+    """The least favourable case, or with ``best`` the most favourable; its text lists all if there are several.
+
+    More is favourable, unless the claim accepts anything below a bound.
+    """
+    lowers = claim.accept is not None and claim.accept[0] is None
+    chosen = (max if claim.best is not lowers else min)(cases.values(), key=lambda each: each.value)
     if len(cases) == 1:
         return chosen
     return chosen._replace(text=f"{listed(cases)} {claim.unit}".strip(), cases=tuple(cases.values()))
@@ -106,8 +110,7 @@ def shown(value: float) -> str:
 
 def shaped(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     """The answer of a function of the whole experiment, and its certainty."""
-    look = SHAPES[claim.shape or ""]
-    runs = runs.assign(**{claim.of: counted(runs, claim.of)}) if claim.of in runs else runs
+    look, runs = SHAPES[claim.shape or ""], ended(runs)
     result = look(runs, claim)
     if result is None:
         return None
@@ -140,10 +143,17 @@ def over_levels(claim: Claim, runs: pd.DataFrame) -> Answer | None:
 
 def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:
     """A measure of a cell by seed; infinite for a job that was cut off, missing measurements are left out."""
-    mine = cell_of(runs, cell)
+    mine = ended(cell_of(runs, cell))
     if measure not in mine or mine.empty:
         return pd.Series(dtype="float64")
-    return counted(mine, measure).groupby(mine["seed"]).median().dropna()
+    return mine[measure].astype("float64").groupby(mine["seed"]).median().dropna()
+
+
+def ended(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs, of which a job that was cut off takes infinitely long: how long it lasted is no completion time."""
+    if "jct_s" not in runs or "completed" not in runs:
+        return runs
+    return runs.assign(jct_s=runs["jct_s"].astype("float64").where(runs["completed"].astype(bool), inf))
 
 
 def versus(claim: Claim, subject: pd.Series, other: pd.Series, confidence: float = CONFIDENCE) -> Answer:

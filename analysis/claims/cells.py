@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import numpy as np
 import pandas as pd
 
@@ -18,11 +16,3 @@ def cell_of(runs: pd.DataFrame, cell: Cell) -> pd.DataFrame:
             return runs.iloc[:0]
         chosen &= (runs[axis] == level).to_numpy()
     return runs[chosen]
-
-
-def counted(runs: pd.DataFrame, measure: str) -> pd.Series:
-    """A measure of every run, which must have it, as it counts: a job that was cut off never ended."""
-    values = runs[measure].astype("float64")
-    if measure != "jct_s" or "completed" not in runs:
-        return values
-    return values.where(runs["completed"].astype(bool), inf)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims.answers import UNITS, Answer, answer, by_seed
-from analysis.claims.cells import counted
+from analysis.claims.answers import UNITS, Answer, answer, by_seed, ended
 from analysis.claims.judge import judge, judge_magnitude
 from analysis.claims.ledger import Claim
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
@@ -72,7 +71,7 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | No
     if spec.target:
         frame["tta_s"] = tta(spec, runs)
     for name, reference in spec.excess.items():
-        frame[name] = counted(frame, "jct_s") - frame["seed"].map(by_seed(frame, reference, "jct_s"))
+        frame[name] = ended(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
     return frame if rates is None else with_rates(frame, [rates(run) for _, run in runs])
 
 

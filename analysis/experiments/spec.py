@@ -351,10 +351,12 @@ def _numbers_problem(spec: Spec) -> str | None:
 
 
 def _cells_problem(spec: Spec) -> str | None:
-    for left_out in spec.without:
-        for axis, level in left_out.items():
+    named = [("without", left_out) for left_out in spec.without]
+    named += [(f"excess: {name}", reference) for name, reference in spec.excess.items()]
+    for what, levels in named:
+        for axis, level in levels.items():
             if level not in spec.axes.get(axis, {}):
-                return f"without: {axis}={level} is no level"
+                return f"{what}: {axis}={level} is no level"
     if not spec.seeds or len(set(spec.seeds)) < len(spec.seeds):
         return f"seeds={list(spec.seeds)}: each once, and at least one"
     names = [cell.name for cell in cells(spec)]

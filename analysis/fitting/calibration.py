@@ -199,10 +199,10 @@ def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     """
     busy = run.tables.server_busy
     since_s = busy.groupby("server")["t"].shift(1, fill_value=0.0)
-    names = busy["server"].map(server_name)
+    busy = busy.assign(since_s=since_s, name=busy["server"].map(server_name))
     for window in run.plan[~run.plan["kind"].isin(SLEPT)].itertuples():
-        meanwhile = (since_s < window.end_s) & (busy["t"] > window.start_s)
-        busy = busy[~(meanwhile & names.isin(touched(run, str(window.target))))]
+        meanwhile = (busy["since_s"] < window.end_s) & (busy["t"] > window.start_s)
+        busy = busy[~(meanwhile & busy["name"].isin(touched(run, str(window.target))))]
     updates = run.tables.updates
     grads = updates[~updates["void"]].drop_duplicates("version", keep="last").set_index("version")["num_grads"]
     num_bytes = FLOAT_BYTES * num_parameters / (run.job.get("num_servers") or 1)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.logs.step_log import LogError, StepLog, gather
+from analysis.logs.step_log import LogError, StepLog, gather, timed
 from analysis.records.load import RecordError, Run, load_run
 
 KEPT = ("strategy", "topology", "num_servers", "num_samples", "epochs", "global_batch_samples", "epoch_overlap")
 FEWEST_FRAC = 0.5
-"""An iteration on a smaller part of the usual batch (the end of an epoch) says little about the usual one."""
+"""An iteration on a smaller part of its worker's usual batch (the end of an epoch) says little about the usual one."""
 
 
 def read_record(path: Path) -> StepLog:
@@ -36,14 +36,15 @@ def read_record(path: Path) -> StepLog:
         raise LogError(f"{path}: the job never computed anything")
     base_frac, usual = _base_frac(run), float(rows["samples"].median())
     scale = base_frac + (1.0 - base_frac) * rows["samples"] / usual
-    work_s = (rows["bpt_s"] / scale).where(rows["samples"] >= FEWEST_FRAC * usual)
+    own = rows.groupby("worker")["samples"].transform("median")  # a slow worker may be given little throughout
+    work_s = (rows["bpt_s"] / scale).where(rows["samples"] >= FEWEST_FRAC * own)
     rows = rows.assign(rank=rows["worker"], step=rows.groupby("worker").cumcount(), own_s=work_s)
     rows = rows.assign(comm_s=rows["pull_s"] + rows["send_s"], begin_s=rows["t"] - rows["send_s"] - rows["bpt_s"])
     job: dict[str, Any] = {name: run.job[name] for name in KEPT if name in run.job}
     job |= {"base_frac": base_frac, "own_clock": True, "jct_s": run.end_s, "live": run.meta["runtime"] == "live"}
     names = ["rank", "step", "own_s", "comm_s", "begin_s"]
     log = gather(str(path), rows[names], job=job)
-    return _with_rounds(log, rows)
+    return timed(_with_rounds(log, rows))
 
 
 def _base_frac(run: Run) -> float:

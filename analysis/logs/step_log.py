@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -151,15 +152,25 @@ def _whole(log: StepLog, why: str) -> StepLog:
 
 def without_first(log: StepLog, count: int) -> StepLog:
     """The log without its first steps, in which things are set up; times begin with what is left."""
+    return _of(log, np.arange(len(log.steps)) >= count)
+
+
+def timed(log: StepLog) -> StepLog:
+    """The log without steps of which no rank has a time; times begin with what is left."""
+    return _of(log, np.asarray(~np.isnan(log.own_s).all(axis=1)))
+
+
+def _of(log: StepLog, chosen: NDArray[np.bool_]) -> StepLog:
+    """Some of its steps: [steps] whether each is one of them."""
 
     def rest(values: Floats | None) -> Floats | None:
-        return None if values is None else values[count:]
+        return None if values is None else values[chosen]
 
     begin_s = rest(log.begin_s)
     return replace(
         log,
-        steps=log.steps[count:],
-        own_s=log.own_s[count:],
+        steps=tuple(compress(log.steps, chosen)),
+        own_s=log.own_s[chosen],
         comm_s=rest(log.comm_s),
         begin_s=None if begin_s is None else begin_s - np.nanmin(begin_s),
         round_s=rest(log.round_s),

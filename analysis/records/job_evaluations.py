@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import msgspec
 import pandas as pd
 
-from analysis.records.load import RecordError
-
-_EVALUATED = b'"Evaluated"'
+from analysis.records.job_lines import lines_with
 
 
 class _Scored(msgspec.Struct, tag_field="type", tag="Evaluated", gc=False):
@@ -33,27 +30,7 @@ def read_evaluations(folder: Path) -> pd.DataFrame:
     Raises:
         RecordError: a line that is not the last one is damaged.
     """
-    path = folder / "events.jsonl"
-    if not path.exists():
-        return _frame([])
-    *lines, rest = path.read_bytes().split(b"\n")
-    found = []
-    for number, text in enumerate(lines, start=1):
-        if _EVALUATED in text and (event := _decode(path, number, text)) is not None:
-            found.append(event)
-    if _EVALUATED in rest:  # torn, unless only its newline is missing
-        with contextlib.suppress(msgspec.DecodeError):
-            found.append(_LINE.decode(rest).event)
-    return _frame(found)
-
-
-def _decode(path: Path, number: int, text: bytes) -> _Scored | None:
-    try:
-        return _LINE.decode(text).event
-    except msgspec.ValidationError:
-        return None  # another event, or a note, that has the word in a text
-    except msgspec.DecodeError as error:
-        raise RecordError(f"{path}:{number}: {error}. The record is damaged: repeat the run or leave it out") from None
+    return _frame([line.event for line in lines_with(folder, "Evaluated", _LINE)])
 
 
 def _frame(found: list[_Scored]) -> pd.DataFrame:

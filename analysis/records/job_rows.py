@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import msgspec
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from analysis.records.load import RecordError
+from analysis.records.job_lines import lines_with
 from analysis.records.rows import has_end
 from analysis.records.schema import ROWS
 
@@ -45,7 +44,6 @@ class _Line(msgspec.Struct, gc=False):
 
 
 _LINE = msgspec.json.Decoder(_Line)
-_ARRIVED = b'"Arrived"'
 
 
 def read_job_rows(folder: Path) -> pd.DataFrame:
@@ -59,8 +57,7 @@ def read_job_rows(folder: Path) -> pd.DataFrame:
     """
     if (folder / ROWS).exists():
         return _from_rows(folder / ROWS)
-    events = folder / "events.jsonl"
-    return _from_events(events) if events.exists() else _frame([])
+    return _frame(lines_with(folder, "Arrived", _LINE))
 
 
 def _from_rows(path: Path) -> pd.DataFrame:
@@ -69,33 +66,6 @@ def _from_rows(path: Path) -> pd.DataFrame:
     there = [name for name in (*INTEGERS, *FLOATS) if name in pq.read_schema(path).names]
     frame = pd.read_parquet(path, columns=there)
     return frame if "recv_s" in frame else frame.assign(recv_s=np.nan)
-
-
-def _from_events(path: Path) -> pd.DataFrame:
-    found = []
-    *lines, rest = path.read_bytes().split(b"\n")
-    for number, text in enumerate(lines, start=1):
-        if _ARRIVED in text and (line := _decode(path, number, text)) is not None:
-            found.append(line)
-    if _ARRIVED in rest and rest.endswith(b"}"):  # torn, unless only its newline is missing
-        with contextlib.suppress(msgspec.DecodeError):
-            found.append(_LINE.decode(rest))
-    return _frame(found)
-
-
-def _decode(path: Path, number: int, text: bytes) -> _Line | None:
-    try:
-        return _LINE.decode(text)
-    except msgspec.DecodeError as error:
-        if isinstance(error, msgspec.ValidationError) and not _has_arrived(text):
-            return None  # another event, or a note, that has the word in a text
-        raise RecordError(f"{path}:{number}: {error}. The record is damaged: repeat the run or leave it out") from None
-
-
-def _has_arrived(text: bytes) -> bool:
-    line = msgspec.json.decode(text)
-    event = line.get("event") if isinstance(line, dict) else None
-    return isinstance(event, dict) and event.get("type") == "Arrived"
 
 
 def _frame(lines: list[_Line]) -> pd.DataFrame:

@@ -61,13 +61,13 @@ def whole_steps(log: StepLog) -> list[str]:
     """What can be said of a log that does not tell ranks apart."""
     seconds = log.own_s[:, 0]
     middle = float(np.median(seconds))
-    over = np.maximum(seconds - middle, 0.0)
     slow = seconds > (1.0 + WORST) * middle
+    lost_frac = float((seconds[slow] - middle).sum() / seconds.sum())
     return [
         f"{len(seconds)} steps, {seconds.sum():.4g} s in all, {middle:.4g} s the median one",
         f"{slow.mean():.1%} of the steps took over {1 + WORST:g} times that; together they lost "
-        f"{over[slow].sum() / seconds.sum():.1%} of the time (a slow rank, a checkpoint: it cannot tell)",
-        f"so without its slow steps the job would take {1 - over[slow].sum() / seconds.sum():.3f} of its time, at best",
+        f"{lost_frac:.1%} of the time (a slow rank, a checkpoint: it cannot tell)",
+        f"so without its slow steps the job would take {1 - lost_frac:.3f} of its time, at best",
     ]
 
 

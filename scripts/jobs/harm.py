@@ -115,20 +115,22 @@ class Timed(NamedTuple):
 
 
 def tasks_of(asked: argparse.Namespace) -> Iterator[Task]:
-    """All jobs, BSP's first: composed once per pattern and once per strategy, and combined."""
+    """All jobs, BSP's first: composed once per pattern, and once per strategy and setting, and combined."""
     code = code_sha256()
     strategies = [REFERENCE, *(name for name in asked.strategies if name != REFERENCE)]
     with composing(parse_arguments([])) as composer:
-        chosen = {
-            name: composed(composer, name, asked.stragglers[0], asked.workers[0], asked)["strategy"]
-            for name in strategies
+        examples = {setting_of(straggler).words: straggler for straggler in asked.stragglers}
+        chosen = {  # of a setting, since some strategies read what they train from its workload
+            words: {name: composed(composer, name, example, asked.workers[0], asked)["strategy"] for name in strategies}
+            for words, example in examples.items()
         }
         for workers, straggler in product(asked.workers, asked.stragglers):
             around = composed(composer, REFERENCE, straggler, workers, asked)
             costs = load_costs(around["cluster"]["costs"]).sha256
+            words = setting_of(straggler).words
             for strategy, seed in product(strategies, asked.seeds):
                 names = {**around["names"], "strategy": strategy}
-                raw = {**around, "strategy": chosen[strategy], "names": names, "seed": seed}
+                raw = {**around, "strategy": chosen[words][strategy], "names": names, "seed": seed}
                 key = hashlib.sha256(json.dumps([raw, costs, code], sort_keys=True).encode()).hexdigest()[:16]
                 yield Task(workers, straggler, strategy, seed, key, raw)
 
@@ -139,7 +141,7 @@ def composed(
     """The configuration of one job, as plain data. Settings of strategies apply to strategies only."""
     of_others = strategy == REFERENCE
     mine = [word for word in asked.overrides if not (of_others and word.startswith("strategy."))]
-    setting = PATTERNS.get(straggler, PACED)
+    setting = setting_of(straggler)
     return composer.raw(
         [
             *WHOLE,
@@ -151,6 +153,11 @@ def composed(
             *mine,
         ]
     )
+
+
+def setting_of(straggler: str) -> Setting:
+    """The environment that a pattern is tried in."""
+    return PATTERNS.get(straggler, PACED)
 
 
 def epochs_of(setting: Setting, workers: int) -> int:

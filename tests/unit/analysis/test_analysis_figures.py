@@ -176,6 +176,9 @@ def test_a_bar_says_its_value_and_its_misses() -> None:
     draw_bars(figure.subplots(), bars, dots, looks(["bsp", "asp"]), "seconds", "missed")
     assert texts(figure) == "9.5 1 of 3 missed 3 of 3\nmissed", "in short lines, where there is no bar"
     assert len(figure.axes[0].patches) == 1, "no bar for a miss"
+    low, high = (line for line in figure.axes[0].lines if len(line.get_xdata()) == 1)
+    assert (low.get_xdata()[0], low.get_marker()) == (9.0, "|")
+    assert (high.get_xdata()[0], high.get_marker()) == (9.5, ">"), "it has no upper end"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,16 @@ def test_disturbed_runs_tell_the_same(tmp_path: Path) -> None:
     truth = {name: value for name, value in UNPACED_TRUTH.items() if name != "decision_s"}
     away = errors_away(fitted, truth | {"sleep_overshoot_s": COSTS.sleep_overshoot_s})
     assert sum(each < 3 for each in away.values()) >= len(away) - 1, away
+
+
+def test_updates_of_a_server_that_was_stopped_now_and_then_are_left_out(tmp_path: Path) -> None:
+    """While it is stopped nobody knows what an update takes; the others, and it at other times, tell the same."""
+    stops = [disturbance(start_s, start_s + 0.1, "server:0", 1.0, "pause") for start_s in (0.2, 0.6, 1.0)]
+    run = Live(COSTS, plan=stops).write(tmp_path / "stopped")
+    ends_s = run.tables.server_busy["t"].tolist()
+    reports = list(pairwise([0.0, *ends_s]))
+    calm = [all(end <= stop["start_s"] or stop["end_s"] <= begin for stop in stops) for begin, end in reports]
+    assert 10 < fit(run).estimates["update_base_s"].observations <= sum(calm) < len(calm)
 
 
 @pytest.mark.few(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import comb, inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,15 @@ from analysis.claims.judge import judge
 from analysis.claims.ledger import FOLDER, Claim, LedgerError, chosen, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.claims.shapes import SHAPES
+
+
+def test_of_runs_of_one_seed_the_median_counts() -> None:
+    """One of three repetitions never ended."""
+    again = runs({"bsp": [90.0]}).assign(jct_s=[110.0]), runs({"bsp": [inf]})
+    found = answer(claim(subject={"system": "bsp"}), pd.concat([runs({"bsp": [90.0, 100.0, 120.0]}), *again]))
+    assert found is not None
+    assert (found.value, found.seeds) == (110.0, 3)
+
 
 STEPS = (2200, 5500, 13000)
 
@@ -158,6 +167,18 @@ def test_levels_of_an_axis_are_cases_of_which_the_least_favourable_counts() -> N
     assert answer(every, frame.drop(columns="model")) is None
 
 
+def test_of_what_must_stay_below_a_bound_the_largest_is_the_least_favourable() -> None:
+    """The CSV and the ratio on the page are of that one."""
+    frame = pd.concat([runs({"nd": [value] * 2}, bound=bound) for bound, value in (("1", 0.2), ("2", 0.9), ("3", 0.4))])
+    about = {"unit": "", "accept": (None, 1.0), "value": None, "over": "bound", "subject": {"system": "nd"}}
+    every, some = answer(claim(**about), frame), answer(claim(best=True, **about), frame)
+    assert every is not None
+    assert some is not None
+    assert (every.value, some.value) == (0.9, 0.2)
+    assert every.text == some.text == "bound 1 0.2 [0.2, 0.2], bound 2 0.9 [0.9, 0.9], bound 3 0.4 [0.4, 0.4]"
+    assert judge(claim(**about), every) == "met"
+
+
 def test_throttling_is_to_raise_one_more_than_the_other_with_every_model() -> None:
     about = claim(
         check="shape", value=None, shape="grows_less_when_throttled", subject={"system": "asp"},
@@ -271,6 +292,27 @@ def test_a_job_that_was_cut_off_grew_without_a_bound() -> None:
     cut = (frame["system"] == "nd") & (frame["intensity"] == "0.2")
     held = [answer(claim(shape="grows_less", **PAIR), each) for each in (frame, frame.assign(completed=~cut))]
     assert [found is not None and found.holds for found in held] == [True, False]
+
+
+def test_a_shape_knows_that_a_job_was_cut_off() -> None:
+    """Both systems take 10 s, and then one 19 s; the other was stopped after 15 s, however long it would have taken."""
+    first = runs({"nd": [10.0] * 5, "bsp": [10.0] * 5}, intensity="0.1")
+    last = runs({"nd": [19.0] * 5, "bsp": [inf] * 5}, intensity="0.8").replace({"jct_s": {inf: 15.0}})
+    about = claim(shape="grows_less", **PAIR)
+    found = answer(about, pd.concat([first, last]))
+    assert found is not None
+    assert found.text == "+90.0% against +inf%"
+    assert judge(about, found) == "met"
+
+
+def test_the_certainty_of_a_shape_is_that_of_as_many_seeds() -> None:
+    """It holds for four of five seeds, so for the median of five drawn ones with the probability of three or more."""
+    first = runs({"nd": [10.0] * 5, "bsp": [10.0] * 5}, intensity="0.1")
+    last = runs({"nd": [11.0] * 4 + [30.0], "bsp": [20.0] * 5}, intensity="0.8")
+    found = answer(claim(shape="grows_less", **PAIR), pd.concat([first, last]))
+    assert found is not None
+    assert found.holds
+    assert found.share == pytest.approx(sum(comb(5, k) * 0.8**k * 0.2 ** (5 - k) for k in (3, 4, 5)), abs=0.04)
 
 
 def test_being_steadier() -> None:

@@ -85,7 +85,7 @@ def test_a_job_that_was_never_evaluated_leaves_the_mean_unknown(tmp_path: Path) 
 
 
 def test_evaluations_are_all_that_is_read_and_a_torn_end_is_left_out(tmp_path: Path) -> None:
-    note = b'{"seq":0,"t":0.0,"kind":"note","note":{"type":"Finished","reason":"\\"Evaluated\\""}}\n'
+    note = b'{"seq":0,"t":0.0,"kind":"note","note":{"type":"Finished","reason":"Evaluated"}}\n'
     (tmp_path / "events.jsonl").write_bytes(
         evaluated(2.0, 0.5) + note + evaluated(1.0, None) + evaluated(3.0, 0.9)[:-9]
     )
@@ -94,6 +94,9 @@ def test_evaluations_are_all_that_is_read_and_a_torn_end_is_left_out(tmp_path: P
     pd.testing.assert_frame_equal(frame, expected)
     assert read_evaluations(tmp_path / "nowhere").empty
     (tmp_path / "events.jsonl").write_bytes(evaluated(3.0, 0.9)[:-9] + b"\n" + evaluated(4.0, 0.9))
+    with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
+        read_evaluations(tmp_path)
+    (tmp_path / "events.jsonl").write_bytes(evaluated(3.0, 0.9).replace(b"asked_s", b"asked") + evaluated(4.0, 0.9))
     with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
         read_evaluations(tmp_path)
 

@@ -115,6 +115,7 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
         ({"axes": {"role": {"a b": []}, "system": {"x": []}}}, "axes.role.a b: a level is letters"),
         ({"figure": {"kind": "bars", "panels": "size"}}, "figure: size is not one of the axes"),
         ({"without": [{"role": "link"}]}, "without: role=link is no level"),
+        ({"excess": {"more_s": {"system": "bps"}}}, "excess: more_s: system=bps is no level"),
         ({"seeds": [0, 0]}, "seeds=[0, 0]: each once"),
         ({"seeds": []}, "seeds=[]"),
         ({"settings": ["seed=3"]}, "seed=3: must be setting=value; seed"),
@@ -354,6 +355,32 @@ def test_the_gain_after_an_update(tmp_path: Path) -> None:
     assert gain_after(run, 2, 0.2) == pytest.approx(0.2)
     assert pd.isna(gain_after(run, 2, 0.5))
     assert pd.isna(gain_after(run, 999, 0.1))
+
+
+def test_excess_is_over_the_reference_of_the_same_seed_and_repetitions_are_seeds(tmp_path: Path) -> None:
+    """ASP takes 1.5 times as long as BSP, with seed 1 nobody knows how much longer: it was cut off."""
+    spec = spec_of(
+        tmp_path,
+        axes={"system": WHOLE["axes"]["system"], "turn": {"a": [], "b": []}},
+        repeats="turn",
+        excess={"more_s": {"system": "bsp"}},
+        figure={"kind": "bars", "value": "more_s"},
+    )
+    found = []
+    for cell in cells(spec):
+        asp, number = cell.levels["system"] == "asp", 2 * cell.seed + (cell.levels["turn"] == "b")
+        received = story(cell.levels["system"], seed=number, factor=1.5 if asp else 1.0)
+        if asp and cell.seed == 1:
+            received.lines[-1]["note"]["epochs_done"] = 0
+            received.meta["job"]["max_time_s"] = received.lines[-1]["t"]
+        found.append((cell, load_run(received.write(tmp_path / cell.name))))
+    frame = measure_runs(spec, found).set_index(["system", "seed"])
+    took, more = frame["jct_s"].to_dict(), frame["more_s"].to_dict()
+    assert sorted(more) == [(system, seed) for system in ("asp", "bsp") for seed in range(4)]
+    assert [more["bsp", seed] for seed in range(4)] == [0.0] * 4
+    assert [more["asp", seed] for seed in (0, 1)] == [took["asp", seed] - took["bsp", seed] for seed in (0, 1)]
+    assert more["asp", 0] != pytest.approx(more["asp", 1])
+    assert [more["asp", seed] for seed in (2, 3)] == [inf, inf]
 
 
 def test_perplexity_is_of_the_loss_where_it_converged(tmp_path: Path) -> None:

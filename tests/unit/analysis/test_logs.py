@@ -14,7 +14,8 @@ import pytest
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog, spent_s, without_first
 from analysis.logs.table import Columns, unit_of
-from tests.support.records import bsp_story
+from analysis.measures.straggling import straggling
+from tests.support.records import Story, bsp_story
 from tests.support.runs import ROOT
 
 MEGATRON = """\
@@ -181,6 +182,30 @@ def test_a_record_is_a_log_of_its_iterations(tmp_path: Path) -> None:
     assert log.job["strategy"] == "bsp"
     assert log.begin_s is not None
     assert log.begin_s[0].min() == 0.0
+
+
+def test_a_last_step_on_the_rest_of_the_data_is_none(tmp_path: Path) -> None:
+    """3 of the 8 samples of a batch are left: with that step, which has no time, nothing could be said of the job."""
+    log = read_log(bsp_story(num_samples=99, epochs=1).write(tmp_path / "run"))
+    assert log.steps == (0, 1, 2)
+    assert np.isfinite(log.own_s).all()
+    assert log.comm_s is not None
+    assert len(log.comm_s) == 3
+    assert np.isfinite(straggling(log, barrier=True, slow_frac=0.1).slowdown)
+
+
+def test_a_worker_that_is_given_little_has_times_too(tmp_path: Path) -> None:
+    """Of 2 samples a step, where the other worker has 14, scaled to 8."""
+    story = Story("bsp", num_workers=2, num_samples=48, global_batch_samples=16, epochs=1)
+    story.started()
+    for step in range(3):
+        for worker, samples in ((0, 14), (1, 2)):
+            timings = {"wait_s": 0.0, "pull_s": 0.0, "data_s": 0.0, "compute_s": 0.1, "send_s": 0.0}
+            about = {"samples": samples, "iteration": step, **timings, "injected_s": 0.0, "overrun_s": 0.0}
+            story.arrived(0.1 * (step + 1), worker, 2 * step + worker, **about)
+    story.finished(0.3)
+    log = read_log(story.write(tmp_path / "run"))
+    assert log.own_s.tolist() == [pytest.approx([0.1 * 8 / 14, 0.4])] * 3
 
 
 def test_a_folder_of_runs_asks_for_one(tmp_path: Path) -> None:

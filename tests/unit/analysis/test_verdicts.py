@@ -143,6 +143,19 @@ def test_one_of_many_is_held_to_a_higher_confidence() -> None:
     assert worst.text.startswith("a 20 [-2.72, 47.3], b 0 [-9.96, 18.3], c 0 ")
 
 
+def test_one_of_many_levels_is_held_to_a_higher_confidence() -> None:
+    """Three models, of which one will do."""
+    by_model = {"mlp": [1.1, 1.2, 1.3], "cnn": [1.0, 1.1, 1.0], "lstm": [1.0, 1.0, 1.1]}
+    frames = [runs({"nd": [1.0] * 3, "a": times}, model=model) for model, times in by_model.items()]
+    about = {"how": "faster", "unit": "%", "subject": {"system": "nd"}, "against": ({"system": "a"},), "over": "model"}
+    best, worst = (answer(claim(check="ratio", **about, best=best), pd.concat(frames)) for best in (True, False))
+    assert best is not None
+    assert worst is not None
+    assert (best.low, best.high) == pytest.approx(by_logarithms([1.1, 1.2, 1.3], 1 - 0.05 / 3))
+    first = worst.cases[0]
+    assert (first.low, first.high) == pytest.approx(by_logarithms([1.1, 1.2, 1.3]))
+
+
 def by_logarithms(quotients: list[float], confidence: float = 0.95) -> list[float]:
     """In percent above 1."""
     logs = np.log(quotients)

@@ -63,6 +63,7 @@ def test_whoever_decides_for_all_jobs_answers() -> None:
         (Reserve(demands=(Demand(node="server:0"), Demand(node="server:0"))), "server:0 twice"),
         (Reserve(demands=(Demand(node="server:0", cpu_cores=-1.0),)), "cpu_cores=-1"),
         (Reserve(demands=(Demand(node="server:0", link_bytes_per_s=float("nan")),)), "link_bytes_per_s=nan"),
+        (Reserve(demands=(Demand(node="server:0", cpu_cores=float("inf")),)), "cpu_cores=inf"),
         (Reserve(worth_s=float("inf")), "worth_s=inf"),
     ],
 )

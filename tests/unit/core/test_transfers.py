@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.core import inputs
 from runtime.core.stuck import Vigil, awaits
+from runtime.core.transfers import Transfers
 from strategies.protocol import (
     Apply,
     Arrived,
     Compute,
     Drop,
     Failed,
+    Grad,
     Lost,
     ProtocolError,
     Ready,
@@ -264,6 +269,29 @@ def test_a_sum_with_a_lost_gradient_in_it_is_discarded() -> None:
 def test_unlawful_sums(command: Send, complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         summing().say(command)
+
+
+def test_while_an_aggregator_is_away_gradients_go_to_the_servers_themselves() -> None:
+    sent, sums = list[Any](), list[Any]()
+    ledger: Any = SimpleNamespace(ready={})
+    port: Any = SimpleNamespace(send=sent.append, send_sum=sums.append)
+    transfers = Transfers(ledger, port, count(100).__next__)
+    transfers.aggregators = frozenset({"aggregator:0", "aggregator:1"})
+    for number in range(10):
+        round_ = 0 if number > 7 else None
+        grad = Grad(id=number, worker=number, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1)
+        transfers.ready(msgspec.structs.replace(grad, round=round_))
+    transfers.send(Send(grads=(0, 1), via="aggregator:0"))
+    transfers.send(Send(grads=(2, 3), via="aggregator:1"))
+    assert [order.grad_id for order in transfers.lost("aggregator:0")] == [100]
+    assert set(transfers.sums) == {101}, "the other's is still coming"
+    transfers.send(Send(grads=(4, 5), via="aggregator:0"))
+    assert [order.grad_id for order in sent] == [4, 5]
+    transfers.joined("aggregator:0")
+    transfers.send(Send(grads=(6, 7), via="aggregator:0"))
+    assert [(order.grad_id, order.via) for order in sums][2:] == [(102, "aggregator:0")]
+    with pytest.raises(ProtocolError, match="none of parts of a round"):
+        transfers.send(Send(grads=(8, 9), via="aggregator:0"))
 
 
 def test_there_must_be_such_an_aggregator(at: Desk) -> None:

@@ -74,7 +74,10 @@ BAD_LINES: list[tuple[str, str]] = [
     ("cluster.num_workers=", "cluster.num_workers=: must be a whole number"),
     ("cluster.num_workers=???", "cluster.num_workers: missing"),
     ("runtime.heartbeat_s=0", "runtime.heartbeat_s=0: must be at least 0.001"),
-    ("'strategy=bsp seed=1'", "strategy=bsp seed=1: is several settings in one word; give each as a word of its own"),
+    (
+        "strategy=bsp\N{NO-BREAK SPACE}seed=1",
+        "strategy=bsp seed=1: is several settings in one word; give each as a word of its own",
+    ),
     ("runtime=virtual runtime.telemetry_every_s=1e-9", "runtime.telemetry_every_s=1e-09: must be at least 0.001"),
     ("topology.num_servers=1000000000", "topology.num_servers=1000000000: must be at most 100000"),
     ("runtime.launcher=here", "runtime.launcher=here: must be settings with a _target_"),

@@ -43,6 +43,8 @@ def test_the_times_of_naive_and_cyclic(cluster: str, s: str) -> None:
     assert heter["parts"] == EXPECTED[cluster, s][0]
     assert found == pytest.approx(EXPECTED[cluster, s][1:], abs=0.0051)
     assert naive["worst_fault"] == inf
+    assert (naive["decode_from"], cyclic["decode_from"]) == (naive["workers"], naive["workers"] - int(s))
+    assert (naive["copies_off"], cyclic["copies_off"]) == (0, 0)
     assert (heter["no_fault"], heter["mean_fault"], heter["worst_fault"]) == pytest.approx((1.0, 1.0, 1.0))
 
 

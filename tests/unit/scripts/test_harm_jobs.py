@@ -13,7 +13,7 @@ from rich.console import Console
 from scripts import harm_and_gain
 from scripts.common.grid import JobFailed
 from scripts.jobs import harm
-from scripts.jobs.harm import Task, Timed, code_sha256, run, stored, tasks_of, time_job, timed
+from scripts.jobs.harm import HOSTS, Task, Timed, code_sha256, epochs_of, run, stored, tasks_of, time_job, timed
 
 WORDS = ("--strategies", "bsp,ssp,first_k", "--stragglers", "transient", "--workers", "4", "workload.epochs=2")
 
@@ -29,6 +29,42 @@ def test_a_fork_times_a_job_as_this_process_does(asked: argparse.Namespace) -> N
     found = {one.key: one for one in timed(tasks, 2)}
     assert found == {task.key: time_job(task) for task in tasks}
     assert {one.outcome for one in found.values()} == {"done"}
+
+
+def test_a_strategy_knows_the_workload_of_each_pattern(tmp_path: Path) -> None:
+    """STAR's price of staleness is that of the workload, which is another one where hosts are needed."""
+    words = ["--strategies", "star_h", "--stragglers", "none,cpu_throttle", "--workers", "4", "-o", str(tmp_path)]
+    found = {
+        (task.straggler, task.raw["workload"]["name"], task.raw["strategy"]["kappa_workload"])
+        for task in tasks_of(harm_and_gain.parse(words))
+        if task.strategy == "star_h"
+    }
+    assert found == {("none", "digits", "digits"), ("cpu_throttle", "digits_cnn", "digits_cnn")}
+
+
+def test_a_job_that_was_cut_off_is_not_done(tmp_path: Path) -> None:
+    asked = harm_and_gain.parse([*WORDS, "max_time_s=0.2", "-o", str(tmp_path)])
+    found = time_job(next(tasks_of(asked)))
+    assert (found.outcome, found.jct_s) == ("cut", 0.2)
+    assert "max_time_s=0.2" in found.note
+
+
+def test_jobs_of_other_code_are_run_again(asked: argparse.Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {task.key for task in tasks_of(asked)}
+    assert before == {task.key for task in tasks_of(asked)}
+    monkeypatch.setattr(harm, "code_sha256", lambda: "other")
+    assert not before & {task.key for task in tasks_of(asked)}
+
+
+def test_a_torn_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    whole = "k1,4,transient,ssp,0,done,1.5,3,\n"
+    path.write_text(",".join(Timed._fields) + "\n" + whole + "k2,4,transient,bsp,0,done,1.2")
+    assert list(stored(path).values()) == [Timed("k1", 4, "transient", "ssp", 0, "done", 1.5, 3, "")]
+
+
+def test_epochs_are_those_of_the_next_smaller_number_of_workers() -> None:
+    assert [epochs_of(HOSTS, workers) for workers in (2, 4, 15, 16, 64, 100)] == [60, 60, 60, 30, 6, 6]
 
 
 @pytest.mark.long(like="test_a_fork_times_a_job_as_this_process_does")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -45,6 +46,25 @@ def test_a_straggler_is_noticed_late_and_that_costs(record: Path) -> None:
     assert (first["start_s"], first["mode"]) == (0.0, "ssgd")
     assert first["best"] != "ssgd"
     assert first["lost_s"] > 0
+
+
+def test_without_a_straggler_the_oracle_waits_for_all(record: Path) -> None:
+    """As STAR does while nobody straggles; the plan slows a worker for 2 s of every 4."""
+    table = script.regret_of(record, script.build_strategy(record))
+    slow = (table["start_s"] % 4.0) < 2.0
+    assert set(table.loc[~slow, "best"]) == {"ssgd"}
+    assert "ssgd" not in set(table.loc[slow, "best"])
+
+
+def test_a_record_that_is_answered_differently_is_refused(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(record, copy)
+    log = copy / "events.jsonl"
+    log.write_text(log.read_text().replace('"lr_scale":1.0', '"lr_scale":0.5', 1))
+    assert script.main([str(copy)]) == 2
+    assert "is answered differently now; repeat the run" in capsys.readouterr().err
 
 
 def test_a_run_without_such_a_strategy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,30 +60,42 @@ def test_groups_save_bytes_and_nobody_waits_for_them() -> None:
 def test_a_replica_within_the_bound_and_one_that_nobody_orders() -> None:
     rows = {name: replicas_row(Cell({"system": name}, 0)) for name in ("never", "bounded", "swapped")}
     assert float(rows["never"]["largest"]) > 1 >= float(rows["bounded"]["largest"])  # type: ignore[arg-type]
+    assert float(rows["bounded"]["largest"]) > 0.5, "no more is sent than the bound needs"  # type: ignore[arg-type]
     assert rows["bounded"]["end"] == rows["never"]["end"] == 0
     assert float(rows["swapped"]["end"]) > 1e-3  # type: ignore[arg-type]
     assert rows["swapped"]["swap"] == pytest.approx(1.27279, abs=5e-6)
+    assert [rows[name]["mean_lag"] for name in ("never", "swapped")] == [150.5, 0.5], "1 to 300; 1 and 0 by turns"
 
 
-def test_without_delays_it_is_the_sgd_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two updates, the same samples; the excess of the mean of the iterates."""
-    monkeypatch.setattr(delayed_sgd, "UPDATES", 2)
-    monkeypatch.setattr(delayed_sgd, "EVERY", 2)
+@pytest.mark.parametrize("delay", [0, 2])
+def test_it_is_sgd_with_the_gradients_of_older_parameters(delay: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By torch's gradients: five updates, the same samples, AdaDelay's rate; the excess of the mean of the iterates."""
+    monkeypatch.setattr(delayed_sgd, "UPDATES", 5)
+    monkeypatch.setattr(delayed_sgd, "EVERY", 5)
     rows, least = delayed_sgd.problem(3)
     chance, inputs = np.random.default_rng([6, 3]), torch.from_numpy(rows)
-    w = torch.zeros(delayed_sgd.FEATURES, dtype=torch.float64, requires_grad=True)
-    optimizer, total = torch.optim.SGD([w], lr=1.0), torch.zeros(delayed_sgd.FEATURES, dtype=torch.float64)
-    for t in (1, 2):
-        chance.integers(0, 1)
+    path = [torch.zeros(delayed_sgd.FEATURES, dtype=torch.float64)]
+    for t in range(1, 6):
+        tau = min(t - 1, int(chance.integers(delay, delay + 1)))
         some = inputs[chance.integers(delayed_sgd.SAMPLES, size=delayed_sgd.BATCH)]
-        optimizer.param_groups[0]["lr"] = 1.0 / t**0.5
-        optimizer.zero_grad()
-        torch.nn.functional.softplus(-(some @ w)).mean().backward()
-        optimizer.step()
-        total += w.detach()
-    expected = float(torch.nn.functional.softplus(-(inputs @ (total / 2))).mean()) - least
-    found = delayed_sgd.curves_of(3, 0, 0)[-1]
+        old = path[t - 1 - tau].clone().requires_grad_()
+        torch.nn.functional.softplus(-(some @ old)).mean().backward()
+        assert old.grad is not None
+        path.append(path[-1] - old.grad / (t + tau) ** 0.5)
+    mean = torch.stack(path[1:]).mean(dim=0)
+    expected = float(torch.nn.functional.softplus(-(inputs @ mean)).mean()) - least
+    found = delayed_sgd.curves_of(3, delay, delay)[-1]
     assert found[delayed_sgd.RATES.index(1.0)] == pytest.approx(expected)
+
+
+def test_the_best_rate_counts_and_how_fast_it_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Curves of one slope, of which the third is the lowest: 0.02 / sqrt(t)."""
+    t = np.arange(1, delayed_sgd.UPDATES // delayed_sgd.EVERY + 1) * delayed_sgd.EVERY
+    curves = np.outer(t**-0.5, [0.05, 0.03, 0.02, 0.04, 0.06, 0.07])
+    monkeypatch.setattr(delayed_sgd, "curves_of", lambda *_: curves)
+    found = delayed_sgd.row(Cell({"tau": "8", "delays": "narrow"}, 0))
+    expected = {"excess": 1000 * 0.02 * delayed_sgd.UPDATES**-0.5, "exponent": -0.5, "rate": delayed_sgd.RATES[2]}
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["order", "delays", "groups", "replicas", "convergence"])

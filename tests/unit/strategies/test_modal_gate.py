@@ -23,7 +23,7 @@ class Crowd:
     def __init__(self, gate: Gate, num_workers: int) -> None:
         self.gate, self.version, self.count = gate, 0, 0
         self.busy, self.away = dict[int, int](), set[int]()
-        self.applied = list[list[int]]()
+        self.applied, self.delivered = list[list[int]](), list[int]()
         self.go(gate.begin(range(num_workers), 0))
 
     def go(self, workers: Any) -> None:
@@ -38,6 +38,7 @@ class Crowd:
 
     def deliver(self, worker: int) -> None:
         number = self.busy.pop(worker)
+        self.delivered.append(number)
         self.carry_out(self.gate.arrived(made(worker, number)))
 
     def step(self, draw: random.Random, leaving: bool) -> None:
@@ -187,7 +188,7 @@ def test_changes_at_random_lose_nothing_and_leave_nobody_waiting(seed: int) -> N
         assert gate.members == gate.at.computing | (waiting & gate.members)
         assert gate.at.computing == set(crowd.busy)
     used = [number for update in crowd.applied for number in update]
-    assert len(used) == len(set(used))
+    assert sorted([*used, *(grad.id for grad in gate.at.buffer.values())]) == sorted(crowd.delivered)
 
 
 def test_a_mode_says_what_it_is() -> None:
