@@ -9,10 +9,11 @@ python scripts/fidelity.py --add docs/fidelity.md             # only the cases t
 python scripts/fidelity.py -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
 python scripts/fidelity.py --from out/fidelity                # only report, from existing records
 
-Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another. Leave the machine idle
-meanwhile, since any other computation slows them down. Seeds are the outer loop, and existing records are not made
-again, so the same command continues after an interruption, and with --seeds it reports on complete seeds. The exit code
-is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
+Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another: leave the machine idle
+meanwhile, since any other computation slows them down. On hosts more virtual ones follow, on processors as fast as
+live. Seeds are the outer loop, and existing records are not made again, so the same command continues after an
+interruption, and with --seeds it reports on complete seeds. The exit code is 0 for a report (including one with
+misses), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from analysis.files import write_file
 from analysis.fitting.pacing import is_paced
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from analysis.records.provenance import caption
-from analysis.reports.fidelity import fidelity
+from analysis.reports.fidelity import fidelity, processor_speed
 from analysis.reports.fidelity_page import addition, has_case, markdown, overran, sheets
 from analysis.reports.fidelity_summary import verdict
 from runtime.errors import refuse
@@ -45,7 +46,7 @@ from runtime.virtual.costs import load_costs
 from scripts.common.answering import answer
 from scripts.common.choices import choices
 from scripts.common.forks import processors, run_here
-from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored
+from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored, words_of
 from scripts.common.lists import names_of, number_of, numbers_of
 from scripts.common.sheets import print_titled
 from scripts.jobs.fidelity import GRIDS
@@ -65,8 +66,11 @@ OURS = {
 }
 COSTS = "cluster.costs="
 ADDED = "Run at another time than the rest of this page, and compared with each other alone. Made by"
-SIDES = {"virtual": "virtual", "slowed": "virtual", "live": "live", "again": "live"}
-"""The variants of a case and their runtimes: ``slowed`` on devices that are 1 % slower, ``again`` a second time."""
+SIDES = {"virtual": "virtual", "slowed": "virtual", "live": "live", "again": "live", "paced": "virtual"}
+"""The variants of a case and their runtimes: ``slowed`` on devices that are 1 % slower, ``again`` a second time,
+``paced`` on processors as fast as live."""
+FIRST = ("virtual", "slowed", "live", "again")
+"""Those that need no records of others."""
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
@@ -123,13 +127,36 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner | N
         forks = 0 if live or (runner and not asked.jobs) else asked.jobs or processors()
         chosen = runner or (run_child if live else run_here)
         runs += fill(wanted, found, asked.out, console, chosen, live=live, forks=forks).values()
-    return runs
+    return runs if asked.only or not asked.pacing else [*runs, *make_paced(cells, runs, asked, console, runner)]
+
+
+def make_paced(
+    cells: Sequence[Cell], runs: Sequence[Run], asked: argparse.Namespace, console: Console, runner: Runner | None
+) -> list[Run]:
+    """The virtual run of every live one again, on processors as fast as live."""
+    known = {Path(run.path).name: run for run in runs}
+    wanted, found = {}, {}
+    for cell in (cell for cell in cells if cell.side == "live"):
+        paced, virtual = cell._replace(side="paced"), cell._replace(side="virtual")
+        words = at_speed(settings(paced, asked), asked, processor_speed(known[cell.name], known[virtual.name]))
+        run: Run | None = stored(paced.name, words, asked.out, apart=(COSTS, f"{asked.grid.speed}="))
+        same = run and {*words} == {*words_of(Path(run.path))} and asked.model.is_of(run.meta.get("calibration"))
+        wanted[paced.name], found[paced.name] = words, run if same else None  # one of another factor is made again
+    forks = 0 if runner and not asked.jobs else asked.jobs or processors()
+    return list(fill(wanted, found, asked.out, console, runner or run_here, live=False, forks=forks).values())
+
+
+def at_speed(words: Sequence[str], asked: argparse.Namespace, factor: float) -> list[str]:
+    """The settings with processors that are ``factor`` times as fast."""
+    name = asked.grid.speed
+    cores = float(next(word for word in words if word.startswith(f"{name}=")).partition("=")[2])
+    return [f"{name}={cores * factor:.6g}" if word.startswith(f"{name}=") else word for word in words]
 
 
 def cells_of(asked: argparse.Namespace) -> Iterator[Cell]:
     """Seeds are the outer loop: drifts of the machine affect all cases alike, and finished seeds are complete."""
     for number, seed in enumerate(asked.seeds):
-        for side in SIDES:
+        for side in FIRST:
             for straggler, strategy, twice in asked.cases:
                 early = number < asked.repeats
                 wanted = {"again": early and twice, "slowed": early and asked.slowing}
@@ -211,7 +238,12 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     """Print the tables; write ``fidelity.csv``, the figure with its CSV, and the page."""
     sides = by_side(runs)
     found = fidelity(
-        sides["live"], sides["virtual"], asked.grid.tolerance_frac, again=sides["again"], slowed=sides["slowed"]
+        sides["live"],
+        sides["virtual"],
+        asked.grid.tolerance_frac,
+        again=sides["again"],
+        slowed=sides["slowed"],
+        paced=sides["paced"],
     )
     live_first = sorted(runs, key=lambda run: run.meta["runtime"] == "virtual")  # virtual ones start in any order
     metas, tables, verdicts = [run.meta for run in live_first], list(sheets(found)), verdict(found)
@@ -298,6 +330,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         if name in OURS:
             refuse(f"{text}: is chosen by this program; see --help for its options")
     # who chooses the devices has to say what slower ones are
+    asked.pacing = bool(asked.grid.speed) and asked.grid.speed not in given
     asked.slowing = not {text.partition("=")[0] for text in asked.grid.slower} & set(given)
     return asked
 

@@ -1,9 +1,10 @@
 """Agreement of virtual runs with live runs of the same jobs: records in, tidy frames of their differences out.
 
 Two runs form a pair if only their runtime differs. The error of a case (strategy and straggler) is the median over its
-seeds of the errors of its pairs, with an interval; :mod:`analysis.measures.agreement` judges it. Two more kinds of
-runs put errors into perspective: a second live run of the same seed, which differs from the first by noise alone, and a
-virtual run on devices that are 1 % slower, whose times change by as much as the job amplifies small errors.
+seeds of the errors of its pairs, with an interval; :mod:`analysis.measures.agreement` judges it. Three more kinds of
+runs put errors into perspective: a second live run of the same seed, which differs from the first by noise alone, a
+virtual run on devices that are 1 % slower, whose times change by as much as the job amplifies small errors, and one
+whose processors are as fast as this machine's were in the live run of the same seed.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ COLUMNS = {
     **{"verdict": "object", "worst_seed": "float64", "live_missed": "Int64", "virtual_missed": "Int64"},
     **{"again_pairs": "Int64", "again": "float64", "again_worst": "float64"},
     **{"slowed_pairs": "Int64", "slowed": "float64", "slowed_worst": "float64"},
+    **{"paced_pairs": "Int64", "paced": "float64", "paced_low": "float64", "paced_high": "float64"},
+    **{"paced_verdict": "object"},
 }
 
 Key = tuple[str, str, bytes, int]
@@ -60,16 +63,17 @@ class Fidelity:
     ``worst_seed`` (the error of the seed where it is largest), ``live_missed``, ``virtual_missed`` (seeds with an
     infinite time). For relative errors also by how much second live runs differ from the first (``again_pairs`` seeds,
     ``again`` the median size, ``again_worst``) and virtual runs on devices that are 1 % slower from the others
-    (``slowed_pairs``, ``slowed``, ``slowed_worst``).
+    (``slowed_pairs``, ``slowed``, ``slowed_worst``), and the error of virtual runs at live's processor speed
+    (``paced_pairs`` seeds, ``paced``, ``paced_low``, ``paced_high``, ``paced_verdict``).
 
     ``rankings``: ``straggler``, ``measure`` and the fields of :class:`analysis.measures.agreement.Order`.
 
     ``losses``: ``straggler``, ``seed``, ``losses`` (of BSP's iterations in both records), ``different``, ``missing``
     (in only one of the two), ``first`` difference as text, ``equal``.
 
-    ``runs``: a row per record (:func:`analysis.measures.stats.run_table`) with ``side`` (live, virtual, again, slowed)
-    and ``straggler``, and for its evaluations ``before_target`` (those before the one that reached it) and ``behind``
-    (those whose result came after the next was requested).
+    ``runs``: a row per record (:func:`analysis.measures.stats.run_table`) with ``side`` (live, virtual, again, slowed,
+    paced) and ``straggler``, and for its evaluations ``before_target`` (those before the one that reached it) and
+    ``behind`` (those whose result came after the next was requested).
     """
 
     measures: pd.DataFrame
@@ -86,6 +90,7 @@ def fidelity(
     *,
     again: Sequence[Run] = (),
     slowed: Sequence[Run] = (),
+    paced: Sequence[Run] = (),
 ) -> Fidelity:
     """Compare records that pair up (in any order); cases come in the order of the live ones.
 
@@ -95,19 +100,38 @@ def fidelity(
         tolerance_frac: relative errors up to this count as agreement.
         again: second live runs of some of the jobs.
         slowed: virtual runs of some of them on slower devices.
+        paced: virtual runs of some of them on processors as fast as live (:func:`processor_speed`).
 
     Raises:
         RecordError: a record has no partner, is incomplete, or is of another job than its partner.
     """
     pairs = pair_up(live, virtual)
-    also = repetitions(again, live, "live", frozenset()), repetitions(slowed, virtual, "virtual", DEVICE_KEYS)
-    runs = _runs({"live": live_of(pairs), "virtual": [pair[1] for pair in pairs], "again": also[0], "slowed": also[1]})
+    runs = _runs(
+        {
+            "live": live_of(pairs),
+            "virtual": [pair[1] for pair in pairs],
+            "again": repetitions(again, live, "live", frozenset()),
+            "slowed": repetitions(slowed, virtual, "virtual", DEVICE_KEYS),
+            "paced": repetitions(paced, virtual, "virtual", DEVICE_KEYS),
+        }
+    )
     cases = list(dict.fromkeys(zip(runs["straggler"], runs["strategy"], strict=True)))
     first = list(dict.fromkeys(straggler for straggler, _ in cases))
     cases.sort(key=lambda case: first.index(case[0]))
     rows = [row for case in cases for row in _measures(runs, *case, tolerance_frac)]
     measures = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     return Fidelity(measures, _rankings(runs, tolerance_frac), _losses(pairs), runs, tolerance_frac)
+
+
+def processor_speed(live: Run, virtual: Run) -> float:
+    """How fast this machine's processors were live, of their speed in the cost model: by the time that iterations take.
+
+    Raises :class:`RecordError` if one of the two has no processor times.
+    """
+    for run in (live, virtual):
+        if not run.tables.iterations["cpu_s"].mean() > 0:
+            raise RecordError(f"{run.path}: has no processor time of iterations, so it cannot be paced")
+    return float(virtual.tables.iterations["cpu_s"].mean() / live.tables.iterations["cpu_s"].mean())
 
 
 # ---- pairs ----------------------------------------------------------------------------------------------------------
@@ -219,7 +243,7 @@ def _measures(runs: pd.DataFrame, straggler: str, strategy: str, tolerance_frac:
     mine = runs[(runs["straggler"] == straggler) & (runs["strategy"] == strategy)]
     sides = {
         side: mine[mine["side"] == side].set_index("seed").sort_index()
-        for side in ("live", "virtual", "again", "slowed")
+        for side in ("live", "virtual", "again", "slowed", "paced")
     }
     live, virtual = sides["live"], sides["virtual"]
     head = {"straggler": straggler, "strategy": strategy, "seeds": len(live)}
@@ -228,6 +252,7 @@ def _measures(runs: pd.DataFrame, straggler: str, strategy: str, tolerance_frac:
         if measure in RELATIVE:
             row |= _repeat_columns("again", live[measure], sides["again"][measure], sized=True)
             row |= _repeat_columns("slowed", virtual[measure], sides["slowed"][measure], sized=False)
+            row |= _paced_columns(live[measure], sides["paced"][measure], tolerance_frac)
         yield row
     each = [total_variation(*pair) for pair in zip(live["staleness"], virtual["staleness"], strict=True)]
     distance = total_variation(_pooled(live["staleness"]), _pooled(virtual["staleness"]))
@@ -258,6 +283,13 @@ def _repeat_columns(name: str, first: pd.Series, second: pd.Series, *, sized: bo
     both = [relative(first[seed], value) for seed, value in second.items()]
     known = [abs(error) if sized else error for error in both if not isnan(error)]
     return {f"{name}_pairs": len(known), name: median(known), f"{name}_worst": _worst(known)}
+
+
+def _paced_columns(live: pd.Series, paced: pd.Series, tolerance_frac: float) -> dict[str, Any]:
+    """The error at live's processor speed, of the seeds that have such a run."""
+    found = agreement((relative(live[seed], value) for seed, value in paced.items()), tolerance_frac)
+    limits = {"paced_low": found.low, "paced_high": found.high}
+    return {"paced_pairs": len(paced), "paced": found.error, **limits, "paced_verdict": found.verdict}
 
 
 def _worst(errors: Iterable[float]) -> float:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.markup import markdown_lines
 from analysis.reports.fidelity import NAMES, Fidelity
-from analysis.reports.fidelity_summary import DASH, error_text
+from analysis.reports.fidelity_summary import DASH, error_text, percent
 
 NOTES = """\
 Live and virtual: medians over the seeds. Error: the median over the seeds of the errors of pairs (the same job live and
@@ -23,7 +23,9 @@ at evaluations, so the TTA may be off by one interval; interpolated it is finer.
 interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
 on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). BPT:
 batch processing time. Processor: the time of it that a worker's iteration takes, in the mean. A machine that computes
-slower than while the costs were fitted takes more of it live than virtually, however good the model of the rest is."""
+slower than while the costs were fitted takes more of it live than virtually, however good the model of the rest is.
+At live's processor speed: the error of a virtual run more of each seed, on processors so much slower or faster that an
+iteration would take as long of them as it took live; what differs then is not how fast this machine computed."""
 
 
 class Sheet(NamedTuple):
@@ -42,7 +44,11 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
     for name, measure in (("Job completion time", "jct_s"), ("Time to the target", "tta_s")):
         heads = [*first, "live (s)", "virtual (s)", "error", "95 % interval", within, "live twice", "1 % slower"]
         heads += ["error, interpolated"] if measure == "tta_s" else []
-        rows = [[*case, *time_cells(at, measure)] for case, at in cases.items()]
+        heads += ["at live's processor speed", "95 % interval", within] if has_paced(found) else []
+        rows = [
+            [*case, *time_cells(at, measure), *(paced_cells(at.loc[measure]) if has_paced(found) else ())]
+            for case, at in cases.items()
+        ]
         yield Sheet(f"{name}, {seeds_text(found)}", heads, rows)
     heads = [*first, "BPT median (ms)", "BPT 90 % (ms)", "processor (ms)", "updates"]
     heads += ["mean staleness", "largest", "distance", "dropped"]
@@ -80,11 +86,24 @@ def time_cells(at: pd.DataFrame, measure: str) -> Iterator[str]:
         yield f"{error_text(at.loc['tta_interp_s'])} {interval_text(at.loc['tta_interp_s'])}"
 
 
-def interval_text(row: Any) -> str:
-    """The interval in per cent: ``-1.2 to +0.3``."""
-    if isnan(row["low"]) or isnan(row["high"]):
+def has_paced(found: Fidelity) -> bool:
+    """Whether there are virtual runs at live's processor speed."""
+    return bool(found.measures["paced_pairs"].fillna(0).any())
+
+
+def paced_cells(row: Any) -> Iterator[str]:
+    """The error at live's processor speed, its interval and its verdict."""
+    yield percent(row["paced"])
+    yield interval_text(row, "paced_")
+    yield strict_text(row["paced_verdict"])
+
+
+def interval_text(row: Any, of: str = "") -> str:
+    """The interval in per cent: ``-1.2 to +0.3``; ``of``: what the names of its limits begin with."""
+    limits = row[f"{of}low"], row[f"{of}high"]
+    if any(map(isnan, limits)):
         return DASH
-    return " to ".join("never" if isinf(value) else f"{100 * value:+.1f}" for value in (row["low"], row["high"]))
+    return " to ".join("never" if isinf(value) else f"{100 * value:+.1f}" for value in limits)
 
 
 def noise_text(row: Any, name: str, spec: str) -> str:

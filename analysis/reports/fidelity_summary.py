@@ -24,6 +24,7 @@ def verdict(found: Fidelity) -> list[str]:
         verdicts = [(row["verdict"], f"{_case(row)} ({error_text(row)})") for row in _rows(rows)]
         what = f"{name} ({MEANINGS[measure]}) within {100 * found.tolerance_frac:g} %:"
         lines.append(_count(what, "cases", verdicts))
+        lines += _at_live_speed(found, measure, what)
         rows = found.rankings[(found.rankings["measure"] == measure) & found.rankings["verdict"].notna()]
         verdicts = [(row["verdict"], _swaps(row)) for row in _rows(rows)]
         lines.append(_count(f"ranking of the strategies by {name} kept:", "patterns of stragglers", verdicts))
@@ -33,6 +34,14 @@ def verdict(found: Fidelity) -> list[str]:
     ]
     lines.append(_count("losses of BSP bit-identical:", "pairs", verdicts))
     return [*lines, *_processor(found), *_noise(found), *_evaluations(found)]
+
+
+def _at_live_speed(found: Fidelity, measure: str, what: str) -> Iterator[str]:
+    """The same verdicts on virtual runs whose processors are as fast as live."""
+    rows = found.measures[(found.measures["measure"] == measure) & found.measures["paced_verdict"].notna()]
+    verdicts = [(row["paced_verdict"], f"{_case(row)} ({percent(row['paced'])})") for row in _rows(rows)]
+    if verdicts:
+        yield _count(f"at live's processor speed, {what.removesuffix(':')}:", "cases", verdicts)
 
 
 def _rows(rows: pd.DataFrame) -> list[dict[Any, Any]]:

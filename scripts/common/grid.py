@@ -112,17 +112,21 @@ def quoted(value: object) -> str:
     return f"'{text}'"
 
 
-def stored(name: str, words: Iterable[str], out: Path, *, apart: str = "") -> Any:
+def stored(name: str, words: Iterable[str], out: Path, *, apart: str | tuple[str, ...] = "") -> Any:
     """The record of these settings (``Run`` or ``Cluster``), or None; those that begin with ``apart`` do not count."""
     path = record_of(out, name)
     if not path.exists():
         return None
     run = load_record(path)
-    said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes())
-    differing = sorted(word for word in {*said} ^ {*words} if not (apart and word.startswith(apart)))
+    differing = sorted(word for word in {*words_of(path)} ^ {*words} if not (apart and word.startswith(apart)))
     if differing:
         raise ConfigError(f"{path}: of other settings ({', '.join(differing)}); choose another -o, or remove it")
     return run
+
+
+def words_of(path: Path) -> list[str]:
+    """The settings of a record, as they were given to ``run.py``."""
+    return [str(word) for word in yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes())]
 
 
 def unfinished(out: Path, name: str) -> Path:

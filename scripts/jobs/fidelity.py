@@ -24,7 +24,8 @@ class Grid(NamedTuple):
     """The runs of one page.
 
     ``settings`` apply to all jobs, ``of_strategy`` and ``of_straggler`` to some; ``slower`` makes devices or cores 1 %
-    slower. The first ``repeats`` seeds have second live runs, and virtual ones on slower devices.
+    slower. The first ``repeats`` seeds have second live runs, and virtual ones on slower devices. ``speed``: the
+    setting by which virtual processors are made as fast as live; empty where they matter little.
     """
 
     cluster: str
@@ -40,6 +41,7 @@ class Grid(NamedTuple):
     tolerance_frac: float = TOLERANCE_FRAC
     seeds: str = "0,1,2,3,4"
     repeats: int = 3
+    speed: str = ""
 
     def listed(self, kind: str) -> str:
         """``strategies`` or ``stragglers`` of all parts, without duplicates."""
@@ -99,7 +101,8 @@ The synchronous strategies, which replicas and a ring are meant for, and LGC-AR,
 compared: asynchronous ones over replicas."""
 _NOTE_HOSTS = """\
 Here times depend on the processor's speed, which on a shared machine changes from hour to hour: fit the cost model in
-the hour of the live runs, and choose it with `--costs`. docs/virtual.md says where the two differ, and why.
+the hour of the live runs, better before, between and after them, and choose it with `--costs`. docs/virtual.md says
+where the two differ, and why.
 
 Processors and links are really throttled. Not compared: strategies that are not in the tables, and throttling over the
 whole length of a job, except for one worker's."""
@@ -159,6 +162,7 @@ GRIDS = {
             "cpu_throttle": ("straggler.left_frac=0.4",),
         },
         slower=("cluster.hosts.real_cores_per_core=0.061875",),
+        speed="cluster.hosts.real_cores_per_core",
         note=_NOTE_HOSTS,
         tolerance_frac=0.10,
         repeats=2,

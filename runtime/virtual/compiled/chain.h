@@ -35,7 +35,7 @@ typedef struct {
     char gone; /* the twin's void */
     long long place, grad_id; /* the first in a loop that decides; the second where it has given the order */
     double wait_s, data_s, pull_s, compute_s, injected_s, overrun_s, loaded_s, since_s, recv_s, receiving_since_s;
-    double cpu_s, delay_s, slowdown_frac;
+    double cpu_s, charged_s, delay_s, slowdown_frac; /* charged_s: to the worker when it began to compute */
     Py_ssize_t samples, accum, missing, receiving;
 } Iteration;
 
@@ -261,6 +261,7 @@ static int push_gradient(Iteration *one, double computed_s) {
     double now = self->clock->now;
     one->injected_s = now - computed_s;
     one->compute_s = now - one->since_s;
+    one->cpu_s += one->worker->task->charged_s - one->charged_s;
     one->since_s = now;
     return self->shares_memory ? end_iteration(one, now)
                                : let_worker(one, work_task, self->copy_s, then(run_push_parts, one));
@@ -335,6 +336,7 @@ static int begin_computing(Iteration *one) {
     if (longer < 0)
         return -1;
     one->cpu_s += real_s * self->uses_cores;
+    one->charged_s = one->worker->task->charged_s;
     return let_worker(one, compute_task, real_s * longer, make_step(run_worked, one, NULL, NULL, factor, 0));
 }
 

@@ -14,6 +14,7 @@ typedef struct {
     PyObject *waiting;                 /* a list, or NULL: what it does when it continues */
     double uses_cores, weight;         /* the latter of all that it does together */
     double own_s, owed_s; /* interruptions by its messages that are over; by others', which make its next work longer */
+    double charged_s;     /* all that it has ever owed */
     int64_t life;
     char paused, is_here;
     Message *first, *last; /* that are dropped with it, in the order of their starts */
@@ -253,8 +254,11 @@ static int run_ended(Step *step) {
     TaskWork *self = (TaskWork *)step->owner;
     Task *task = (Task *)step->other;
     double now = self->clock->now, interrupted_s = interrupted_by_others_s(self, task) - step->q;
-    if (interrupted_s > 0.0 && now > step->r)
-        task->owed_s += step->s * (interrupted_s / (now - step->r));
+    if (interrupted_s > 0.0 && now > step->r) {
+        double owed_s = step->s * (interrupted_s / (now - step->r));
+        task->owed_s += owed_s;
+        task->charged_s += owed_s;
+    }
     if (go_on(step->one))
         return -1;
     return task->is_here ? divide_work(self, task) : 0;

@@ -242,6 +242,11 @@ static PyObject *task_work_send(TaskWork *self, PyObject *args) {
                 : NULL;
 }
 
+static PyObject *task_work_charged_s(TaskWork *self, PyObject *name) {
+    Task *task = find_task(self, name);
+    return task ? PyFloat_FromDouble(task->charged_s) : NULL;
+}
+
 static PyMethodDef task_work_methods[] = {
     {"admit", (PyCFunction)task_work_admit, METH_VARARGS, "A task, its cores and its processor resources."},
     {"move", (PyCFunction)task_work_move, METH_VARARGS, "A task's next process uses other processor resources."},
@@ -255,6 +260,7 @@ static PyMethodDef task_work_methods[] = {
     {"work", (PyCFunction)task_work_work, METH_VARARGS, "Work of one thread."},
     {"compute", (PyCFunction)task_work_compute, METH_VARARGS, "Work on as many cores as the task can use."},
     {"send", (PyCFunction)task_work_send, METH_VARARGS, "Send a message along a path."},
+    {"charged_s", (PyCFunction)task_work_charged_s, METH_O, "Core-seconds of interruptions charged to a task so far."},
     {NULL}};
 
 static PyTypeObject TaskWorkType = {

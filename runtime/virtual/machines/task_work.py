@@ -45,6 +45,8 @@ class Task(msgspec.Struct, eq=False):
     """For how long its own messages have interrupted others, those whose transfer is over."""
     owed_s: float = 0.0
     """Core-seconds of interruptions, which it has to work in addition to what it does next."""
+    charged_s: float = 0.0
+    """All that it has ever owed."""
     waiting: list[Then] = []
     """What it does when it continues."""
     messages: dict[Path, dict[Hashable, None]] = {}
@@ -229,6 +231,10 @@ class TaskWork:
             for end in message.ends:
                 end.own_s += seconds
 
+    def charged_s(self, task: str) -> float:
+        """Core-seconds of interruptions that were charged to a task so far."""
+        return self._tasks[task].charged_s
+
     def _use_cores(self, task: str, key: Hashable, core_seconds: float, then: Then, limit: float) -> None:
         """Use the processor; all that a task does has its weight together: it is one thread among others.
 
@@ -242,7 +248,9 @@ class TaskWork:
         def ended() -> None:
             interrupted_s = self._interrupted_by_others_s(one) - before_s
             if interrupted_s > 0.0 and self.clock.now > begun_s:
-                one.owed_s += core_seconds * (interrupted_s / (self.clock.now - begun_s))
+                owed_s = core_seconds * (interrupted_s / (self.clock.now - begun_s))
+                one.owed_s += owed_s
+                one.charged_s += owed_s
             then()
             if task in self._tasks:
                 self._processors.divide(task, one.weight)

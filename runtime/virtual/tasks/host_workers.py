@@ -226,11 +226,17 @@ class HostWorkers(WorkerModel):
         real_s = self.costs.compute_s(iteration.samples, iteration.order.accum) * factor
         assert iteration.cpu_s is not None
         iteration.cpu_s += real_s * self.uses_cores
+        iteration.charged_s = self._charged_s(iteration)
         seconds = real_s * self.stretch(worker)
         if self.on_devices:
             self._use_device(iteration, seconds, factor)
         else:
             self.machines.compute(self.names[worker], seconds, partial(self._worked, iteration, factor))
+
+    def _charged_s(self, iteration: Iteration) -> float:
+        """Core-seconds of others' messages that were charged to the worker so far, as the kernel does live."""
+        charged_s: float = self.machines.task_work.charged_s(self._there[iteration.order.worker])
+        return charged_s
 
     def _use_device(self, iteration: Iteration, real_s: float, factor: float) -> None:
         """A device with a profile is as slow as that says, and its turns are counted; nothing is left to pace."""
@@ -269,6 +275,8 @@ class HostWorkers(WorkerModel):
         now = self.clock.now
         iteration.injected_s = now - computed_s
         iteration.compute_s = now - iteration.since_s
+        assert iteration.cpu_s is not None
+        iteration.cpu_s += self._charged_s(iteration) - iteration.charged_s
         iteration.since_s = now
         if iteration.order.holds:
             self._keep(iteration)

@@ -41,6 +41,8 @@ class Iteration(msgspec.Struct, eq=False, gc=False):
     """Seconds of updates that its worker, a replica on a host, has made after the order; a part of the pull."""
     cpu_s: float | None = None
     """Core-seconds of loading, computing and sending; None where no processors are modelled."""
+    charged_s: float = 0.0
+    """Of interruptions by others' messages, to its worker until it began to compute."""
 
     @property
     def samples(self) -> int:

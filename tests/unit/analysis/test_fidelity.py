@@ -71,6 +71,7 @@ class Pairs:
         self.virtual: list[Run] = []
         self.again: list[Run] = []
         self.slowed: list[Run] = []
+        self.paced: list[Run] = []
 
     def add(self, strategy: str, change: Change = unchanged, *, seeds: int = 5, **given: Any) -> Pairs:
         """``given`` and ``change`` are about the virtual one; ``both`` are settings of both."""
@@ -87,7 +88,7 @@ class Pairs:
         return self
 
     def compare(self) -> Fidelity:
-        return fidelity(self.live, self.virtual, again=self.again, slowed=self.slowed)
+        return fidelity(self.live, self.virtual, again=self.again, slowed=self.slowed, paced=self.paced)
 
 
 @pytest.fixture

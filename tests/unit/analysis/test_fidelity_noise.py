@@ -5,9 +5,13 @@ from __future__ import annotations
 from math import isnan
 
 import pytest
+from pandas import isna
 
-from analysis.measures.agreement import WITHIN
+from analysis.measures.agreement import OFF, WITHIN
 from analysis.records.load import RecordError
+from analysis.reports.fidelity import processor_speed
+from analysis.reports.fidelity_page import has_paced, sheets
+from analysis.reports.fidelity_summary import DASH
 from tests.support.records import Story, disturbance
 from tests.unit.analysis.test_fidelity import Pairs, line, pairs, row, story, write
 
@@ -43,6 +47,33 @@ def test_what_slower_devices_do_is_told(pairs: Pairs) -> None:
     pairs.slowed = [write(pairs.folder, story("bsp", lr=0.5, **slow), "other")]
     with pytest.raises(RecordError, match="not the job of"):
         pairs.compare()
+
+
+def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> None:
+    """Virtual jobs are a fifth too fast, since an iteration took a fifth less of the processor than live."""
+    pairs.add("bsp", factor=0.8, cpu_s=0.016).add("asp")
+    assert processor_speed(pairs.live[0], pairs.virtual[0]) == pytest.approx(0.8)
+    assert not has_paced(pairs.compare())
+    pairs.paced = [
+        write(pairs.folder, story(seed=seed, runtime="virtual", factor=f), f"paced{seed}")
+        for seed, f in enumerate((0.97, 0.98, 0.99, 1.0, 1.01))
+    ]
+    found = pairs.compare()
+    jct, other = row(found, "jct_s"), row(found, "jct_s", "asp")
+    assert (jct.error, jct.verdict) == (pytest.approx(-0.2), OFF)
+    assert (jct.paced_pairs, jct.paced, jct.paced_verdict) == (5, pytest.approx(-0.01), WITHIN)
+    assert (jct.paced_low, jct.paced_high) == (pytest.approx(-0.03), pytest.approx(0.01))
+    assert (other.paced_pairs, isnan(other.paced), isna(other.paced_verdict)) == (0, True, True)
+    assert line(found, "at live's processor speed, JCT").endswith("within 5 %: 1 of 1 cases")
+    times = next(iter(sheets(found)))
+    assert [cells[-3:] for cells in times.rows] == [["-1.0 %", "-3.0 to +1.0", "yes"], [DASH, DASH, DASH]]
+    assert len({len(times.heads), *map(len, times.rows)}) == 1
+
+
+def test_records_without_processor_times_cannot_be_paced(pairs: Pairs) -> None:
+    pairs.add("bsp", seeds=1, cpu_s=0.0)
+    with pytest.raises(RecordError, match="has no processor time"):
+        processor_speed(pairs.live[0], pairs.virtual[0])
 
 
 def test_a_second_run_of_nothing_is_refused(pairs: Pairs) -> None:

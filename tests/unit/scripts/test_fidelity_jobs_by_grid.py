@@ -46,6 +46,27 @@ def test_who_chooses_the_devices_gets_none_that_are_slower(bench: Bench) -> None
     assert {name.rpartition("_")[2] for name in runner.ran} == {"virtual", "live"}
 
 
+def test_virtual_runs_follow_on_processors_as_fast_as_live(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An iteration takes twice the processor time live: they are half as fast. With other costs they are made again."""
+    monkeypatch.setitem(script.GRIDS, "local", script.GRIDS["local"]._replace(speed="workload.optimizer.lr"))
+    runner, again, other = ComparedRunner(), ComparedRunner(), ComparedRunner()
+    assert bench.grid(runner=runner).code == 0
+    names = [f"{name}_none_seed{seed}" for seed in (0, 1) for name in ("bsp", "asp")]
+    assert runner.ran == [f"{name}_{side}" for side in ("virtual", "live", "paced") for name in names]
+    (usual,) = [word for word in said(bench, "bsp_none_seed0_virtual") if word.startswith("workload.optimizer.lr=")]
+    (paced,) = [word for word in said(bench, "bsp_none_seed0_paced") if word.startswith("workload.optimizer.lr=")]
+    assert float(paced.partition("=")[2]) == 0.5 * float(usual.partition("=")[2])
+    assert bench.grid(runner=again).code == 0
+    assert again.ran == []
+    assert bench.grid("--costs", "ideal", runner=other).code == 0
+    assert other.ran == [f"{name}_{side}" for side in ("virtual", "paced") for name in names]
+
+
+def test_who_chooses_the_speed_of_processors_gets_none_that_are_paced(bench: Bench) -> None:
+    assert not script.parse(["--grid", "hosts", "cluster.hosts.real_cores_per_core=0.1"]).pacing
+    assert script.parse(["--grid", "hosts"]).pacing
+
+
 def test_seeds_are_whole_when_it_is_interrupted(bench: Bench) -> None:
     """The live runs of a seed, second ones included, come before those of the next; then --seeds reports on it."""
     stopped = ComparedRunner()

@@ -63,6 +63,8 @@ def test_what_is_sent_while_a_task_works_makes_its_next_work_longer(clock: Any) 
     lab.work("worker:1", 1.0, 1.0, 1.0)
     lab.send(0.5, AWAY, 0.25)
     assert lab.run() == pytest.approx([1.0, 2.25, 3.25])
+    charged = [lab.machines.task_work.charged_s(task) for task in ("worker:1", "worker:0")]
+    assert charged == pytest.approx([0.25, 0.0]), "its own messages are no interruption"
 
 
 def test_it_is_charged_for_the_part_of_the_time_in_which_it_has_a_core(clock: Any) -> None:
