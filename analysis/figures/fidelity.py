@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.figures.names import shown_name
@@ -23,6 +24,7 @@ HEIGHT = 0.36
 SIDES = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
 COLOURS = {"live": "#3f78a8", "virtual": "#a9cbe4"}
 MISS = "#B00020"
+PACED = "#2c7a4b"
 NOTE = (
     "bars: median over the seeds, dots: seeds; diamonds: median error of the pairs with its 95 % interval, "
     "shade: {percent:g} % either way, ?: inconclusive"
@@ -61,7 +63,8 @@ def draw_fidelity(
             errors.axvspan(-100 * tolerance_frac, 100 * tolerance_frac, color="#eeeeee", linewidth=0, zorder=0)
             draw_errors(errors, middle, each, reach)
             times.set_title(f"stragglers: {name.replace('_', ' ')}")
-        page.legend(handles=_keys(), loc="outside upper left", ncols=2, columnspacing=1.3, handlelength=1.2)
+        keys = _keys(paced=bool(medians["paced_pairs"].fillna(0).any()))
+        page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3, handlelength=1.2)
         return save(page, path, _shown(medians, seeds))
 
 
@@ -95,27 +98,41 @@ def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame) -> None:
 def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, reach: float) -> None:
     """Relative errors in per cent with their intervals; misses in red, inconclusive ones with a mark.
 
-    An arrow marks an error beyond the axis (``reach``).
+    An arrow marks an error beyond the axis (``reach``). Those at live's processor speed, if there are any, are below.
     """
     axes.axvline(0.0, color=FAINT, linewidth=0.8, zorder=0.5)
     axes.set_xlim(-100 * reach, 100 * reach)
     for y, row in enumerate(medians.itertuples()):
         each = seeds.loc[seeds["strategy"] == row.strategy, "error"].to_numpy(dtype="float64")
-        bad = row.verdict == OFF
-        _draw_dots(axes, 100 * each[np.abs(each) <= reach], y)
-        if np.isfinite([row.low, row.high]).all():
-            ends = 100 * np.clip([row.low, row.high], -reach, reach)
-            axes.plot(ends, [y, y], color=MISS if bad else INK, linewidth=1.4, solid_capstyle="butt")
-        marker = "D" if abs(row.error) <= reach else ">" if row.error > 0 else "<"
-        shown = 100 * float(np.clip(row.error, -reach, reach))
-        axes.plot(shown, y, marker, color=MISS if bad else INK, markersize=5, markeredgewidth=0, clip_on=False)
-        style: dict[str, Any] = {"color": MISS, "fontweight": "bold"} if bad else {"color": INK}
+        paced = row.paced_pairs > 0
+        above = y - HEIGHT / 2 if paced else y
+        _draw_dots(axes, 100 * each[np.abs(each) <= reach], above)
         comparable = np.isfinite([row.live, row.virtual]).all()
         text = f"{100 * row.error:+.1f}" if comparable else "\N{EN DASH}" if np.isnan(row.error) else "one only"
-        text += " ?" if row.verdict == UNCLEAR else ""
-        axes.text(1.03, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8, **style)
+        _draw_error(axes, above, (row.error, row.low, row.high), row.verdict, reach, text)
+        if paced:
+            found = row.paced, row.paced_low, row.paced_high
+            _draw_error(axes, y + HEIGHT / 2, found, row.paced_verdict, reach, f"{100 * row.paced:+.1f}", PACED)
     _frame(axes, list(medians["strategy"]), named=False)
     axes.set_xlabel("virtual against live (%)")
+
+
+def _draw_error(
+    axes: Axes, y: float, found: tuple[float, float, float], verdict: Any, reach: float, text: str, colour: str = INK
+) -> None:
+    """An error with its interval (``found``: it, low, high), and ``text`` on the right."""
+    error, low, high = found
+    bad = verdict == OFF
+    colour = MISS if bad else colour
+    if np.isfinite([low, high]).all():
+        ends = 100 * np.clip([low, high], -reach, reach)
+        axes.plot(ends, [y, y], color=colour, linewidth=1.4, solid_capstyle="butt")
+    marker = "D" if abs(error) <= reach else ">" if error > 0 else "<"
+    shown = 100 * float(np.clip(error, -reach, reach))
+    axes.plot(shown, y, marker, color=colour, markersize=5, markeredgewidth=0, clip_on=False)
+    style: dict[str, Any] = {"color": colour, **({"fontweight": "bold"} if bad else {})}
+    text += " ?" if verdict == UNCLEAR else ""
+    axes.text(1.03, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8, **style)
 
 
 def _draw_dots(axes: Axes, values: np.ndarray, y: float) -> None:
@@ -140,15 +157,19 @@ def _reach(errors: Sequence[float], tolerance_frac: float) -> float:
     return min(max([2 * tolerance_frac, *finite]), 6 * tolerance_frac)
 
 
-def _keys() -> list[Artist]:
-    return [
+def _keys(*, paced: bool) -> list[Artist]:
+    keys: list[Artist] = [
         Patch(color=COLOURS["live"], linewidth=0, label="live (above)"),
         Patch(color=COLOURS["virtual"], linewidth=0, label="virtual (below)"),
     ]
+    marker = Line2D([], [], color=PACED, marker="D", markersize=5, label="virtual at live's processor speed (below)")
+    return [*keys, marker] if paced else keys
 
 
 def _shown(medians: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
     """The plotted numbers: the medians, then every seed."""
     columns = ["straggler", "strategy", "seed", "live", "virtual", "error"]
-    both = pd.concat([medians.assign(seed="median")[columns], seeds[columns].astype({"seed": "str"})])
-    return both.rename(columns={"live": "live_s", "virtual": "virtual_s", "error": "error_frac"})
+    paced = ["paced"] if medians["paced_pairs"].fillna(0).any() else []
+    both = pd.concat([medians.assign(seed="median")[columns + paced], seeds[columns].astype({"seed": "str"})])
+    names = {"live": "live_s", "virtual": "virtual_s", "error": "error_frac", "paced": "error_at_live_speed_frac"}
+    return both.rename(columns=names)

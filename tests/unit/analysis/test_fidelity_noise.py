@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import isnan
 
 import pytest
-from pandas import isna
+from pandas import isna, read_csv
 
+from analysis.figures.fidelity import draw_fidelity
 from analysis.measures.agreement import OFF, WITHIN
 from analysis.records.load import RecordError
 from analysis.reports.fidelity import processor_speed
@@ -68,6 +69,10 @@ def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> No
     times = next(iter(sheets(found)))
     assert [cells[-3:] for cells in times.rows] == [["-1.0 %", "-3.0 to +1.0", "yes"], [DASH, DASH, DASH]]
     assert len({len(times.heads), *map(len, times.rows)}) == 1
+    metas = [run.meta for run in (*pairs.live, *pairs.virtual)]
+    draw_fidelity(pairs.folder / "jct.png", metas, found.measures, found.runs)
+    drawn = read_csv(pairs.folder / "jct.csv")
+    assert drawn["error_at_live_speed_frac"].dropna().to_list() == [pytest.approx(-0.01)]
 
 
 def test_records_without_processor_times_cannot_be_paced(pairs: Pairs) -> None:
