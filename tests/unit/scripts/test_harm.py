@@ -214,12 +214,6 @@ def test_a_failed_job_has_no_reason() -> None:
     assert harm.unexplained([cell], {"asp": (harm.Reason(("all",), 99.0, "whatever"),)}) == [cell]
 
 
-def test_a_job_that_failed_is_one_of_those_that_are_counted() -> None:
-    rows = [("asp", 0, "failed", float("nan")), ("ssp", 0, "done", 9.0), ("lgc", 0, "refused", float("nan"))]
-    (_, _, said) = tables(harm.cells_of(jobs_of(rows)), {})
-    assert said == "1 of 2 cells are more than 3% slower than BSP; the best is `ssp` under `none`, 0.90."
-
-
 def test_reasons_that_nobody_needs_are_named() -> None:
     cells = harm.cells_of(jobs_of([("asp", 0, "done", 11.0), ("ssp", 0, "done", 9.0)]))
     needed, idle = harm.Reason(("none",), 1.2, "it is slow"), harm.Reason(("none",), 1.2, "it was slow")
