@@ -314,7 +314,7 @@ class ModeChooser:
             self._pause.until_s = t + takes_s
             answers.append(Wake(at_s=self._pause.until_s, tag="decided"))
         if self.prevention is None or chosen in (before, SSGD):
-            return [*answers, *self._settled(chosen, t, t + takes_s)]
+            return [*answers, *self._settled(chosen, t, t, t + takes_s)]
         self._reserving = Reserving(
             t,
             self.choice.better(mode_s, before, len(workers)),
@@ -341,13 +341,13 @@ class ModeChooser:
             self.decision = msgspec.structs.replace(self.decision, chosen=mode)
             self._said = f"{self.decision}; refused by the cluster: {', '.join(reserving.refused)}"
         self._updated |= reserving.updated and event.t == reserving.t
-        return self._settled(mode, event.t, reserving.ready_s)
+        return self._settled(mode, event.t, reserving.t, reserving.ready_s)
 
-    def _settled(self, mode: Mode, t: float, ready_s: float) -> Sequence[Verdict]:
-        """A decision is made, whose mode is to be taken when it has had its time."""
+    def _settled(self, mode: Mode, t: float, begun_s: float, ready_s: float) -> Sequence[Verdict]:
+        """A decision that was begun at ``begun_s`` is made; its mode is to be taken when it has had its time."""
         before = self._gate.mode
-        if self._pauses:
-            self._spacing.decided(t, ready_s - t, changed=mode != before)
+        if self.pause:
+            self._spacing.decided(begun_s, ready_s - begun_s, changed=mode != before)
         if mode == before:
             self._begins = True
             if self._updated and self._pause.until_s is None:

@@ -26,9 +26,10 @@ class Spacing:
         return t < self._again_s
 
     def decided(self, t: float, takes_s: float, *, changed: bool) -> None:
-        """A decision of ``takes_s`` began at time ``t``."""
+        """A decision of ``takes_s`` began at time ``t``; one that takes no time need not be spaced."""
         if changed:
             self.reset()
+        if changed or takes_s == 0:
             return
         self._unchanged += 1
         # a float's power of two, as the number of decisions has no bound

@@ -165,6 +165,31 @@ def test_no_plan_is_lost_while_a_worker_that_was_out_of_memory_is_replaced() -> 
     assert by_role(job, "worker") == [3] * 24
 
 
+def test_a_server_that_was_killed_twice_while_a_worker_is_replaced_is_relieved_once() -> None:
+    """Section 4.2: "if any PS fails with OOM, DLRover doubles the number of PS": from one to two, not to four."""
+    job = ObservedRun(DLRover(sample_s=500.0, sample_steps=10**6), even, workers=2, max_time_s=300.0, launch_s=100.0)
+    job.out_of_memory(5.5, NodeId.worker(1))
+    for t in (10.5, 40.5):
+        job.out_of_memory(t, NodeId.server(0), back_s=t + 5.0)
+    assert played(job) == []
+    assert [one for one in of_rule(job, "out of memory") if "server" in one] == [
+        "115 s sample, out of memory: Resize role server, count 2, cores 16 (memory_bytes 8.59e+09)"
+    ]
+    assert job.size[0] == 2
+
+
+def test_a_server_that_was_killed_before_seven_more_joined_it_stays() -> None:
+    """Beyond the paper: it holds an eighth of what it was killed with."""
+    strategy = DLRover(sample_steps=10**6, first_server_cores=16)
+    job = ObservedRun(strategy, wide_and_deep, workers=2, max_time_s=200.0, launch_s=100.0)
+    job.out_of_memory(100.5, NodeId.server(0), back_s=105.0)
+    assert played(job) == []
+    assert "Resize role server, count 8, cores 16;" in of_rule(job, "plan")[0]
+    assert of_rule(job, "out of memory") == []
+    assert job.size[0] == 8
+    assert NodeId.server(0) in job.core.executor.layout.holders
+
+
 def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:
     """Section 5.4, where a worker has joined and hangs before its first gradient; servers have all that they need."""
     workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)

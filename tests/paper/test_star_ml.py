@@ -157,15 +157,6 @@ def test_what_a_mode_took_is_learnt() -> None:
     assert means_s[1] == pytest.approx(means_s[0], rel=0.01)
 
 
-def test_a_pause_of_the_model_alone_is_a_pause() -> None:
-    """Beyond the paper: the decisions of STAR-H take no time, and those of the model some."""
-    strategy = star_ml({"decision_s": 0.25}, decision_s=0.0, pause=True)
-    assert Wake in strategy.needs
-    run = run_of(strategy)
-    lasted = {command.at_s - line.event.t for line in run.lines for command in line.commands if type(command) is Wake}
-    assert lasted == {0.25}
-
-
 def test_a_worker_that_leaves_ends_what_is_measured() -> None:
     """Beyond the paper: what a mode took while workers came and went is not its own."""
     own = {"use_ml_from_start": False, "min_samples": 10_000, "max_samples": 10_000, "hold_updates": 5}

@@ -50,6 +50,7 @@ class World:
                 self._settle()
             if self.of("worker") and self.of("server"):
                 self.brain.observe(self.nodes, self.uses(), steps=int(self.t))
+            self.brain.still_there(self.nodes)
             decision = self.brain.decide(self.t)
             if decision is not None:
                 self._take(decision)

@@ -69,12 +69,14 @@ class ObservedRun(Elastic):
         self.core.receive(t, inputs.Observed(10.0, nodes))
         self.push(t + 10.0, 0, self._observe)
 
-    def out_of_memory(self, t: float, node: NodeId) -> None:
-        """The kernel kills a process at ``t``; it does not start again."""
+    def out_of_memory(self, t: float, node: NodeId, back_s: float | None = None) -> None:
+        """The kernel kills a process at ``t``; it is there again at ``back_s``, or never."""
         key = (node.role, node.number)
 
         def kill(now: float) -> None:
-            incarnation = self.recovery.tasks[key].incarnation
-            self.happen(now, recovery.Gone(key, incarnation, "out of memory", for_good=True, cause="oom"))
+            incarnation, for_good = self.recovery.tasks[key].incarnation, back_s is None
+            if back_s is not None:
+                self._starts_at[key] = back_s
+            self.happen(now, recovery.Gone(key, incarnation, "out of memory", for_good=for_good, cause="oom"))
 
         self.push(t, 0, kill)

@@ -1,7 +1,8 @@
 """The Brain: observations in, decisions out, one change at a time (DLRover sections 4.2, 4.3 and 6.1; pure).
 
 Whoever carries a decision out calls ``settled`` when that has ended, one way or the other; until then, and for
-``min_interval_s`` after, nothing is decided. Only a node that was out of memory is replaced at once.
+``min_interval_s`` after, nothing is decided. Only a worker that was out of memory is replaced at once; a
+server's relief waits for what is under way, but no longer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Brain:
         self._initial = initial or cold_plan(settings.sample_servers, settings.memory_bytes, settings.limits)
         self._usage = UsageHistory()
         self._peak_bytes, self._idle_s = dict[NodeId, int](), dict[NodeId, float]()
-        self._out_of_memory: list[tuple[NodeId, dict[NodeId, Given]]] = []
+        self._out_of_memory = dict[NodeId, dict[NodeId, Given]]()
         self._of_stage = True
         self._steps = self._steps_before = self._enlarged = self._denied = 0
         self._since_s = self._settled_s = self._servers_s = self._looked_s = -inf
@@ -68,33 +69,31 @@ class Brain:
         self._steps, self._idle_s = steps, dict(idle_s or {})
 
     def out_of_memory(self, node: NodeId, given: Mapping[NodeId, Given]) -> None:
-        """This node was killed for want of memory; ``given`` is what all nodes have, it among them.
-
-        Workers come first: servers wait for what is under way.
-        """
-        self._out_of_memory.append((node, dict(given)))
-        self._out_of_memory.sort(key=lambda one: one[0].role != "worker")
+        """This node was killed for want of memory, perhaps again; ``given``: what all nodes have, it among them."""
+        self._out_of_memory[node] = dict(given)
 
     @property
     def lacks_worker(self) -> bool:
         """Whether a worker was out of memory and its replacement is still to be decided."""
-        return any(node.role == "worker" for node, _ in self._out_of_memory)
+        return any(node.role == "worker" for node in self._out_of_memory)
 
     def still_there(self, given: Mapping[NodeId, Given]) -> None:
         """Of servers that were out of memory only these matter, with what they have now: others were replaced since."""
-        self._out_of_memory = [
-            (node, then if node.role == "worker" else dict(given))
-            for node, then in self._out_of_memory
+        self._out_of_memory = {
+            node: then if node.role == "worker" else dict(given)
+            for node, then in self._out_of_memory.items()
             if node.role == "worker" or node in given
-        ]
+        }
 
     def settled(self, t: float, granted: bool = True) -> None:
         """What was decided last is done; or it was denied or given up, and everything is as before."""
         if not self.under_way:
             raise RuntimeError("nothing was decided that could have been settled")
-        servers, self.under_way = _concerns_servers(self.under_way), ()
-        if granted and servers:
+        changes, self.under_way = self.under_way, ()
+        if granted and _concerns_servers(changes):
             self._servers_s, self._growth = t, None
+        if granted and _resizes_servers(changes):  # whoever was killed before holds another part of the parameters
+            self._out_of_memory = {node: then for node, then in self._out_of_memory.items() if node.role == "worker"}
         if granted:
             self._backoff.granted()
         elif self.stage == Stage.ADJUST and self._of_stage:
@@ -110,8 +109,9 @@ class Brain:
 
     def decide(self, t: float) -> Decision | None:
         """What to do now, if anything; a decision without changes only says why everything stays."""
-        if self._out_of_memory:
-            return self._after_oom(t, *self._out_of_memory.pop(0))
+        node = self._next_relief()
+        if node is not None:
+            return self._after_oom(t, node, self._out_of_memory.pop(node))
         if self.under_way or t < self._settled_s + self.settings.min_interval_s:
             return None
         match self.stage:
@@ -229,8 +229,13 @@ class Brain:
             self._growth = Growth(workers=workers, server_cores_used=found.update_cores * workers)
         return self._decided(t, found.rule, found.changes, found.numbers)
 
+    def _next_relief(self) -> NodeId | None:
+        """Which node that was out of memory is relieved now: a worker at once, a server if nothing is under way."""
+        node = min(self._out_of_memory, key=lambda one: one.role != "worker", default=None)
+        return None if node is None or (node.role == "server" and self.under_way) else node
+
     def _after_oom(self, t: float, node: NodeId, given: dict[NodeId, Given]) -> Decision:
-        """At once, whatever is under way; only another number of servers is a change that all others wait for."""
+        """Only another number of servers is a change that all others wait for."""
         own, change = given[node], self._relief(node, given)
         if isinstance(change, Resize):
             self.under_way, self._of_stage = (change,), False
@@ -241,13 +246,16 @@ class Brain:
         own = given[node]
         if node.role == "worker":
             return after_worker_oom(node, own)
-        if self.under_way:
-            return Replace(node=node, cores=own.cores, memory_bytes=2 * own.memory_bytes)
         sampling = self.stage in (Stage.CREATE, Stage.SAMPLE)
         return after_server_oom(node, given, self._peak_bytes, sampling, self.settings.limits)
 
 
 def _concerns_servers(changes: tuple[Change, ...]) -> bool:
     """Whether parameters would have to move."""
-    resized = any(isinstance(one, Resize) and one.role == "server" for one in changes)
-    return resized or any(isinstance(one, Replace) and one.node.role == "server" for one in changes)
+    replaced = any(isinstance(one, Replace) and one.node.role == "server" for one in changes)
+    return replaced or _resizes_servers(changes)
+
+
+def _resizes_servers(changes: tuple[Change, ...]) -> bool:
+    """Whether the parameters would be divided otherwise: who replaces a server takes the same part of them."""
+    return any(isinstance(one, Resize) and one.role == "server" for one in changes)
