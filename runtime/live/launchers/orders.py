@@ -24,7 +24,8 @@ class MeetingLauncher:
         self, rendezvous: Rendezvous, salt: bytes, rejoin_s: float, start_again: Callable[[int], None]
     ) -> None:
         """``start_again``: have another agent started for the one that was started under this number."""
-        self.rendezvous, self.salt, self.rejoin_s, self.start_again = rendezvous, salt, rejoin_s, start_again
+        self.rendezvous, self.salt, self.rejoin_s = rendezvous, salt, rejoin_s
+        rendezvous.vacated = start_again
         self._started: set[str] = set()
 
     def start(self, node: str, agent: AgentStart) -> None:
@@ -48,7 +49,7 @@ class MeetingLauncher:
 
     def replace(self, node: str) -> float:
         if self.rejoin_s:
-            self.start_again(self.rendezvous.vacate(node))
+            self.rendezvous.vacate(node)
         return self.rejoin_s
 
     def address(self, node: str) -> str | None:

@@ -32,6 +32,7 @@ ANSWER_S = 30.0
 """Seconds within which an agent says whom it reaches: it gives up the first who does not answer after 3."""
 END_S = 10.0
 """Seconds within which an agent ends its tasks, or sends more of what they left."""
+OVER = "the job is over"
 NAMED = 3
 """Number of refused agents, or of closed ways, that a message names."""
 
@@ -107,6 +108,10 @@ class Rendezvous:
         """Nodes whose agent is lost, and whose place another may take."""
         self._filling: set[Key] = set()
         """Agents that have taken such a place and have no order to begin yet."""
+        self._ending = False
+        """Whether the job is over, so that nobody is needed any more."""
+        self.vacated: Callable[[int], None] = lambda start: None
+        """Called with the number under which our launcher has started an agent that is given up; 0: it has not."""
 
     # ---- until all are there -----------------------------------------------------------------------------------------
 
@@ -236,6 +241,9 @@ class Rendezvous:
 
     def _enlist(self, key: Key, enlist: wire.Enlist) -> None:
         facts, wanted = enlist.facts, self.wanted
+        if self._ending:
+            self._refuse(key, OVER, later=True)
+            return
         if not (self._gathering or self._vacant) or len(self.members) >= wanted.nodes:
             self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)
             return
@@ -255,7 +263,9 @@ class Rendezvous:
 
     def _prepared(self, key: Key, theirs: wire.Prepared) -> None:
         facts, wanted = self._candidates[key], self.wanted
-        if reason := of_data(theirs, wanted.prepared):
+        if self._ending:
+            self._refuse(key, OVER, later=True)
+        elif reason := of_data(theirs, wanted.prepared):
             self._turned_away(facts.name, reason)
             self._refuse(key, reason)
         elif len(self.members) >= wanted.nodes:
@@ -313,22 +323,25 @@ class Rendezvous:
         """How the tasks' agent of a node ended; None while it runs, or can be started."""
         return "nobody has taken its place" if node in self._vacant else self._ended.get(self.keys[node])
 
-    def vacate(self, node: str) -> int:
-        """The next agent that agrees takes the place of this node's, which has ended, or will by its own lease.
-
-        Returns the number under which our launcher has started that; 0: it has not.
-        """
+    def vacate(self, node: str) -> None:
+        """The next agent that agrees takes the place of this node's, which has ended, or will by its own lease."""
         key = self.keys.pop(node)
         self.members.pop(key, None)
         self.hub.hang_up(key)
         self._vacant.append(node)
         self._say(f"launcher={self.wanted.launcher}: {node} is lost; another agent may take its place")
-        return self._starts.pop(key, 0)
+        self.vacated(self._starts.pop(key, 0))
 
     def end(self, node: str) -> None:
-        """End what runs there, and wait until its logs are here. Others may send theirs meanwhile."""
+        """The job is over: end what runs there, and wait until its logs are here. Others may send theirs meanwhile."""
+        self._ending = True
         key = self.keys.get(node)
         if key is None or key in self._ended or key not in self.hub.peers:
+            return
+        if key in self._filling:
+            self._filling.discard(key)
+            self._refuse(key, OVER, later=True)
+            self._over(key, "it was never started")
             return
         self.hub.send(key, wire.Finish())
         deadline = self.loop.now + END_S
@@ -368,10 +381,18 @@ class Rendezvous:
             self._say(f"launcher={self.wanted.launcher}: the final parameters of {name} are left out: {reason}")
 
     def hang_up_now(self) -> None:
-        """Close all links at once, from a signal handler: the kernel tells the agents."""
+        """Close all links at once, from a signal handler: the kernel tells the agents. Leaves no part of a file."""
         for _, channel in self.hub.peers.values():
             os.close(channel.sock.detach())
+        self._leave_out()
+
+    def _leave_out(self) -> None:
+        """Nothing more comes of what agents were sending."""
+        for key, pieces in self._pieces.items():
+            if key not in self._ended:
+                pieces.end(whole=False)
 
     def close(self) -> None:
         """Close listener and links; the loop stays."""
         self.hub.close()
+        self._leave_out()

@@ -30,6 +30,7 @@ from runtime.live.transport.auxiliaries import EVALUATOR
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.heartbeat import start_heartbeat
+from runtime.live.transport.interruptible import Interrupted
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import Forget, Held, Message, Passed, Push, Report, TaskReady, Work
 from runtime.live.transport.task_spec import TaskSpec
@@ -118,6 +119,8 @@ class Worker:
         assert push.via is not None
         try:
             self.links.push_to(push.via, push.grad_id)
+        except Interrupted:  # nobody asks for it any more
+            raise
         except OSError as error:
             return Passed(grad_id=push.grad_id, problem=str(error))
         finally:

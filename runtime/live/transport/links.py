@@ -203,7 +203,7 @@ class ServerLinks:
     def push_to(self, aggregator: Address, ticket: int) -> None:
         """Push the whole gradient to an aggregator, which is called first if need be; return when it has all of it.
 
-        Raises ``OSError`` if it is gone.
+        Raises ``OSError`` if it is gone, and any exception of ``look``.
         """
         whole = as_bytes(self.grad)
         if self.bits == HALF_BITS:
@@ -215,16 +215,16 @@ class ServerLinks:
             if self.rate is not None:
                 pace(sock, self.rate)
         try:
-            push_frame(sock, self.generation, ticket, whole)
+            push_frame(sock, self.generation, ticket, whole, self.look)
         except OSError:
             self._aggregators.pop(aggregator).close()
             raise
 
 
-def push_frame(sock: socket.socket, generation: int, ticket: int, payload: memoryview) -> None:
+def push_frame(sock: socket.socket, generation: int, ticket: int, payload: memoryview, look: Look = _nobody) -> None:
     """Push a gradient on one connection; return when the other end has all of it."""
-    _send(sock, pack(PUSH, generation, ticket, 0, len(payload)), payload)
-    _expect(sock, ACK, ticket, bytearray(HEADER_BYTES))
+    _send(sock, pack(PUSH, generation, ticket, 0, len(payload)), payload, look)
+    _expect(sock, ACK, ticket, bytearray(HEADER_BYTES), look)
 
 
 def receive_copy(sock: socket.socket, floats: FloatVector) -> Header:

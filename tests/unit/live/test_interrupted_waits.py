@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from runtime.live.tasks.client import serve
+from runtime.live.tasks.worker import Worker
 from runtime.live.transport import links
-from runtime.live.transport.address import set_deadline
+from runtime.live.transport.address import Address, set_deadline
 from runtime.live.transport.frames import HEADER_BYTES, PARAMS, pack
-from runtime.live.transport.messages import Attach, Attached, Forget, Goodbye, Message, ReferenceReady
+from runtime.live.transport.messages import Attach, Attached, Forget, Goodbye, Message, Push, ReferenceReady
 from tests.unit.live.test_datalink import GENERATION, LARGE, Servers
 
 MOST_LOOKS = 50
@@ -77,6 +81,22 @@ def test_a_later_generation_ends_the_wait(waits: str) -> None:
     serve(channel, ours, obey)
     assert channel.said == [Attached(generation=GENERATION + 1)]
     servers.close()
+
+
+@pytest.mark.parametrize("num_floats", [32, LARGE])
+def test_it_ends_the_wait_for_an_aggregator(num_floats: int) -> None:
+    """To send, or for a receipt; nothing is said of a gradient that is void."""
+    servers, (sock, theirs) = servers_of(num_floats), socket.socketpair()
+    set_deadline(sock, 0.01)
+    via = Address(transport="tcp", port=1)
+    servers.links._aggregators[via] = sock
+    worker: Any = SimpleNamespace(links=servers.links, _let_go=lambda grad_id: None)
+    push = Push(grad_id=5, via=via)
+    channel = Channel(push, Attach(generation=GENERATION + 1, servers=(), ranges=()))
+    serve(channel, servers.links, lambda order: Worker._pass(worker, push))
+    assert channel.said == [Attached(generation=GENERATION + 1)]
+    for one in (servers, theirs):
+        one.close()
 
 
 def test_who_reads_nothing_for_long_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,14 @@ def test_one_whose_end_ray_reports_first_is_replaced_only_once() -> None:
     assert ray.started == 3
 
 
+def test_one_that_left_in_good_order_is_replaced_if_the_job_wants_another_and_only_once() -> None:
+    ray = Played()
+    ray.ended = {2: (0, "the job is over")}
+    with pytest.raises(Over):
+        Visit(ray, AGAIN, lambda answer: None, Heard([], [Again(start=2)], [Again(start=2)])).run()
+    assert [call[2][-1] for call in ray.calls if call[0] == "run"] == ["1", "2", "3"]
+
+
 def test_orders_are_lines_however_they_come_in_pieces() -> None:
     reader, writer = os.pipe()
     orders = Orders(reader)

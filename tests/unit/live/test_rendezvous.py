@@ -28,6 +28,7 @@ from runtime.live.transport.auth import Identity
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.messages import encode
 from runtime.live.transport.secured import new_certificate
+from strategies.protocol import NodeId
 
 TOKEN = bytes(range(32))
 TASK = {"_target_": "workloads.ledger.SampleLedger", "num_samples": 7}
@@ -47,6 +48,7 @@ class Scene:
         wanted = Wanted(listen="127.0.0.1", token=TOKEN, ours=OURS, task=TASK, **{**fields, **more})
         self.rendezvous = Rendezvous(wanted, self.said.append)
         self.threads: list[threading.Thread] = []
+        self.socks: list[Any] = []
 
     def agent(self, facts: Facts = OURS, token: bytes = TOKEN, *, tls: bool = False) -> None:
         def serve() -> None:
@@ -69,6 +71,8 @@ class Scene:
     def close(self) -> None:
         self.rendezvous.close()
         self.rendezvous.loop.close()
+        for sock in self.socks:
+            sock.close()
         for thread in self.threads:
             thread.join(20)
             assert not thread.is_alive()
@@ -286,6 +290,77 @@ def test_the_place_of_one_that_leaves_again_is_free(make: Make) -> None:
     assert scene.rendezvous.keys["node0"] != key
 
 
+def vacated(scene: Scene) -> list[int]:
+    """The agents of both nodes are there, then that of node1 is lost; returns the starts that were given up."""
+    starts: list[int] = []
+    scene.rendezvous.vacated = starts.append
+    socks = [dial_and_enlist(scene, start=1), dial_and_enlist(scene, start=2)]
+    scene.rendezvous.gather()
+    of_node = dict(zip(scene.rendezvous.members, socks, strict=True))
+    of_node[scene.rendezvous.keys["node1"]].close()
+    scene.until(lambda: scene.rendezvous.ended("node1"))
+    scene.rendezvous.vacate("node1")
+    return starts
+
+
+def test_who_gives_an_agent_up_says_which_start_it_was(make: Make) -> None:
+    """Also one that leaves before it had anything to do, and that nobody else notices."""
+    scene = make(nodes=2)
+    starts = vacated(scene)
+    sock = dial_and_enlist(scene, start=3)
+    scene.until(lambda: "node1" in scene.rendezvous.keys)
+    sock.close()
+    scene.until(lambda: "node1" not in scene.rendezvous.keys)
+    assert len(starts) == 2
+    assert starts[0] in (1, 2)
+    assert starts[1] == 3
+
+
+def test_who_took_a_place_when_the_job_is_over_is_sent_home(make: Make) -> None:
+    scene = make(nodes=2)
+    vacated(scene)
+    scene.agent()
+    scene.until(lambda: "node1" in scene.rendezvous.keys)
+    assert scene.rendezvous.ended("node1") is None
+    scene.rendezvous.end("node1")
+    assert scene.rendezvous.ended("node1") == "it was never started"
+    scene.until(lambda: scene.ends)
+    assert scene.ends == ["the driver refuses us: the job is over"]
+    assert scene.said[-1].endswith("takes the place of node1"), "nobody is awaited in its place"
+
+
+def test_nobody_takes_a_place_when_the_job_is_over(make: Make) -> None:
+    """Whether it enlists then, or has done so before."""
+    scene = make(nodes=2)
+    vacated(scene)
+    key = NodeId("agent", 1000)
+    scene.rendezvous._enlist(key, wire.Enlist(facts=OURS))
+    scene.rendezvous.end("node1")
+    scene.rendezvous._prepared(key, wire.Prepared(num_samples=7))
+    scene.agent()
+    scene.until(lambda: scene.ends)
+    assert scene.ends == ["the driver refuses us: the job is over"]
+    assert scene.rendezvous.ended("node1") == "nobody has taken its place"
+
+
+@pytest.mark.parametrize("ends", [Rendezvous.hang_up_now, Rendezvous.close])
+def test_a_driver_that_ends_at_once_leaves_nothing_incomplete(
+    make: Make, tmp_path_factory: pytest.TempPathFactory, ends: Callable[[Rendezvous], None]
+) -> None:
+    """What has come whole stays."""
+    scene, folders = make(nodes=2), [tmp_path_factory.mktemp("run") for _ in range(2)]
+    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
+    scene.rendezvous.gather()
+    for node, folder in zip(("node0", "node1"), folders, strict=True):
+        begin(scene, folder, node).write(wire.Piece(name=SAVED, data=b"half"))
+    scene.rendezvous._on_message(Identity(*scene.rendezvous.keys["node0"]), wire.Ended(reason="exit code 0"))
+    ends(scene.rendezvous)
+    assert [[path.name for path in folder.iterdir()] for folder in folders] == [[SAVED], []]
+    scene.rendezvous.hub.peers.clear()  # their sockets are detached, as only in a process that ends then
+    for sock in socks:
+        sock.close()
+
+
 def begin(scene: Scene, folder: Path, node: str) -> Pieces:
     pieces = Pieces(folder / "agent.log", folder / SAVED)
     scene.rendezvous.begin(node, wire.Begin(spec=b"", salt=b"", lease_s=5.0, heartbeat_s=0.5), pieces)
@@ -338,20 +413,22 @@ def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest
         sock.close()
 
 
-def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0) -> Any:
+def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0, start: int = 0) -> Any:
     """An agent that says what is needed to become a member, and nothing more.
 
     ``problem``: of the ways to others; None: it does not say. ``port``: of its door.
+    ``start``: the number to enlist with.
     """
     found: list[Any] = []
 
     def speak() -> None:
         sock = dial("127.0.0.1", scene.rendezvous.hub.address.port, TOKEN, 5.0)
         channel = LoopChannel(sock, wire.decode)
-        for message in (wire.Enlist(facts=OURS), wire.Prepared(num_samples=7, port=port)):
+        for message in (wire.Enlist(facts=OURS, start=start), wire.Prepared(num_samples=7, port=port)):
             assert not channel.send(encode(message))
             while isinstance(message, wire.Enlist) and not list(channel.receive()):
                 pass
+        scene.socks.append(sock)
         found.append(sock)
         with suppress(OSError, ValueError):  # closed by the test
             while problem is not None:

@@ -131,6 +131,8 @@ class Visit:
         """By number of the node."""
         self.running: dict[Any, Started] = {}
         """By the pending result of the actor's method."""
+        self.done: dict[int, int] = {}
+        """Numbers of nodes by start, of agents that have left in good order."""
         self.starts = 0
 
     def run(self) -> None:
@@ -211,19 +213,25 @@ class Visit:
         for order in self.orders.wait(TURN_S):
             self.lose(order.start)
         for reference in self.ray.wait(list(self.running), timeout=0)[0] if self.running else ():
-            number = self.running.pop(reference).node
+            number, start = self.running.pop(reference)
             try:
                 code, line = self.ray.get(reference)
             except Exception as error:  # noqa: BLE001  (Ray has a dozen for a dead actor, whose words are all that we want)
                 code, line = 1, f"its actor has died ({first_line(error)})"
             if not code:
+                self.done[start] = number
                 continue
             self.tell(Left(where=f"node {number}", line=line))
             if self.request.again:
                 self.succeed(number)
 
     def lose(self, start: int) -> None:
-        """The job has given an agent up, which Ray may not notice for minutes: it does not ask who is silent."""
+        """The job has given an agent up, which Ray may not notice for minutes: it does not ask who is silent.
+
+        Or it has left in good order while the job needs one.
+        """
+        if (number := self.done.pop(start, None)) is not None:
+            self.succeed(number)
         for reference, started in self.running.items():
             if started.start == start:
                 del self.running[reference]
