@@ -315,10 +315,11 @@ def test_being_steadier() -> None:
 
 @pytest.mark.parametrize(("nd", "bsp", "met"), [(12, inf, True), (inf, 30, False), (inf, inf, False)])
 def test_who_may_never_end_is_the_least_steady(nd: float, bsp: float, met: bool) -> None:
+    """Resamples of one seed alone have no deviation, and do not count."""
     frame = runs({"nd": [10, 11, nd], "bsp": [10, 20, bsp]}).replace({"jct_s": {inf: 60.0}})
     found = answer(claim(shape="steadier", **PAIR), frame)
     assert found is not None
-    assert found.holds is met
+    assert (found.holds, found.share == 1.0) == (met, met)
 
 
 def delays(checkpoint: list[float], shards: list[float]) -> pd.DataFrame:

@@ -190,6 +190,7 @@ def test_a_cell_is_the_median_over_the_seeds_and_bsp_is_none() -> None:
         ("done", 10.3, False, "1.03"),
         ("done", 10.4, True, "**1.04** ?"),
         ("cut", 9.0, True, "**> 0.90** ?"),
+        ("cut", float("nan"), True, "**cut** ?"),
         ("failed", float("nan"), True, "**failed** ?"),
         ("refused", float("nan"), False, "refused"),
     ],
