@@ -116,7 +116,8 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner | N
     ``runner``: instead of ``run.py``, for tests.
     """
     cells = list(cells_of(asked))
-    console.print(f"{len(cells)} runs of {len(asked.cases)} cases; their settings are checked first")
+    paced = sum(cell.side == "live" for cell in cells) if asked.pacing and not asked.only else 0
+    console.print(f"{len(cells) + paced} runs of {len(asked.cases)} cases; their settings are checked first")
     check_grid(asked)
     found = {cell.name: present(cell, asked) for cell in cells}
     runs: list[Run] = []

@@ -43,6 +43,7 @@ ALL_SKIPPED = 5
 """pytest's exit code where nothing was selected."""
 ENDED = 124
 GRACE_S = 10.0
+"""A step that is out of time has so long to end by itself, and then as long to be ended."""
 Runner = Callable[[Step, str, float, Path], int]
 """Runs a step on a device for so many seconds at most, its output in that file; returns the exit code."""
 
@@ -68,7 +69,7 @@ def session(asked: argparse.Namespace, console: Console, runner: Runner) -> int:
     all_steps = steps(asked.device, asked.out)
     done = {step.name: found for step in all_steps if (found := kept(folder / f"{step.name}.txt"))}
     for step in list(order(all_steps, done)):
-        left_s = until - time.monotonic()
+        left_s = until - time.monotonic() - 2 * GRACE_S
         if left_s < LEAST_S:
             break
         output = folder / f"{step.name}.txt"

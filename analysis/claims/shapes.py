@@ -43,13 +43,14 @@ def grows_less(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
 
 
 def steadier(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
-    """The standard deviation over seeds is smaller than the other's, in every row."""
+    """The standard deviation over seeds is smaller than the other's, in every row; unbounded if one never ends."""
     ours, other = claim.subject["system"], claim.against[0]["system"]
     rows = runs[runs["system"].isin([ours, other])]
     if rows.empty or rows["seed"].nunique() < 2:
         return None
     axes = [axis for axis in ("role", "intensity") if axis in rows]
-    spread = rows.assign(row=0).groupby(["row", *axes, "system"])[claim.of].std().unstack("system")
+    seeds = rows.assign(row=0).groupby(["row", *axes, "system"])[claim.of]
+    spread = seeds.std().mask(seeds.max() == np.inf, np.inf).unstack("system")
     if ours not in spread or other not in spread:
         return None
     less = int((spread[ours] < spread[other]).sum())
@@ -224,11 +225,13 @@ def medians(runs: pd.DataFrame, claim: Claim, along: str) -> pd.DataFrame | None
 
 
 def over_batch(runs: pd.DataFrame, claim: Claim) -> tuple[np.ndarray, np.ndarray]:
-    """Batch sizes in increasing order, and the median of the measure at each."""
+    """Batch sizes in increasing order, and the median of the measure at each; none if one never ends: no line does."""
     if "batch" not in runs or claim.of not in runs:
         return np.empty(0), np.empty(0)
     rows = cell_of(runs, claim.subject)
     found = rows.groupby(rows["batch"].astype("float64"))[claim.of].median().dropna().sort_index()
+    if not np.isfinite(found).all():
+        return np.empty(0), np.empty(0)
     return found.index.to_numpy(), found.to_numpy()
 
 

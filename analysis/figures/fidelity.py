@@ -107,14 +107,21 @@ def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, reach: f
         paced = row.paced_pairs > 0
         above = y - HEIGHT / 2 if paced else y
         _draw_dots(axes, 100 * each[np.abs(each) <= reach], above)
-        comparable = np.isfinite([row.live, row.virtual]).all()
-        text = f"{100 * row.error:+.1f}" if comparable else "\N{EN DASH}" if np.isnan(row.error) else "one only"
+        text = _error_text(row.error, row.live, row.virtual)
         _draw_error(axes, above, (row.error, row.low, row.high), row.verdict, reach, text)
         if paced:
             found = row.paced, row.paced_low, row.paced_high
-            _draw_error(axes, y + HEIGHT / 2, found, row.paced_verdict, reach, f"{100 * row.paced:+.1f}", PACED)
+            text = _error_text(row.paced, row.live, row.paced)  # its error is unbounded where its time is
+            _draw_error(axes, y + HEIGHT / 2, found, row.paced_verdict, reach, text, PACED)
     _frame(axes, list(medians["strategy"]), named=False)
     axes.set_xlabel("virtual against live (%)")
+
+
+def _error_text(error: float, *times: float) -> str:
+    """The error in per cent, if all of the times are finite: a dash if neither is, else that there is one only."""
+    if np.isfinite(times).all():
+        return f"{100 * error:+.1f}"
+    return "\N{EN DASH}" if np.isnan(error) else "one only"
 
 
 def _draw_error(

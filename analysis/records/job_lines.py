@@ -40,6 +40,10 @@ def lines_with(folder: Path, kind: str, decoder: msgspec.json.Decoder[Found]) ->
 
 
 def _has(text: bytes, kind: str) -> bool:
-    line = msgspec.json.decode(text)
+    """Whether it is such an event. So may be what is no JSON: two lines, of which a lost block has made one."""
+    try:
+        line = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return True
     event = line.get("event") if isinstance(line, dict) else None
     return isinstance(event, dict) and event.get("type") == kind

@@ -23,7 +23,9 @@ at evaluations, so the TTA may be off by one interval; interpolated it is finer.
 interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
 on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). BPT:
 batch processing time. Processor: the time of it that a worker's iteration takes, in the mean. A machine that computes
-slower than while the costs were fitted takes more of it live than virtually, however good the model of the rest is.
+slower than while the costs were fitted takes more of it live than virtually, however good the model of the rest is."""
+AT_LIVE_SPEED = "at live's processor speed"
+PACED_NOTES = """\
 At live's processor speed: the error of a virtual run more of each seed, on processors so much slower or faster that an
 iteration would take as long of them as it took live; what differs then is not how fast this machine computed."""
 
@@ -44,7 +46,7 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
     for name, measure in (("Job completion time", "jct_s"), ("Time to the target", "tta_s")):
         heads = [*first, "live (s)", "virtual (s)", "error", "95 % interval", within, "live twice", "1 % slower"]
         heads += ["error, interpolated"] if measure == "tta_s" else []
-        heads += ["at live's processor speed", "95 % interval", within] if has_paced(found) else []
+        heads += [AT_LIVE_SPEED, "95 % interval", within] if has_paced(found) else []
         rows = [
             [*case, *time_cells(at, measure), *(paced_cells(at.loc[measure]) if has_paced(found) else ())]
             for case, at in cases.items()
@@ -136,6 +138,7 @@ def markdown(head: str, points: Sequence[str], picture: str, tables: Sequence[Sh
     """The page: what was compared (``head``), the results (``points``), the figure, every table."""
     lines = [head, "", *(f"- {point}" for point in points), ""]
     lines += [f"![job completion times]({picture})", "", NOTES.format(percent=100 * tolerance_frac)]
+    lines += [PACED_NOTES] if any(AT_LIVE_SPEED in sheet.heads for sheet in tables) else []
     return "\n".join([*lines, *(line for sheet in tables for line in _table(sheet, "##")), ""])
 
 

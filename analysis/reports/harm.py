@@ -30,10 +30,8 @@ def shown(cell: Cell | None, reasons: Reasons) -> str:
     """The ratio, bold if it harms, with a mark if no reason is known."""
     if cell is None:
         return " "
-    if cell.outcome in ("refused", "failed"):
-        text = cell.outcome
-    else:
-        text = f"{'> ' if cell.outcome == 'cut' else ''}{cell.ratio:.2f}"
+    least = "> " if cell.outcome == "cut" else ""
+    text = cell.outcome if isnan(cell.ratio) else f"{least}{cell.ratio:.2f}"  # without a ratio it or BSP has failed
     if not cell.harmed:
         return text
     return f"**{text}**" if reason_for(cell, reasons) else f"**{text}** ?"
@@ -41,11 +39,12 @@ def shown(cell: Cell | None, reasons: Reasons) -> str:
 
 def counted(cells: Sequence[Cell]) -> str:
     """The number of harmed cells of those that were tried (who is refused was not), and the largest gain."""
-    timed = [cell for cell in cells if not isnan(cell.ratio)]
-    failed = [cell for cell in cells if cell.outcome == "failed"]
-    harmed = [cell for cell in timed if cell.harmed]
-    best = min((cell for cell in timed if cell.outcome == "done"), key=lambda cell: cell.ratio, default=None)
-    parts = [f"{len(harmed)} of {len(timed) + len(failed)} cells are more than {TOLERATED - 1:.0%} slower than BSP"]
+    tried = [cell for cell in cells if cell.outcome != "refused"]
+    failed = [cell for cell in tried if cell.outcome == "failed"]
+    harmed = [cell for cell in tried if cell.harmed and cell.outcome != "failed"]
+    timed = [cell for cell in tried if cell.outcome == "done" and not isnan(cell.ratio)]
+    best = min(timed, key=lambda cell: cell.ratio, default=None)
+    parts = [f"{len(harmed)} of {len(tried)} cells are more than {TOLERATED - 1:.0%} slower than BSP"]
     parts += [f"{len(failed)} failed"] if failed else []
     if best is not None:
         parts.append(f"the best is `{best.strategy}` under `{best.straggler}`, {best.ratio:.2f}")

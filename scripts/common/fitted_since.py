@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from predictors.fitted_file import FITTED, known_as
@@ -14,10 +14,22 @@ def fitted_since(names: Iterable[str], settings: Mapping[str, Any]) -> bool:
 
     It is one that the settings name, or one that comes along. Of a file that is gone nothing is known: False.
     """
-    own = list(files_in(settings))
+    own = [*files_in(settings), *files_in(list(_assigned(settings)))]
     for name in names:
         stem = name.rpartition(" ")[0]
         there = [file for file in (*own, FITTED / f"{stem}.npz") if file.stem == stem and file.is_file()]
         if there and name not in {known_as(file, file.read_bytes()) for file in there}:
             return True
     return False
+
+
+def _assigned(value: Any, key: str = "") -> Iterator[str]:
+    """What ``setting=value`` texts in lists of ``settings``, as entries of sets have, give their settings."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _assigned(one, str(name))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _assigned(one, key)
+    elif isinstance(value, str) and key == "settings":
+        yield value.partition("=")[2]

@@ -28,6 +28,8 @@ from scripts.common.grid import JobFailed, progress
 CODE = ("strategies", "injectors", "predictors", "runtime", "workloads")
 MADE = (".pyc", ".so")
 """Endings of files that are made of the others."""
+COSTS = Path("runtime", "fitted", "costs")
+"""Cost models: the key of a job has the contents of its own."""
 WHOLE = (
     "backend=none",
     "workload.target=null",
@@ -167,11 +169,16 @@ def epochs_of(setting: Setting, workers: int) -> int:
 
 
 def code_sha256(root: Path = ROOT) -> str:
-    """Hash of all that affects how long a virtual job takes: Python and C, and what was fitted or recorded."""
+    """Hash of all that affects how long a virtual job takes: Python and C, and what was fitted or recorded.
+
+    Cost models do not count (``COSTS``), nor what is hidden: caches of tools.
+    """
     found = hashlib.sha256()
     for folder in CODE:
         for path in sorted(path for path in (root / folder).rglob("*") if path.is_file()):
-            if path.suffix not in MADE:
+            name = path.relative_to(root)
+            hidden = any(part.startswith(".") for part in name.parts)
+            if path.suffix not in MADE and not hidden and COSTS not in name.parents:
                 found.update(path.read_bytes())
     return found.hexdigest()
 

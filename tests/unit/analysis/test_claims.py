@@ -286,14 +286,6 @@ def test_growing_less() -> None:
     assert saw("grows_less", runs({"nd": [1.0]}), **PAIR) is None
 
 
-def test_a_job_that_was_cut_off_grew_without_a_bound() -> None:
-    """At the last intensity ND was stopped after 12 s, which is not how long it takes."""
-    frame = intensities([10, 11, 12], [10, 15, 20])
-    cut = (frame["system"] == "nd") & (frame["intensity"] == "0.2")
-    held = [answer(claim(shape="grows_less", **PAIR), each) for each in (frame, frame.assign(completed=~cut))]
-    assert [found is not None and found.holds for found in held] == [True, False]
-
-
 def test_a_shape_knows_that_a_job_was_cut_off() -> None:
     """Both systems take 10 s, and then one 19 s; the other was stopped after 15 s, however long it would have taken."""
     first = runs({"nd": [10.0] * 5, "bsp": [10.0] * 5}, intensity="0.1")
@@ -319,6 +311,15 @@ def test_being_steadier() -> None:
     assert saw("steadier", runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}), **PAIR) is True
     assert saw("steadier", runs({"nd": [10, 41, 12], "bsp": [10, 20, 30]}), **PAIR) is False
     assert saw("steadier", runs({"nd": [10.0], "bsp": [10.0]}), **PAIR) is None
+
+
+@pytest.mark.parametrize(("nd", "bsp", "met"), [(12, inf, True), (inf, 30, False), (inf, inf, False)])
+def test_who_may_never_end_is_the_least_steady(nd: float, bsp: float, met: bool) -> None:
+    """Resamples of one seed alone have no deviation, and do not count."""
+    frame = runs({"nd": [10, 11, nd], "bsp": [10, 20, bsp]}).replace({"jct_s": {inf: 60.0}})
+    found = answer(claim(shape="steadier", **PAIR), frame)
+    assert found is not None
+    assert (found.holds, found.share == 1.0) == (met, met)
 
 
 def delays(checkpoint: list[float], shards: list[float]) -> pd.DataFrame:
@@ -367,6 +368,8 @@ def test_a_line_and_a_knee() -> None:
     assert saw("saturates", knee, **given) is True
     assert saw("saturates", line, **given) is False
     assert saw("linear", line[:2], **given) is None
+    for name, frame in (("linear", line), ("saturates", knee)):
+        assert saw(name, frame.assign(bpt_s=frame["bpt_s"].where(frame["batch"] != "192", inf)), **given) is None
 
 
 def test_every_shape_of_the_ledgers_exists() -> None:

@@ -96,6 +96,10 @@ def test_evaluations_are_all_that_is_read_and_a_torn_end_is_left_out(tmp_path: P
     (tmp_path / "events.jsonl").write_bytes(evaluated(3.0, 0.9)[:-9] + b"\n" + evaluated(4.0, 0.9))
     with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
         read_evaluations(tmp_path)
+    joined = b'{"t":1.0,"event":{"type":"Updated","server":0,' + evaluated(3.0, 0.9)
+    (tmp_path / "events.jsonl").write_bytes(joined + evaluated(4.0, 0.9))
+    with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
+        read_evaluations(tmp_path)
     (tmp_path / "events.jsonl").write_bytes(evaluated(3.0, 0.9).replace(b"asked_s", b"asked") + evaluated(4.0, 0.9))
     with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
         read_evaluations(tmp_path)

@@ -235,22 +235,6 @@ def test_a_job_that_was_cut_off_has_no_time_per_update(tmp_path: Path) -> None:
     assert update_s(load_run(received.write(tmp_path / "run"))) == inf
 
 
-def test_the_excess_of_a_job_that_was_cut_off_has_no_bound(tmp_path: Path) -> None:
-    """ASP's limit is no completion time: neither is what it took more than BSP."""
-    spec = spec_of(
-        tmp_path, axes={"system": {"bsp": [], "asp": []}}, seeds=[0], excess={"more_s": {"system": "bsp"}},
-        figure={"kind": "bars"},
-    )  # fmt: skip
-    found = []
-    for cell in cells(spec):
-        received = story(cell.levels["system"])
-        if cell.levels["system"] == "asp":
-            received.lines[-1]["note"]["epochs_done"] = 0
-            received.meta["job"]["max_time_s"] = received.lines[-1]["t"]
-        found.append((cell, load_run(received.write(tmp_path / cell.name))))
-    assert measure_runs(spec, found)["more_s"].tolist() == [0.0, inf]
-
-
 def test_steps_that_were_held(tmp_path: Path) -> None:
     """Worker 1 takes six times as long: the others wait in every step of BSP, and nobody does in ASP."""
     shares = []

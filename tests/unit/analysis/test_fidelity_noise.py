@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from math import isnan
+from math import inf, isnan, nan
 
 import pytest
-from pandas import isna, read_csv
+from matplotlib.figure import Figure
+from pandas import DataFrame, isna, read_csv
 
-from analysis.figures.fidelity import draw_fidelity
-from analysis.measures.agreement import OFF, WITHIN
+from analysis.figures.fidelity import draw_errors, draw_fidelity
+from analysis.measures.agreement import OFF, WITHIN, relative
 from analysis.records.load import RecordError
 from analysis.reports.fidelity import processor_speed
-from analysis.reports.fidelity_page import has_paced, sheets
+from analysis.reports.fidelity_page import has_paced, markdown, sheets
 from analysis.reports.fidelity_summary import DASH
 from tests.support.records import Story, disturbance
 from tests.unit.analysis.test_fidelity import Pairs, line, pairs, row, story, write
@@ -54,7 +55,9 @@ def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> No
     """Virtual jobs are a fifth too fast, since an iteration took a fifth less of the processor than live."""
     pairs.add("bsp", factor=0.8, cpu_s=0.016).add("asp")
     assert processor_speed(pairs.live[0], pairs.virtual[0]) == pytest.approx(0.8)
-    assert not has_paced(pairs.compare())
+    before = pairs.compare()
+    assert not has_paced(before)
+    assert "At live's processor speed:" not in markdown("", [], "jct.png", [*sheets(before)], 0.05)
     pairs.paced = [
         write(pairs.folder, story(seed=seed, runtime="virtual", factor=f), f"paced{seed}")
         for seed, f in enumerate((0.97, 0.98, 0.99, 1.0, 1.01))
@@ -69,10 +72,25 @@ def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> No
     times = next(iter(sheets(found)))
     assert [cells[-3:] for cells in times.rows] == [["-1.0 %", "-3.0 to +1.0", "yes"], [DASH, DASH, DASH]]
     assert len({len(times.heads), *map(len, times.rows)}) == 1
+    assert "At live's processor speed:" in markdown("", [], "jct.png", [*sheets(found)], 0.05)
     metas = [run.meta for run in (*pairs.live, *pairs.virtual)]
     draw_fidelity(pairs.folder / "jct.png", metas, found.measures, found.runs)
     drawn = read_csv(pairs.folder / "jct.csv")
     assert drawn["error_at_live_speed_frac"].dropna().to_list() == [pytest.approx(-0.01)]
+
+
+@pytest.mark.parametrize(
+    ("live", "paced_s", "shown"),
+    [(10.0, 9.0, "-10.0"), (inf, inf, "\N{EN DASH}"), (inf, 9.0, "one only"), (10.0, inf, "one only")],
+)
+def test_the_figure_tells_who_was_cut_off_at_live_speed(live: float, paced_s: float, shown: str) -> None:
+    """The usual virtual run has the same times, so both texts are the same."""
+    error = relative(live, paced_s)
+    cell = {"strategy": "bsp", "live": live, "virtual": paced_s, "error": error, "low": nan, "high": nan}
+    cell |= {"verdict": None, "paced_pairs": 5, "paced": error, "paced_low": nan, "paced_high": nan}
+    axes = Figure().subplots()
+    draw_errors(axes, DataFrame([{**cell, "paced_verdict": None}]), DataFrame([cell]), 0.3)
+    assert [text.get_text() for text in axes.texts] == [shown, shown]
 
 
 def test_records_without_processor_times_cannot_be_paced(pairs: Pairs) -> None:

@@ -67,6 +67,8 @@ def test_lines_of_mlperf(run: Run, tmp_path: Path) -> None:
     ("target", "cut", "status", "reason"),
     [
         (0.25, False, "success", "done"),
+        (0.25, True, "success", "done"),
+        (0.99, True, "aborted", "its time was up"),
         (0.99, False, "aborted", "target missed"),
         (None, False, "success", "done"),
         (None, True, "aborted", "its time was up"),

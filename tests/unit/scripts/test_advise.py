@@ -75,15 +75,6 @@ def test_a_log_without_ranks_says_what_it_can(tmp_path: Path, capsys: pytest.Cap
     assert "nothing can be ranked" in shown
 
 
-def test_without_ranks_only_slow_steps_could_be_saved() -> None:
-    """Of ten steps one takes 3 s instead of 1, and another is 5 % late, as usual ones are."""
-    seconds = np.array([1.0] * 8 + [1.05, 3.0])
-    log = StepLog("", ("all",), tuple(range(10)), seconds[:, None], per_rank=False)
-    said = whole_steps(log)
-    assert "10.0% of the steps took over 1.1 times that; together they lost 16.6% of the time" in said[1]
-    assert "without its slow steps the job would take 0.834 of its time" in said[2]
-
-
 REFUSED = {
     "--strategy nothing": "--strategy nothing: no such strategy; choose from bsp",
     "--strategies asp,nothing": "--strategies nothing: no such strategy; choose from bsp",

@@ -50,7 +50,8 @@ def test_virtual_runs_follow_on_processors_as_fast_as_live(bench: Bench, monkeyp
     """An iteration takes twice the processor time live: they are half as fast. With other costs they are made again."""
     monkeypatch.setitem(script.GRIDS, "local", script.GRIDS["local"]._replace(speed="workload.optimizer.lr"))
     runner, again, other = ComparedRunner(), ComparedRunner(), ComparedRunner()
-    assert bench.grid(runner=runner).code == 0
+    made = bench.grid(runner=runner)
+    assert (made.code, made.out.splitlines()[0].partition(" of ")[0]) == (0, f"{3 * 4} runs")
     names = [f"{name}_none_seed{seed}" for seed in (0, 1) for name in ("bsp", "asp")]
     assert runner.ran == [f"{name}_{side}" for side in ("virtual", "live", "paced") for name in names]
     (usual,) = [word for word in said(bench, "bsp_none_seed0_virtual") if word.startswith("workload.optimizer.lr=")]

@@ -42,5 +42,14 @@ def test_a_file_of_ones_own_is_the_one_that_settings_name(name: str, tmp_path: P
     assert fitted_since(names, settings)
 
 
+def test_the_settings_of_an_entry_of_a_list_name_a_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "modes.npz"
+    names, _ = learner(by_another_command(path, "one"))
+    settings = {"jobs": {"entries": [{"settings": ["strategy=star_ml", f"strategy.learning.weights={path}"]}]}}
+    assert not fitted_since(names, settings)
+    by_another_command(path, "two")
+    assert fitted_since(names, settings)
+
+
 def test_of_a_file_that_is_gone_nothing_is_known() -> None:
     assert not fitted_since(("mine 01234567",), {"strategy": {"learning": {"weights": "nowhere/mine.npz"}}})

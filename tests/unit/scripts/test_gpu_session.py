@@ -73,7 +73,7 @@ def test_no_step_has_more_time_than_there_is_and_none_begins_without(
     assert session(tmp_path, runner, "--minutes", "4.5") == 1
     most_s = [step.most_s for step in steps("fake", tmp_path)]
     assert runner.ran == ALL[:2]
-    assert runner.limits_s == [most_s[0], 270 - most_s[0]]
+    assert runner.limits_s == [most_s[0], 270 - 2 * gpu_session.GRACE_S - most_s[0]]
     assert f"not run: {', '.join(ALL[2:])}; the same command continues" in capsys.readouterr().out
 
 

@@ -190,6 +190,7 @@ def test_a_cell_is_the_median_over_the_seeds_and_bsp_is_none() -> None:
         ("done", 10.3, False, "1.03"),
         ("done", 10.4, True, "**1.04** ?"),
         ("cut", 9.0, True, "**> 0.90** ?"),
+        ("cut", float("nan"), True, "**cut** ?"),
         ("failed", float("nan"), True, "**failed** ?"),
         ("refused", float("nan"), False, "refused"),
     ],
@@ -202,10 +203,11 @@ def test_what_counts_as_harm(outcome: str, jct_s: float, harmed: bool, text: str
 
 
 def test_harmed_cells_are_counted_among_all_that_were_tried() -> None:
-    """One slower, one that failed and one as fast; who was refused was not tried."""
+    """One slower, one that failed, one as fast and one cut off where BSP failed; who was refused was not tried."""
     rows = [("asp", "done", 11.0), ("ssp", "failed", float("nan")), ("lgc", "refused", 1.0), ("lb_bsp", "done", 10.0)]
+    rows.append(("sync_switch", "cut", float("nan")))
     cells = harm.cells_of(jobs_of([(name, 0, outcome, jct_s) for name, outcome, jct_s in rows]))
-    text = "1 of 3 cells are more than 3% slower than BSP; 1 failed; the best is `lb_bsp` under `none`, 1.00."
+    text = "2 of 4 cells are more than 3% slower than BSP; 1 failed; the best is `lb_bsp` under `none`, 1.00."
     assert list(tables(cells, {}))[-1] == text
 
 

@@ -85,11 +85,19 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"), [("loop.py", True), ("loop.c", True), ("loop.h", True), ("fit.npz", True), ("loop.so", False)]
+    ("name", "counts"),
+    [
+        *(("virtual/loop.py", True), ("virtual/loop.c", True), ("virtual/loop.h", True), ("virtual/fit.npz", True)),
+        *(("virtual/loop.so", False), (".ruff_cache/0/loop.py", False), ("virtual/.loop.py", False)),
+        *(("fitted/costs/ideal.yaml", False), ("fitted/ideal.yaml", True)),
+    ],
 )
 def test_other_code_is_other_jobs(name: str, counts: bool, tmp_path: Path) -> None:
-    """The virtual clock is Python and C, and strategies decide by fitted files; a library is only what is made of C."""
-    path = tmp_path / "runtime" / "virtual" / name
+    """The virtual clock is Python and C, and strategies decide by fitted files; a library is only what is made of C.
+
+    Of cost models only the job's own counts, and its key has it; what tools keep in hidden folders is no code.
+    """
+    path = tmp_path / "runtime" / name
     path.parent.mkdir(parents=True)
     path.write_text("one")
     before = code_sha256(tmp_path)
