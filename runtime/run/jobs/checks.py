@@ -253,8 +253,8 @@ def _hosts_of(config: Config, cure: str) -> Hosts:
     hosts = parse_machines(config.cluster.hosts)
     if not any(host.gpus for host in hosts.hosts):
         raise ConfigError(
-            f"cluster.hosts.gpus=null: every worker of jobs={config.names.jobs} holds a GPU; say how many each host has, "
-            "or use cluster=star_servers"
+            f"cluster.hosts.gpus=null: every worker of jobs={config.names.jobs} holds a GPU; say how many each host "
+            "has, or use cluster=star_servers"
         )
     return hosts
 
