@@ -49,16 +49,18 @@ class CountedCluster:
 
     @property
     def now(self) -> float:
-        """Seconds of its clock."""
-        return self._replay.now
+        """Seconds of its clock: of what has happened, or of a later sample where an interrupt ends a quiet time."""
+        return max(self._replay.now, self._sampled_s)
 
     def run(self) -> dict[str, Outcome]:
         """Until all jobs are over, or a signal; none of them has an outcome of its own."""
         steps, seen_s = 0, -math.inf
         with interruptible(self), rare_collections():
             while (next_s := self._replay.next_s) < math.inf and not self.interrupted_by:
-                while (at_s := (self._samples + 1) * self._every_s) < next_s:
+                while not self.interrupted_by and (at_s := (self._samples + 1) * self._every_s) < next_s:
                     self._sample(at_s)
+                if self.interrupted_by:
+                    break
                 self._replay.step()
                 steps += 1
                 if steps % LOOK_EVERY == 0 and time.monotonic() - seen_s >= VIEW_EVERY_S:
