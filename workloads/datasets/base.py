@@ -111,10 +111,18 @@ class Dataset(ABC):
             raise DataError(f"{directory}: cannot be read ({error}); remove it, and {self.cure}") from error
 
     def _make(self, directory: Path, data_dir: str) -> None:
+        """Convert; arrays that are not verified appear together with their source.
+
+        Where another process was faster, its arrays stay, and must be of the same files.
+        """
         raw = self._find(data_dir) if self.from_files else Path()
-        self.convert(raw, directory)
-        if not self.verify and self.from_files:
-            (directory / SOURCE).write_text(f"{raw.resolve()}\n", encoding="utf-8")
+        if self.verify or not self.from_files:
+            self.convert(raw, directory)
+            return
+        with data.appearing(directory) as partial:
+            self.convert(raw, partial)  # it replaces the empty folder
+            (partial / SOURCE).write_text(f"{raw.resolve()}\n", encoding="utf-8")
+        self._refuse_other_files(directory)
 
     def _refuse_other_files(self, directory: Path) -> None:
         """Published files are the same wherever they are; others need not be those that are asked for."""

@@ -285,7 +285,7 @@ class Recovery:
             case Dismiss():
                 self._dismiss(self.tasks[given.key], given.reason)
             case Hold():
-                self._hold(self.tasks[given.key], given.reason)
+                self._hold(self.tasks[given.key], given.reason, given.moved)
             case Release():
                 self._free(self.tasks[given.key], "plan", "released")
             case Restart():
@@ -313,7 +313,7 @@ class Recovery:
         task.holders.clear()
         self._end(task, "retired", reason, TaskStep.DEPARTED)
 
-    def _hold(self, task: TaskLife, reason: str) -> None:
+    def _hold(self, task: TaskLife, reason: str, moved: bool) -> None:
         """Keep a task from starting, by the plan: such a death counts towards no limit but ``max_losses``."""
         if task.state == TaskState.LEFT or self._fails(self.limits.inseparable(task, reason)):
             return
@@ -325,7 +325,7 @@ class Recovery:
             return
         task.holders.add("plan")
         came_before = task.incarnation > 0 or not task.admitted
-        if waits and not (self.rules.plan_ends_wait and came_before and "scheduler" in task.holders):
+        if waits and not (self.rules.plan_ends_wait and not moved and came_before and "scheduler" in task.holders):
             return
         task.holders.discard("scheduler")
         if not waits:

@@ -109,10 +109,14 @@ class Repartition(Input, frozen=True):
 
 
 class Hold(Input, frozen=True):
-    """The plan kills a task, and keeps it from starting."""
+    """The plan kills a task, and keeps it from starting.
+
+    ``moved``: it comes to a host that the plan keeps dead. Who waits for a place there is lost already.
+    """
 
     key: Key
     reason: str
+    moved: bool = False
 
 
 class Release(Input, frozen=True):

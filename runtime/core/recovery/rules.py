@@ -37,7 +37,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """With ``failover=checkpoint`` the servers read the checkpoint when a lost worker is back, and once more if another
     is still away then. Live, they read while it starts: on the virtual clock such a loss takes longer."""
     plan_ends_wait: bool = False
-    """A plan that kills a task waiting for a place removes it from the scheduler's queue: it starts when the plan
-    releases it. Live, it must wait for both."""
+    """A window that opens while a task waits for a place removes it from the scheduler's queue: it starts when the plan
+    releases it. Live, it must wait for both, and so must who moves to a host that is dead already."""
     regroups: bool = False
     """A replica that arrives during an agreement restarts it. Live, it is admitted afterwards."""

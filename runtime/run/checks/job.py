@@ -200,13 +200,24 @@ def check_backend(task: object, backend: Any, runtime: Runtime, config: Config) 
             f"workload.target={workload.target:g}: backend={name} measures no {workload.metric}; estimate it with "
             "backend.progress=NAME, or set workload.target=null"
         )
-    elif config.stop_at_convergence:
-        raise ConfigError(
-            f"stop_at_convergence=true: backend={name} measures no {workload.metric}; estimate it with "
-            "backend.progress=NAME, or set stop_at_convergence=false"
-        )
+    check_end(backend, config)
     if config.save_parameters:
         raise ConfigError(f"save_parameters=true: backend={name} has no parameters")
+
+
+def check_end(backend: Any, config: Config) -> None:
+    """Refuse an end by a metric that a backend without gradients neither measures nor estimates."""
+    if backend.computes or backend.load_progress() is not None:
+        return
+    for setting, stops in (
+        ("stop_at_target", config.stop_at_target),
+        ("stop_at_convergence", config.stop_at_convergence),
+    ):
+        if stops:
+            raise ConfigError(
+                f"{setting}=true: backend={config.names.backend} measures no {config.workload.metric}; estimate it "
+                f"with backend.progress=NAME, or set {setting}=false"
+            )
 
 
 def check_validation(strategy: Strategy, task: object, backend: Any, config: Config) -> None:

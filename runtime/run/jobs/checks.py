@@ -24,7 +24,7 @@ from runtime.config.instantiate import TARGET, instantiate, locate
 from runtime.config.parse import ON_THIS_MACHINE, Config, parse
 from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
-from runtime.run.checks.job import CheckedJob, check_job, explained
+from runtime.run.checks.job import CheckedJob, check_end, check_job, explained
 from runtime.run.jobs.models import Model, Models
 from runtime.run.jobs.shaping import (
     Raw,
@@ -47,6 +47,9 @@ STAYING = ("Launch", "Retire")
 """Commands for which a job would need more places than the cluster gave it, or fewer."""
 SPREAD = "spread"
 """``cluster.hosts.placement`` where nobody sets it."""
+
+UNDISTURBED = "none"
+"""Name of the pattern that disturbs nobody."""
 
 Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Composes the run's configuration with more settings."""
@@ -202,9 +205,10 @@ def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
 def _refuse_unseen(jobs: Sequence[SetJob], detail: str) -> None:
     """Jobs that only hold their GPUs show no disturbance."""
     for job in jobs:
-        if detail == "gpus_only" and job.checked.plan.disturbances:
+        # by the choice: whether a pattern draws a disturbance in one job's time depends on the seed
+        if detail == "gpus_only" and (name := job.checked.written.names.straggler) != UNDISTURBED:
             raise ConfigError(
-                f"straggler={job.checked.written.names.straggler}: slows nobody down with replay.detail=gpus_only, by "
+                f"straggler={name}: slows nobody down with replay.detail=gpus_only, by "
                 "which jobs only hold their GPUs; use straggler=none, or replay.detail=iterations"
             )
 
@@ -355,6 +359,7 @@ class _Shaper:
         if stand_in and (model is None or not backend.computes):
             why = "the job names no model" if model is None else f"backend={config.names.backend} computes no gradients"
             raise ConfigError(f"replay.stand_in=true: {why}, so nothing represents another; set it to false")
+        check_end(backend, config)  # before its rule and its target are left out, as none can be reached
         samples = getattr(task, "num_samples", None)
         batch, epochs = config.workload.global_batch_samples, config.workload.epochs
         default = None if samples is None or epochs is None else max(1, round(epochs * samples / batch))

@@ -49,16 +49,17 @@ class CountedCluster:
 
     @property
     def now(self) -> float:
-        """Seconds of its clock."""
-        return self._replay.now
+        """Seconds of its clock: of what has happened, or of a later sample where an interrupt ends a quiet time."""
+        return max(self._replay.now, self._sampled_s)
 
     def run(self) -> dict[str, Outcome]:
         """Until all jobs are over, or a signal; none of them has an outcome of its own."""
         steps, seen_s = 0, -math.inf
         with interruptible(self), rare_collections():
-            while (next_s := self._replay.next_s) < math.inf and not self.interrupted_by:
-                while (at_s := (self._samples + 1) * self._every_s) < next_s:
-                    self._sample(at_s)
+            while (next_s := self._replay.next_s) < math.inf:
+                self._sample_until(next_s)
+                if self.interrupted_by:
+                    break
                 self._replay.step()
                 steps += 1
                 if steps % LOOK_EVERY == 0 and time.monotonic() - seen_s >= VIEW_EVERY_S:
@@ -68,6 +69,11 @@ class CountedCluster:
             self._end_all()
         self._sample(self.now)
         return {}
+
+    def _sample_until(self, next_s: float) -> None:
+        """All samples before this time, which may be many: a signal ends them, too."""
+        while not self.interrupted_by and (at_s := (self._samples + 1) * self._every_s) < next_s:
+            self._sample(at_s)
 
     def _sample(self, at_s: float) -> None:
         """A row for each host, of the period that ends then; none for a period without length."""

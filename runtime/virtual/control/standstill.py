@@ -62,7 +62,7 @@ class Standstill:
         if task in self.machines.paused_since_s:
             self.machines.awake(task, again)
             return True
-        resumed_s = self.machines.resumed_s.get(task, -math.inf)
+        resumed_s = self.machines.resumed_s.get(task, -math.inf) + self._behind.s
         ready_s = resumed_s + self.costs.launch_s + more_s + self.costs.control_s
         if ready_s > self.clock.now:
             self.clock.at(ready_s, MESSAGE, again)

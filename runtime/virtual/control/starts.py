@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import assert_never, final
 
 from runtime.core.recovery import effects, inputs
@@ -32,6 +33,8 @@ class Starts:
         self.recovery, self.clock, self.costs, self.tell, self.drive = priced
         self.standstill, self.versions, self.workers, self.moved = standstill, versions, workers, moved
         self._behind = behind
+        self.released_s: dict[Key, float] = {}
+        """When the plan last allowed a task to start."""
 
     def launch(self, t: float, key: Key, incarnation: int, cause: effects.Cause) -> None:
         """A task is ready at once if it starts with the job or had to wait for a place, else after its launch.
@@ -78,4 +81,14 @@ class Starts:
             else:
                 there_s = t + effect.pending_s + self.costs.launch_s + self.versions.copy_s + self.costs.control_s
         free = inputs.PlaceFree(effect.key, effect.incarnation)
-        self.clock.at(there_s, MESSAGE, lambda: self.tell(self.clock.now, free))
+        self.clock.at(there_s, MESSAGE, self._there, free, effect.moves)
+
+    def _there(self, free: inputs.PlaceFree, moves: bool) -> None:
+        """Whom the plan allowed to start when its launch should have begun already has it from then on."""
+        ready_s = self.released_s.get(free.key, -inf) + self.costs.launch_s
+        if free.key.role != "server":
+            ready_s += self.costs.control_s
+        if moves and ready_s > self.clock.now:
+            self.clock.at(ready_s, MESSAGE, self._there, free, moves)
+        else:
+            self.tell(self.clock.now, free)

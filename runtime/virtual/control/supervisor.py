@@ -109,13 +109,17 @@ class VirtualSupervisor:
         incarnation = self.recovery.tasks[key].incarnation
         self.tell(t, inputs.Gone(key, incarnation, reason, for_good=for_good))
 
-    def hold(self, task: str) -> None:
-        """Kill a task, whose next incarnation is not scheduled before :meth:`release`."""
-        self.owner.drive(lambda t: self.tell(t, inputs.Hold(NodeId.parse(task), BY_PLAN)))
+    def hold(self, task: str, *, moved: bool = False) -> None:
+        """Kill a task, whose next incarnation is not scheduled before :meth:`release`; ``moved``: to a dead host."""
+        self.owner.drive(lambda t: self.tell(t, inputs.Hold(NodeId.parse(task), BY_PLAN, moved)))
 
     def release(self, task: str) -> None:
         """Allow the task's next incarnation to start."""
-        self.owner.drive(lambda t: self.tell(t, inputs.Release(NodeId.parse(task))))
+        self.owner.drive(lambda t: self._release(t, NodeId.parse(task)))
+
+    def _release(self, t: float, key: Key) -> None:
+        self._starts.released_s[key] = t
+        self.tell(t, inputs.Release(key))
 
     def resume(self) -> None:
         """All tasks start again, on the job's next places."""

@@ -63,7 +63,7 @@ class Windows:
         now = self.clock.now
         self.places.move(task, to, [target_of(name).number for name in self._killing if target_of(name).form == "host"])
         if self.places.host_of(task) in self._killing:
-            self.clock.at(now, MESSAGE, self.entered, task)  # when all follows from its restart that does
+            self.clock.at(now, MESSAGE, self.entered, task, True)  # when all follows from its restart that does
         if self._device_levels:
             self._share_devices(task)
         before: list[tuple[Kind, float]] = [(kind, self.schedule.level(task, kind, now)) for kind in MOVED]
@@ -78,11 +78,11 @@ class Windows:
             if self.machines is not None and (new := self.schedule.level(task, kind, now)) != level:
                 self._disturb(Change(now, task, kind, new))
 
-    def entered(self, task: str) -> None:
-        """A task has another host, or its first: on one that the plan keeps dead, it cannot start."""
+    def entered(self, task: str, moved: bool = False) -> None:
+        """A task has another host (``moved``), or its first: on one that the plan keeps dead, it cannot start."""
         if self.places.host_of(task) in self._killing and task not in self._dead:
             self._dead.add(task)
-            self.supervisor.hold(task)
+            self.supervisor.hold(task, moved=moved)
 
     def _turn(self, epoch: int) -> None:
         """Apply all changes of one moment: a task whose window closes while its host's opens stays dead."""

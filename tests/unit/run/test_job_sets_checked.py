@@ -46,6 +46,21 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         ("strategy=dlrover", "replay.models=null"),
         r"^jobs=given: job a: strategy=dlrover: needs Launch, and a job of a set has the places",
     ),
+    "convergence": (
+        [row("a")],
+        ("stop_at_convergence=true", "workload.convergence={evaluations:5,max_change:0.1}"),
+        r"^jobs=given: job a: stop_at_convergence=true: backend=none measures no .*set stop_at_convergence=false",
+    ),
+    "target": (
+        [row("a")],
+        ("stop_at_target=true", "workload=digits"),
+        r"^jobs=given: job a: stop_at_target=true: backend=none measures no .*set stop_at_target=false",
+    ),
+    "rare stragglers": (
+        [row("a", iterations=2)],
+        ("replay.detail=gpus_only", "straggler=transient", "straggler.probability=0.000001"),
+        r"^straggler=transient: slows nobody down with replay.detail=gpus_only",
+    ),
     "hosts of all": (
         [row("a")],
         ("straggler=link_throttle",),

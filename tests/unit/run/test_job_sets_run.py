@@ -24,6 +24,7 @@ from runtime.run.job import JobFailed, run_job
 from runtime.run.jobs import replay
 from runtime.run.jobs.replay import run_set
 from runtime.run.jobs.running import placed_job
+from runtime.virtual.cluster.counted import CountedCluster
 from runtime.virtual.cluster.use import HostUse
 from runtime.virtual.counts import CountsReplay
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
@@ -365,6 +366,30 @@ def test_an_interrupt_ends_jobs_that_only_hold_gpus(tmp_path: Path, monkeypatch:
     assert table_of(tmp_path / "run").status.to_dict() == {"a": "interrupted", "b": "waiting", "late": "unsubmitted"}
     last = notes_of(tmp_path / "run")[-2:]
     assert [(note["type"], note["t"]) for note in last] == [("Ended", 30.0), ("Finished", 30.0)]
+
+
+def test_an_interrupt_ends_a_long_time_in_which_nothing_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the tenth sample: a job that holds GPUs gives them back then."""
+    sample, seen = CountedCluster._sample, []
+
+    def interrupting(self: CountedCluster, at_s: float) -> None:
+        sample(self, at_s)
+        seen.append(at_s)
+        if len(seen) == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(CountedCluster, "_sample", interrupting)
+    rows = [row("a", gpus=40, iterations=9, duration_s=1e3), row("late", 1e4)]
+    checked = checked_set(rows, "replay.detail=gpus_only", "replay.use_every_s=1")
+    assert run_set(checked, tmp_path / "run").exit_code == 128 + signal.SIGTERM
+    assert table_of(tmp_path / "run").status.to_dict() == {"a": "interrupted", "late": "unsubmitted"}
+    assert [(note["type"], note["t"]) for note in notes_of(tmp_path / "run")[-2:]] == [
+        ("Ended", 10.0),
+        ("Finished", 10.0),
+    ]
+    assert seen == [*range(1, 11), 10.0]
 
 
 def test_a_policy_may_preempt_without_detail(tmp_path: Path) -> None:

@@ -21,6 +21,12 @@ JOB = (
     "view=none",
 )
 
+APART = (
+    "cluster.num_workers=2",
+    "cluster.hosts.count=3",
+    "cluster.hosts.placement=[[server:0,server:1],[worker:0],[worker:1]]",
+)
+
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
@@ -45,8 +51,16 @@ def test_sleeping_devices_show_no_resources(words: tuple[str, ...], named: str, 
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("words", [("strategy.predictor=ema",), ("strategy.predictor=star", "cluster=hosts")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("strategy.predictor=ema",),
+        ("strategy.predictor=star", "cluster=hosts"),
+        ("strategy.predictor=star", "cluster=hosts", "cluster.hosts.overrides={0:{device:{base_s:0.02}}}", *APART),
+    ],
+    ids=["by times", "hosts", "a host of servers"],
+)
 def test_others_run(words: tuple[str, ...], tmp_path: Path) -> None:
-    """By times, or on hosts whose tasks really compute."""
+    """By times, or on hosts whose tasks really compute; no worker comes to a host of servers."""
     done = run_cli(*JOB, *words, f"hydra.run.dir={tmp_path}")
     assert done.exit_code == 0, done.err

@@ -28,9 +28,11 @@ from strategies.protocol import (
     Denied,
     Joined,
     Launch,
+    Lost,
     Restart,
     Restored,
     Retire,
+    ServerLost,
     Started,
     Strategy,
     Wake,
@@ -190,10 +192,12 @@ class Scripted(Strategy):
         self.compute_s: dict[int, list[float]] = {}
         self.denied: dict[str, str] = {}
         self.joined: dict[int, tuple[float, str | None]] = {}
+        self.heard: list[Any] = []
         self.retired: set[int] = set()
         self.use: dict[str, Any] = {}
 
     def handle(self, event: Any) -> Sequence[AnyCommand]:
+        self.heard.append(event)
         match event:
             case Started():
                 timers = [Wake(at_s=t, tag=str(number)) for number, (t, _) in enumerate(self.script)]
@@ -312,18 +316,40 @@ def test_a_host_that_the_plan_keeps_dead_starts_nobody() -> None:
     assert strategy.denied == {"server:1": "did not join: killed by the plan"}
 
 
+SPREAD, TOGETHER = [["worker:0"], ["server:0"]], [["worker:0", "server:0"]]
+
+
 @pytest.mark.parametrize(
-    ("placement", "empty", "joined"),
-    [([["worker:0"], ["server:0"]], 2, (3.0, "host:1")), ([["worker:0", "server:0"]], 1, (6.0, "host:1"))],
+    ("placement", "empty", "until_s", "pending_s", "joined"),
+    [
+        (SPREAD, 2, 5.0, 0.0, (3.0, "host:1")),
+        (TOGETHER, 1, 5.0, 0.0, (6.0, "host:1")),
+        (TOGETHER, 1, 2.5, 0.0, (3.5, "host:1")),
+        (TOGETHER, 1, 5.0, 6.0, (9.0, "host:1")),
+        (TOGETHER, 1, 5.0, 2.5, (6.0, "host:1")),
+    ],
 )
 def test_who_is_restarted_avoids_a_dead_host_or_waits_there_as_newcomers_do(
-    placement: list[list[str]], empty: int, joined: tuple[float, str]
+    placement: list[list[str]], empty: int, until_s: float, pending_s: float, joined: tuple[float, str]
 ) -> None:
-    """The emptiest host is dead until 5; the launch takes a second."""
-    dead = Disturbance(start_s=1.0, end_s=5.0, target=f"host:{empty}", kind="kill", magnitude=1.0)
+    """The emptiest host is dead from 1 on. A launch takes a second, once there is a place and the host is back."""
+    dead = Disturbance(start_s=1.0, end_s=until_s, target=f"host:{empty}", kind="kill", magnitude=1.0)
     strategy = Scripted((2.0, Restart(node="worker:0")))
-    played(strategy, dead, count=empty + 1, placement=placement)
+    scheduler = Quota(cores_total=99, pending_s=pending_s)
+    session = played(strategy, dead, count=empty + 1, placement=placement, scheduler=scheduler)
     assert strategy.joined == {0: joined}
+    assert sum(isinstance(event, Lost) for event in strategy.heard) == 1
+    assert isinstance(session.record, Tape)
+    assert len(session.record.noted("Exited")) == 1
+
+
+def test_a_server_that_moves_to_a_dead_host_is_lost_once() -> None:
+    """It has a place at 8 and reads its parameters a second later; the host is back at 5."""
+    dead = Disturbance(start_s=1.0, end_s=5.0, target="host:1", kind="kill", magnitude=1.0)
+    strategy = Scripted((2.0, Restart(node="server:0")))
+    played(strategy, dead, placement=TOGETHER, scheduler=Quota(cores_total=99, pending_s=6.0))
+    assert [event.t for event in strategy.heard if isinstance(event, Restored)] == [9.0]
+    assert sum(isinstance(event, ServerLost) for event in strategy.heard) == 1
 
 
 def test_the_plan_does_not_end_the_wait_of_who_was_never_there() -> None:

@@ -125,10 +125,16 @@ def test_a_worker_that_is_away_for_a_while_is_so_in_full_detail(kind: Kind, monk
         assert len(found) == (kind == "kill")
 
 
-@pytest.mark.parametrize(("pause_s", "lost"), [(2.0, []), (6.0, [23.0])])
-def test_a_lease_is_as_long_after_jumps(pause_s: float, lost: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker is paused at 20 s, when jumps have skipped much more than its lease of 3 s."""
-    without_jitter(monkeypatch)
+@pytest.mark.parametrize(("pause_s", "lost", "joined"), [(2.0, [], []), (6.0, [23.0], [27.0])])
+def test_a_lease_is_as_long_after_jumps(
+    pause_s: float, lost: list[float], joined: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker is paused at 20 s, when jumps have skipped much more than its lease of 3 s.
+
+    It starts during its pause, and is there when its launch of 1 s has passed after that.
+    """
+    costs = msgspec.structs.replace(COSTS, jitter_sigma=0.0, launch_s=1.0)
+    monkeypatch.setattr("tests.support.shared_labs.COSTS", costs)
     window = Disturbance(start_s=20.0, end_s=20.0 + pause_s, target="worker:0", kind="pause", magnitude=1)
     one = msgspec.structs.replace(
         steady(epochs=60), schedule=Schedule(build_plan("test", 0, 1e6, [window])), lease_s=3.0
@@ -137,6 +143,7 @@ def test_a_lease_is_as_long_after_jumps(pause_s: float, lost: list[float], monke
     assert sum(note["seconds"] for t, note in tape.noted("Jumped") if t < 20.0) > 3.0
     for record in (detailed, tape):
         assert [event["t"] for event in record.received("Lost")] == pytest.approx(lost, abs=1e-3)
+        assert [event["t"] for event in record.received("Joined")] == pytest.approx(joined, abs=1e-3)
 
 
 # ---- many jobs -------------------------------------------------------------------------------------------------------

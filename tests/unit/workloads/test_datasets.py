@@ -254,6 +254,42 @@ def test_gzip_of_another_time_is_the_same_file(tmp_path: Path) -> None:
     assert len(prepared(FashionMnist(raw_dir=str(tmp_path / "raw"), verify=False), tmp_path).train[0]) == 12
 
 
+def test_of_two_conversions_at_once_the_faster_says_whose_arrays_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is prepared while the first converts."""
+    one, other, data_dir = (str(tmp_path / name) for name in ("one", "other", "data"))
+    for place, lines in ((one, 40), (other, 80)):
+        raw_files.criteo(Path(place), lines=lines)
+    convert, begun = Criteo.convert, []
+
+    def converting(self: Criteo, raw: Path, directory: Path) -> None:
+        begun.append(raw)
+        if len(begun) == 1:
+            assert Criteo(raw_dir=other, verify=False).prepare(data_dir) == 72
+        convert(self, raw, directory)
+
+    monkeypatch.setattr(Criteo, "convert", converting)
+    with pytest.raises(DataError, match=rf"was made from {other}; remove it to use {one}"):
+        Criteo(raw_dir=one, verify=False).prepare(data_dir)
+    assert Criteo(raw_dir=other, verify=False).prepare(data_dir) == 72
+    assert [path.name for path in Path(data_dir).iterdir()] == ["criteo_100000_unverified"]
+
+
+def test_arrays_that_are_not_verified_never_lack_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw_files.criteo(tmp_path / "raw", lines=40)
+    own, convert = Criteo(raw_dir=str(tmp_path / "raw"), verify=False), Criteo.convert
+
+    def ended(self: Criteo, raw: Path, directory: Path) -> None:
+        convert(self, raw, directory)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Criteo, "convert", ended)
+    with pytest.raises(KeyboardInterrupt):
+        own.prepare(str(tmp_path / "data"))
+    assert list((tmp_path / "data").iterdir()) == []
+
+
 def test_files_that_are_not_verified_are_not_taken_for_others(tmp_path: Path) -> None:
     one, other, data_dir = (str(tmp_path / name) for name in ("one", "other", "data"))
     for place, lines in ((one, 40), (other, 80)):
