@@ -124,10 +124,7 @@ def make_records(asked: argparse.Namespace, console: Console, runner: Runner | N
     # a virtual run takes a second, so these come first and reveal what cannot be done
     for runtime in [asked.only] if asked.only else dict.fromkeys(SIDES.values()):
         wanted = {cell.name: settings(cell, asked) for cell in cells if SIDES[cell.side] == runtime}
-        live = runtime == "live"
-        forks = 0 if live or (runner and not asked.jobs) else asked.jobs or processors()
-        chosen = runner or (run_child if live else run_here)
-        runs += fill(wanted, found, asked.out, console, chosen, live=live, forks=forks).values()
+        runs += make_runs(wanted, found, asked, console, runner, live=runtime == "live")
     return runs if asked.only or not asked.pacing else [*runs, *make_paced(cells, runs, asked, console, runner)]
 
 
@@ -143,8 +140,22 @@ def make_paced(
         run: Run | None = stored(paced.name, words, asked.out, apart=(COSTS, f"{asked.grid.speed}="))
         same = run and {*words} == {*words_of(Path(run.path))} and asked.model.is_of(run.meta.get("calibration"))
         wanted[paced.name], found[paced.name] = words, run if same else None  # one of another factor is made again
-    forks = 0 if runner and not asked.jobs else asked.jobs or processors()
-    return list(fill(wanted, found, asked.out, console, runner or run_here, live=False, forks=forks).values())
+    return make_runs(wanted, found, asked, console, runner, live=False)
+
+
+def make_runs(
+    wanted: dict[str, list[str]],
+    found: dict[str, Run | None],
+    asked: argparse.Namespace,
+    console: Console,
+    runner: Runner | None,
+    *,
+    live: bool,
+) -> list[Run]:
+    """The records of these settings by name: virtual runs in forks, live ones one after another."""
+    forks = 0 if live or (runner and not asked.jobs) else asked.jobs or processors()
+    chosen = runner or (run_child if live else run_here)
+    return list(fill(wanted, found, asked.out, console, chosen, live=live, forks=forks).values())
 
 
 def at_speed(words: Sequence[str], asked: argparse.Namespace, factor: float) -> list[str]:
