@@ -16,6 +16,12 @@ from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
 
+OFTEN: dict[str, Any] = {
+    **{"predictor": "last_value", "warmup_iters": 0, "phi": 1000.0},
+    **{"min_gain_frac": 0.99, "redecide_iters": 1},
+}
+"""Settings of STAR by which it decides as often as it may, and changes next to nothing."""
+
 
 def gaps(spacing: Spacing, count: int, takes_s: float = 0.5) -> list[float]:
     """Times between decisions that are made as soon as they may be, by a clock of 1 / 64 s; all change nothing."""
@@ -63,17 +69,7 @@ def test_decisions_that_take_no_time_are_not_counted() -> None:
 def noisy(seed: int, max_pause_frac: float, topology: str = "ps", faults: Any = ()) -> HeapRun:
     """Three workers whose times vary by half, so that tags and times change all the time; candidates all cost alike."""
     rng = random.Random(seed)
-    strategy = Star(
-        predictor="last_value",
-        warmup_iters=0,
-        phi=1000.0,
-        kappa=100.0,
-        decision_s=0.5,
-        min_gain_frac=0.99,
-        topology=topology,
-        max_pause_frac=max_pause_frac,
-        redecide_iters=1,
-    )
+    strategy = Star(kappa=100.0, decision_s=0.5, topology=topology, max_pause_frac=max_pause_frac, **OFTEN)
     servers = {"num_servers": 0} if topology == "allreduce" else {}
     job = make_job(num_workers=3, global_batch_samples=6, num_samples=10**6, max_time_s=200.0, **servers)
     run = HeapRun(strategy, job, lambda worker, order: rng.uniform(1.0, 1.5) * (2 if worker == 2 else 1), list(faults))
@@ -113,17 +109,8 @@ def test_decisions_of_star_h_that_take_no_time_do_not_space_those_of_the_model()
     """
     rng = random.Random(0)
     few = {"min_samples": 60, "refit_samples": 20, "epochs": 30, "slice_steps": 50}
-    strategy = Star(
-        predictor="last_value",
-        warmup_iters=0,
-        phi=1000.0,
-        kappa=16.0,
-        decision_s=0.0,
-        learning=ModeLearner(use_ml_from_start=False, decision_s=0.25, **few),
-        min_gain_frac=0.99,
-        max_pause_frac=0.05,
-        redecide_iters=1,
-    )
+    learning = ModeLearner(use_ml_from_start=False, decision_s=0.25, **few)
+    strategy = Star(kappa=16.0, decision_s=0.0, learning=learning, max_pause_frac=0.05, **OFTEN)
     job = make_job(num_workers=3, global_batch_samples=6, num_samples=10**6, max_time_s=40.0)
     run = HeapRun(strategy, job, lambda worker, order: rng.uniform(0.1, 0.15) * (2 if worker == 2 else 1)).run()
     assert unlawful(run) == []
