@@ -1,7 +1,7 @@
 """How long a cache line takes from one core to another, now: the gauge of the machine's slow regime.
 
 Virtual machines fall, for seconds at a time, into a regime in which everything between two cores is several times
-slower (perf.md, section 0: 10 % of all rounds, off by up to 4-5x). A figure from such a round says
+slower (a tenth of all rounds when this was written, off by up to 4-5x). A figure from such a round says
 nothing about the code.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 SLOW_NS = float(os.environ.get("STRAGGLAB_PROBE_SLOW_NS", "90"))
-"""One-way hop above which perf.md calls a round slow, on a machine whose normal is 38 to 50 ns."""
+"""One-way hop above which a round counts as slow, on a machine whose normal is 38 to 50 ns."""
 SLOW_FACTOR = 2.0
 """The same limit for machines with another normal (60 to 95 ns on a Xeon of 2023 with a mesh)."""
 LOST_FRAC = 0.2

@@ -18,7 +18,7 @@ from bench.stats import median_gap
 from . import ranks
 
 HEADER_BYTES = 64
-"""A multiple of 64: after an 8-byte header the payload's copies are misaligned and 3x slower (perf.md, section 2.2)."""
+"""A multiple of 64: after an 8-byte header the payload's copies are misaligned and 3x slower."""
 WARM_UP = 5
 DEADLINE = struct.pack("ll", int(ranks.TIMEOUT_S), 0)
 

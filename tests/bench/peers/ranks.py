@@ -1,7 +1,7 @@
 """Forks the ranks of one peer and collects what each returns.
 
 A fork and not a spawn: the driver has imported torch once and has run no operation, so children start in milliseconds
-and own their thread pools (perf.md, section 1, has the cases in which a fork hangs: none of them is here).
+and own their thread pools (a child hangs where its parent has threads of an operation that it ran: this one has none).
 """
 
 from __future__ import annotations
