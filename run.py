@@ -18,10 +18,8 @@ import gc  # noqa: E402
 
 gc.disable()  # while the rest is imported: see runtime/importing.py
 
-import contextlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
-import importlib  # noqa: E402
+import importlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
 import math  # noqa: E402
-import shutil  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
@@ -44,8 +42,9 @@ from runtime.house import NAME, module_name  # noqa: E402
 from runtime.importing import importing  # noqa: E402
 from runtime.native import slower  # noqa: E402
 from runtime.run.checking import Checked, check, run_checked  # noqa: E402
-from runtime.run.claiming import claim, claimed  # noqa: E402
+from runtime.run.claiming import SETTINGS, claim, forget, refuse_used  # noqa: E402
 from runtime.run.elsewhere import FailedElsewhere, ask, hand_back, note, noted, tell  # noqa: E402
+from runtime.run.ending import JobFailed  # noqa: E402
 from runtime.run.launch import KILLED, Result, launch_one, launch_sweep  # noqa: E402
 from runtime.run.preflight import Jobs, Ready, preflight  # noqa: E402
 from runtime.run.prepare import prepare  # noqa: E402
@@ -84,6 +83,7 @@ def main(composed: DictConfig) -> float:
     places, metric = HydraConfig.get().runtime, None
     try:
         job = check(to_raw(composed), Path(places.cwd), composed_again)
+        refuse_used("hydra.sweep.subdir", Path(places.output_dir), (SETTINGS, f"{HydraConfig.get().job.name}.log"))
         metric, result = job.config.metric, run_job(job, Path(places.output_dir))
         exit_code = result.exit_code
         # who is done, or has failed, ends the others
@@ -103,8 +103,6 @@ def main(composed: DictConfig) -> float:
 
 def run_job(job: Checked, run_dir: Path) -> Result:
     """From the checked job to the figures. It raises nothing: other jobs of a sweep go on."""
-    from runtime.run.job import JobFailed
-
     reason, interrupted_by = "", 0
     if job.models_hosts:
         remark_once(slower())
@@ -114,13 +112,14 @@ def run_job(job: Checked, run_dir: Path) -> Result:
         except JobFailed as error:
             exit_code, reason = print_error(NAME, error, error.exit_code), str(error)
             interrupted_by = error.interrupted_by
-        if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
+        if job.draws and exit_code < KILLED and exit_code != NO_SPACE and run_dir.exists():
             draw(run_dir)
-        print(f"record: {run_dir}", file=sys.stderr)
+        if run_dir.exists():
+            print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
         exit_code, reason = print_error(NAME, error), str(error)
         # what is missing of a sweep, its report tells by these directories
-        if HydraConfig.get().mode == RunMode.RUN and claimed(run_dir):
+        if HydraConfig.get().mode == RunMode.RUN:
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
         exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
@@ -145,19 +144,11 @@ def draw(run_dir: Path) -> None:
 
 
 def unforeseen(error: Exception, run_dir: Path) -> int:
-    """A full disk and too few processes are nobody's mistake; anything else needs its traceback."""
-    if is_full(error) or no_process(error):
+    """A full disk, a record that cannot be written, too few processes: a line; anything else needs its traceback."""
+    if is_full(error) or no_process(error) or is_of(error, run_dir):
         return print_error(NAME, error, FAILED, where=run_dir)
     traceback.print_exc()
     return FAILED
-
-
-def forget(run_dir: Path) -> None:
-    """Take away what Hydra has put there for a job that was refused, and the directory if nothing else is in it."""
-    shutil.rmtree(run_dir / ".hydra", ignore_errors=True)
-    with contextlib.suppress(OSError):  # there is something else in it, or it is where we are
-        if run_dir.resolve() != Path.cwd():
-            run_dir.rmdir()
 
 
 def by_hydra(ready: Ready) -> int:
@@ -205,6 +196,12 @@ def program() -> int:
     except ConfigError as error:
         return print_error(NAME, error)
     return by_hydra(ready)
+
+
+def is_of(error: Exception, run_dir: Path) -> bool:
+    """Whether a file of the record could not be written, or was removed meanwhile."""
+    file = error.filename if isinstance(error, OSError) else None
+    return isinstance(file, str) and Path(file).is_relative_to(run_dir)
 
 
 def refuse_misspelt(words: Sequence[str]) -> None:

@@ -1,0 +1,68 @@
+"""A record's directory that goes while a run writes there: one line, and nothing that comes after it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime.run.ending import JobFailed
+from runtime.run.standing import standing
+from tests.support.cli import run_cli
+
+ENDLESS = ("workload=ledger", "backend=numpy", "runtime=virtual", "workload.epochs=null", "straggler=none", "view=none")
+
+
+def move(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+
+
+def replace(path: Path) -> None:
+    move(path)
+    path.mkdir()
+
+
+@pytest.mark.parametrize("go", [shutil.rmtree, move, replace])
+def test_a_look_notices_that_it_is_gone(go: Callable[[Path], None], tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    place.mkdir()
+    with pytest.raises(JobFailed, match=f"{place}: was removed or renamed"), standing(place) as look:
+        look()
+        go(place)
+        look()
+
+
+def test_whatever_fails_for_want_of_it_is_the_same_line(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    place.mkdir()
+    with pytest.raises(JobFailed, match="was removed or renamed"), standing(place):
+        place.rmdir()
+        (place / "a").write_text("")
+
+
+def test_other_errors_are_themselves(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), standing(tmp_path):
+        raise ZeroDivisionError
+
+
+def test_a_run_on_the_clock_ends_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "run"
+    monkeypatch.setattr("runtime.run.job.make_view", lambda *_: Taking(place))
+    done = run_cli(*ENDLESS, "max_time_s=600000", "eval_every_s=null", f"hydra.run.dir={place}")
+    assert (done.exit_code, done.err.count("\n")) == (1, 1), done.err
+    assert f"{place}: was removed or renamed" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+class Taking:
+    """A view that takes the record away at its first tick."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def tick(self, t: float) -> None:
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def close(self, t: float) -> None: ...
