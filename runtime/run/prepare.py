@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from runtime.api import Needs
 from runtime.containment import contain
+from runtime.containment.process import keep_private
 
 
 def prepare(needs: Needs) -> None:
     """Continue inside the namespaces that the run needs; the calling process stays outside and never returns."""
+    keep_private()
     if needs.janitor:
         from runtime.live.machines.janitor_process import the_janitor
 
