@@ -28,12 +28,12 @@ from runtime.live.control.job import LiveJob
 from runtime.live.control.lab import LiveLab
 from runtime.live.control.seat import Seat
 from runtime.live.control.settings import Processes
+from runtime.live.joining.shared_folder import MEETING_PLACE
 from runtime.live.launchers.local import ThisMachine
 from runtime.live.launchers.starter import Starter
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, Missing, TicksWanted, choose_mechanisms
 from runtime.live.machines.mps import mps_daemon
-from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
 from runtime.live.transport.address import congestion_control
 from runtime.live.transport.auxiliaries import EVALUATOR
 from runtime.record.checkpoint import CHECKPOINTS
