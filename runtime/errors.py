@@ -18,6 +18,16 @@ _DEVICE_FULL = re.compile(
 """Libraries say neither how much they wanted nor always that it was memory: handles that cannot be made have none."""
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 """All that numpy's message says about a full disk."""
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F))
+_CONTROLS += tuple(range(0x2066, 0x206A))
+HARMLESS = {code: f"\\u{code:04x}" for code in _CONTROLS if chr(code) not in "\n\t"}
+"""What a terminal would obey, and what would show a text in another order (Unicode's controls of direction), as it is
+written in a program."""
+
+
+def harmless(text: str) -> str:
+    """The text as it may be printed, whoever has written it: another machine, a file, a user."""
+    return text if text.isascii() and text.isprintable() else text.translate(HARMLESS)
 
 
 class ConfigError(ValueError):
@@ -72,5 +82,5 @@ def print_error(program: str, problem: object, exit_code: int = REFUSED, *, wher
         text = words
     elif isinstance(problem, OSError) and problem.strerror and (file := problem.filename or where):
         text = f"{file}: {problem.strerror.lower()}"
-    print(f"{program}: {' '.join(text.split())}", file=sys.stderr)
+    print(harmless(f"{program}: {' '.join(text.split())}"), file=sys.stderr)
     return exit_code

@@ -28,7 +28,7 @@ from runtime.record.view import make_view
 from runtime.run.checks.devices import device_of
 from runtime.run.checks.job import CheckedJob, refuse_empty
 from runtime.run.ending import EXIT_CODES, Ending, JobFailed, ending_of
-from runtime.run.standing import standing
+from runtime.run.standing import Tick, standing
 from runtime.training.lr_schedules import make_schedule
 
 UNTOLD = ("lr_at", "seed", "stuck_after_s")
@@ -45,12 +45,12 @@ def run_job(checked: CheckedJob, run_dir: Path) -> Ending:
     job = make_job(checked, prepare_data(checked.task, config))
     checked.runtime.gather(config.workload.task, checked.backend.framework, device_of(checked.backend))
     run_dir.mkdir(parents=True, exist_ok=True)
-    with standing(run_dir) as look:
-        return _recorded(checked, job, run_dir, look)
+    with standing(run_dir) as watching:
+        return _recorded(checked, job, run_dir, watching)
 
 
-def _recorded(checked: CheckedJob, job: Job, run_dir: Path, look: Callable[[], None]) -> Ending:
-    """Run the job, with its record; ``look`` is called a few times per second."""
+def _recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
+    """Run the job, with its record; ``watching`` is for what is called a few times per second."""
     config = checked.config
     recorder = open_record(config, run_dir)
     write_head(run_dir, checked, job)
@@ -63,7 +63,7 @@ def _recorded(checked: CheckedJob, job: Job, run_dir: Path, look: Callable[[], N
         run_dir,
         save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
         columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
-        tick=lambda t: (look(), view.tick(t))[1],
+        tick=watching(view.tick),
     )
     outcome = checked.runtime.run(spec, Schedule(checked.plan))
     view.close(outcome.t)

@@ -12,13 +12,16 @@ from runtime.run.ending import JobFailed
 LOST = "was removed or renamed while the run wrote there, so its record is lost; start again, and leave it in place"
 
 
+Tick = Callable[[float], None]
+
+
 class _Lost(RuntimeError):
     """The directory is gone."""
 
 
 @contextmanager
-def standing(directory: Path) -> Iterator[Callable[[], None]]:
-    """For the time of a run: a function to be called now and then, which ends the run once its directory is gone.
+def standing(directory: Path) -> Iterator[Callable[[Tick], Tick]]:
+    """For the time of a run: makes what is called a few times per second end the run once its directory is gone.
 
     Raises :class:`JobFailed` then, whatever has failed for want of the directory.
     """
@@ -30,12 +33,16 @@ def standing(directory: Path) -> Iterator[Callable[[], None]]:
         except OSError:
             return False
 
-    def look() -> None:
-        if not stands():
-            raise _Lost
+    def watching(tick: Tick) -> Tick:
+        def look(t: float) -> None:
+            if not stands():
+                raise _Lost
+            tick(t)
+
+        return look
 
     try:
-        yield look
+        yield watching
     except Exception:
         if stands():
             raise

@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.coding.terms import Floats, Group, Indices
+from strategies.coding.terms import Floats, Group, Indices, Mask
 
 RESIDUAL = 1e-6
 """Largest |a B - 1| of weights that count as decoded."""
@@ -64,7 +64,7 @@ class Code:
         weights = np.zeros((len(dead), self.num_workers))
         alive = np.ones(weights.shape, dtype=np.bool_)
         np.put_along_axis(alive, dead, False, axis=1)
-        found = np.zeros(len(dead), dtype=np.bool_)
+        found: Mask = np.zeros(len(dead), dtype=np.bool_)
         if self._kinds:
             firsts = [np.array(kind)[alive[:, kind].argmax(axis=1)] for kind in self._kinds]
             plain = np.zeros(weights.shape)

@@ -20,7 +20,7 @@ from runtime.run.ending import Ending, JobFailed, ending_of
 from runtime.run.job import prepare_data
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
-from runtime.run.standing import standing
+from runtime.run.standing import Tick, standing
 
 JOBS = "jobs"
 """Folder of the records of single jobs."""
@@ -54,12 +54,12 @@ def run_set(checked: CheckedSet, run_dir: Path) -> Ending:
         for one in checked.jobs:
             prepare_data(one.checked.task, one.checked.config)
     run_dir.mkdir(parents=True, exist_ok=True)
-    with standing(run_dir) as look:
-        return _recorded(checked, run_dir, look)
+    with standing(run_dir) as watching:
+        return _recorded(checked, run_dir, watching)
 
 
-def _recorded(checked: CheckedSet, run_dir: Path, look: Callable[[], None]) -> Ending:
-    """Run all jobs, with their records; ``look`` is called a few times per second."""
+def _recorded(checked: CheckedSet, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
+    """Run all jobs, with their records; ``watching`` is for what is called a few times per second."""
     try:
         record = ClusterRecorder(run_dir, [_row(checked, number) for number in range(len(checked.jobs))])
     except FileExistsError:
@@ -72,7 +72,7 @@ def _recorded(checked: CheckedSet, run_dir: Path, look: Callable[[], None]) -> E
         job.request.job: RunningJob(job, run_dir / JOBS / job.request.job, num_hosts, record) for job in checked.jobs
     }
     view = make_cluster_view(checked.config.view, record.table, title(checked), _num_gpus(checked))
-    cluster = _cluster(checked, running, record, lambda t: (look(), view.tick(t))[1])
+    cluster = _cluster(checked, running, record, watching(view.tick))
     try:
         cluster.run()
         if not detailed:

@@ -145,12 +145,12 @@ def tree_of(folder: Path) -> dict[str, bytes]:
         pytest.param(
             ("-m", "seed=0,1", "hydra.sweep.dir=new", "hydra.sweep.subdir=../mine"), "hydra.sweep.subdir", id="subdir"
         ),
-        pytest.param(("jobs=list", "cluster=star_servers", "backend=none", "hydra.run.dir=mine"), "hydra.run.dir", id="set"),
+        pytest.param(
+            ("jobs=list", "cluster=star_servers", "backend=none", "hydra.run.dir=mine"), "hydra.run.dir", id="set"
+        ),
     ],
 )
-def test_what_a_user_keeps_in_a_directory_stays_as_it_is(
-    words: tuple[str, ...], setting: str, tmp_path: Path
-) -> None:
+def test_what_a_user_keeps_in_a_directory_stays_as_it_is(words: tuple[str, ...], setting: str, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     for name in ("checkpoints/epoch=3.ckpt", "logs/of_mine.log", "summary.json", "report.html"):
         (mine / name).parent.mkdir(parents=True, exist_ok=True)

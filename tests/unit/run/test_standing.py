@@ -28,18 +28,31 @@ def replace(path: Path) -> None:
 def test_a_look_notices_that_it_is_gone(go: Callable[[Path], None], tmp_path: Path) -> None:
     place = tmp_path / "run"
     place.mkdir()
-    with pytest.raises(JobFailed, match=f"{place}: was removed or renamed"), standing(place) as look:
-        look()
-        go(place)
-        look()
+
+    def run() -> None:
+        with standing(place) as watching:
+            tick = watching(seen.append)
+            tick(1.0)
+            go(place)
+            tick(2.0)
+
+    seen: list[float] = []
+    with pytest.raises(JobFailed, match=f"{place}: was removed or renamed"):
+        run()
+    assert seen == [1.0]
 
 
 def test_whatever_fails_for_want_of_it_is_the_same_line(tmp_path: Path) -> None:
     place = tmp_path / "run"
     place.mkdir()
-    with pytest.raises(JobFailed, match="was removed or renamed"), standing(place):
-        place.rmdir()
-        (place / "a").write_text("")
+
+    def run() -> None:
+        with standing(place):
+            place.rmdir()
+            (place / "a").write_text("")
+
+    with pytest.raises(JobFailed, match="was removed or renamed"):
+        run()
 
 
 def test_other_errors_are_themselves(tmp_path: Path) -> None:
