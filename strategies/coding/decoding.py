@@ -69,7 +69,7 @@ class Code:
             firsts = [np.array(kind)[alive[:, kind].argmax(axis=1)] for kind in self._kinds]
             plain = np.zeros(weights.shape)
             np.put_along_axis(plain, np.column_stack(firsts), 1.0, axis=1)
-            found = ~(plain.astype(np.bool_) & ~alive).any(axis=1)
+            found = np.asarray(~(plain.astype(np.bool_) & ~alive).any(axis=1))
             weights[found] = plain[found]
         for group in reversed(self.groups):
             complete = alive[:, group].all(axis=1)
