@@ -37,7 +37,7 @@ from runtime.config.checking import nearest  # noqa: E402
 from runtime.config.compose import composed_again, to_raw  # noqa: E402
 from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
 from runtime.config.project import adopt  # noqa: E402
-from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
+from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_memory, no_process, print_error  # noqa: E402
 from runtime.house import NAME, module_name  # noqa: E402
 from runtime.importing import importing  # noqa: E402
 from runtime.native import slower  # noqa: E402
@@ -144,8 +144,8 @@ def draw(run_dir: Path) -> None:
 
 
 def unforeseen(error: Exception, run_dir: Path) -> int:
-    """A full disk, a record that cannot be written, too few processes: a line; anything else needs its traceback."""
-    if is_full(error) or no_process(error) or is_of(error, run_dir):
+    """A full disk, a record that cannot be written, too few processes, no memory: a line; else a traceback."""
+    if is_full(error) or no_process(error) or no_memory(error) or is_of(error, run_dir):
         return print_error(NAME, error, FAILED, where=run_dir)
     traceback.print_exc()
     return FAILED

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NoReturn, TextIO
 
-from runtime.errors import FAILED, HARMLESS, harmless, print_error
+from runtime.errors import FAILED, HARMLESS, harmless, no_memory, print_error
 
 NUM_STANDARD = 3
 
@@ -99,10 +99,12 @@ def _to_nowhere(descriptor: int) -> None:
 
 
 def run_program(name: str, main: Callable[[], int]) -> NoReturn:
-    """The outermost call of a program: it ends with what ``main`` returns; an ``OSError`` is one line."""
+    """The outermost call of a program: ends with what ``main`` returns; an ``OSError``, or no memory, is one line."""
     secure()
     try:
         exit_code = main()
-    except OSError as error:
+    except (OSError, MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and not no_memory(error):
+            raise
         exit_code = print_error(name, error, FAILED)
     sys.exit(exit_code)

@@ -154,3 +154,25 @@ def test_ordinary_text_is_printed_as_it_is() -> None:
     text = "a\tb\n\N{GREEK SMALL LETTER MU}s \N{EM DASH} \N{HEBREW LETTER ALEF}\n"
     assert harmless(text) == text
     assert harmless("plain") == "plain"
+
+
+FAILS = """
+    from runtime.run.streams import run_program
+
+    def main():
+        raise {error}
+
+    run_program("p.py", main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [("MemoryError()", 1), ("ImportError('libx.so: failed to map segment')", 1), ("ImportError('no such module')", 0)],
+)
+def test_a_program_without_memory_ends_in_one_line(error: str, lines: int) -> None:
+    """Any other import error is a mistake of ours, whose traceback is wanted."""
+    program = textwrap.dedent(FAILS.format(error=error))
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.startswith("p.py: not enough memory")) == (1, bool(lines))
+    assert ("Traceback" in done.stderr) is not bool(lines)
