@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compare what is named; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
-        refuse_unwritable_folder("-o", arguments.out)
+        refuse_unwritable_folder("-o", arguments.out, ("comparison.csv", "figures"))
         paths = records_below(arguments.dirs, find)
         gathered = gather_runs(paths, arguments.baseline)
         runs, baseline = gathered.table, gathered.baseline

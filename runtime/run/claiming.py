@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runtime.errors import ConfigError
-from runtime.run.probing import reason
+from runtime.run.probing import reason, shown
 
 SETTINGS = ".hydra"
 """Folder in which Hydra stores a job's configuration before the job begins."""
-SHOWN = 3
-"""Names of what is in the way, in an error."""
 
 
 class _Claim(NamedTuple):
@@ -82,7 +80,7 @@ def refuse_used(setting: str, directory: Path, beside: Collection[str] = ()) -> 
     What a user keeps there would mix with a record, or be overwritten by it.
     """
     try:
-        names = sorted(set(os.listdir(directory)) - set(beside))
+        names = set(os.listdir(directory)) - set(beside)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -92,8 +90,7 @@ def refuse_used(setting: str, directory: Path, beside: Collection[str] = ()) -> 
     if names and holds_record(directory):
         raise ConfigError(f"{setting}={directory}: holds a record already; choose another directory")
     if names:
-        shown = ", ".join([*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
-        raise ConfigError(f"{setting}={directory}: is not empty ({shown}); choose a new or an empty directory")
+        raise ConfigError(f"{setting}={directory}: is not empty ({shown(names)}); choose a new or an empty directory")
 
 
 def holds_record(directory: Path) -> bool:
