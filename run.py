@@ -83,7 +83,7 @@ def main(composed: DictConfig) -> float:
     places, metric = HydraConfig.get().runtime, None
     try:
         job = check(to_raw(composed), Path(places.cwd), composed_again)
-        refuse_used("hydra.sweep.subdir", Path(places.output_dir), (SETTINGS, f"{HydraConfig.get().job.name}.log"))
+        refuse_used("hydra.sweep.subdir", Path(places.output_dir), (SETTINGS, "run.log"))
         metric, result = job.config.metric, run_job(job, Path(places.output_dir))
         exit_code = result.exit_code
         # who is done, or has failed, ends the others
