@@ -27,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # LONG=1 (what CI runs) adds the long tests, with the same examples every time.
 ALL_OF_THEM = $(if $(LONG),--long --hypothesis-profile ci)
 
-.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow docs clean
+.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow release docs clean
 
 help:  ## what can be made
 	@sed -nE 's/^([a-z]+):.*##  */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -105,6 +105,10 @@ slow: $(VENV)/.dev  ## every workload with every backend that trains it, live; a
 	$(PY) -m pytest tests/live -m "slow" $(ARGS)
 	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(PARALLEL:worksteal=loadgroup) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
 	$(ONE_THREAD) $(PY) -m pytest tests/unit $(PARALLEL) --hypothesis-profile nightly $(ARGS)
+
+release: check  ## before a release: everything that runs without a GPU (hours)
+	$(MAKE) test LONG=1
+	$(MAKE) slow chaos ray
 
 docs: $(VENV)/.docs  ## the site of docs/, into out/site: open out/site/index.html, no network needed
 	$(VENV)/bin/mkdocs build --strict $(ARGS)
