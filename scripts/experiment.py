@@ -49,7 +49,7 @@ from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
-from analysis.reports.comparing import compared, sheet
+from analysis.reports.comparing import NUMBERS, compared, sheet
 from analysis.reports.report import gather_runs, write_comparison
 from runtime.config import project
 from runtime.config.checking import nearest
@@ -68,6 +68,7 @@ from scripts.common.fitted_since import fitted_since
 from scripts.common.forks import processors, run_here
 from scripts.common.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.common.lists import number_of, numbers_of
+from scripts.common.of_experiment import write_compared
 from scripts.common.paper_figures import add_paper, form_of
 from scripts.common.sheets import print_sheet
 from scripts.compare import TEXTS
@@ -315,12 +316,14 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
 
 def compare_records(spec: Spec, out: Path, console: Console) -> None:
     """What ``compare`` says of the records: the table here and as files, figures, and a page."""
-    gathered = gather_runs([path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()])
-    rows, names = compared(gathered.table, gathered.baseline, "jct"), names_in_records(spec)
+    paths = [path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()]
+    gathered, names = gather_runs(paths), names_in_records(spec)
+    write_compared(out, paths, names)
+    rows = compared(gathered.table, gathered.baseline, "jct")
     found = sheet(rows, gathered.baseline, "jct", names)
     print_sheet(console, found, f"job completion time, relative to {shown_name(gathered.baseline, names)}", TEXTS)
     for name, form in FORMATS.items():
-        there = found if name in FOR_PEOPLE else sheet(rows, gathered.baseline, "jct", None)
+        there = sheet(rows, gathered.baseline, "jct", names if name in FOR_PEOPLE else None, NUMBERS)
         console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*there))), soft_wrap=True)
     with named(names):
         console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)

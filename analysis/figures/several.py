@@ -70,7 +70,8 @@ def _convergence(
 def _times(folder: Path, about: str, runs: pd.DataFrame, table: pd.DataFrame) -> Path | None:
     measured = [("jct", "job completion time (s)", "cut off")]
     if table["tta_s"].notna().any():
-        measured.append(("tta", "time to the target (s)", "missed"))
+        step = f", or up to {step_s:.3g} s sooner" if (step_s := table["tta_step_s"].max()) > 0 else ""
+        measured.append(("tta", f"time to the target (s){step}", "missed"))
     cases = list(dict.fromkeys(table["case"]))
     rows = max(int((table["case"] == case).sum()) for case in cases)
     several = bool((table["runs"] > 1).any())

@@ -27,6 +27,18 @@ def tta_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) ->
     return float(scored["asked_s"][hit].iloc[0]) if hit.any() else inf
 
 
+def tta_step_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
+    """How long before that evaluation the target may have been reached: since the one before, or the job's start.
+
+    NaN if none reaches it.
+    """
+    hit = _reached(scored, target, higher_is_better).to_numpy()
+    if not hit.any():
+        return nan
+    first, asked_s = int(hit.argmax()), scored["asked_s"].to_numpy()
+    return float(asked_s[first] - (asked_s[first - 1] if first else 0.0))
+
+
 def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
     """The same, interpolated linearly between that evaluation and the one before it."""
     hit = _reached(scored, target, higher_is_better)

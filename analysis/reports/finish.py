@@ -33,11 +33,12 @@ def finish(run_dir: Path) -> list[str]:
 
 
 def _finish_job(run_dir: Path) -> list[str]:
+    from analysis.measures.warned import stored
     from analysis.reports.report import finish_run, print_summary, summary_frame
 
     summary = finish_run(run_dir)
     print_summary(summary_frame(summary))
-    return [f"{summary['strategy']}: {summary['warning']}"] if summary["warning"] else []
+    return [f"{summary['strategy']}: {one.text}" for one in stored(summary)]
 
 
 def objective(run_dir: Path, metric: str) -> float:
