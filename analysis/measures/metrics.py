@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures import targets, work
-from analysis.measures.disturbances import achieved
-from analysis.measures.warned import warnings_of_run
+from analysis.measures.warned import disturbances_of, in_summary, warnings_of_run
 from analysis.records.jumps import jumps_of
 from analysis.records.load import Run
 
@@ -44,11 +43,10 @@ def summarise(run: Run) -> dict[str, Any]:
     A time that was never reached is null; ``tta_missed`` distinguishes an infinite one (true) from one that was not
     measured (null: the job has no target). ``jct_s`` of a run that is not ``completed`` is how long it lasted.
     """
-    tables = run.tables
-    injected = achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
+    injected = disturbances_of(run)
     ends = (_overhead(run), _events(run), _skipped(run))
     work_done = (_gradients(run), _workers(run), _injected(run, injected))
-    parts = (_identity(run), _end(run), _warned(run, injected), _times(run), *work_done, *ends)
+    parts = (_identity(run), _end(run), in_summary(warnings_of_run(run, injected)), _times(run), *work_done, *ends)
     summary = {key: value for part in parts for key, value in part.items()}
     return dict(_safe(summary))
 
@@ -62,12 +60,6 @@ def _identity(run: Run) -> dict[str, Any]:
 def _end(run: Run) -> dict[str, Any]:
     reason = run.finished.reason if run.finished else "the record ends without a last line"
     return {"status": run.status, "reason": reason}
-
-
-def _warned(run: Run, injected: pd.DataFrame) -> dict[str, Any]:
-    """``warning`` for people (null: there is none), and its parts."""
-    found = warnings_of_run(run, injected)
-    return {"warning": "; ".join(one.text for one in found) or None, "warnings": [one._asdict() for one in found]}
 
 
 def _times(run: Run) -> dict[str, Any]:

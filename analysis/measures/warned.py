@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.measures import work
-from analysis.records.load import Run
+from analysis.measures.disturbances import achieved
+from analysis.records.load import RecordError, Run, load_run
 from analysis.records.nodes import Node
 from analysis.records.schema import Allocated, Other
 
@@ -35,15 +37,38 @@ class Warned(NamedTuple):
         return ": ".join(filter(None, (self.what, self.detail)))
 
 
+def disturbances_of(run: Run) -> pd.DataFrame:
+    """Its plan with what was achieved (:func:`analysis.measures.disturbances.achieved`)."""
+    tables = run.tables
+    return achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
+
+
 def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
     """All warnings of a run: its strategy's own, what was asked for and not done, and laws that its record breaks.
 
-    ``injected``: its plan with what was achieved (:func:`analysis.measures.disturbances.achieved`).
+    ``injected``: its :func:`disturbances_of`.
     """
     own = [Warned(run.finished.warning)] if run.finished and run.finished.warning else []
     parts = (_overrun(run), _slept(run, injected), _read_back(run), _late(run), _hogs(run), _notes(run))
     broken = [Warned(f"integrity: {problem}") for problem in run.integrity.problems]
     return [*own, *(found for part in parts for found in part), *broken]
+
+
+def warnings_of_jobs(folders: Iterable[Path]) -> list[Warned]:
+    """Those of the jobs that have records in these directories; damaged ones are left out."""
+    found = []
+    for folder in folders:
+        try:
+            run = load_run(folder, check=True)
+        except RecordError:
+            continue
+        found.append(warnings_of_run(run, disturbances_of(run)))
+    return together(found, "jobs")
+
+
+def in_summary(found: Sequence[Warned]) -> dict[str, Any]:
+    """As a summary has them: ``warning`` for people (null: there is none), and its parts."""
+    return {"warning": "; ".join(one.text for one in found) or None, "warnings": [one._asdict() for one in found]}
 
 
 def stored(summary: Mapping[str, Any]) -> list[Warned]:

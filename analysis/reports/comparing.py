@@ -181,8 +181,8 @@ def _notes(
     """What a reader of the numbers alone has to know."""
     if quantity == "tta":
         yield (
-            "TTA (time to accuracy): until the first evaluation that reaches the target, which may have been reached up "
-            "to a step earlier; what differs by less than a step is not told apart."
+            "TTA (time to accuracy): until the first evaluation that reaches the target, which may have been reached "
+            "up to a step earlier; what differs by less than a step is not told apart."
         )
     if any(row.warned or row.warned_pairs for row in rows):
         yield MARKED

@@ -18,8 +18,8 @@ NAMES = ("strategy", "run")
 
 
 WORDS = (
-    "JCT: job completion time. TTA: time to accuracy, until the first evaluation that reaches the target (which may have "
-    "been reached up to a step earlier). BPT: batch processing time, without waiting."
+    "JCT: job completion time. TTA: time to accuracy, until the first evaluation that reaches the target (which may "
+    "have been reached up to a step earlier). BPT: batch processing time, without waiting."
 )
 """What the heads of a table abbreviate."""
 MARK = "*"

@@ -55,7 +55,7 @@ def test_half_the_time_is_faster(runs: Path, capsys: pytest.CaptureFixture[str])
 def test_the_same_job_on_both_runtimes_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The virtual run takes 0.8 of the live one's time; of a job that ran on one of them only there is no line."""
     for name, runtime, factor in (("bsp", "live", 1.0), ("bsp", "virtual", 0.8), ("asp", "live", 1.0)):
-        story = stretched(bsp_story(), factor)
+        story = stretched(bsp_story(plan=()), factor)
         story.meta["runtime"], story.meta["job"]["strategy"] = runtime, name
         story.write(tmp_path / f"{name}_{runtime}")
     assert main([str(tmp_path), "--name", "bsp=All wait"]) == 0
@@ -74,7 +74,7 @@ def test_runtimes_are_compared_although_their_backends_differ(
         ("one", "virtual", "none", "local_tcp 1", 0.8),
         ("two", "virtual", "none", "local_tcp 2, extrapolated", 0.9),
     ):
-        story = stretched(bsp_story(), factor)
+        story = stretched(bsp_story(plan=()), factor)
         story.meta |= {"runtime": runtime, "calibration": calibration}
         story.meta["job"]["backend"] = backend
         story.write(tmp_path / name)
@@ -92,7 +92,7 @@ def test_of_runtimes_with_the_same_backend_others_are_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for runtime, backend, factor in (("live", "torch", 1.0), ("live", "none", 2.0), ("virtual", "none", 0.8)):
-        story = stretched(bsp_story(), factor)
+        story = stretched(bsp_story(plan=()), factor)
         story.meta["runtime"], story.meta["job"]["backend"] = runtime, backend
         story.write(tmp_path / f"{runtime}_{backend}")
     assert main([str(tmp_path)]) == 0
