@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import inf, isnan, nan
 
 import numpy as np
 import pandas as pd
@@ -89,3 +89,8 @@ def best(scored: pd.DataFrame, higher_is_better: bool = True) -> float:
 
 def _reached(scored: pd.DataFrame, target: float, higher_is_better: bool) -> pd.Series:
     return scored["value"] >= target if higher_is_better else scored["value"] <= target
+
+
+def step_text(step_s: float) -> str:
+    """Seconds between two evaluations, of three digits or more; a dash for NaN."""
+    return "\N{EN DASH}" if isnan(step_s) else f"{step_s:.3g}" if step_s < 100 else f"{step_s:.0f}"

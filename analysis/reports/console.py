@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from analysis.measures.targets import step_text
+
 UNLIMITED = 1000
 NAMES = ("strategy", "run")
 """Heads of columns of names, which stand at the left."""
@@ -137,11 +139,6 @@ def ratio_text(row: pd.Series, name: str) -> str:
 def marked(name: str, warned: int) -> str:
     """The name of something of which ``warned`` runs have warnings."""
     return f"{name} {MARK}" if warned else name
-
-
-def step_text(step_s: float) -> str:
-    """Seconds between two evaluations, of three digits; a dash for NaN."""
-    return "\N{EN DASH}" if isnan(step_s) else f"{step_s:.3g}"
 
 
 def number_text(value: float, digits: int) -> str:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from analysis.figures.names import shown_name
+from analysis.measures.targets import step_text
 from analysis.measures.warned import stored
 from analysis.records.load import Run
 from analysis.records.provenance import caption
-from analysis.reports.console import number_text, step_text
+from analysis.reports.console import number_text
 from analysis.reports.pages.document import (
     TABLES,
     TIMELINE,

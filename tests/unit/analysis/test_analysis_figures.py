@@ -146,7 +146,9 @@ def texts(figure: Figure) -> str:
 
 def test_a_miss_is_said_in_the_legend() -> None:
     curves = pd.DataFrame({"label": "bsp", "t_s": [0.0, 1.0], "median": 0.5, "low": 0.4, "high": 0.6, "runs": 3})
-    marks = pd.DataFrame({"strategy": ["bsp"], "tta_s": [float("inf")], "missed": [3], "runs": [3]})
+    marks = pd.DataFrame(
+        {"strategy": ["bsp"], "tta_s": [float("inf")], "tta_step_s": [float("nan")], "missed": [3], "runs": [3]}
+    )
     figure = Figure()
     axes = figure.subplots()
     draw_convergence(axes, curves, marks, looks(["bsp"]), "accuracy", 0.9)
