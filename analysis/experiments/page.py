@@ -18,7 +18,7 @@ from analysis.markup import markdown_lines
 from analysis.records.provenance import caption
 
 MARK = "<!-- experiment: {name} -->"
-DIRTY = re.compile(r"Stragglab [0-9a-f]+-dirty")
+DIRTY = re.compile(r"Stragglab (\S+ \()?\S*-dirty")
 MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "ours / paper", "seeds", "verdict", "magnitude")
 RULES = """\

@@ -85,7 +85,8 @@ def _times(folder: Path, about: str, runs: pd.DataFrame, table: pd.DataFrame) ->
             bars = bars.rename(columns={f"{name}_{key}": key for key in ("low_s", "high_s", "missed")})
             bars, dots = bars.assign(value_s=bars[f"{name}_s"]), dots.assign(value_s=dots[f"{name}_s"])
             step_s = float(bars["tta_step_s"].max()) if name == "tta" else 0.0
-            step = f"\nor up to {step_in(step_s, unit_of(step_s))} sooner" if step_s > 0.0 else ""
+            longest_s = float(bars["value_s"].replace(np.inf, np.nan).max())
+            step = f"\nor up to {step_in(step_s, unit_of(longest_s))} sooner" if step_s > 0.0 else ""
             draw_bars(axes, bars, dots, looks(table["strategy"]), label, miss, step)
         line[0].set_title(shown_case(case))
     return save(page, folder / "times.png", table)

@@ -51,10 +51,11 @@ def comparison_page(table: pd.DataFrame, runs: pd.DataFrame, metas: Sequence[dic
     labels = [shown_name(label) for label in dict.fromkeys(table["strategy"])]
     title = ", ".join(labels) if len(labels) <= MOST_NAMED else f"{len(labels)} strategies compared"
     notes = notes_html([*table.attrs["warnings"], *(f"left out: {reason}" for reason in table.attrs["skipped"])])
-    figures = figures_html((Path(path), "") for path in table.attrs["figures"])
+    about = caption(metas)
+    figures = figures_html(((Path(path), "") for path in table.attrs["figures"]), about)
     body = f'<section id="strategies">{_summary(table)}</section>{notes}<section id="figures"><h2>Figures</h2>{figures}'
     body += f'</section><section id="runs">{_runs(runs, out)}</section>'
-    return document(title, caption(metas), body, lead=sections_html(SECTIONS))
+    return document(title, about, body, lead=sections_html(SECTIONS))
 
 
 def _summary(table: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from analysis.figures.names import shown_name
 from analysis.measures.targets import step_text
 from analysis.measures.warned import stored
 from analysis.records.load import Run
-from analysis.records.provenance import caption
+from analysis.records.provenance import SEPARATOR, caption
 from analysis.reports.console import number_text
 from analysis.reports.pages.document import (
     TABLES,
@@ -57,7 +57,7 @@ def run_page(run: Run, summary: dict[str, Any]) -> str:
     strategy, straggler = shown_name(job["strategy"]), job.get("straggler")
     parts = {
         "timeline": ("Timeline", _timeline(run, lanes)),
-        "figures": ("Figures", _figures(run.path / "figures", timeline=not lanes)),
+        "figures": ("Figures", _figures(run, timeline=not lanes)),
         "workers": ("Workers", _workers(summary)),
         "record": ("Record", _record(run.path)),
     }
@@ -108,10 +108,12 @@ def _timeline(run: Run, lanes: dict[str, Any]) -> str:
     return timeline_html(lanes, run.path / "figures" / "timeline.png") if lanes else ""
 
 
-def _figures(folder: Path, *, timeline: bool) -> str:
+def _figures(run: Run, *, timeline: bool) -> str:
+    folder = run.path / "figures"
     titles = FIGURES | ({"timeline": "Timeline"} if timeline else {})
     there = [(folder / f"{name}.png", title) for name, title in titles.items()]
-    return figures_html((path, title) for path, title in there if path.exists())
+    about = f"{run.job['strategy']}{SEPARATOR}{caption([run.meta])}"
+    return figures_html(((path, title) for path, title in there if path.exists()), about)
 
 
 def _workers(summary: dict[str, Any]) -> str:
