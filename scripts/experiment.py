@@ -40,7 +40,7 @@ from rich.console import Console
 from analysis.claims.ledger import Claim, LedgerError, chosen, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.experiments.page import HEADS, compose, front, row, section, sections
-from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame
+from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame, warnings_of_live
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.figures.names import id_of, named, shown_name
 from analysis.figures.page import drawn_as
@@ -277,6 +277,7 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
         claims=claims_of(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
         evaluations=[(cell, run.tables.evaluations) for cell, run in single],
+        warnings=warnings_of_live([run for _, run in single]),
     )
 
 
@@ -322,6 +323,8 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
     rows = compared(gathered.table, gathered.baseline, "jct")
     found = sheet(rows, gathered.baseline, "jct", names)
     print_sheet(console, found, f"job completion time, relative to {shown_name(gathered.baseline, names)}", TEXTS)
+    for line in (*found.notes, *gathered.warnings):
+        console.print(line, soft_wrap=True)
     for name, form in FORMATS.items():
         there = sheet(rows, gathered.baseline, "jct", names if name in FOR_PEOPLE else None, NUMBERS)
         console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*there))), soft_wrap=True)
@@ -348,10 +351,12 @@ def draw(results: Results, path: Path) -> Path:
 
 
 def show(results: Results, console: Console) -> None:
-    """Print the claims as lines, since a terminal is too narrow for the table."""
+    """Print the claims as lines, since a terminal is too narrow for the table, and warnings."""
     for claim, ours, verdict in results.answers:
         name, paper, found, *_ = row(claim, ours, verdict)
         console.print(f"  {verdict:8} {name}: {HEADS[1]} {paper}, {HEADS[2]} {found}", soft_wrap=True)
+    for line in results.warnings:
+        console.print(f"  warning: {line}", soft_wrap=True)
 
 
 def write_page(results: Results, page: Path, picture: Path) -> None:

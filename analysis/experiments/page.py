@@ -60,6 +60,8 @@ def section(results: Results, picture: str, command: str) -> str:
         lines += [*markdown_lines(heads, cells), ""]
     if spec.notes:
         lines += [spec.notes.strip(), ""]
+    if results.warnings:
+        lines += [f"Warnings: {'; '.join(results.warnings)}.", ""]
     return "\n".join(lines)
 
 

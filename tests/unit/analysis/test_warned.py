@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from analysis.experiments.results import warnings_of_live
 from analysis.measures.metrics import summarise
 from analysis.measures.warned import Warned, together
-from analysis.records.load import load_run
+from analysis.records.load import Run, load_run
+from analysis.reports.fidelity import fidelity
+from analysis.reports.fidelity_page import live_warnings
 from analysis.reports.finish import finish
 from tests.support.pages import Reader
 from tests.support.records import Story, bsp_story, disturbance
@@ -157,3 +160,18 @@ def test_all_warnings_are_on_the_page_in_the_summary_and_on_the_terminal(
 def test_of_many_runs_each_warning_is_told_once_with_the_worst() -> None:
     many = [[Warned("late", "3 s", 0.3), Warned("crowded")], [Warned("late", "5 s", 0.5)], []]
     assert [one.text for one in together(many, "runs")] == ["2 of its runs: late: 5 s", "1 of its runs: crowded"]
+
+
+def overrunning(folder: Path, **given: Any) -> Run:
+    story = bsp_story(plan=(), **given)
+    for each in timings(story, 2):
+        each["overrun_s"] = 0.008
+    return load_run(story.write(folder))
+
+
+def test_experiments_and_comparisons_of_runtimes_say_it_of_live_runs(tmp_path: Path) -> None:
+    live, virtual = overrunning(tmp_path / "live"), overrunning(tmp_path / "virtual", runtime="virtual")
+    found = "1 of its live runs: paced devices could not keep up: 8 of 32 iterations"
+    (line,) = warnings_of_live([live, virtual])
+    assert line.startswith(found)
+    assert live_warnings(fidelity([live], [virtual]))[0].startswith(f"bsp under transient, {found}")
