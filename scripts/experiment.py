@@ -441,6 +441,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def expanded(pattern: str, known: dict[str, Path]) -> list[str]:
     """The names of the experiments that match a pattern."""
+    if "=" in pattern:
+        refuse(f"{pattern}: an experiment has its settings in conf/experiment/NAME.yaml; --only chooses a part of it")
     found = [name for name in known if Path(name).match(pattern)]
     if not found:
         near = nearest(pattern, known)
