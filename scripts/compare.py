@@ -16,7 +16,7 @@ profile score says how often and how nearly a strategy is the best: 1 is always,
 jobs that ran both live and on the virtual clock a line has the ratio of the two.
 
 A target is only looked at when the model is evaluated, so a time to the target (--by tta) may be too long by up to the
-step, the time since the evaluation before; what differs by less is not told apart. A star marks what contains a run
+step, the time since the evaluation before; what differs by less is not distinguished. A star marks what contains a run
 that is known not to have done all that was asked, such as one whose paced devices could not keep up; a line says what.
 
 CSV, Markdown and LaTeX have numbers alone in their cells, a dash (in CSV nothing) for those that do not exist, and no

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,9 +83,9 @@ class _In(MaxNLocator):
         super().__init__(nbins=MOST_TICKS, steps=unit.steps)
         self.unit_s = unit.seconds
 
-    def tick_values(self, vmin: float, vmax: float) -> np.ndarray:
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         """Of an interval in seconds."""
-        return np.asarray(super().tick_values(vmin / self.unit_s, vmax / self.unit_s)) * self.unit_s
+        return [self.unit_s * value for value in super().tick_values(vmin / self.unit_s, vmax / self.unit_s)]
 
 
 def log_time_axis(axis: Axis, label: str) -> None:

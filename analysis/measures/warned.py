@@ -33,7 +33,7 @@ class Warned(NamedTuple):
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """The warning in one line."""
         return ": ".join(filter(None, (self.what, self.detail)))
 
 

@@ -182,7 +182,7 @@ def _notes(
     if quantity == "tta":
         yield (
             "TTA (time to accuracy): until the first evaluation that reaches the target, which may have been reached "
-            "up to a step earlier; what differs by less than a step is not told apart."
+            "up to a step earlier; what differs by less than a step is not distinguished."
         )
     if any(row.warned or row.warned_pairs for row in rows):
         yield MARKED

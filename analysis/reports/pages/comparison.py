@@ -34,7 +34,7 @@ HEADS: dict[str, tuple[str, Place]] = {
 READING = (
     "Times are medians over the runs with 95 % intervals (Student's t), ratios medians over seeds of the same plan "
     "with theirs. A target is reached at an evaluation, or up to a step earlier: what differs by less than the time "
-    "between evaluations is not told apart. A dash: never reached. Bold: best. A click on a head sorts."
+    "between evaluations is not distinguished. A dash: never reached. Bold: best. A click on a head sorts."
 )
 SECTIONS = [Link("#strategies", "Strategies"), Link("#figures", "Figures"), Link("#runs", "Runs")]
 
