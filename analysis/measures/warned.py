@@ -97,7 +97,7 @@ def _overrun(run: Run) -> Iterator[Warned]:
         return
     share = late.groupby("worker")["overrun_s"].sum() / work.time_spent(rows).sum(axis="columns")
     if share.max() > LEAST_OVERRUN_FRAC:
-        took = f"{len(late)} of {len(rows)} iterations took {late['overrun_s'].sum():.1f} s longer than their devices"
+        took = f"{len(late)} of {len(rows)} iterations took {late['overrun_s'].sum():.3g} s longer than their devices"
         worst = f"worst: worker {share.idxmax()}, {share.max():.0%} of its time".replace("%", " %")
         yield Warned("paced devices could not keep up", f"{took}; {worst}", float(share.max()))
 
@@ -111,13 +111,16 @@ def _slept(run: Run, injected: pd.DataFrame) -> Iterator[Warned]:
     if (gone["what"] == "Preempted").any():
         return
     left = {str(Node(role, (number,))) for role, number in zip(gone["role"], gone["id"], strict=True) if number >= 0}
+    worst = Warned("")
     for target, rows in injected[~injected["target"].isin(left)].groupby("target"):
         asked_s, done_s = float(rows["reported_s"].sum()), float(rows["achieved_s"].sum())
         off_s = abs(done_s - asked_s)
         if off_s > TOLERANCE_FRAC * asked_s and off_s > LEAST_FRAC * run.end_s:
-            detail = f"{target}: {done_s:.1f} s of delays and slow-downs for {asked_s:.1f} s"
-            yield Warned("disturbances were not as planned", detail, off_s / run.end_s)
-            return
+            detail = f"{target}: {done_s:.3g} s of delays and slow-downs for {asked_s:.3g} s"
+            found = Warned("disturbances were not as planned", detail, off_s / run.end_s)
+            worst = max(worst, found, key=lambda one: one.share)
+    if worst.what:
+        yield worst
 
 
 def _read_back(run: Run) -> Iterator[Warned]:

@@ -437,7 +437,7 @@ def test_a_live_set_says_which_jobs_did_not_do_what_was_asked(tmp_path: Path) ->
         story.write(path / "jobs" / job)
     (path / "jobs" / "j3").mkdir()
     found = finish_cluster(path)["warning"]
-    assert found.startswith("2 of its jobs: paced devices could not keep up: 8 of 32 iterations took 0.2 s longer")
+    assert found.startswith("2 of its jobs: paced devices could not keep up: 8 of 32 iterations took 0.24 s longer")
     assert found in Page((path / "report.html").read_text()).text
     table = compare_clusters([path], tmp_path / "out", draw=False)
     assert [text for text in table.attrs["warnings"] if "keep up" in text] == [f"fifo (seed 0), {found}"]

@@ -61,7 +61,7 @@ def test_a_worker_that_is_often_later_than_its_device(tmp_path: Path) -> None:
         each["overrun_s"] = 0.008
     (text,) = said(story, tmp_path)
     assert text == (
-        "paced devices could not keep up: 8 of 32 iterations took 0.1 s longer than their devices; "
+        "paced devices could not keep up: 8 of 32 iterations took 0.064 s longer than their devices; "
         "worst: worker 2, 9 % of its time"
     )
 
@@ -74,7 +74,7 @@ def test_delays_that_were_slept_for_another_time(factor: float, tmp_path: Path) 
         each["injected_s"] *= factor
     (text,) = said(story, tmp_path)
     whole_s = 0.1 * len(slept)
-    found = f"{factor * whole_s:.1f} s of delays and slow-downs for {whole_s:.1f} s"
+    found = f"{factor * whole_s:.3g} s of delays and slow-downs for {whole_s:.3g} s"
     assert text == f"disturbances were not as planned: worker:1: {found}"
 
 

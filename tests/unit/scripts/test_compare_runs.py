@@ -306,7 +306,7 @@ def test_runs_and_pairs_with_warnings_are_marked_in_every_form(
         r"SSP & 1.00 \\",
     ]
     assert "* with a run that has a warning." in out
-    assert "ASP, 2 of its runs: paced devices could not keep up: 8 of 32 iterations took 0.3 s longer" in err
+    assert "ASP, 2 of its runs: paced devices could not keep up: 8 of 32 iterations took 0.32 s longer" in err
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("ASP *</td>") == 3, "in the table of strategies, and each run"
     assert "paced devices could not keep up" in page
