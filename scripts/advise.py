@@ -36,6 +36,7 @@ from analysis.logs.table import Columns
 from analysis.markup import to_csv, to_markdown
 from analysis.measures.ranking import LOGGED, ranked
 from analysis.measures.straggling import Straggling, straggling
+from analysis.records.provenance import version_text
 from analysis.reports.advice import (
     Advice,
     best_lines,
@@ -50,6 +51,7 @@ from analysis.reports.advice import (
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.record.meta import describe_versions
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.forks import processors
@@ -245,7 +247,7 @@ def _write(advice: Advice, out: Path, limit: float) -> None:
         if sheet.rows:
             write_file(out / f"{name}.csv", to_csv(*sheet))
             write_file(out / f"{name}.md", to_markdown(*sheet))
-    write_file(out / "advice.html", page(advice, limit, figure))
+    write_file(out / "advice.html", page(advice, limit, figure, version_text(describe_versions())))
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
