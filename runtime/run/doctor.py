@@ -49,7 +49,7 @@ def look(settings: Sequence[str]) -> list[dict[str, Any]]:
     starter = getattr(job.runtime, "launcher", None) if isinstance(job, CheckedJob) else None
     if not isinstance(job, CheckedJob) or starter is None or not starter.elsewhere:
         raise ConfigError(f"doctor {CLUSTER}: launcher={launcher} has no other machines; choose launcher=join or ray")
-    prepare(ready.needs)
+    prepare(ready.jobs.needs)
     job.runtime.gather(job.config.workload.task, job.backend.framework, device_of(job.backend))
     try:
         nodes: list[dict[str, Any]] = starter.describe()

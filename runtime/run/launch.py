@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, configure_log, run_job
@@ -22,10 +22,12 @@ from omegaconf import DictConfig, OmegaConf, read_write
 
 from runtime.config.compose import ComposedJob, announce
 from runtime.config.hydra_internal import Callbacks
-from runtime.run.checking import Checked
 from runtime.run.preflight import Jobs
 from runtime.run.resuming import Claimed, Part
 from runtime.run.sweep_note import Ended, add
+
+if TYPE_CHECKING:
+    from runtime.run.checking import Checked
 
 KILLED = 128
 """Exit codes above are 128 + signal: the user has interrupted."""
@@ -42,7 +44,7 @@ class Result(NamedTuple):
     """The signal that came meanwhile, upon which no other job starts, even if this one is done."""
 
 
-Run = Callable[[Checked, Path], Result]
+Run: TypeAlias = "Callable[[Checked, Path], Result]"
 """Runs a job into a directory, and raises nothing."""
 
 

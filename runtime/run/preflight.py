@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hydra.core.config_loader import ConfigLoader
 from omegaconf import DictConfig, OmegaConf
 
-from runtime.api import Needs
 from runtime.config.anchoring import start_directory
 from runtime.config.checking import leaves
 from runtime.config.command_line import only_shows, parse_arguments
@@ -28,8 +27,10 @@ from runtime.config.instantiate import TARGET, is_allowed
 from runtime.config.parse import NO_JOBS
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
-from runtime.run.checking import Checked, check
-from runtime.run.helping import help_text
+
+if TYPE_CHECKING:
+    from runtime.api import Needs
+    from runtime.run.checking import Checked
 
 EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
@@ -50,6 +51,8 @@ class Jobs(NamedTuple):
     setting: str
     """The setting that determines the record's directory."""
     directory: Path
+    needs: Needs
+    """Requirements of all of them together."""
     pending: deque[tuple[ComposedJob, Checked]]
     """Checked jobs in order. Empty: another launcher or sweeper than Hydra's basic ones composes and starts them."""
 
@@ -59,8 +62,6 @@ class Ready(NamedTuple):
 
     argv: list[str]
     """Arguments for Hydra's own ``main``, which expects all flags before the settings."""
-    needs: Needs = Needs()
-    """Requirements of all its jobs together."""
     jobs: Jobs | None = None
     """The jobs; None: something is only shown."""
     shows: str = ""
@@ -76,6 +77,8 @@ def preflight(argv: Sequence[str]) -> Ready:
     args = parse_arguments(argv)
     search_users_folders()
     if args.help:
+        from runtime.run.helping import help_text
+
         with composing(args) as composer:
             return Ready(list(argv), shows=help_text(composer, start, resolve=args.resolve))
     if only_shows(args):
@@ -87,6 +90,9 @@ def preflight(argv: Sequence[str]) -> Ready:
         master = composer.master()
         refuse_foreign_targets(master)
         refuse_shadowed_files(master)
+        from runtime.api import Needs
+        from runtime.run.checking import check
+
         needs, pending = Needs(), deque[tuple[ComposedJob, Checked]]()
         for composed in composer.jobs(master):
             with _labelled(composed.label):
@@ -99,8 +105,8 @@ def preflight(argv: Sequence[str]) -> Ready:
         if composer.multirun:  # jobs have been announced in between
             announce(master)
         setting, directory = output_directory(composer, master)
-        jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, pending)
-        return Ready(hydra_argv(composer, argv), needs, jobs)
+        jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, needs, pending)
+        return Ready(hydra_argv(composer, argv), jobs)
 
 
 @contextmanager
