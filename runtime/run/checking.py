@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
 from runtime.importing import importing
-from runtime.run.checks.job import CheckedJob, check_job
 
 if TYPE_CHECKING:
+    from runtime.run.checks.job import CheckedJob
     from runtime.run.ending import Ending
     from runtime.run.jobs.checks import Again, CheckedSet
 
@@ -22,6 +22,8 @@ def check(raw: Mapping[str, Any], start: Path, again: Again) -> Checked:
     """Check a composed configuration, relative paths of which are below ``start``; raises :class:`ConfigError`."""
     written = parse(raw)
     refuse_without_value(written)
+    with importing():  # much, which is needed only now
+        from runtime.run.checks.job import check_job
     if not written.is_set:
         return check_job(written, start)
     with importing():
@@ -39,6 +41,8 @@ def refuse_without_value(config: Config) -> None:
 
 def run_checked(checked: Checked, run_dir: Path) -> Ending:
     """Run it into ``run_dir``. Raises as ``run_job`` and ``run_set`` do."""
+    from runtime.run.checks.job import CheckedJob
+
     if isinstance(checked, CheckedJob):
         from runtime.run.job import run_job
 

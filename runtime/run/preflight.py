@@ -7,10 +7,10 @@ parsed and built, its straggler plan drawn, its port tested. The launcher gets t
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,22 +90,23 @@ def preflight(argv: Sequence[str]) -> Ready:
         master = composer.master()
         refuse_foreign_targets(master)
         refuse_shadowed_files(master)
-        from runtime.api import Needs
         from runtime.run.checking import check
 
-        needs, pending = Needs(), deque[tuple[ComposedJob, Checked]]()
+        needs: list[Needs] = []
+        pending: deque[tuple[ComposedJob, Checked]] = deque()
         for composed in composer.jobs(master):
             with _labelled(composed.label):
                 refuse_without_jobs(composer, composed)
-                job = check(composed.raw, start, partial(recomposed, composer, composed))
+                job = check(composed.raw, start, functools.partial(recomposed, composer, composed))
                 check_launcher(composer, master, job)
-            needs = needs.with_those_of(job.needs)
+            needs.append(job.needs)
             if is_ours(composer, master):
                 pending.append((composed, job))
         if composer.multirun:  # jobs have been announced in between
             announce(master)
         setting, directory = output_directory(composer, master)
-        jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, needs, pending)
+        together = functools.reduce(lambda one, other: one.with_those_of(other), needs)
+        jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, together, pending)
         return Ready(hydra_argv(composer, argv), jobs)
 
 
