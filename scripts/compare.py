@@ -22,24 +22,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rich.console import Console
 
 from analysis.figures.names import named, shown_name
 from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.load import RecordError, find_clusters, find_runs
-from analysis.reports.comparing import IN_WORDS, Quantity, compared, sheet
-from analysis.reports.report import gather_runs, write_comparison
-from analysis.reports.runtimes import runtime_lines
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
 from scripts.common.naming import add_names
-from scripts.common.sheets import print_sheet
+
+if TYPE_CHECKING:
+    from analysis.reports.comparing import Quantity
 
 TEXTS = ("case", "strategy", "verdict")
 """Columns of words."""
@@ -47,6 +46,13 @@ TEXTS = ("case", "strategy", "verdict")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare what is named; returns the exit code (see the module)."""
+    from rich.console import Console
+
+    from analysis.reports.comparing import IN_WORDS, compared, sheet
+    from analysis.reports.report import gather_runs, write_comparison
+    from analysis.reports.runtimes import runtime_lines
+    from scripts.common.sheets import print_sheet
+
     try:
         arguments = _parser().parse_args(argv)
         refuse_unwritable_folder("-o", arguments.out)

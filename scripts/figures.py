@@ -17,19 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from PIL import Image
-from rich.console import Console
 
-from analysis.figures.injectors import draw_injectors
 from analysis.figures.names import named
-from analysis.figures.page import captioned, drawn_as
 from analysis.figures.style import DPI
-from analysis.measures.injections import collect
-from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
-from analysis.reports.cluster import compare_clusters, finish_cluster
-from analysis.reports.cluster_console import print_clusters
-from analysis.reports.report import compare, finish_run, print_summary
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
@@ -45,6 +36,8 @@ PAGE_IN = 9.0
 
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, or 2 for invalid input."""
+    from analysis.figures.page import captioned
+
     try:
         arguments = _parser().parse_args(argv)
     except ConfigError as error:
@@ -72,6 +65,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
+    from rich.console import Console
+
+    from analysis.reports.report import compare, finish_run, print_summary
+
     console = Console(highlight=False)
     usable = []
     for path in runs:
@@ -94,6 +91,9 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
 
 def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
     """Draw the comparison only, in every format; returns the exit code."""
+    from analysis.figures.page import drawn_as
+    from analysis.reports.report import compare
+
     if not runs:
         raise ConfigError("--paper: for single runs, not for runs of clusters; leave it out")
     form = form_of(arguments.paper, captioned=arguments.caption)
@@ -110,6 +110,8 @@ def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
 
 def too_high(figure: Path) -> str:
     """What to do about a picture that fits on no page; empty if it does."""
+    from PIL import Image
+
     with Image.open(figure) as picture:
         width_in, height_in = (pixels / DPI for pixels in picture.size)
     cure = "name the runs of fewer cases"
@@ -121,6 +123,11 @@ def too_high(figure: Path) -> str:
 
 
 def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -> None:
+    from rich.console import Console
+
+    from analysis.reports.cluster import compare_clusters, finish_cluster
+    from analysis.reports.cluster_console import print_clusters
+
     console = Console(highlight=False)
     for path in runs:
         try:
@@ -139,6 +146,10 @@ def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -
 
 def _draw_injectors(paths: list[Path], figure: Path) -> Path | None:
     """Only for runs with throttled processors or links and an undisturbed stretch to compare with."""
+    from analysis.figures.injectors import draw_injectors
+    from analysis.measures.injections import collect
+    from analysis.measures.injector_errors import errors
+
     runs = [load_run(path) for path in paths]
     if not any(run.plan["kind"].isin(THROTTLED).any() for run in runs):
         return None
