@@ -39,7 +39,7 @@ def read_in_c(folder: Path) -> None:
         return
     known = omegaconf_utils.get_yaml_loader()
 
-    class InC(yaml.cyaml.CParser, known):  # type: ignore[misc]
+    class InC(yaml.cyaml.CParser, known):  # type: ignore[misc, valid-type]
         def __init__(self, stream: Any) -> None:
             yaml.cyaml.CParser.__init__(self, stream)
             yaml.constructor.SafeConstructor.__init__(self)
