@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
 from analysis.files import write_file
 from analysis.markup import to_csv, to_markdown
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
 from runtime.config import project
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME, ROOT, module_name, surroundings

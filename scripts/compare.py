@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
 from analysis.figures.names import named, shown_name
 from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.load import RecordError, find_clusters, find_runs
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.importing import importing
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
@@ -46,31 +46,36 @@ TEXTS = ("case", "strategy", "verdict")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare what is named; returns the exit code (see the module)."""
-    from rich.console import Console
-
-    from analysis.reports.comparing import IN_WORDS, compared, sheet
-    from analysis.reports.report import gather_runs, write_comparison
-    from analysis.reports.runtimes import runtime_lines
-    from scripts.common.sheets import print_sheet
-
     try:
         arguments = _parser().parse_args(argv)
         refuse_unwritable_folder("-o", arguments.out)
-        paths = records_below(arguments.dirs, find)
-        gathered = gather_runs(paths, arguments.baseline)
-        runs, baseline = gathered.table, gathered.baseline
-        remarks = [*(f"left out: {reason}" for reason in gathered.skipped), *gathered.warnings]
-        quantity: Quantity = arguments.by
-        if quantity == "tta" and runs["tta_s"].isna().all():
-            raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
-        names = dict(arguments.names) if arguments.form in ("table", *FOR_PEOPLE) else None
-        found = sheet(compared(runs, baseline, quantity), baseline, quantity, names)
-        with named(dict(arguments.names)):
-            remarks += runtime_lines(runs, quantity)
-            if arguments.out is not None:
-                remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
+        return compare(records_below(arguments.dirs, find), arguments)
     except (ConfigError, RecordError) as error:
         return print_error("compare", error)
+
+
+def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
+    """Print the comparison of these runs; returns the exit code."""
+    with importing():
+        from rich.console import Console
+
+        from analysis.reports.comparing import IN_WORDS, compared, sheet
+        from analysis.reports.report import gather_runs, write_comparison
+        from analysis.reports.runtimes import runtime_lines
+        from scripts.common.sheets import print_sheet
+
+    gathered = gather_runs(paths, arguments.baseline)
+    runs, baseline = gathered.table, gathered.baseline
+    remarks = [*(f"left out: {reason}" for reason in gathered.skipped), *gathered.warnings]
+    quantity: Quantity = arguments.by
+    if quantity == "tta" and runs["tta_s"].isna().all():
+        raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
+    names = dict(arguments.names) if arguments.form in ("table", *FOR_PEOPLE) else None
+    found = sheet(compared(runs, baseline, quantity), baseline, quantity, names)
+    with named(dict(arguments.names)):
+        remarks += runtime_lines(runs, quantity)
+        if arguments.out is not None:
+            remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
     if arguments.form == "table":
         title = f"{IN_WORDS[quantity]} of {len(runs)} runs, relative to {shown_name(baseline, dict(arguments.names))}"
         print_sheet(Console(highlight=False), found, title, TEXTS)

@@ -17,12 +17,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
 from analysis.figures.names import named
 from analysis.figures.style import DPI
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.importing import importing
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.naming import add_names
@@ -36,8 +36,6 @@ PAGE_IN = 9.0
 
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, or 2 for invalid input."""
-    from analysis.figures.page import captioned
-
     try:
         arguments = _parser().parse_args(argv)
     except ConfigError as error:
@@ -55,6 +53,9 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.paper is not None:
             with named(dict(arguments.names)):
                 return _for_paper(runs, arguments)
+        with importing():
+            from analysis.figures.page import captioned
+
         redraw = _redraw_clusters if clusters else _redraw
         lot = clusters or runs
         with captioned(arguments.caption), named(dict(arguments.names)):

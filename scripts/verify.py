@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
 from analysis.files import natural
 from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_clusters, find_runs, load_afresh
 from analysis.records.schema import ROWS, Other

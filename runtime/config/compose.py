@@ -220,13 +220,13 @@ def announce(config: DictConfig) -> None:
     HydraConfig.instance().set_config(config)
 
 
-def to_raw(config: DictConfig) -> dict[str, Any]:
-    """The job's part of a composed configuration as plain data, interpolations resolved.
+def to_raw(config: DictConfig, *only: str) -> dict[str, Any]:
+    """The job's part of a composed configuration (or ``only`` these sections) as plain data, interpolations resolved.
 
     Raises :class:`ConfigError`.
     """
     try:
-        return {str(key): _plain(config[key]) for key in config if key != "hydra"}
+        return {str(key): _plain(config[key]) for key in only or config if key != "hydra"}
     except REFUSALS as error:
         raise explain(error) from None
 
