@@ -7,10 +7,13 @@ import signal
 
 
 def _quit(number: int, _frame: object) -> None:
-    """Until a job installs its own handlers there is nothing to clean up, and no reason for a traceback."""
+    """Where a job has no handlers of its own there is nothing to clean up, and no reason for a traceback."""
+    os.write(2, f"run.py: interrupted; {kept[-1]}\n".encode())
     os._exit(128 + number)
 
 
+kept = ["nothing was started"]
+"""What a signal leaves that ends the program at once, and how to go on: the last holds."""
 for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
@@ -19,10 +22,20 @@ import importlib  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
+from types import ModuleType  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 
 from runtime.config.project import adopt  # noqa: E402
-from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
+from runtime.errors import (  # noqa: E402
+    FAILED,
+    NO_SPACE,
+    ConfigError,
+    Interrupted,
+    is_full,
+    no_process,
+    print_error,
+    print_interrupted,
+)
 from runtime.house import NAME, module_name  # noqa: E402
 from runtime.importing import importing  # noqa: E402
 from runtime.run.streams import run_program  # noqa: E402
@@ -34,6 +47,8 @@ if TYPE_CHECKING:  # what only jobs need is imported where they need it: no othe
     from runtime.run.launch import Result
     from runtime.run.preflight import Jobs, Ready
 
+GOES_ON = "runs that have ended are kept; the same command goes on from there"
+"""What a signal leaves of a sweep."""
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
 COMMANDS = {
@@ -103,6 +118,8 @@ def run_job(job: Checked, run_dir: Path) -> Result:
     from runtime.run.launch import KILLED, Result
 
     reason, interrupted_by = "", 0
+    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    kept.append(GOES_ON if sweep else f"{run_dir} may lack its end; the same command starts again")
     if job.models_hosts:
         remark_once(slower())
     try:
@@ -111,13 +128,16 @@ def run_job(job: Checked, run_dir: Path) -> Result:
         except JobFailed as error:
             exit_code, reason = print_error(NAME, error, error.exit_code), str(error)
             interrupted_by = error.interrupted_by
+        if interrupted_by:
+            print_error(NAME, f"interrupted; {GOES_ON if sweep else 'what was recorded is kept'}")
+        kept.append(GOES_ON if sweep else f"the record is kept; python run.py figures {run_dir} draws it")
         if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
         exit_code, reason = print_error(NAME, error), str(error)
         # what is missing of a sweep, its report tells by these directories
-        if HydraConfig.get().mode == RunMode.RUN and claimed(run_dir):
+        if not sweep and claimed(run_dir):
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
         exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
@@ -198,11 +218,27 @@ def program() -> int:
         if given and (module := COMMANDS.get(given[0])):
             with importing():
                 command = importlib.import_module(module_name(module))
-            exit_code: int = command.main(given[1:])
-            return exit_code
+            return perform(given[0], command, given[1:])
         return compose(given)
     except ConfigError as error:
         return print_error(NAME, error)
+
+
+def perform(word: str, command: ModuleType, given: Sequence[str]) -> int:
+    """Do what a word asks for; a signal ends it with a line about what is kept, and it cleans up what it has begun."""
+
+    def end(number: int, _frame: object) -> None:
+        raise Interrupted(number)
+
+    before = [signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        exit_code: int = command.main(given)
+    except KeyboardInterrupt as error:
+        return print_interrupted(word, getattr(command, "KEPT", "the same command starts again"), error)
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    return exit_code
 
 
 def compose(given: Sequence[str]) -> int:

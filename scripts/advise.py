@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from analysis.reports.advice import Advice
     from scripts.jobs.advice import Replay
 
+KEPT = "the log is as it was; the same command starts again"
+"""What a signal leaves."""
+
 BATCH = 32
 """Samples per rank and step where the log does not say: how finely batches can be divided."""
 RESTART_S = 120.0

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from analysis.fitting.estimates import Calibration
     from analysis.fitting.robust import Estimate
 
+KEPT = "no cost model was written; the same command starts again"
+"""What a signal leaves."""
+
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
 FOLDER = Path() if INSTALLED else DIRECTORY
 """Where models go by their names: to those that come along, or, if this is an installed package, to the working

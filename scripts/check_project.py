@@ -32,6 +32,9 @@ from runtime.run.streams import run_program
 if TYPE_CHECKING:
     from runtime.run.checking import Checked
 
+KEPT = "the project is as it was; the same command starts again"
+"""What a signal leaves."""
+
 DEFAULT_BACKEND = "torch"
 SHARED = ["jobs=poisson", "jobs.num_jobs=20", "cluster=star_servers"]
 SURROUNDINGS = {

@@ -32,6 +32,7 @@ from analysis.records.load import RecordError, find_clusters, find_runs
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.importing import importing
+from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
@@ -39,6 +40,9 @@ from scripts.common.naming import add_names
 
 if TYPE_CHECKING:
     from analysis.reports.comparing import Quantity
+
+KEPT = "the records are as they were; the same command starts again"
+"""What a signal leaves."""
 
 TEXTS = ("case", "strategy", "verdict")
 """Columns of words."""
@@ -64,7 +68,7 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
         from analysis.reports.runtimes import runtime_lines
         from scripts.common.sheets import print_sheet
 
-    gathered = gather_runs(paths, arguments.baseline)
+    gathered = gather_runs(counted(paths, len(paths), "reading records"), arguments.baseline)
     runs, baseline = gathered.table, gathered.baseline
     remarks = [*(f"left out: {reason}" for reason in gathered.skipped), *gathered.warnings]
     quantity: Quantity = arguments.by

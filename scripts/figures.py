@@ -23,10 +23,14 @@ from analysis.records.load import RecordError, find_clusters, find_runs, load_ru
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.importing import importing
+from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.naming import add_names
 from scripts.common.paper_figures import WIDTHS_IN, add_paper, form_of
+
+KEPT = "the figures that are there are whole; the same command draws all of them again"
+"""What a signal leaves."""
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""
@@ -72,7 +76,7 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
 
     console = Console(highlight=False)
     usable = []
-    for path in runs:
+    for path in counted(runs, len(runs), "drawing runs"):
         try:
             finish_run(path)
             usable.append(path)
@@ -84,7 +88,7 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
     if (figure := _draw_injectors(usable, (out or runs[0]) / "figures" / "injectors.png")) is not None:
         console.print(f"{figure}", markup=False, soft_wrap=True)
     if out is not None:
-        table = compare(usable, out, baseline)
+        table = compare(counted(usable, len(usable), "reading records"), out, baseline)
         print_summary(table, console)
         for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
             console.print(line, markup=False, soft_wrap=True)
@@ -100,7 +104,7 @@ def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
     form = form_of(arguments.paper, captioned=arguments.caption)
     out = arguments.out or (arguments.folders[0] if len(arguments.folders) == 1 else Path("out")) / "paper"
     with drawn_as(form):
-        table = compare(runs, out, arguments.baseline)
+        table = compare(counted(runs, len(runs), "reading records"), out, arguments.baseline)
     for line in (*table.attrs["warnings"], *table.attrs["figures"]):
         print(line)
     for figure in table.attrs["figures"]:
@@ -130,7 +134,7 @@ def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -
     from analysis.reports.cluster_console import print_clusters
 
     console = Console(highlight=False)
-    for path in runs:
+    for path in counted(runs, len(runs), "drawing runs"):
         try:
             finish_cluster(path)
             console.print(f"{path / 'report.html'}", markup=False, soft_wrap=True)

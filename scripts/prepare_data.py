@@ -30,7 +30,7 @@ import yaml
 
 from runtime.config.checking import suggest
 from runtime.config.instantiate import instantiate
-from runtime.errors import FAILED, INTERRUPTED, ConfigError, print_error
+from runtime.errors import FAILED, ConfigError, print_error, print_interrupted
 from runtime.house import NAME as PROGRAM
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -65,8 +65,8 @@ def main(argv: Sequence[str]) -> int:
         return print_error(NAME, error, FAILED)
     except (ValueError, OSError) as error:
         return print_error(NAME, error)
-    except KeyboardInterrupt:
-        return print_error(NAME, "interrupted; nothing was converted", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return print_interrupted(NAME, "nothing was converted; the same command starts again", error)
     return 0
 
 

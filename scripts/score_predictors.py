@@ -60,6 +60,9 @@ from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 
+KEPT = "the records are as they were; the same command starts again"
+"""What a signal leaves."""
+
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
 """Width of a table in a file or a pipe, in columns."""

@@ -31,11 +31,15 @@ from injectors.plan import parse_plan, plan_sha256
 from runtime.config import project
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME, run_py
+from runtime.record.progress import counted
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+KEPT = "the records are as they were; the same command starts again"
+"""What a signal leaves."""
 
 STYLES: dict[Verdict, str] = {"ok": "green", "failed": "bold red", "unchecked": "yellow"}
 AGAIN_DEADLINE_S = 3600.0
@@ -52,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return print_error("verify", error)
     console = Console(highlight=False)
     failed = 0
-    for path in paths:
+    for path in counted(paths, len(paths), "verifying records"):
         checks = list(verify(path, again=arguments.again))
         failed += any(check.verdict == "failed" for check in checks)
         if len(paths) == 1:

@@ -163,6 +163,10 @@ class Composer:
         announce(config)
         return config
 
+    def num_jobs(self, master: DictConfig) -> int:
+        """How many :meth:`jobs` there are; raises :class:`ConfigError`."""
+        return math.prod(len(values) for values in self._choices(master)[1]) if self.multirun else 1
+
     def jobs(self, master: DictConfig) -> Iterator[ComposedJob]:
         """Every job, in order; raises :class:`ConfigError`. The date is that of ``master``."""
         if not self.multirun:

@@ -7,7 +7,6 @@ the user's callbacks are notified of everything. Nothing is composed or built he
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf, read_write
 
 from runtime.config.compose import ComposedJob, announce
 from runtime.config.hydra_internal import Callbacks
+from runtime.record.progress import left
 from runtime.run.preflight import Jobs
 from runtime.run.resuming import Claimed, Part
 from runtime.run.sweep_note import Ended, add
@@ -96,12 +96,11 @@ def launch_sweep(jobs: Jobs, sweep: Claimed, run: Run, sweep_ended: Callable[[Pa
 
 def progress(num_jobs: int, ended: Sequence[Ended]) -> str:
     """One line before the next job: ``run 3 of 20, about 6 min left``, by the mean of those that have ended."""
-    left = num_jobs - len(ended)
+    number_left = num_jobs - len(ended)
     text = f"run {len(ended) + 1} of {num_jobs}"
     if not ended:
         return text
-    left_s = left * fmean(one.took_s for one in ended)
-    return f"{text}, about {f'{math.ceil(left_s)} s' if left_s < 60 else f'{round(left_s / 60)} min'} left"
+    return f"{text}, {left(number_left * fmean(one.took_s for one in ended))}"
 
 
 def failures(ended: Sequence[Ended]) -> list[str]:

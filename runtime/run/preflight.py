@@ -27,6 +27,7 @@ from runtime.config.instantiate import TARGET, is_allowed
 from runtime.config.parse import NO_JOBS
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
+from runtime.record.progress import counted
 
 if TYPE_CHECKING:
     from runtime.api import Needs
@@ -94,7 +95,7 @@ def preflight(argv: Sequence[str]) -> Ready:
 
         needs: list[Needs] = []
         pending: deque[tuple[ComposedJob, Checked]] = deque()
-        for composed in composer.jobs(master):
+        for composed in counted(composer.jobs(master), composer.num_jobs(master), "checking jobs"):
             with _labelled(composed.label):
                 refuse_without_jobs(composer, composed)
                 job = check(composed.raw, start, functools.partial(recomposed, composer, composed))
