@@ -66,9 +66,10 @@ COMMANDS = {
     "data": "scripts.prepare_data",
     "doctor": "runtime.run.doctor",
     "cleanup": "scripts.cleanup",
-    "--version": "runtime.version",
 }
 """Words that start something else than a job."""
+FLAGS = {"--version": "runtime.version"}
+"""The same for flags: what Hydra would say only when all of it is imported."""
 remarks = set[str]()
 """What has been said and need not be said again."""
 
@@ -215,7 +216,7 @@ def program() -> int:
     """All of it; returns the exit code."""
     try:
         given = adopt(sys.argv[1:])
-        if given and (module := COMMANDS.get(given[0])):
+        if given and (module := (COMMANDS | FLAGS).get(given[0])):
             with importing():
                 command = importlib.import_module(module_name(module))
             return perform(given[0], command, given[1:])

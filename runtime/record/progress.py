@@ -23,7 +23,7 @@ def counted(
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Item]:
-    """The items, so many in all; meanwhile a line says how many are done: ``checking jobs: 12 of 60, about 9 s left``."""
+    """The items; meanwhile a line says how many of them are done: ``checking jobs: 12 of 60, about 9 s left``."""
     progress = Progress(total, doing, stream, clock)
     try:
         for item in items:
