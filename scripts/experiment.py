@@ -59,6 +59,7 @@ from runtime.config.hydra_errors import own_part
 from runtime.errors import ConfigError, refuse
 from runtime.house import INSTALLED, NAME, ROOT, module_name
 from runtime.record.meta import describe_versions
+from runtime.record.progress import counted
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -258,7 +259,8 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
 def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
     """The existing records, even if some are missing."""
     found = [(cell, record_of(out, cell.name)) for cell in cells(spec)]
-    runs = [(cell, load_record(path)) for cell, path in found if path.exists()]
+    there = [(cell, path) for cell, path in found if path.exists()]
+    runs = [(cell, load_record(path)) for cell, path in counted(there, len(there), "reading records")]
     if not runs:
         raise RecordError(f"{out}: no record of {spec.name} here; run it without --redraw first")
     return runs

@@ -59,6 +59,7 @@ def main(argv: Sequence[str]) -> int:
         dataset = chosen(words)
         refuse_unwritable_folder("--data-dir", Path(words.data_dir))
         if words.fetch:
+            print(f"{dataset.name}: fetching its files, which takes up to some minutes", file=sys.stderr)
             fetch(dataset, Path(words.data_dir))
         print(prepare(dataset, words.data_dir))
     except FetchError as error:
@@ -113,6 +114,8 @@ def prepare(dataset: Dataset, data_dir: str) -> str:
     """Convert the data set; returns a line about the result."""
     directory = dataset.directory(data_dir)
     before = directory.is_dir()
+    if not before:
+        print(f"{dataset.name}: converting its files, which takes up to some minutes", file=sys.stderr)
     count = dataset.prepare(data_dir)
     split = dataset.load(data_dir)
     inputs, targets = split.train
