@@ -31,6 +31,7 @@ from injectors.plan import parse_plan, plan_sha256
 from runtime.config import project
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME, run_py
+from runtime.importing import importing
 from runtime.record.progress import counted
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
@@ -54,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         paths = records_below(arguments.dirs, _find)
     except ConfigError as error:
         return print_error("verify", error)
+    with importing():  # what all checks need takes longer than most of them
+        import analysis.measures.metrics  # noqa: F401
     console = Console(highlight=False)
     failed = 0
     for path in counted(paths, len(paths), "verifying records"):

@@ -27,6 +27,7 @@ from runtime.config.instantiate import TARGET, is_allowed
 from runtime.config.parse import NO_JOBS
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
+from runtime.importing import importing
 from runtime.record.progress import counted
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def preflight(argv: Sequence[str]) -> Ready:
     args = parse_arguments(argv)
     search_users_folders()
     if args.help:
-        from runtime.run.helping import help_text
-
+        with importing():
+            from runtime.run.helping import help_text
         with composing(args) as composer:
             return Ready(list(argv), shows=help_text(composer, start, resolve=args.resolve))
     if only_shows(args):
