@@ -29,7 +29,7 @@ from runtime.run.streams import run_program
 from scripts.common.naming import add_names
 from scripts.common.paper_figures import WIDTHS_IN, add_paper, form_of
 
-KEPT = "the figures that are there are whole; the same command draws all of them again"
+KEPT = "existing figures are whole; the same command draws all of them again"
 """What a signal leaves."""
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
