@@ -13,7 +13,7 @@ def _quit(number: int, _frame: object) -> None:
 
 
 kept = ["nothing was started"]
-"""What a signal leaves that ends the program at once, and how to go on: the last holds."""
+"""What a signal leaves that ends the program at once, and how to continue: the last holds."""
 for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # what only jobs need is imported where they need it: no othe
     from runtime.run.launch import Result
     from runtime.run.preflight import Jobs, Ready
 
-GOES_ON = "runs that have ended are kept; the same command goes on from there"
+CONTINUES = "runs that have ended are kept; the same command continues from there"
 """What a signal leaves of a sweep."""
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
@@ -120,7 +120,7 @@ def run_job(job: Checked, run_dir: Path) -> Result:
 
     reason, interrupted_by = "", 0
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
-    kept.append(GOES_ON if sweep else f"{run_dir} may lack its end; the same command starts again")
+    kept.append(CONTINUES if sweep else f"{run_dir} may lack its end; the same command starts again")
     if job.models_hosts:
         remark_once(slower())
     try:
@@ -130,8 +130,8 @@ def run_job(job: Checked, run_dir: Path) -> Result:
             exit_code, reason = print_error(NAME, error, error.exit_code), str(error)
             interrupted_by = error.interrupted_by
         if interrupted_by:
-            print_error(NAME, f"interrupted; {GOES_ON if sweep else 'what was recorded is kept'}")
-        kept.append(GOES_ON if sweep else f"the record is kept; python run.py figures {run_dir} draws it")
+            print_error(NAME, f"interrupted; {CONTINUES if sweep else 'what was recorded is kept'}")
+        kept.append(CONTINUES if sweep else f"the record is kept; python run.py figures {run_dir} draws it")
         if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)

@@ -37,7 +37,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def print_interrupted(program: str, kept: str, error: KeyboardInterrupt) -> int:
-    """Print the line about what is kept and how to go on; returns the exit code, 128 + signal."""
+    """Print the line about what is kept and how to continue; returns the exit code, 128 + signal."""
     number = error.number if isinstance(error, Interrupted) else signal.SIGINT
     return print_error(program, f"interrupted; {kept}", 128 + number)
 

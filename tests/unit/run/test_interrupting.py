@@ -57,7 +57,7 @@ def interrupted_job(mode: RunMode, number: int) -> None:
     raise SystemExit(run_job(SimpleNamespace(models_hosts=False, draws=False), Path("runs/a")).exit_code)
 
 
-def test_a_job_says_that_its_record_is_kept_and_a_sweep_that_it_goes_on() -> None:
+def test_a_job_says_that_its_record_is_kept_and_a_sweep_that_it_continues() -> None:
     done = in_a_fork(partial(interrupted_job, RunMode.RUN, signal.SIGTERM), ROOT)
     assert (done.exit_code, done.err.splitlines()) == (
         143,
@@ -65,7 +65,7 @@ def test_a_job_says_that_its_record_is_kept_and_a_sweep_that_it_goes_on() -> Non
     )
     done = in_a_fork(partial(interrupted_job, RunMode.MULTIRUN, signal.SIGINT), ROOT)
     assert done.exit_code == 130
-    assert "run.py: interrupted; runs that have ended are kept; the same command goes on from there" in done.err
+    assert "run.py: interrupted; runs that have ended are kept; the same command continues from there" in done.err
     done = in_a_fork(partial(interrupted_job, RunMode.RUN, 0), ROOT)
     assert (done.exit_code, done.err) == (0, "record: runs/a\n")
 
