@@ -35,23 +35,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rich.console import Console
-
 from analysis.figures.names import named, shown_name
 from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.load import RecordError, find_clusters, find_runs
-from analysis.reports.comparing import COLUMNS, IN_WORDS, NUMBERS, Name, Quantity, compared, sheet
-from analysis.reports.report import gather_runs, write_comparison
-from analysis.reports.runtimes import runtime_lines
+from analysis.reports.columns import COLUMNS, IN_WORDS, NUMBERS, Name, Quantity
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.importing import importing
+from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
 from scripts.common.naming import add_names
 from scripts.common.of_experiment import in_order, read_compared
-from scripts.common.sheets import print_sheet
 
+KEPT = "the records are as they were; the same command starts again"
+"""What a signal leaves."""
 TEXTS = ("case", "strategy", "verdict")
 """Columns of words."""
 
@@ -61,25 +60,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parser().parse_args(argv)
         refuse_unwritable_folder("-o", arguments.out)
-        left = [one for folder in arguments.dirs if (one := read_compared(folder)) is not None]
-        own = {label: name for one in reversed(left) for label, name in one.names.items()} | dict(arguments.names)
-        paths = records_below(arguments.dirs, find)
-        gathered = gather_runs(paths, arguments.baseline)
-        runs, baseline = gathered.table, gathered.baseline
-        remarks = [f"left out: {reason}" for reason in gathered.skipped]
-        quantity: Quantity = arguments.by
-        if quantity == "tta" and runs["tta_s"].isna().all():
-            raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
-        names = own if arguments.form in ("table", *FOR_PEOPLE) else None
-        columns = arguments.columns or (COLUMNS if arguments.form == "table" else NUMBERS)
-        found = sheet(compared(runs, baseline, quantity), baseline, quantity, names, columns)
-        with named(own):
-            remarks += gathered.warnings
-            remarks += runtime_lines(runs, quantity)
-            if arguments.out is not None:
-                remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
+        return compare(records_below(arguments.dirs, find), arguments)
     except (ConfigError, RecordError) as error:
         return print_error("compare", error)
+
+
+def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
+    """Print the comparison of these runs; returns the exit code."""
+    with importing():
+        from rich.console import Console
+
+        from analysis.reports.comparing import compared, sheet
+        from analysis.reports.report import gather_runs, write_comparison
+        from analysis.reports.runtimes import runtime_lines
+        from scripts.common.sheets import print_sheet
+
+    left = [one for folder in arguments.dirs if (one := read_compared(folder)) is not None]
+    own = {label: name for one in reversed(left) for label, name in one.names.items()} | dict(arguments.names)
+    gathered = gather_runs(counted(paths, len(paths), "reading records"), arguments.baseline)
+    runs, baseline = gathered.table, gathered.baseline
+    remarks = [f"left out: {reason}" for reason in gathered.skipped]
+    quantity: Quantity = arguments.by
+    if quantity == "tta" and runs["tta_s"].isna().all():
+        raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
+    names = own if arguments.form in ("table", *FOR_PEOPLE) else None
+    columns = arguments.columns or (COLUMNS if arguments.form == "table" else NUMBERS)
+    found = sheet(compared(runs, baseline, quantity), baseline, quantity, names, columns)
+    with named(own):
+        remarks += gathered.warnings
+        remarks += runtime_lines(runs, quantity)
+        if arguments.out is not None:
+            remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
     if arguments.form == "table":
         title = f"{IN_WORDS[quantity]} of {len(runs)} runs, relative to {shown_name(baseline, own)}"
         print_sheet(Console(highlight=False), found, title, TEXTS)

@@ -49,7 +49,8 @@ from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
-from analysis.reports.comparing import NUMBERS, compared, sheet
+from analysis.reports.columns import NUMBERS
+from analysis.reports.comparing import compared, sheet
 from analysis.reports.report import gather_runs, write_comparison
 from runtime.config import project
 from runtime.config.checking import nearest
@@ -59,6 +60,7 @@ from runtime.config.hydra_errors import own_part
 from runtime.errors import ConfigError, refuse
 from runtime.house import INSTALLED, NAME, ROOT, module_name
 from runtime.record.meta import describe_versions
+from runtime.record.progress import counted
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -259,7 +261,8 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
 def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
     """The existing records, even if some are missing."""
     found = [(cell, record_of(out, cell.name)) for cell in cells(spec)]
-    runs = [(cell, load_record(path)) for cell, path in found if path.exists()]
+    there = [(cell, path) for cell, path in found if path.exists()]
+    runs = [(cell, load_record(path)) for cell, path in counted(there, len(there), "reading records")]
     if not runs:
         raise RecordError(f"{out}: no record of {spec.name} here; run it without --redraw first")
     return runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isinf, isnan, nan
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -13,17 +13,9 @@ from analysis.figures.names import NO_NAMES, shown_case, shown_name
 from analysis.measures.distinguishing import MOST_SEEDS, Distinction, distinguish
 from analysis.measures.profiles import MOST, profile_scores
 from analysis.measures.stats import median, paired_ratios, warned_counts
+from analysis.reports.columns import COLUMNS, NAMES, Name, Quantity
 from analysis.reports.console import MARK, MARKED, marked, number_text
 
-Quantity = Literal["jct", "tta"]
-NAMES: dict[Quantity, str] = {"jct": "JCT", "tta": "TTA"}
-IN_WORDS: dict[Quantity, str] = {"jct": "job completion time", "tta": "time to the target"}
-
-
-Name = Literal["seeds", "time", "step", "ratio", "interval", "verdict", "score"]
-COLUMNS: tuple[Name, ...] = ("seeds", "time", "step", "ratio", "interval", "verdict", "score")
-"""What may follow the names of case and strategy; a step has the time to the target alone."""
-NUMBERS = tuple(name for name in COLUMNS if name != "verdict")
 DASH = "\N{EN DASH}"
 
 

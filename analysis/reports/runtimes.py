@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.figures.names import shown_case, shown_name
 from analysis.measures.distinguishing import distinguish
 from analysis.measures.stats import paired_ratios, warned_counts
-from analysis.reports.comparing import NAMES, Quantity
+from analysis.reports.columns import NAMES, Quantity
 from analysis.reports.console import number_text
 
 APART = ("runtime", "calibration", "backend")

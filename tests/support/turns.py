@@ -1,8 +1,8 @@
-"""A plugin: long tests. What takes too long for every commit at a developer's desk is run by CI, all of it, every time.
+"""A plugin: long tests. CI runs all tests that take too long for every commit at a developer's desk, with every push.
 
-``make test`` leaves the tests that are marked ``long`` out; ``--long`` (CI, ``make slow``) adds all of them. A test that
-is named in full, ``test_file.py::test_name[its case]``, is run in any case. Nothing here depends on the commit, the day
-or chance: what CI runs is what stands in the files.
+``make test`` leaves out the tests that are marked ``long``; ``--long`` (CI, ``make slow``) adds all of them. A test
+that is named in full, ``test_file.py::test_name[its case]``, is run in any case. The selection does not depend on the
+commit, the date or chance: the marks in the files decide it.
 
 A function all of whose cases are long would be run by nobody for days: it is refused, unless it names a test of the
 same file that is not long and would notice most of what it notices, ``@pytest.mark.long(like="test_name")`` (of another
@@ -77,7 +77,9 @@ def rows_by_turns(rows: Iterable[tuple[object, ...]], always: int) -> list[objec
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("long tests").addoption("--long", action="store_true", help="run the tests that are marked long, too")
+    parser.getgroup("long tests").addoption(
+        "--long", action="store_true", help="run the tests that are marked long, too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
