@@ -32,6 +32,7 @@ from runtime.live.transport.messages import (
     Exited,
     Forked,
     Halted,
+    Heartbeat,
     LinkLost,
     Loaded,
     MalformedMessage,
@@ -118,6 +119,7 @@ class LiveSupervisor:
     def clock_restarted(self) -> None:
         """Set now to 0, and renew all leases."""
         self.leases.started(self.loop.now)
+        self.agents.clock_restarted()
 
     def admit(self, identity: Identity) -> bool:
         """Whether an identity is expected: only the incarnation launched last is."""
@@ -131,7 +133,7 @@ class LiveSupervisor:
 
     def _check_started(self) -> None:
         if not self.recovery.state.started:
-            self.listener.failed(self.leases.not_ready())
+            self.listener.failed(self.leases.not_ready(self.agents.awaited))
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
@@ -206,7 +208,10 @@ class LiveSupervisor:
         self.loop.after(SEVERED_GRACE_S, lambda: self.give_up(key, incarnation, reason))
 
     def _from_agent(self, number: int, message: Message) -> bool:
+        self.agents.heard(number)
         match message:
+            case Heartbeat():
+                pass
             case AgentReady():
                 everybody = self.agents.ready(number)
                 self.listener.agent_ready(message)

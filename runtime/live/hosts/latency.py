@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import subprocess
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -16,6 +18,8 @@ from runtime.house import program, surroundings
 from runtime.live.hosts.relay import READY, RelayMap, Route
 
 EXIT_S = 2.0
+ANSWER_S = 10.0
+"""Seconds within which a relay listens on what it is given."""
 
 
 class RelayFailed(OSError):
@@ -42,8 +46,7 @@ def start_relay(host: str, routes: list[Route]) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
     )
     if _ask(process, host, routes) != READY:
-        with process:  # closes its pipes, and so ends it
-            pass
+        stop_relay(process)
         raise RelayFailed(
             f"the relay of {len(routes)} servers at {host} ended with code {process.returncode}; see above"
         )
@@ -78,4 +81,12 @@ def _ask(relay: subprocess.Popen[bytes], host: str, routes: list[Route]) -> byte
     assert relay.stdout is not None
     relay.stdin.write(msgspec.json.encode(RelayMap(host=host, routes=routes)) + b"\n")
     relay.stdin.flush()
-    return relay.stdout.readline()
+    line, until_s = b"", time.monotonic() + ANSWER_S
+    while not line.endswith(b"\n"):
+        left_s = max(0.0, until_s - time.monotonic())
+        if not select.select([relay.stdout], [], [], left_s)[0]:
+            return f"it does not answer within {ANSWER_S:g} s".encode()
+        if not (piece := os.read(relay.stdout.fileno(), 1 << 16)):
+            return line
+        line += piece
+    return line
