@@ -480,7 +480,7 @@ class Coordinator:
         """That is no good end for a job that stands still, since somebody is lost and not back."""
         self._look_who_is_missing()
         reached = f"max_time_s={self.job.max_time_s:g} reached"
-        words = f"; {self.missing}" if self.missing.since_s else ""
+        words = f"; {self.missing.words}" if self.missing.since_s else ""
         since_s = self.course.halted_s if self.course.halted else None
         idle_s = self.missing.stood_still(t, since_s, self.job.max_time_s, self.job.stuck_after_s)
         if idle_s is None or self.ledger.progresses:

@@ -44,7 +44,8 @@ class Missing:
         idle_s = t - (min(self.since_s.values()) if halted_s is None else halted_s)
         return idle_s if idle_s >= min(after_s, limit_s / 2) else None
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
         """In words; empty: nobody is missing."""
         told = [f"{node} was lost at {t:.1f} s and is not back" for node, t in list(self.since_s.items())[:NAMED]]
-        return ", ".join(told) + (" and others" if len(self.since_s) > NAMED else "")
+        return ", ".join(told) + (", and others" if len(self.since_s) > NAMED else "")
