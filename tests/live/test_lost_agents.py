@@ -10,8 +10,9 @@ import pytest
 
 from runtime.live.machines.doctor import missing
 from tests.support.job_sets import table_of
+from tests.support.joined import Agent, Cluster, errors
 from tests.support.leaks import Start
-from tests.support.runs import LEDGER, RecordSink, Run
+from tests.support.runs import LEDGER, RecordSink, Run, children_of, command_line, processes_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -101,6 +102,47 @@ def test_a_driver_that_is_stopped_longer_than_all_leases_loses_no_agent(start: S
     run.interrupt()
     assert not run.events("Lost")
     assert not run.events("ServerLost")
+
+
+# ---- on another machine ---------------------------------------------------------------------------------------------
+
+
+def starter_of_tasks(agent: Agent) -> int:
+    """The process that starts the tasks of a machine that has joined."""
+    there = [pid for pid in processes_of(agent.directory) if b"runtime.live.tasks.agent" in command_line(pid)]
+    forked = {child for pid in there for child in children_of(pid)}
+    (found,) = set(there) - forked
+    return found
+
+
+def test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_tasks(loopback: Cluster) -> None:
+    """The program that has joined is well, and does not notice."""
+    agents = [loopback.agent(number) for number in range(2)]
+    run = loopback.run("run", *STEADY, "launcher.lease_s=2")
+    run.await_training(5, 180)
+    for agent in agents:
+        os.kill(starter_of_tasks(agent), signal.SIGSTOP)
+    (line,) = errors(run, 1)
+    assert line.split(": ", 1)[1].endswith(
+        "is lost: no heartbeat for 4 s; it is stopped or hangs (runtime.lease_s allows more)"
+    )
+    assert [agent.wait() for agent in agents] == [0, 0]
+    assert [processes_of(agent.directory) for agent in agents] == [[], []]
+
+
+@pytest.mark.long(like="test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_tasks")
+def test_another_one_takes_its_place(loopback: Cluster, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    agents = [loopback.agent(number) for number in range(2)]
+    again = ("launcher.rejoin_s=60", f"launcher.shared_dir={shared}", "launcher.lease_s=2")
+    run = loopback.run("run", *STEADY, *again, "workload.epochs=20", "save_parameters=true")
+    run.await_training(5, 180)
+    os.kill(starter_of_tasks(agents[0]), signal.SIGSTOP)
+    run.await_notes("NodeLost", 1, 180)
+    loopback.agent(0)
+    run.finish(180)
+    assert set(run.parameters().tolist()) == {20.0}
 
 
 # ---- in a set -------------------------------------------------------------------------------------------------------

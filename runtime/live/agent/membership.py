@@ -112,9 +112,9 @@ class Membership:
                 self._heard_s = time.monotonic()
                 self._obey(message)
         if self.begin is not None:
-            self._look(self.begin)
+            self.look(self.begin)
 
-    def _look(self, begin: wire.Begin) -> None:
+    def look(self, begin: wire.Begin) -> None:
         """Say that we are here, look whether the driver is, and whether the tasks' agent still runs."""
         now = time.monotonic()
         self._heard_s = min(now, self._heard_s + self._listening.missed_s(now))
@@ -167,9 +167,13 @@ class Membership:
         os.chdir(self.directory)  # where the evaluator leaves the final parameters
         log = self.directory / "logs" / "agent.log"
         self.launcher.start(LOCAL, AgentStart(spec=msgspec.msgpack.encode(spec), log=log))
+        self.listens(begin)
+        print(f"agent: runs tasks of {self.facts.address}", file=sys.stderr)
+
+    def listens(self, begin: wire.Begin) -> None:
+        """From now on the driver owes heartbeats."""
         self.begin, self._heard_s = begin, time.monotonic()
         self._listening = Listening(LOOK_EVERY_S, begin.lease_s, self._heard_s)
-        print(f"agent: runs tasks of {self.facts.address}", file=sys.stderr)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
