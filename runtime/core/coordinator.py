@@ -477,12 +477,12 @@ class Coordinator:
             self.port.wake(t + self.job.checkpoint_every_s, tag)
 
     def _time_is_up(self, t: float) -> None:
-        """That is no good end for a job that stands still, since somebody is lost and not back."""
+        """A job that has made no progress, since somebody is lost and not back, has not ended well."""
         self._look_who_is_missing()
         reached = f"max_time_s={self.job.max_time_s:g} reached"
         words = f"; {self.missing.words}" if self.missing.since_s else ""
         since_s = self.course.halted_s if self.course.halted else None
-        idle_s = self.missing.stood_still(t, since_s, self.job.max_time_s, self.job.stuck_after_s)
+        idle_s = self.missing.idle_s(t, since_s, self.job.max_time_s, self.job.stuck_after_s)
         if idle_s is None or self.ledger.progresses:
             self.finish(t, "done", f"{reached}{words}")
         else:

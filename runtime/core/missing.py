@@ -1,7 +1,7 @@
 """Who is lost and has not come back, and what that makes of a job whose time is up (pure).
 
-A job that stands still for want of a worker or server until its time is up has not ended in good order: its result is
-that of an earlier moment. How long it may stand still is ``stuck_after_s``, or half of its time if that is less; a
+A job that makes no progress for want of a worker or server until its time is up has not ended well: its result is
+that of an earlier moment. How long it may pause so is ``stuck_after_s``, or half of its time if that is less; a
 restart that is under way at the end is none of that.
 """
 
@@ -30,8 +30,8 @@ class Missing:
         """It is there again, or nobody waits for it any more."""
         self.since_s.pop(node, None)
 
-    def stood_still(self, t: float, halted_s: float | None, limit_s: float, after_s: float | None) -> float | None:
-        """Seconds for which a job in which nobody computes has stood still because of them; None: not for too long.
+    def idle_s(self, t: float, halted_s: float | None, limit_s: float, after_s: float | None) -> float | None:
+        """Seconds for which a job in which nobody computes has made no progress because of them; None: not for too long.
 
         Args:
             t: now, when its time is up.

@@ -40,7 +40,7 @@ def test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle(start: S
 
 @pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
 def test_a_job_that_misses_nobody_yet_fails_as_well(start: Start) -> None:
-    """The next loss would be for ever, and the agent holds what tasks may use."""
+    """The next loss would be final, and the agent holds what tasks may use."""
     run = start("run", *STEADY, "topology=allreduce")
     run.await_training(5)
     stop_agent(run)
