@@ -31,7 +31,7 @@ class Missing:
         self.since_s.pop(node, None)
 
     def idle_s(self, t: float, halted_s: float | None, limit_s: float, after_s: float | None) -> float | None:
-        """Seconds for which a job in which nobody computes has made no progress because of them; None: not for too long.
+        """Seconds for which a job in which nobody computes has waited for them; None: not for too long.
 
         Args:
             t: now, when its time is up.
