@@ -18,8 +18,8 @@ from runtime.house import program, surroundings
 from runtime.live.hosts.relay import READY, RelayMap, Route
 
 EXIT_S = 2.0
-ANSWER_S = 10.0
-"""Seconds within which a relay listens on what it is given."""
+START_S, ANSWER_S = 60.0, 10.0
+"""Seconds within which a relay listens on what it is given: with its start, on a busy machine; one that runs."""
 
 
 class RelayFailed(OSError):
@@ -45,22 +45,21 @@ def start_relay(host: str, routes: list[Route]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    if _ask(process, host, routes) != READY:
+    if (answer := _ask(process, host, routes, START_S)) != READY:
         stop_relay(process)
-        raise RelayFailed(
-            f"the relay of {len(routes)} servers at {host} ended with code {process.returncode}; see above"
-        )
+        how = answer.decode().strip() or f"ended with code {process.returncode}; see above"
+        raise RelayFailed(f"the relay of {len(routes)} servers at {host} {how}")
     return process
 
 
 def add_routes(relay: subprocess.Popen[bytes], host: str, routes: list[Route]) -> None:
     """Let a relay that runs listen on these routes, too; raises :class:`RelayFailed`."""
     try:
-        answer = _ask(relay, host, routes)
+        answer = _ask(relay, host, routes, ANSWER_S)
     except OSError as error:
         raise RelayFailed(f"the relay at {host} has ended: {error}") from error
     if answer != READY:
-        raise RelayFailed(f"the relay at {host} cannot listen: {answer.decode().strip() or 'it has ended'}")
+        raise RelayFailed(f"the relay at {host} cannot listen: {answer.decode().strip() or 'has ended'}")
 
 
 def stop_relay(relay: subprocess.Popen[bytes]) -> None:
@@ -76,16 +75,18 @@ def stop_relay(relay: subprocess.Popen[bytes]) -> None:
         relay.wait(EXIT_S)
 
 
-def _ask(relay: subprocess.Popen[bytes], host: str, routes: list[Route]) -> bytes:
+def _ask(relay: subprocess.Popen[bytes], host: str, routes: list[Route], within_s: float) -> bytes:
+    """What a relay answers, in one line; nothing when it has ended. One that is stopped, or hangs, is killed."""
     assert relay.stdin is not None
     assert relay.stdout is not None
     relay.stdin.write(msgspec.json.encode(RelayMap(host=host, routes=routes)) + b"\n")
     relay.stdin.flush()
-    line, until_s = b"", time.monotonic() + ANSWER_S
+    line, until_s = b"", time.monotonic() + within_s
     while not line.endswith(b"\n"):
         left_s = max(0.0, until_s - time.monotonic())
         if not select.select([relay.stdout], [], [], left_s)[0]:
-            return f"it does not answer within {ANSWER_S:g} s".encode()
+            relay.kill()  # else its answer could be taken for that to a later question
+            return f"does not answer within {within_s:g} s".encode()
         if not (piece := os.read(relay.stdout.fileno(), 1 << 16)):
             return line
         line += piece
