@@ -164,6 +164,7 @@ def test_a_driver_that_is_always_late_loses_who_is_silent() -> None:
 def test_the_clock_of_the_job_begins_again() -> None:
     leases = agents(AGENT)
     assert lost_at(leases, AGENT, 4.0) is None
+    leases.heard(AGENT, 4.0)
     leases.renew(0.0)
     assert lost_at(leases, AGENT, 5.0) is None
     assert lost_at(leases, AGENT, 6.0, 5.0) == (5.5, SILENT)
