@@ -18,43 +18,32 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf, nan
+from math import ceil, inf, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
-import pandas as pd
-from rich.console import Console
-
 from analysis.files import write_file
-from analysis.fitting.step_times import StepModel, fit_steps
-from analysis.logs.reading import Reading, read_log
-from analysis.logs.step_log import LogError, StepLog, spent_s, without_first
-from analysis.logs.table import Columns
 from analysis.markup import to_csv, to_markdown
-from analysis.measures.ranking import LOGGED, ranked
-from analysis.measures.straggling import Straggling, straggling
-from analysis.reports.advice import (
-    Advice,
-    best_lines,
-    check_sentence,
-    in_numbers,
-    page,
-    ranking_sheet,
-    ranks_sheet,
-    sentences,
-    whole_steps,
-)
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.forks import processors
-from scripts.common.sheets import print_sheet
-from scripts.jobs.advice import USUAL_S, Replay, configurations, cost_file, plan_of, run_all, run_one
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from analysis.fitting.step_times import StepModel
+    from analysis.logs.step_log import StepLog
+    from analysis.measures.straggling import Straggling
+    from analysis.reports.advice import Advice
+    from scripts.jobs.advice import Replay
+
+KEPT = "the log is as it was; the same command starts again"
+"""What a signal leaves."""
 
 BATCH = 32
 """Samples per rank and step where the log does not say: how finely batches can be divided."""
@@ -84,6 +73,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Advise on what is named; returns the exit code (see the module)."""
     try:
         asked = parse(argv)
+    except ConfigError as error:
+        return print_error("advise", error)
+    return answer(asked)
+
+
+def answer(asked: argparse.Namespace) -> int:
+    """Advise on what is asked; returns the exit code."""
+    from rich.console import Console
+
+    from analysis.logs.step_log import LogError
+
+    try:
         log, *others = [_read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
         if not log.per_rank:
@@ -100,6 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace) -> Job:
     """Diagnose the log of a job, and fit to it what repeats it."""
+    from analysis.fitting.step_times import fit_steps
+    from analysis.measures.straggling import straggling
+
     present = asked.strategy or log.job.get("strategy") or "bsp"
     _known("strategy", present)
     barrier = present not in ASYNCHRONOUS
@@ -110,6 +114,8 @@ def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespac
 
 def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """(configurations of the present strategy and others, why some are not possible); writes cost model and plan."""
+    from scripts.jobs.advice import configurations, cost_file
+
     costs = write_file(out / "costs.yaml", cost_file(job.replay, f"Fitted to {job.log.source} by run.py advise."))
     write_file(out / "plan.csv", _plan_table(job.replay))
     configs, refused = configurations(job.replay, list(dict.fromkeys([job.present, *names])), costs)
@@ -120,6 +126,11 @@ def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any],
 
 def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
+    from analysis.measures.ranking import LOGGED, ranked
+    from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, ranks_sheet, sentences
+    from scripts.common.sheets import print_sheet
+    from scripts.jobs.advice import run_all, run_one
+
     log, present, found, model, repeat = job
     advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan)
     for line in sentences(advice):
@@ -153,6 +164,8 @@ def not_possible(refused: Mapping[str, str]) -> list[str]:
 
 def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Replay:
     """The job to repeat: the record's own, or as many steps as the log has."""
+    from scripts.jobs.advice import USUAL_S, Replay
+
     job = log.job
     topology = asked.topology or job.get("topology") or "allreduce"
     batch = asked.batch or max(1, round(job.get("global_batch_samples", BATCH * log.num_ranks) / log.num_ranks))
@@ -181,6 +194,8 @@ def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Repl
 
 def logged_s(job: Job) -> float:
     """What the repeated job took when it was logged: of a record the whole job, else so many of its steps."""
+    from analysis.logs.step_log import spent_s
+
     log, replay = job.log, job.replay
     if "num_samples" in log.job and replay.num_samples == log.job["num_samples"]:
         return float(log.job["jct_s"])
@@ -189,6 +204,10 @@ def logged_s(job: Job) -> float:
 
 
 def _read(path: Path, asked: argparse.Namespace) -> StepLog:
+    from analysis.logs.reading import Reading, read_log
+    from analysis.logs.step_log import LogError, without_first
+    from analysis.logs.table import Columns
+
     columns = Columns(
         rank=asked.rank,
         step=asked.step,
@@ -215,6 +234,8 @@ def _known(flag: str, name: str) -> None:
 
 
 def _without_ranks(log: StepLog, console: Console) -> int:
+    from analysis.reports.advice import whole_steps
+
     for line in (*log.remarks, *whole_steps(log)):
         console.print(line, markup=False, soft_wrap=True)
     console.print("without times of single ranks nothing can be ranked", markup=False)
@@ -223,6 +244,11 @@ def _without_ranks(log: StepLog, console: Console) -> int:
 
 def _plan_table(replay: Replay) -> str:
     """The logged history as a trace file (docs/stragglers.md), in the virtual job's seconds."""
+    import pandas as pd
+
+    from analysis.measures.ranking import LOGGED
+    from scripts.jobs.advice import plan_of
+
     rows = [
         {
             "time": one.start_s,
@@ -239,13 +265,16 @@ def _plan_table(replay: Replay) -> str:
 
 def _write(advice: Advice, out: Path, limit: float) -> None:
     from analysis.figures.step_times import draw_step_times
+    from analysis.records.provenance import version_text
+    from analysis.reports.advice import page, ranking_sheet, ranks_sheet
+    from runtime.record.meta import describe_versions
 
     figure = draw_step_times(out / "steps.png", advice.log, advice.found.found)
     for name, sheet in (("ranks", ranks_sheet(advice)), ("ranking", ranking_sheet(advice))):
         if sheet.rows:
             write_file(out / f"{name}.csv", to_csv(*sheet))
             write_file(out / f"{name}.md", to_markdown(*sheet))
-    write_file(out / "advice.html", page(advice, limit, figure))
+    write_file(out / "advice.html", page(advice, limit, figure, version_text(describe_versions())))
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
@@ -269,9 +298,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     }
     for name, (value, above, below) in bounds.items():
         if value is not None and not above < value < below:
-            limit = (
-                f"more than {np.ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
-            )
+            limit = f"more than {ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
             raise ConfigError(f"--{name} {value:g}: must be {limit}")
     for name in asked.strategies.split(",") if asked.strategies else []:
         _known("strategies", name)

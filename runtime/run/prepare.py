@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from runtime.api import Needs
+from typing import TYPE_CHECKING
+
 from runtime.containment import contain
 from runtime.containment.process import keep_private
+
+if TYPE_CHECKING:
+    from runtime.api import Needs
 
 
 def prepare(needs: Needs) -> None:

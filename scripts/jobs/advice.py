@@ -22,12 +22,16 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
+from runtime.record.progress import counted
 from runtime.run.checks.job import check_job
 from runtime.run.timing import Forgetful, outcome_of_job
 from runtime.virtual.costs import SCHEMA, parse_costs
 from scripts.common.forks import in_forks
 from strategies.protocol import Apply, Arrived, Drop
 
+DOING = "repeating the job under every strategy"
+TOGETHER = 5
+"""Histories of one strategy that a fork repeats: few enough that progress shows."""
 USUAL_S = 0.06
 """Seconds of a usual iteration for which the shipped settings in seconds (windows, cooldowns) are made."""
 FIXED = (
@@ -224,22 +228,27 @@ def run_one(replay: Replay, config: Mapping[str, Any], history: int) -> dict[str
 def run_all(replay: Replay, configs: Mapping[str, Any], histories: Sequence[int], jobs: int) -> pd.DataFrame:
     """Every strategy under every history: a row each (:func:`run_one`), in forks if ``jobs`` is more than one."""
     if jobs <= 1:
-        rows = [
-            {"strategy": name, **run_one(replay, config, history)}
-            for name, config in configs.items()
-            for history in histories
-        ]
-        return pd.DataFrame(rows)
+        pairs = [(name, history) for name in configs for history in histories]
+        asked = counted(pairs, len(pairs), DOING)
+        return pd.DataFrame([{"strategy": name, **run_one(replay, configs[name], one)} for name, one in asked])
+    pieces = {
+        f"{name}@{at}": (name, histories[at : at + TOGETHER])
+        for name in configs
+        for at in range(0, len(histories), TOGETHER)
+    }
     with TemporaryDirectory() as folder:
 
-        def work(name: str) -> int:
-            found = [{"strategy": name, **run_one(replay, configs[name], history)} for history in histories]
-            pd.DataFrame(found).to_json(Path(folder, name), orient="records", double_precision=15)
+        def work(piece: str) -> int:
+            name, some = pieces[piece]
+            found = [{"strategy": name, **run_one(replay, configs[name], one)} for one in some]
+            pd.DataFrame(found).to_json(Path(folder, piece), orient="records", double_precision=15)
             return 0
 
-        for name, code in in_forks(list(configs), work, jobs):
+        for piece, code in counted(in_forks(list(pieces), work, jobs), len(pieces), DOING):
             if code != 0:
-                raise ConfigError(f"--strategies {name}: its virtual job failed (exit code {code}); leave it out")
-        frames = [pd.read_json(Path(folder, name), orient="records") for name in configs]
+                raise ConfigError(
+                    f"--strategies {pieces[piece][0]}: its virtual job failed (exit code {code}); leave it out"
+                )
+        frames = [pd.read_json(Path(folder, piece), orient="records") for piece in pieces]
     jobs_table = pd.concat(frames, ignore_index=True)
     return jobs_table.assign(jct_s=jobs_table["jct_s"].astype("float64").fillna(inf))
