@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import uuid
@@ -13,6 +14,13 @@ from pathlib import Path
 def natural(name: str) -> list[tuple[int, str]]:
     """Sort key that puts fig10 behind fig9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def below(root: Path, name: str) -> Path:
+    """The folder of a record in which something derived is written; raises ``OSError`` for a link out of the record."""
+    if (folder := root / name).is_symlink():
+        raise OSError(errno.ELOOP, "is a link, and would be written through; remove it", str(folder))
+    return folder
 
 
 def write_file(path: Path, content: bytes | str) -> Path:

@@ -434,6 +434,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_unwritable_folder("-o", asked.out)
     known = known_specs()
     asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
+    for name in asked.names:
+        refuse_unwritable_folder("-o", asked.out / name, ("records", "unfinished", "runs.csv"))
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")
     asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None
