@@ -26,7 +26,9 @@ def write_file(path: Path, content: bytes | str) -> Path:
     the system has no such files, or ``path`` exists, a short-lived temporary name is needed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode(errors="replace") if isinstance(content, str) else content  # names may have bytes that are no text
+    data = (
+        content.encode(errors="replace") if isinstance(content, str) else content
+    )  # names may have bytes that are no text
     try:
         _write_nameless(path, data)
     except (AttributeError, OSError):
