@@ -1,4 +1,4 @@
-"""Traces as profilers leave them: other files beside them, folders by cycle, ranks in names only, odd bytes, cuts."""
+"""Traces as profilers leave them: other files next to them, folders by cycle, ranks in names only, odd bytes, cuts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_other_json_beside_traces_is_passed_over(content: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("counts_on", [True, False])
 def test_a_folder_per_cycle_is_one_job(counts_on: bool, tmp_path: Path) -> None:
-    """In natural order, whether every cycle counts its steps from 0 or goes on."""
+    """In natural order, whether every cycle counts its steps from 0 or continues."""
     for place, iteration in enumerate((2, 10, 20)):
         first = STEPS * place if counts_on else 0
         traces(tmp_path / f"iteration_{iteration}", "rank{rank}_trace.json", first=first)
