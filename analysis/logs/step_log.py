@@ -85,7 +85,10 @@ def gather(
     """
     if not len(rows):
         raise LogError(f"{source}: holds no step; name a log of a job that trained")
-    rows = rows.assign(rank=rows["rank"].astype("str"), step=rows["step"].astype("int64"))
+    ranks_of_rows = rows["rank"]
+    if not isinstance(ranks_of_rows.dtype, pd.CategoricalDtype):  # a text per row would take most of the memory
+        ranks_of_rows = ranks_of_rows.astype("str").astype("category")
+    rows = rows.assign(rank=ranks_of_rows, step=rows["step"].astype("int64"))
     rows, repeated = _latest(source, rows)
     ranks = sorted(rows["rank"].unique(), key=natural)
     steps = np.sort(rows["step"].unique())
@@ -103,7 +106,7 @@ def gather(
 
     own_s, begin_s, rounds = wide("own_s"), wide("begin_s"), wide("round_s")
     assert own_s is not None
-    hosts = rows.groupby("rank")["host"].first().astype("str").reindex(ranks) if "host" in rows else []
+    hosts = rows.groupby("rank", observed=True)["host"].first().astype("str").reindex(ranks) if "host" in rows else []
     return StepLog(
         source=source,
         ranks=tuple(ranks),
@@ -124,7 +127,9 @@ def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if not earlier.any():
         return rows, []
     steps, first = rows["step"].nunique(), rows[rows.duplicated(["rank", "step"])].iloc[0]
-    backwards = int((rows.groupby("rank")["step"].diff() <= 0).groupby(rows["rank"]).sum().max())
+    backwards = int(
+        (rows.groupby("rank", observed=True)["step"].diff() <= 0).groupby(rows["rank"], observed=True).sum().max()
+    )
     if backwards > steps / 2:
         raise LogError(
             f"{source}: rank {shown(first['rank'])} has step {first['step']} twice, and its steps decrease {backwards} "

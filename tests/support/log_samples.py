@@ -32,12 +32,12 @@ def _frame() -> pd.DataFrame:
 
 
 def _csv(separator: str = ",", decimal: str = ".") -> bytes:
-    return _frame().to_csv(sep=separator, decimal=decimal, index=False).encode()
+    return str(_frame().to_csv(sep=separator, decimal=decimal, index=False)).encode()
 
 
 def _wide() -> bytes:
     columns = {f"rank{rank} - time": [_seconds(rank, step) for step in range(STEPS)] for rank in range(RANKS)}
-    return pd.DataFrame({"step": range(STEPS), **columns}).to_csv(index=False).encode()
+    return str(pd.DataFrame({"step": range(STEPS), **columns}).to_csv(index=False)).encode()
 
 
 def _parquet() -> bytes:

@@ -15,8 +15,10 @@ from analysis.reports.few_steps import compared_ranks
 from scripts import advise
 from tests.support.log_samples import FILES, RECORD, TRACES, write_sample
 from tests.support.mutating import mutated
+from tests.support.runs import ROOT
 
 SAMPLES = (*FILES, TRACES, RECORD)
+DAMAGED = ROOT / "tests" / "logs" / "damaged"
 FEW, MANY = 4, 5_000
 LONGEST = 2_000
 """Characters of a message, beyond the path."""
@@ -77,6 +79,12 @@ def test_most_mutations_change_a_file_and_many_make_it_useless() -> None:
     changed = [mutated(data, seed) for seed in range(40)]
     assert changed == [mutated(data, seed) for seed in range(40)]
     assert len({data, *changed}) > 30
+
+
+@pytest.mark.parametrize("path", sorted(DAMAGED.iterdir()), ids=lambda path: path.name)
+def test_what_once_failed_is_used_or_refused(path: Path) -> None:
+    """Found by the long test below."""
+    is_used_or_refused(path, Reading())
 
 
 @pytest.mark.long(like="test_a_damaged_log_is_used_or_refused")
