@@ -16,6 +16,8 @@ ODD = (
     *(b"[]", b"{}", b'"x"', b"[1]", b"[rank7]:", b"3: ", b"rank 1: 5", b"step: 1 ", b"iteration 1/ 2 |", b"tps: 1"),
 )
 """What takes the place of a token, or stands before it."""
+LARGEST = 1 << 22
+"""Bytes: lines that are repeated twice would be as many as a real log has."""
 ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "utf-32")
 
 
@@ -23,7 +25,7 @@ def mutated(data: bytes, seed: int) -> bytes:
     """One to three changes of the content, of which the first ones are of tokens and lines more often than of bytes."""
     random = Random(seed)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
-        data = random.choice(CHANGES)(data, random)
+        data = random.choice(CHANGES)(data, random)[:LARGEST]
     return data
 
 

@@ -1,4 +1,4 @@
-"""What a log may hold or claim without taking all memory or time: each limit is said in one line, with how to continue."""
+"""What a log may hold without taking all memory or time: each limit is said in one line, with how to continue."""
 
 from __future__ import annotations
 
