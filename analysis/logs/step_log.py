@@ -108,7 +108,7 @@ def gather(
     assert own_s is not None
     hosts = rows.groupby("rank", observed=True)["host"].first().astype("str").reindex(ranks) if "host" in rows else []
     return StepLog(
-        source=source,
+        source=source.encode(errors="replace").decode(),  # a file's name may have bytes that are no text
         ranks=tuple(ranks),
         steps=tuple(int(step) for step in steps),
         own_s=own_s,

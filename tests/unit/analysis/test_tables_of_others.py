@@ -197,3 +197,9 @@ def test_own_work_of_a_single_rank_is_no_step(tmp_path: Path) -> None:
     log = read_log(tmp_path / "a.csv", Reading(Columns(compute="work")))
     assert not log.per_rank
     assert log.own_s[:, 0].tolist() == [0.5] * STEPS
+
+
+def test_a_name_with_bytes_that_are_no_text_can_be_written(tmp_path: Path) -> None:
+    """The page, the plan and the cost model name their log."""
+    log = read(tmp_path / "a\udcff.csv", rows(lambda rank, _: f"{rank + 1}.0"))
+    assert log.source.encode().endswith(b"a?.csv")
