@@ -13,7 +13,11 @@ from pathlib import Path
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Sort key that puts fig10 behind fig9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    # numbers are at odd places, and compared as text, since they may be of any length
+    return [
+        (len(part.lstrip("0")), part.lstrip("0")) if place % 2 else (-1, part)
+        for place, part in enumerate(re.split(r"([0-9]+)", name))
+    ]
 
 
 def below(root: Path, name: str) -> Path:
@@ -30,7 +34,9 @@ def write_file(path: Path, content: bytes | str) -> Path:
     the system has no such files, or ``path`` exists, a short-lived temporary name is needed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
+    data = (
+        content.encode(errors="replace") if isinstance(content, str) else content
+    )  # names may have bytes that are no text
     try:
         _write_nameless(path, data)
     except (AttributeError, OSError):

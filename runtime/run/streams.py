@@ -87,7 +87,7 @@ def _patient(old: TextIO | None, descriptor: int) -> _Harmless:
     return _Harmless(
         io.BufferedWriter(raw),
         encoding=getattr(old, "encoding", None) or "utf-8",
-        errors="backslashreplace" if of_errors else getattr(old, "errors", None),
+        errors="backslashreplace" if of_errors else "replace",  # a terminal without a letter ends no job
         line_buffering=of_errors or raw.isatty(),
     )
 

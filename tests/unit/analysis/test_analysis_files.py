@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis import files
-from analysis.files import write_file
+from analysis.files import natural, write_file
 from analysis.reports.report import finish_run
 from tests.support.records import bsp_story
 
@@ -78,3 +78,9 @@ def test_nothing_is_written_out_of_a_record(name: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="is a link, and would be written through"):
         finish_run(run)
     assert list(outside.iterdir()) == []
+
+
+def test_names_are_in_natural_order_whatever_their_numbers_are() -> None:
+    many = "9" * 5000
+    names = ["a10", f"a{many}", "a9", "a\N{SUPERSCRIPT TWO}", "a009b", "a"]
+    assert sorted(names, key=natural) == ["a", "a9", "a009b", "a10", f"a{many}", "a\N{SUPERSCRIPT TWO}"]

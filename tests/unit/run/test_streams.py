@@ -58,6 +58,14 @@ def shell(program: str, *words: str, lost: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, ended.stderr
 
 
+def test_a_terminal_that_lacks_letters_shows_others_in_their_place() -> None:
+    """With ``PYTHONIOENCODING=ascii``, or where no locale is set."""
+    code = "from runtime.run.streams import run_program; run_program('p', lambda: print('\\u00fc\\u2013\\udcff') or 3)"
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "???\n", "")
+
+
 @pytest.mark.few(4)
 @pytest.mark.parametrize("lost", LOST)
 def test_a_program_goes_on(tmp_path: Path, lost: str) -> None:
