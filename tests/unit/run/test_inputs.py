@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,9 +14,11 @@ from predictors.fitted_file import FITTED
 from reading.files import read_bytes
 from runtime.fitted import ROOT
 from runtime.run import inputs as inputs_module
-from runtime.run.checking import Checked
 from runtime.run.inputs import inputs_of
 from runtime.run.preflight import preflight
+
+if TYPE_CHECKING:
+    from runtime.run.checking import Checked
 
 JOB = ("runtime=virtual", "workload=ledger", "backend=numpy", "workload.target=null")
 
