@@ -11,7 +11,7 @@ from tests.support.runs import DIGITS
 
 pytestmark = pytest.mark.live
 
-FAMILIES = {"bsp", "asp", "coding_cyclic", "mlfabric", "star_h", "zeno_pp", "optimus", "antdt_nd"}
+FAMILIES = {"bsp", "asp", "coding_cyclic", "mlfabric", "star_h", "zeno_pp", "or_autoscale", "antdt_nd"}
 """One each that waits, does not, codes, orders transfers, changes modes, scores, adds nodes, restarts them."""
 SHORT = (*DIGITS, "workload.epochs=2", "cluster.device={base_s: 0.005}", "cluster.num_workers=4", "max_time_s=40")
 MODES = {
