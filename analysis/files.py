@@ -7,7 +7,10 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
+
+_written: ContextVar[list[Path] | None] = ContextVar("written", default=None)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -27,7 +30,20 @@ def write_file(path: Path, content: bytes | str) -> Path:
         _write_nameless(path, data)
     except (AttributeError, OSError):
         _write_named(path, data)
+    if (written := _written.get()) is not None:
+        written.append(path)
     return path
+
+
+@contextlib.contextmanager
+def written_files() -> Iterator[list[Path]]:
+    """The files that :func:`write_file` writes meanwhile, in a list that grows."""
+    written: list[Path] = []
+    token = _written.set(written)
+    try:
+        yield written
+    finally:
+        _written.reset(token)
 
 
 def _write_nameless(path: Path, data: bytes) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.files import natural
+from analysis.records.log import RecordError
 
 Floats = NDArray[np.float64]
 
@@ -20,7 +21,7 @@ SAME_SPREAD = 0.01
 NEARLY_ALL = 0.95
 
 
-class LogError(ValueError):
+class LogError(RecordError):
     """A log that cannot be used: one line with the file, what is wrong, and the cure."""
 
 

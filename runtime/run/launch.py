@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, read_write
 from runtime.config.compose import ComposedJob, announce
 from runtime.config.hydra_internal import Callbacks
 from runtime.record.progress import left
+from runtime.record.sums import write_sums
 from runtime.run.preflight import Jobs
 from runtime.run.resuming import Claimed, Part
 from runtime.run.sweep_note import Ended, add
@@ -88,6 +89,7 @@ def launch_sweep(jobs: Jobs, sweep: Claimed, run: Run, sweep_ended: Callable[[Pa
             return KILLED + interrupted_by
         _log_as_asked(jobs)
     sweep_ended(sweep.directory)
+    write_sums(sweep.directory)
     for line in failures(ended):
         print(line, file=sys.stderr)
     callbacks.on_multirun_end(**about)

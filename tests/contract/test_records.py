@@ -27,7 +27,8 @@ COMMON = "runtime=virtual backend=none workload.target=null workload.epochs=2 vi
 TRAINED = "runtime=virtual backend=numpy workload=ledger workload.epochs=1 view=none draw=false"
 HURRIED_STAR = "strategy=star_h strategy.warmup_iters=0 strategy.redecide_iters=2 strategy.decision_s=0.5"
 JOBS = {
-    "replica": f"{TRAINED} strategy=mlfabric topology.num_servers=1 strategy.num_replicas=1 strategy.divergence_max=0.05",
+    "replica": f"{TRAINED} strategy=mlfabric topology.num_servers=1 strategy.num_replicas=1 "
+    "strategy.divergence_max=0.05",
     "aggregator": f"{COMMON} strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1 cluster=hosts",
     "reservation": f"{COMMON} {HURRIED_STAR} strategy.prevent=true cluster=star_servers straggler=on_off "
     "strategy.when_calm=ssgd strategy.max_pause_frac=1.0",
@@ -38,9 +39,9 @@ JOBS = {
 }
 """Modes that no world has."""
 UNSEEN = {
-    "Failed": "only a backend that raises lets a Compute fail, and none does on the virtual clock (tests/live/test_faults)",
+    "Failed": "a Compute fails where a backend raises, and none does on the virtual clock",
     "Stop": "answers a Compute that has failed for good",
-    "Evaluate": "no strategy of ours asks for one (tests/unit/strategies has one that does)",
+    "Evaluate": "no strategy of ours commands it",
 }
 """What is in none of these records, and why."""
 

@@ -15,14 +15,11 @@ from runtime.record.checkpoint import publish
 from runtime.record.cluster import ClusterRecorder, JobRow
 from runtime.record.cluster_view import make_cluster_view
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
-from runtime.record.sums import OF_CLUSTER, write_sums
+from runtime.record.sums import JOBS, write_sums
 from runtime.run.ending import Ending, ending_of
 from runtime.run.job import JobFailed, prepare_data
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
-
-JOBS = "jobs"
-"""Folder of the records of single jobs."""
 
 
 class _Cluster(Protocol):
@@ -81,7 +78,7 @@ def run_set(checked: CheckedSet, run_dir: Path) -> Ending:
         for job in running.values():
             job.close()
         record.close()
-    write_sums(run_dir, OF_CLUSTER)
+    write_sums(run_dir)
     if failed and not cluster.interrupted_by:
         why = f" ({reason})" if (reason := record.reasons.get(failed[0].job, "").partition("\n")[0]) else ""
         first = f"job {failed[0].job} {failed[0].status}{why}; see {run_dir / JOBS / failed[0].job}"
