@@ -4,11 +4,12 @@ python run.py verify runs/2024-11-21_08-00-00_ssp_transient_seed0    # one run, 
 python run.py verify out/experiments                                 # every run below, one line each
 python run.py verify runs/... --again                                # virtual runs: run them again, compare the bytes
 
-Asked of each: is it complete, does it obey the laws of the protocol (every sample accounted for), do the summary and
-the tables follow from the log, are the stored parameters those whose hash was recorded, is the plan the one whose hash
-was recorded, does a fresh strategy give the recorded answers to the recorded events, and is the code here the code that
-made it? What cannot be checked is said with the reason, and is no failure. The exit code is 0 if nothing failed, 1 if
-something did, 2 if there is no record.
+Asked of each: is it complete, has every file the hash that it had, does it obey the laws of the protocol (every sample
+accounted for), do summary, tables, columns, timeline and the numbers of figures follow from the log, are parameters and
+plan those whose hashes were recorded, do the settings give the stored configuration, does a fresh strategy give the
+recorded answers to the recorded events, and is the code here the code that made it? Sweeps and comparisons have
+questions of their own. What cannot be checked is said with the reason, by the names of files, and is no failure. The
+exit code is 0 if nothing failed, 1 if something did, 2 if there is no record.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ def verify_sweep(folder: Path) -> Iterator[Check]:
     yield from check_sums(folder)
     note = read(folder)
     if note is None or note.head is None:
-        yield Check("note", "failed" if (folder / NOTE).exists() else "unchecked", f"{NOTE}: cannot be read")
+        there = (folder / NOTE).exists()
+        found = f"{NOTE}: cannot be read" if there else f"no {NOTE}: another launcher of Hydra's started it"
+        yield Check("note", "failed" if there else "unchecked", found)
     if note is not None:
         wrong = [f"{NOTE}:{number}: cannot be read" for number in note.damaged]
         wrong += [problem for one in note.ended.values() for problem in _wrong(folder, note, one)]

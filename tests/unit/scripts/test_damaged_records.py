@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from analysis.logs.run_record import read_record
+from analysis.logs.step_log import LogError
 from analysis.records.load import RecordError, load_run
+from analysis.reports.cluster import finish_cluster
 from analysis.reports.report import finish_run
 from scripts import calibrate, compare, export, figures, replay, score_predictors, verify
 from tests.support.cli import run_cli
@@ -145,6 +148,8 @@ def test_a_damaged_record_is_refused_with_one_line(damage: str, pair: tuple[Path
         finish_run(bad, draw=False)
     assert str(bad) in str(error.value)
     assert "\n" not in str(error.value)
+    with pytest.raises(LogError, match=str(bad)):
+        read_record(bad)
     failed = [check for check in verify.verify(bad) if check.verdict == "failed"]
     assert failed
     assert not any("\n" in check.found for check in failed)
@@ -165,6 +170,37 @@ def test_its_neighbours_are_looked_at(
     assert len(lines) == 1, said
     assert "Traceback" not in said.err
     assert code == {"verify": 1, "calibrate": 2}.get(command, 0)  # there is nothing to fit in a virtual run
+
+
+OF_SETS: dict[str, Callable[[Path], None]] = {
+    "no text": written("cluster.jsonl", b'{"seq": 0, "t": 0, "kind": "note", "note": {"type": "\xff"}}\n'),
+    "brackets": written("cluster.jsonl", DEEP + b"\n"),
+    "a host that is none": with_meta(machine={"hosts": [{"gpus": "many"}]}),
+    "a set that is none": with_meta(cluster=[1]),
+    "half a table": lambda set_: written("jobs.parquet", (set_ / "jobs.parquet").read_bytes()[100:])(set_),
+    "a folder for the log": folder_instead("cluster.jsonl"),
+}
+
+
+@pytest.fixture(scope="module")
+def original_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("damaged") / "set"
+    words = "runtime=virtual cluster=star_servers jobs=list replay.max_iterations=5 record=iterations draw=false"
+    assert run_cli(*words.split(), "view=none", f"hydra.run.dir={folder}").exit_code == 0
+    return folder
+
+
+@pytest.mark.parametrize("damage", OF_SETS)
+def test_so_is_a_damaged_set_of_jobs(damage: str, original_set: Path, tmp_path: Path) -> None:
+    bad = Path(shutil.copytree(original_set, tmp_path / "bad"))
+    OF_SETS[damage](bad)
+    with pytest.raises(RecordError) as error:
+        finish_cluster(bad, draw=False)
+    assert str(bad) in str(error.value)
+    assert "\n" not in str(error.value)
+    failed = [check.found for check in verify.verify(bad) if check.verdict == "failed"]
+    assert failed
+    assert not any("\n" in found for found in failed)
 
 
 @pytest.mark.parametrize("content", [b"", bytes(1000)])
