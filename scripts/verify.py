@@ -96,7 +96,7 @@ def _verify(path: Path, again: bool) -> Iterator[Check]:
     if (path / CLUSTER_EVENTS).exists():
         yield from _verify_set(path)
     elif is_comparison(path):
-        yield from verify_comparison(path)
+        yield from verify_comparison(path, is_same_code)
     elif is_sweep(path):
         yield from verify_sweep(path)
     else:
