@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analysis.files import natural
 from analysis.logs.limits import MOST_CELLS, shown
+from analysis.records.log import RecordError
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +22,7 @@ SAME_SPREAD = 0.01
 NEARLY_ALL = 0.95
 
 
-class LogError(ValueError):
+class LogError(RecordError):
     """A log that cannot be used: one line with the file, what is wrong, and the cure."""
 
 
