@@ -26,10 +26,10 @@ from runtime.run.job import described
 
 def check_settings(run_dir: Path, meta: dict[str, Any], *, same_code: bool) -> Check:
     """One question about ``.hydra/``; with other code than the record's, other settings are no failure."""
+    if missing := [name for name in (CONFIG, OVERRIDES) if not (run_dir / name).exists()]:
+        return Check("settings", "unchecked", f"no {missing[0]}")
     try:
         stored, lines = (run_dir / CONFIG).read_text(encoding="utf-8"), _lines(run_dir / OVERRIDES)
-    except FileNotFoundError as error:
-        return Check("settings", "unchecked", f"no {Path(error.filename).relative_to(run_dir)}")
     except ConfigError as error:
         return Check("settings", "unchecked", f"{OVERRIDES}: {error}")
     except (OSError, ValueError) as error:
