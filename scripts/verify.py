@@ -90,6 +90,7 @@ def verify(path: Path, *, again: bool = False) -> Iterator[Check]:
                 yield check
     except RecordError as error:
         yield Check("readable", "failed", str(error))
+        return
     yield from unvouched(path, checks)
 
 

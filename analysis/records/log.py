@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 from traceback import extract_tb
 from typing import BinaryIO
 
@@ -29,9 +30,12 @@ class RecordError(ValueError):
 def of_record(path: Path) -> Iterator[None]:
     """Whatever goes wrong meanwhile is said of this record, as a :class:`RecordError`: others are read all the same.
 
-    Nothing that a file holds is known to make sense before it is used, and no two damaged files fail alike.
+    Nothing that a file holds is known to make sense before it is used, and no two damaged files fail alike. A pipe or a
+    device among the files is refused at once: reading it would wait, or never end.
     """
     try:
+        if irregular := next(_irregular(path), None):
+            raise RecordError(f"{irregular}: is not a regular file, so nothing of this record is read; remove it")
         yield
     except RecordError:
         raise
@@ -42,6 +46,15 @@ def of_record(path: Path) -> Iterator[None]:
         where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
         words = " ".join(f"{path}: cannot be analysed ({where}: {error}).".split())
         raise RecordError(f"{words} {DAMAGED}") from error
+
+
+def _irregular(folder: Path) -> Iterator[Path]:
+    """Pipes, sockets and devices anywhere in a record."""
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            with suppress(OSError):  # a link to nowhere: who needs it says so
+                if not S_ISREG(path.stat().st_mode):
+                    yield path
 
 
 class Log:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,16 @@ def folder_instead(name: str) -> Callable[[Path], None]:
     return damage
 
 
+def pipe_instead(name: str) -> Callable[[Path], None]:
+    """A pipe that nobody writes to where a file should be."""
+
+    def damage(record: Path) -> None:
+        (record / name).unlink(missing_ok=True)
+        os.mkfifo(record / name)
+
+    return damage
+
+
 def of_event(**fields: Any) -> Callable[[bytes], bytes]:
     """Fields of a line's event."""
 
@@ -116,6 +127,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a plan of words": written("plan.json", b'{"schema": 1, "disturbances": [{"start_s": "x"}]}'),
     "no plan": lambda record: (record / "plan.json").unlink(),
     "a folder for the plan": folder_instead("plan.json"),
+    "a pipe for the log": pipe_instead("events.jsonl"),
+    "a pipe for the sums": pipe_instead("SHA256SUMS"),
+    "a pipe beside all": pipe_instead("other"),
 }
 ONE_LINE = {
     "verify": lambda paths, out: verify.main(paths),
