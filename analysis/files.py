@@ -12,7 +12,11 @@ from pathlib import Path
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Sort key that puts fig10 behind fig9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    # numbers are at odd places, and compared as text, since they may be of any length
+    return [
+        (len(part.lstrip("0")), part.lstrip("0")) if place % 2 else (-1, part)
+        for place, part in enumerate(re.split(r"([0-9]+)", name))
+    ]
 
 
 def write_file(path: Path, content: bytes | str) -> Path:

@@ -47,6 +47,7 @@ from analysis.reports.advice import (
     sentences,
     whole_steps,
 )
+from analysis.reports.few_steps import compared_ranks
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME
@@ -67,6 +68,7 @@ RANK_STEPS = 24_000
 FEWEST_STEPS = 20
 GIVEN_UP = 4.0
 """A job is given up when it has taken so many times the logged time."""
+NO_RANKS = "without times of single ranks nothing can be ranked"
 WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
 
 
@@ -87,7 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         log, *others = [_read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
         if not log.per_rank:
-            return _without_ranks(log, console)
+            return _not_ranked(console, [*log.remarks, *_left_out(log, asked), *whole_steps(log), NO_RANKS])
+        if len(log.steps) < FEWEST_STEPS:
+            return _not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _needed(asked))])
         advice = advise(understood(log, others, asked), asked, console)
         _write(advice, asked.out, asked.limit)
     except (ConfigError, LogError) as error:
@@ -200,11 +204,19 @@ def _read(path: Path, asked: argparse.Namespace) -> StepLog:
         samples=asked.samples,
     )
     log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens))
-    if log.per_rank and len(log.steps) - asked.skip < FEWEST_STEPS:
-        raise LogError(
-            f"{path}: has {len(log.steps)} steps; {FEWEST_STEPS} and the first {asked.skip} (--skip) are needed"
-        )
-    return without_first(log, asked.skip) if log.per_rank else log
+    left, few = len(log.steps) - asked.skip, not log.per_rank or len(log.steps) <= FEWEST_STEPS
+    if left < 1 or (left < FEWEST_STEPS and not few):
+        cure = f"; --skip {max(0, len(log.steps) - (1 if few else FEWEST_STEPS))} leaves enough"
+        raise LogError(f"{path}: has {len(log.steps)} steps; {_needed(asked)}{cure}")
+    return without_first(log, asked.skip)
+
+
+def _needed(asked: argparse.Namespace) -> str:
+    return f"{FEWEST_STEPS} and the first {asked.skip} (--skip) are needed"
+
+
+def _left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
+    return [f"{len(log.steps) + asked.skip} steps without the first {asked.skip} (--skip):"] if asked.skip else []
 
 
 def _known(flag: str, name: str) -> None:
@@ -214,10 +226,9 @@ def _known(flag: str, name: str) -> None:
         )
 
 
-def _without_ranks(log: StepLog, console: Console) -> int:
-    for line in (*log.remarks, *whole_steps(log)):
+def _not_ranked(console: Console, lines: Sequence[str]) -> int:
+    for line in lines:
         console.print(line, markup=False, soft_wrap=True)
-    console.print("without times of single ranks nothing can be ranked", markup=False)
     return FAILED
 
 

@@ -3,86 +3,100 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from itertools import pairwise
-from statistics import median_low
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-import pandas as pd
+from analysis.logs.limits import MOST_SECONDS, MOST_STEP
+from analysis.logs.lines import Line, positive, whole
+from analysis.logs.rows import Rows
+from analysis.logs.step_log import LogError
 
-from analysis.logs.step_log import LogError, StepLog, gather
-
-ITERATION = re.compile(r"\biteration\s+(\d+)\s*/\s*\d+\s*\|.*?elapsed time per iteration \(ms\):\s*([0-9.]+)")
-BATCH = re.compile(r"global batch size:\s*(\d+)")
-ALL_RANKS = re.compile(r"\btimes across ranks \(ms\):\s*$")
-TIMER = re.compile(r"^\s*([A-Za-z][\w-]*):\s*$")
-RANK = re.compile(r"^\s*rank\s+(\d+):\s*([0-9.]+)\s*$")
+ITERATION = re.compile(r"\biteration\s++(\d++)\s*+/\s*+\d++\s*+\|")
+ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)")
+BATCH = re.compile(r"global batch size:\s*+(\d++)")
+ALL_RANKS = re.compile(r"\btimes across ranks \(ms\):$")
+TIMER = re.compile(r"([A-Za-z][\w-]*+):")
+RANK = re.compile(r"rank\s++(\d++):\s*+(\S++)")
 MILLI = 1e-3
+LEAST_S = 1e-6
+"""A timer that shows 0 took less than that shows."""
 WORK = "forward-backward"
 """The timer of a rank's own work, as far as Megatron times it: without the sums of gradients and the optimizer."""
+NO_RANKS = "Megatron-LM printed no times of single ranks; --timing-log-level 1 --timing-log-option all makes it do so"
+EACH = "--log-interval 1"
+
+Timers = dict[str, dict[int, float]]
+"""Seconds by timer and rank."""
 
 
-def is_megatron(lines: Iterable[str]) -> bool:
-    """Whether any line is one of an iteration."""
-    return any(ITERATION.search(line) for line in lines)
+class Iteration(NamedTuple):
+    """A line of an iteration."""
+
+    step: int
+    seconds: float
+    batch: int | None
 
 
-def read_megatron(source: str, lines: Iterable[str], timer: str | None = None) -> StepLog:
+def is_megatron(line: Line) -> bool:
+    """Whether a line is one of an iteration."""
+    return ITERATION.search(line.text) is not None and ELAPSED.search(line.text) is not None
+
+
+def read_megatron(source: str, lines: Iterable[Line], timer: str | None = None) -> Rows:
     """Iterations, and of every rank the timer ``timer`` (None: ``forward-backward``) if all ranks were printed.
 
     ``--timing-log-option all`` makes Megatron-LM print timers of all ranks (with ``--timing-log-level 1`` or more);
     without it only the time of whole iterations is known. Times are means since the last line, which counts as a step.
 
     Raises:
-        LogError: no such timer is in it, or nothing at all.
+        LogError: no such timer is in it, or a number is none.
     """
-    wanted, rows, whole, names = timer or WORK, list[dict[str, Any]](), dict[int, float](), set[str]()
-    batch: int | None = None
-    for step, seconds, size, timers in _iterations(lines):
-        whole[step], batch = seconds, size or batch
+    wanted, names = timer or WORK, set[str]()
+    ranks, whole_steps = Rows(source, EACH), Rows(source, EACH, [NO_RANKS])
+    for (step, seconds, batch), timers in _iterations(source, lines):
+        whole_steps.add("all", step, seconds)
         names |= timers.keys()
         for rank, own_s in timers.get(wanted, {}).items():
-            rows.append({"rank": rank, "step": step, "own_s": own_s, "round_s": seconds})
-    job = {"global_batch_samples": batch} if batch else {}
-    if rows:
-        return gather(source, pd.DataFrame(rows), remarks=_means(whole), job=job)
-    if timer and names:
+            ranks.add(str(rank), step, own_s, seconds)
+        if batch:
+            ranks.job["global_batch_samples"] = whole_steps.job["global_batch_samples"] = batch
+    if timer and names and not len(ranks):
         raise LogError(f"{source}: no timer {timer} of all ranks in it; it has {', '.join(sorted(names))}")
-    alone = [{"rank": "all", "step": step, "own_s": seconds} for step, seconds in whole.items()]
-    why = "Megatron-LM printed no times of single ranks; --timing-log-level 1 --timing-log-option all makes it do so"
-    return gather(
-        source, pd.DataFrame(alone, columns=["rank", "step", "own_s"]), remarks=[why, *_means(whole)], job=job
-    )
+    return ranks if len(ranks) else whole_steps
 
 
-def _means(steps: Collection[int]) -> list[str]:
-    """What a reader must know if lines are means of several iterations."""
-    apart = [after - before for before, after in pairwise(sorted(steps))]
-    if not apart or (every := median_low(apart)) == 1:
-        return []
-    return [
-        f"every line is the mean of {every} iterations and counts as one step: what is slow in some of them hardly "
-        "shows; --log-interval 1 prints each"
-    ]
-
-
-def _iterations(lines: Iterable[str]) -> Iterator[tuple[int, float, int | None, dict[str, dict[int, float]]]]:
-    """(iteration, seconds, global batch, {timer: {rank: seconds}}); timers are printed after their iteration."""
-    current: tuple[int, float, int | None] | None = None
-    timers: dict[str, dict[int, float]] = {}
+def _iterations(source: str, lines: Iterable[Line]) -> Iterator[tuple[Iteration, Timers]]:
+    """Timers are printed after their iteration."""
+    current: Iteration | None = None
+    timers: Timers = {}
     timer: str | None = None
     for line in lines:
-        if found := ITERATION.search(line):
+        if (found := ITERATION.search(line.text)) and (elapsed := ELAPSED.search(line.text)):
             if current:
-                yield *current, timers
-            size = BATCH.search(line)
-            current = int(found[1]), float(found[2]) * MILLI, int(size[1]) if size else None
-            timers, timer = {}, None
-        elif ALL_RANKS.search(line):
+                yield current, timers
+            current, timers, timer = _iteration(source, line, found[1], elapsed[1]), {}, None
+        elif ALL_RANKS.search(line.text):
             timer = ""
-        elif timer is not None and (named := TIMER.match(line)):
+        elif timer is not None and (named := TIMER.fullmatch(line.text)):
             timer = named[1]
-        elif timer and (ranked := RANK.match(line)):
-            timers.setdefault(timer, {})[int(ranked[1])] = float(ranked[2]) * MILLI
+        elif timer and (ranked := RANK.fullmatch(line.text)):
+            where = f"{source}: line {line.number}"
+            milliseconds = positive(ranked[2], timer, where, MOST_SECONDS / MILLI)
+            rank = whole(ranked[1], "rank", where, MOST_STEP)
+            if rank in timers.setdefault(timer, {}):
+                timer = ""  # the name of another timer is missing: not this one's
+            else:
+                timers[timer][rank] = max(milliseconds * MILLI, LEAST_S)
     if current:
-        yield *current, timers
+        yield current, timers
+
+
+def _iteration(source: str, line: Line, step: str, elapsed: str) -> Iteration:
+    where = f"{source}: line {line.number}"
+    milliseconds = positive(elapsed, "elapsed time per iteration (ms)", where, MOST_SECONDS / MILLI)
+    size = BATCH.search(line.text)
+    return Iteration(
+        step=whole(step, "iteration", where, MOST_STEP),
+        seconds=max(milliseconds * MILLI, LEAST_S),
+        batch=whole(size[1], "global batch size", where, MOST_STEP) if size else None,
+    )

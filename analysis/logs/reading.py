@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
-from analysis.logs.profiler import is_trace, read_traces
+from analysis.logs.opening import refuse_irregular
+from analysis.logs.profiler import read_traces
 from analysis.logs.resiliency import is_resiliency, read_resiliency
+from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
-from analysis.logs.step_log import LogError, StepLog, tell_apart
-from analysis.logs.table import Columns, is_table, read_table
+from analysis.logs.step_log import LogError, StepLog, gather, tell_apart
+from analysis.logs.table import Columns, read_table
+from analysis.logs.table_file import is_table
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
+from analysis.logs.trace_folder import is_trace, traces_in
 from analysis.records.load import find_runs
-
-KNOWN = (
-    "a table (.csv, .tsv, also .gz, or .parquet), a run's directory, traces of the PyTorch profiler (.json, .json.gz, "
-    "or a directory of them), or what Megatron-LM, torchtitan or NVIDIA's resiliency extension print"
-)
 
 
 class Reading(NamedTuple):
@@ -31,14 +31,37 @@ class Reading(NamedTuple):
     tokens: float | None = None
 
 
+class Printed(NamedTuple):
+    """A program that prints its steps: how a line of it is recognised, and what reads them all."""
+
+    program: str
+    prints: Callable[[Line], bool]
+    read: Callable[[str, Iterable[Line], Reading], Rows]
+
+
+PRINTED = (
+    Printed("Megatron-LM", is_megatron, lambda source, lines, asked: read_megatron(source, lines, asked.timer)),
+    Printed("torchtitan", is_torchtitan, lambda source, lines, asked: read_torchtitan(source, lines, asked.tokens)),
+    Printed("NVIDIA's resiliency extension", is_resiliency, lambda source, lines, _: read_resiliency(source, lines)),
+)
+KNOWN = (
+    "a table (.csv, .tsv or .parquet), a run's directory, traces of the PyTorch profiler (.json, or a directory of "
+    f"them), or what {', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
+)
 USUAL = Reading()
 
 
 def read_log(path: Path, reading: Reading = USUAL) -> StepLog:
     """The log of one job; raises :class:`LogError` with one line."""
-    if not path.exists():
-        raise LogError(f"{path}: no such file or directory; name {KNOWN}")
-    return tell_apart(_folder(path) if path.is_dir() else _file(path, reading))
+    try:
+        if not path.exists():
+            raise LogError(f"{path}: no such file or directory; name {KNOWN}")
+        refuse_irregular(path)
+        return tell_apart(_folder(path) if path.is_dir() else _file(path, reading))
+    except OSError as error:
+        raise LogError(f"{path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
+    except MemoryError:
+        raise LogError(f"{path}: needs more memory than there is; give a part of it, of fewer steps or ranks") from None
 
 
 def _folder(path: Path) -> StepLog:
@@ -46,7 +69,7 @@ def _folder(path: Path) -> StepLog:
         return read_record(path)
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
-    traces: Sequence[Path] = sorted(one for one in path.iterdir() if is_trace(one))
+    traces = traces_in(path)
     if not traces:
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
     return read_traces(traces)
@@ -57,14 +80,14 @@ def _file(path: Path, reading: Reading) -> StepLog:
         return read_table(path, reading.columns, reading.unit_s)
     if is_trace(path):
         return read_traces([path])
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise LogError(f"{path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
-    if is_megatron(lines):
-        return read_megatron(str(path), lines, reading.timer)
-    if is_torchtitan(lines):
-        return read_torchtitan(str(path), lines, reading.tokens)
-    if is_resiliency(lines):
-        return read_resiliency(str(path), lines)
-    raise LogError(f"{path}: is no log that is known here; name {KNOWN}")
+    return _printed(path, reading)
+
+
+def _printed(path: Path, reading: Reading) -> StepLog:
+    lines = Lines(path)
+    printed = next((one for line in lines for one in PRINTED if one.prints(line)), None)
+    if printed is None:
+        raise LogError(f"{path}: is no log that is known here; name {KNOWN}")
+    rows = printed.read(str(path), lines, reading)
+    frame = rows.frame()
+    return gather(str(path), frame, remarks=[*rows.remarks, *lines.remarks()], job=rows.job)

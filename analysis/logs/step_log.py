@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.files import natural
+from analysis.logs.limits import MOST_CELLS, shown
 
 Floats = NDArray[np.float64]
 
@@ -67,32 +68,32 @@ def gather(
     source: str,
     rows: pd.DataFrame,
     *,
-    whole: Sequence[str] = (),
     remarks: Sequence[str] = (),
     job: dict[str, Any] | None = None,
 ) -> StepLog:
-    """A log of rows, in any order.
+    """A log of rows, in any order; in that of time, if steps were done again.
 
     Args:
         source: form of the log, for people and for messages.
-        rows: ``rank``, ``step``, ``own_s`` and perhaps ``comm_s``, ``begin_s``, ``round_s``, ``host``.
-        whole: columns that are in the frame but hold no value that can be used.
+        rows: ``rank``, ``step``, ``own_s`` and perhaps ``comm_s``, ``begin_s``, ``round_s``, ``host``. Of a step that
+            was done again the last row counts.
         remarks: what a reader must know.
         job: see :class:`StepLog`.
 
     Raises:
-        LogError: there are no rows, or a rank has a step twice.
+        LogError: there are no rows, too many, or several processes have the same rank.
     """
-    rows = rows.drop(columns=list(whole))
     if not len(rows):
         raise LogError(f"{source}: holds no step; name a log of a job that trained")
     rows = rows.assign(rank=rows["rank"].astype("str"), step=rows["step"].astype("int64"))
-    twice = rows.duplicated(["rank", "step"])
-    if twice.any():
-        first = rows[twice].iloc[0]
-        raise LogError(f"{source}: rank {first['rank']} has step {first['step']} twice; give the log of one job")
+    rows, repeated = _latest(source, rows)
     ranks = sorted(rows["rank"].unique(), key=natural)
     steps = np.sort(rows["step"].unique())
+    if len(ranks) * len(steps) > MOST_CELLS:
+        raise LogError(
+            f"{source}: has {len(ranks):,} ranks and {len(steps):,} steps, and no more than {MOST_CELLS:,} steps of "
+            "ranks can be read; give a part of it"
+        )
 
     def wide(name: str) -> Floats | None:
         if name not in rows or rows[name].isna().all():
@@ -113,8 +114,27 @@ def gather(
         round_s=None if rounds is None else np.nanmax(rounds, axis=1),
         hosts=tuple(hosts),
         job=dict(job or {}),
-        remarks=tuple(remarks),
+        remarks=(*remarks, *repeated),
     )
+
+
+def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Of steps that a job did again after a restart, the later try; and what is said of that."""
+    earlier = rows.duplicated(["rank", "step"], keep="last")
+    if not earlier.any():
+        return rows, []
+    steps, first = rows["step"].nunique(), rows[rows.duplicated(["rank", "step"])].iloc[0]
+    backwards = int((rows.groupby("rank")["step"].diff() <= 0).groupby(rows["rank"]).sum().max())
+    if backwards > steps / 2:
+        raise LogError(
+            f"{source}: rank {shown(first['rank'])} has step {first['step']} twice, and its steps decrease {backwards} "
+            "times; give the log of one job, with the rank of every line (torchrun: --role rank --tee 3, srun: --label)"
+        )
+    again = rows.loc[earlier, "step"]
+    return rows[~earlier], [
+        f"{again.nunique()} steps from {again.min()} to {again.max()} are there more than once, as of a job that was "
+        "restarted: the last time counts"
+    ]
 
 
 def tell_apart(log: StepLog) -> StepLog:
@@ -137,13 +157,13 @@ def tell_apart(log: StepLog) -> StepLog:
 
 
 def _whole(log: StepLog, why: str) -> StepLog:
-    seconds = np.nanmax(log.own_s, axis=1)
+    seconds = _rounds(log)  # own work is no step if more is known
     return StepLog(
         source=log.source,
         ranks=("all",),
         steps=log.steps,
         own_s=seconds[:, None],
-        round_s=seconds if log.round_s is None else log.round_s,
+        round_s=seconds,
         per_rank=False,
         job=log.job,
         remarks=(*log.remarks, why),
@@ -179,11 +199,15 @@ def _of(log: StepLog, chosen: NDArray[np.bool_]) -> StepLog:
 
 def spent_s(log: StepLog, steps: int) -> float:
     """Seconds of the first ``steps`` steps, of a job in which all wait for all; more than there are: in proportion."""
-    slowest = np.nanmax(log.own_s, axis=1)
-    if log.round_s is None:
-        rounds = slowest
-    else:
-        over = float(np.nanmedian(log.round_s - slowest))
-        rounds = np.where(np.isnan(log.round_s), slowest + over, log.round_s)
+    rounds = _rounds(log)
     count = min(steps, len(rounds))
     return float(rounds[:count].sum()) * steps / count
+
+
+def _rounds(log: StepLog) -> Floats:
+    """[steps] seconds of whole steps; where the log does not say, those of the slowest rank and the usual rest."""
+    slowest = np.asarray(np.nanmax(log.own_s, axis=1))
+    if log.round_s is None:
+        return slowest
+    over = float(np.nanmedian(log.round_s - slowest))
+    return np.where(np.isnan(log.round_s), slowest + over, log.round_s)

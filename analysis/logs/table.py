@@ -1,25 +1,30 @@
-"""Tables: text with separators (CSV, TSV; compressed, too) or Parquet, with a row per rank and step."""
+"""Tables: text with separators (CSV, TSV) or Parquet, with a row per rank and step, or a column per rank."""
 
 from __future__ import annotations
 
-import gzip
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from analysis.logs.cells import has_commas, numbers, whole_numbers
+from analysis.logs.limits import MOST_ROWS, shown
 from analysis.logs.step_log import LogError, StepLog, gather
+from analysis.logs.table_file import TableFile
+from analysis.logs.units import unit_of, unit_remark
 
-ENDINGS = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
-SEPARATORS = ",;\t"
-"""Of a text, whichever its header has most of: programs of some countries write semicolons."""
 SHOWN = 12
 """So many column names in a message."""
-UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-"""Seconds per unit that the last word of a column's name says, as in ``step_time_ms``."""
 TIMES = ("seconds", "compute", "comm", "start")
+NUMBERS = ("step", *TIMES, "samples")
+FEWEST = 3
+"""Columns that every table needs."""
+EXTREMES = ("__MIN", "__MAX")
+"""Ends of columns that Weights & Biases adds to those of times."""
 
 
 class Columns(NamedTuple):
@@ -35,114 +40,148 @@ class Columns(NamedTuple):
     samples: str | None = None
 
 
-def is_table(path: Path) -> bool:
-    """Whether its name is that of a table."""
-    return path.name.lower().endswith(ENDINGS)
-
-
 def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> StepLog:
-    """A row per rank and step; other columns are ignored.
+    """A row per rank and step; other columns are ignored. A column per rank, as ``rank0 - time``, is read, too.
 
     ``seconds`` is the time of the step at this rank. With a ``compute`` column that is the rank's own work, with a
     ``comm`` column its own work is the rest of ``seconds``; without either, ``seconds`` are its own work, and nothing
     is known of transfers and barriers.
 
     Args:
-        path: one for which :func:`is_table` holds; a text has a header.
+        path: one for which :func:`analysis.logs.table_file.is_table` holds; a text has a header.
         columns: their names.
-        unit_s: seconds per unit of all times; None: what the columns' names end with (``_ms``), else seconds.
+        unit_s: seconds per unit of all times; None: what the columns' names say (``_ms``), else seconds.
 
     Raises:
         LogError: it cannot be read, or a column or a value is missing or impossible.
     """
-    frame = _read(path)
+    table = TableFile(path)
     wanted = {field: name for field, name in columns._asdict().items() if name is not None}
-    _refuse_missing(path, wanted, frame)
-    rows = pd.DataFrame({field: frame[name] for field, name in wanted.items()})
-    for name in ("step", "seconds", "compute", "comm", "start", "samples"):
-        if name in rows:
-            rows[name] = _numbers(path, str(wanted[name]), rows[name])
-    remarks = []
+    remarks = list[str]()
+    if by_rank := _columns_of_ranks(table.names, wanted):
+        rows = _wide(table, wanted["step"], by_rank, remarks)
+        wanted["seconds"] = by_rank[0]
+    else:
+        _refuse_missing(path, wanted, table.names)
+        rows = _long(table, wanted, remarks)
     for name in TIMES:
         if name in rows:
-            factor = unit_of(str(wanted[name])) if unit_s is None else unit_s
-            rows[name] *= factor
-            if unit_s is None and factor != 1.0:
-                remarks.append(f"{wanted[name]}: in units of {factor:g} s by its name; --unit says otherwise")
-    _refuse_empty(path, rows)
-    own_s = rows["compute"] if "compute" in rows else rows["seconds"] - rows["comm"] if "comm" in rows else None
-    split = own_s is not None
-    rows["own_s"] = rows["seconds"] if own_s is None else own_s
-    _refuse_timeless(path, rows, columns)
-    rows = rows.rename(columns={"comm": "comm_s", "start": "begin_s"})
-    if split:
-        rows["round_s"] = rows["seconds"]
-        if "comm_s" not in rows:
-            rows["comm_s"] = rows["seconds"] - rows["own_s"]
-    if not split:
-        others = ", ".join(str(name) for name in frame if name not in wanted.values())
+            rows[name] *= unit_of(wanted[name]) if unit_s is None else unit_s
+            usual = float(rows[name].median()) if name != "start" and len(rows) else 0.0
+            if unit_s is None and (remark := unit_remark(wanted[name], usual)):
+                remarks.append(remark)
+    rows = _with_own_work(path, rows, columns)
+    if "round_s" not in rows:
+        others = (
+            ", ".join(shown(name) for name in table.names[:SHOWN] if name not in wanted.values()) if not by_rank else ""
+        )
         hint = f" (of its other columns, {others}, --compute or --comm may name one)" if others else ""
         remarks.append(f"the seconds count as each rank's own work: barriers and transfers are not known{hint}")
     job = {"global_batch_samples": int(rows.groupby("step")["samples"].sum().median())} if "samples" in rows else {}
     return gather(str(path), rows, remarks=tuple(remarks), job=job)
 
 
-def unit_of(name: str) -> float:
-    """Seconds per unit of a column of times, by its name."""
-    return UNITS.get(re.split(r"[^A-Za-z]", name.rstrip(")] "))[-1].lower(), 1.0)
+def _long(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> pd.DataFrame:
+    """A row per rank and step, with the names of ``wanted``."""
+    frames, commas = [], set[str]()
+    for first, piece in table.pieces(list(dict.fromkeys(wanted.values()))):
+        rows = pd.DataFrame({field: piece[name] for field, name in wanted.items()})
+        for field, name in wanted.items():
+            if field in NUMBERS:
+                rows[field] = _numbers(table, name, piece[name], first, commas)
+            else:
+                _refuse_empty(table.path, name, piece[name], first)
+                rows[field] = piece[name].astype("str").str.strip().astype("category")
+        rows["step"] = whole_numbers(table.path, wanted["step"], rows["step"], first)
+        frames.append(rows)
+    remarks += _said_of_commas(commas)
+    for field in ("rank", "host"):
+        if field in wanted:
+            names = pd.api.types.union_categoricals([frame[field] for frame in frames])
+            places = np.split(names.codes, np.cumsum([len(frame) for frame in frames])[:-1])
+            for frame, codes in zip(frames, places, strict=True):
+                frame[field] = pd.Categorical.from_codes(codes, dtype=names.dtype)
+    return pd.concat(frames, ignore_index=True)
 
 
-def _refuse_missing(path: Path, wanted: dict[str, str], frame: pd.DataFrame) -> None:
-    """Name all columns that are missing at once."""
-    missing = {field: name for field, name in wanted.items() if name not in frame}
-    if missing:
-        have = ", ".join(map(str, list(frame)[:SHOWN]))
-        many = len(missing) > 1
-        flags = ", ".join(f"--{field}" for field in missing)
-        what = f"column{'s' if many else ''} {', '.join(missing.values())}; {flags} name{'' if many else 's'}"
-        raise LogError(f"{path}: has no {what} {'them' if many else 'it'}. It has {have}")
+def _wide(table: TableFile, step: str, by_rank: Sequence[str], remarks: list[str]) -> pd.DataFrame:
+    """A row per step with a column per rank, as rows per rank and step; a rank without a value misses that step."""
+    places = _differing_numbers(by_rank)
+    frames, commas, count = [], set[str](), 0
+    for first, piece in table.pieces([step, *by_rank]):
+        steps = whole_numbers(table.path, step, _numbers(table, step, piece[step], first, commas), first)
+        for rank, name in zip(places, by_rank, strict=True):
+            known = piece[name].notna()
+            seconds = _numbers(table, name, piece.loc[known, name], first, commas)
+            frames.append(pd.DataFrame({"rank": rank, "step": steps[known], "seconds": seconds}))
+            count += len(seconds)
+            if count > MOST_ROWS:
+                raise LogError(f"{table.path}: has more than {MOST_ROWS:,} steps of ranks; give fewer of them")
+    remarks.append(f"{len(by_rank)} columns such as {shown(by_rank[0])} count as the times of a rank each")
+    remarks += _said_of_commas(commas)
+    return pd.concat(frames, ignore_index=True)
 
 
-def _read(path: Path) -> pd.DataFrame:
-    try:
-        if path.suffix.lower() == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path, sep=_separator(path), skipinitialspace=True)
-    except OSError as error:
-        raise LogError(f"{path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
-    except UnicodeDecodeError:
-        raise LogError(f"{path}: cannot be read (it is not UTF-8 text)") from None
-    except pd.errors.EmptyDataError:
-        raise LogError(f"{path}: is empty") from None
-    except (pd.errors.ParserError, ValueError, EOFError) as error:
-        raise LogError(f"{path}: is not a table ({' '.join(str(error).split())})") from None
+def _columns_of_ranks(names: Sequence[str], wanted: dict[str, str]) -> list[str]:
+    """Columns whose names differ by one number only, if the table has neither ranks nor seconds but those."""
+    if {wanted["rank"], wanted["seconds"]} & set(names) or wanted["step"] not in names or len(wanted) > FEWEST:
+        return []
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        if name != wanted["step"] and not name.endswith(EXTREMES) and re.search("[0-9]", name):
+            alike[re.sub("[0-9]+", "0", name)].append(name)
+    groups = [group for group in alike.values() if len(group) > 1]
+    return groups[0] if len(groups) == 1 else []
 
 
-def _separator(path: Path) -> str:
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-        head = file.readline()
-    return max(SEPARATORS, key=head.count)  # the first of equals: a comma
+def _differing_numbers(names: Sequence[str]) -> list[str]:
+    """What tells names apart that are alike but for their numbers."""
+    numbers_of = [re.findall("[0-9]+", name) for name in names]
+    differing = [place for place, column in enumerate(zip(*numbers_of, strict=True)) if len(set(column)) > 1]
+    return [".".join(each[place] for place in differing) for each in numbers_of]
 
 
-def _numbers(path: Path, name: str, cells: pd.Series) -> pd.Series:
-    found = pd.to_numeric(cells, errors="coerce").astype("float64")
-    bad = ~np.isfinite(found)
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise LogError(f"{path}: row {row + 1}, column {name}, {cells.tolist()[row]!r}: must be a finite number")
-    return found
+def _numbers(table: TableFile, name: str, cells: pd.Series, first: int, commas: set[str]) -> pd.Series:
+    decimal_comma = table.separator not in ("", ",")
+    if decimal_comma and has_commas(cells):
+        commas.add(name)
+    return numbers(table.path, name, cells, first, decimal_comma=decimal_comma)
 
 
-def _refuse_empty(path: Path, rows: pd.DataFrame) -> None:
-    for name in ("rank", "host"):
-        if name in rows and rows[name].isna().any():
-            row = int(np.flatnonzero(rows[name].isna())[0])
-            raise LogError(f"{path}: row {row + 1}, column {name}: is empty; every row needs its {name}")
+def _said_of_commas(names: set[str]) -> list[str]:
+    return [f"{', '.join(map(shown, sorted(names)))}: a comma counts as the decimal point"] if names else []
 
 
-def _refuse_timeless(path: Path, rows: pd.DataFrame, columns: Columns) -> None:
+def _with_own_work(path: Path, rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+    """With ``own_s``, and what else is known of the step."""
+    own_s = rows["compute"] if "compute" in rows else rows["seconds"] - rows["comm"] if "comm" in rows else None
+    rows["own_s"] = rows["seconds"] if own_s is None else own_s
     bad = ~(rows["own_s"] > 0)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         what = f"{columns.seconds} less {columns.comm}" if columns.comm and not columns.compute else "its seconds"
-        raise LogError(f"{path}: row {row + 1}, rank {rows['rank'].iloc[row]}: {what} must be more than 0")
+        raise LogError(f"{path}: row {row + 1}, rank {shown(rows['rank'].iloc[row])}: {what} must be more than 0")
+    rows = rows.rename(columns={"comm": "comm_s", "start": "begin_s"})
+    if own_s is not None:
+        rows["round_s"] = rows["seconds"]
+        if "comm_s" not in rows:
+            rows["comm_s"] = rows["seconds"] - rows["own_s"]
+    return rows
+
+
+def _refuse_missing(path: Path, wanted: dict[str, str], names: Sequence[str]) -> None:
+    """Name all columns that are missing at once."""
+    missing = {field: name for field, name in wanted.items() if name not in names}
+    if missing:
+        have = ", ".join(map(shown, names[:SHOWN]))
+        many = len(missing) > 1
+        flags = ", ".join(f"--{field}" for field in missing)
+        what = f"column{'s' if many else ''} {', '.join(missing.values())}; {flags} name{'' if many else 's'}"
+        form = ": a row per rank and step is needed, or a column per rank" if "rank" in missing else ""
+        raise LogError(f"{path}: has no {what} {'them' if many else 'it'}. It has {have}{form}")
+
+
+def _refuse_empty(path: Path, name: str, cells: pd.Series, first: int) -> None:
+    if cells.isna().any():
+        row = first + int(np.flatnonzero(cells.isna())[0])
+        raise LogError(f"{path}: row {row}, column {name}: is empty; every row needs its {name}, so leave it out")

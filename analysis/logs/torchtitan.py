@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from statistics import median
 
-import pandas as pd
+from analysis.logs.limits import MOST_STEP
+from analysis.logs.lines import Line, positive, ranks_of, whole
+from analysis.logs.rows import Rows
 
-from analysis.logs.step_log import StepLog, gather
-
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-STEP = re.compile(r"(?:\[rank(\d+)\]:)?.*?\bstep:\s*(\d+)\b.*?\btps:\s*([0-9,]+)")
+STEP = re.compile(r"\bstep:\s*+(\d++)\b")
+RATE = re.compile(r"\btps:\s*+(\S++)")
+VALIDATION = "validate step:"
+MOST_RATE = 1e15
 NO_UNIT = (
     "torchtitan logs tokens per second, not seconds: times are in units of the median step; --tokens gives seconds"
 )
 WAITS = "torchtitan times whole steps, waiting included"
+EACH = "log_freq 1"
 
 
-def is_torchtitan(lines: Iterable[str]) -> bool:
-    """Whether any line is one of a step."""
-    return any("tps:" in line and STEP.search(COLOUR.sub("", line)) for line in lines)
+def is_torchtitan(line: Line) -> bool:
+    """Whether a line is one of a step."""
+    return "tps:" in line.text and VALIDATION not in line.text and STEP.search(line.text) is not None
 
 
-def read_torchtitan(source: str, lines: Iterable[str], tokens: float | None = None) -> StepLog:
+def read_torchtitan(source: str, lines: Iterable[Line], tokens: float | None = None) -> Rows:
     """Steps of every rank that was printed (torchrun prefixes lines with the rank; by default only rank 0 has any).
 
     Args:
@@ -31,17 +35,23 @@ def read_torchtitan(source: str, lines: Iterable[str], tokens: float | None = No
         tokens: tokens of a rank's step; None: seconds are not known, and the median step counts as one.
 
     Raises:
-        LogError: no step is in it, or one is there twice.
+        LogError: a number is none.
     """
-    found = [match for line in lines if (match := STEP.search(COLOUR.sub("", line)))]
-    rows = pd.DataFrame(
-        {
-            "rank": [match[1] or "0" for match in found],
-            "step": [int(match[2]) for match in found],
-            "tps": [float(match[3].replace(",", "")) for match in found],
-        }
-    )
-    rows = rows[rows["tps"] > 0]
-    rows["own_s"] = (tokens or float(rows["tps"].median())) / rows["tps"]
-    remarks = [WAITS] if tokens else [NO_UNIT, WAITS]
-    return gather(source, rows[["rank", "step", "own_s"]], remarks=remarks)
+    processes, steps, rates = list[tuple[str, ...]](), list[int](), list[float]()
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for line in lines:
+        if not is_torchtitan(line) or not (step := STEP.search(line.text)):
+            continue
+        if not (rate := RATE.search(line.text, step.end())):
+            continue
+        where = f"{source}: line {line.number}"
+        per_s = positive(rate[1], "tps", where, MOST_RATE)
+        if per_s > 0:
+            processes.append(known.setdefault(line.process, line.process))
+            steps.append(whole(step[1], "step", where, MOST_STEP))
+            rates.append(per_s)
+    rows = Rows(source, EACH, [WAITS] if tokens else [NO_UNIT, WAITS])
+    usual = tokens or (median(rates) if rates else 1.0)
+    for rank, step_number, per_s in zip(ranks_of(processes), steps, rates, strict=True):
+        rows.add(rank, step_number, usual / per_s)
+    return rows

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis import files
-from analysis.files import write_file
+from analysis.files import natural, write_file
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -65,3 +65,9 @@ files.write_file(pathlib.Path(sys.argv[1]), b"x" * 1_000_000)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a")], cwd=ROOT, check=False)
     assert done.returncode == -signal.SIGKILL
     assert os.listdir(tmp_path) == []
+
+
+def test_names_are_in_natural_order_whatever_their_numbers_are() -> None:
+    many = "9" * 5000
+    names = ["a10", f"a{many}", "a9", "a\N{SUPERSCRIPT TWO}", "a009b", "a"]
+    assert sorted(names, key=natural) == ["a", "a9", "a009b", "a10", f"a{many}", "a\N{SUPERSCRIPT TWO}"]

@@ -1,0 +1,94 @@
+"""Numbers of a table's cells, as programs of all countries write them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.logs.limits import MOST_STEP, shown
+from analysis.logs.step_log import LogError
+
+BLANKS = re.compile(r"(?<=\d)[ '\u00a0\u202f\u2009](?=\d{3}\b)")
+"""Between thousands."""
+BOTH = re.compile(r"[+-]?\d{1,3}(?:([.,])\d{3})+([.,])\d+")
+"""1,234.5 or 1.234,5."""
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+MOST_CELL = 60
+"""Characters of a number."""
+
+
+def numbers(path: Path, name: str, cells: pd.Series, first: int, *, decimal_comma: bool) -> pd.Series:
+    """The cells of a column as numbers.
+
+    Args:
+        path: the table.
+        name: of the column.
+        cells: what it holds, or a part of that.
+        first: number of the part's first row.
+        decimal_comma: a comma separates decimals, since it does not separate columns.
+
+    Raises:
+        LogError: a cell is empty, or no finite number.
+    """
+    if not (pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_object_dtype(cells) or cells.dtype == "str"):
+        raise LogError(f"{path}: column {name} holds {cells.dtype}: must be numbers; times are seconds, not dates")
+    try:
+        values = pd.to_numeric(cells, errors="coerce").to_numpy("float64", na_value=np.nan, copy=True)
+    except TypeError:  # lists
+        values = np.full(len(cells), np.nan)
+    for place in np.flatnonzero(np.isnan(values)).tolist():
+        values[place] = _number(cells.iloc[place], decimal_comma=decimal_comma)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        raise LogError(f"{path}: row {first + place}, column {name}, {_why(cells.iloc[place])}")
+    return pd.Series(values, index=cells.index)
+
+
+def has_commas(cells: pd.Series) -> bool:
+    """Whether any cell has a comma."""
+    return not pd.api.types.is_numeric_dtype(cells) and bool(cells.astype("str").str.contains(",", regex=False).any())
+
+
+def whole_numbers(path: Path, name: str, cells: pd.Series, first: int) -> pd.Series:
+    """The same numbers as ``int64``.
+
+    Raises:
+        LogError: one is no whole number, or too large to be one that counts steps.
+    """
+    bad = (cells != np.floor(cells)) | (cells.abs() >= MOST_STEP)
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        raise LogError(
+            f"{path}: row {first + place}, column {name}, {cells.iloc[place]:g}: must be a whole number that counts "
+            f"steps, less than 2^53; if it is a time, another column has the steps (--step)"
+        )
+    return cells.astype("int64")
+
+
+def _number(cell: Any, *, decimal_comma: bool) -> float:
+    """A cell that Python does not read as it is; NaN: it is none, or may mean two numbers."""
+    text = BLANKS.sub("", str(cell).strip()) if isinstance(cell, str) and len(cell) <= MOST_CELL else ""
+    if (both := BOTH.fullmatch(text)) and both[1] != both[2]:
+        text = text.replace(both[1], "").replace(",", ".")
+    elif not decimal_comma and THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
+    elif decimal_comma and text.count(",") == 1:
+        text = text.replace(",", ".")
+    try:
+        return float(text) if text.isascii() and "_" not in text else np.nan
+    except ValueError:
+        return np.nan
+
+
+def _why(cell: Any) -> str:
+    if cell is None or cell is pd.NA or cell != cell:
+        return "nan: must be a finite number; leave out the row if it is not known (a rank may miss steps)"
+    said = repr(shown(cell)) if isinstance(cell, str) else shown(cell)
+    return (
+        f"{said}: must be a finite number, such as 1234.5 (a decimal comma is read if columns are apart by ; or tabs)"
+    )

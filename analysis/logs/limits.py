@@ -1,0 +1,32 @@
+"""How much of a log is read: whatever a file holds or claims, reading it ends soon and fits into memory."""
+
+from __future__ import annotations
+
+MEBI = 1 << 20
+MOST_BYTES = 512 * MEBI
+"""Of a file, unpacked."""
+MOST_LINE = 1 << 16
+"""Characters of a line that are looked at."""
+MOST_LINES = 8_000_000
+MOST_ROWS = 4_000_000
+"""A row is a step of a rank."""
+MOST_CELLS = 8_000_000
+"""Steps times ranks."""
+MOST_RANKS = 1_000_000
+MOST_COLUMNS = 20_000
+MOST_OBJECTS = 5_000_000
+"""Of JSON, in a trace."""
+MOST_FILES = 10_000
+"""Of a folder."""
+MOST_STEP = 1 << 53
+"""Larger whole numbers are not exact in every form that a log may have."""
+MOST_SECONDS = 1e9
+MOST_SHOWN = 40
+"""Characters of what a message quotes."""
+
+
+def shown(text: object) -> str:
+    """What is quoted in a message: short, and on one line."""
+    words = " ".join(str(text)[: 2 * MOST_SHOWN].split())
+    words = "".join(each if each.isprintable() else "?" for each in words)
+    return words if len(words) <= MOST_SHOWN else f"{words[:MOST_SHOWN]}..."

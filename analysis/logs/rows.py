@@ -1,0 +1,89 @@
+"""What readers of printed logs find, row by row; and what rows are that stand for several steps."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from math import nan
+from statistics import median_low
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.logs.limits import MOST_ROWS
+from analysis.logs.step_log import LogError
+
+
+@dataclass
+class Rows:
+    """Rows of a log in the order in which it has them, a few bytes each.
+
+    Attributes:
+        source: of messages.
+        each: what makes the program print every step, if it does not.
+        remarks, job: see :class:`analysis.logs.step_log.StepLog`.
+        hosts: by rank, if the log names any.
+    """
+
+    source: str
+    each: str = ""
+    remarks: list[str] = field(default_factory=list)
+    job: dict[str, Any] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+    _ranks: array[int] = field(default_factory=lambda: array("q"))
+    _steps: array[int] = field(default_factory=lambda: array("q"))
+    _own_s: array[float] = field(default_factory=lambda: array("d"))
+    _round_s: array[float] = field(default_factory=lambda: array("d"))
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def add(self, rank: str, step: int, own_s: float, round_s: float = nan) -> None:
+        """Add a step of a rank.
+
+        Raises:
+            LogError: there are more than ``MOST_ROWS``.
+        """
+        if len(self) >= MOST_ROWS:
+            raise LogError(
+                f"{self.source}: has more than {MOST_ROWS:,} steps of ranks, the most that are read; give a part of it"
+            )
+        self._ranks.append(self._names.setdefault(rank, len(self._names)))
+        self._steps.append(step)
+        self._own_s.append(own_s)
+        self._round_s.append(round_s)
+
+    def frame(self) -> pd.DataFrame:
+        """Columns ``rank``, ``step``, ``own_s``, ``round_s``, and ``host`` if hosts are known.
+
+        A row that is the mean of several steps has their sum.
+        """
+        ranks = pd.Categorical.from_codes(np.array(self._ranks, "int64"), list(self._names))
+        rows = pd.DataFrame({"rank": ranks, "step": np.array(self._steps, "int64")})
+        rows["own_s"], rows["round_s"] = np.array(self._own_s), np.array(self._round_s)
+        if self.hosts:
+            rows["host"] = rows["rank"].astype("str").map(self.hosts).fillna("?")
+        every = self._interval()
+        if every > 1:
+            counts = _steps_of(rows, every)
+            rows["own_s"] *= counts
+            rows["round_s"] *= counts
+            cure = f"; {self.each} prints each" if self.each else ""
+            self.remarks.append(
+                f"every line is the mean of {every} iterations and counts as one step, which took as long as all of "
+                f"them: what is slow in some of them hardly shows{cure}"
+            )
+        return rows
+
+    def _interval(self) -> int:
+        steps = np.unique(np.array(self._steps, "int64"))
+        return int(median_low(np.diff(steps).tolist())) if len(steps) > 1 else 1
+
+
+def _steps_of(rows: pd.DataFrame, every: int) -> pd.Series:
+    """How many steps a line is the mean of: those since the last one, or all before the first."""
+    since = rows.groupby("rank", observed=True)["step"].diff()
+    since = since.where(since > 0, rows["step"])
+    return since.clip(1, every)

@@ -1,0 +1,126 @@
+"""A file with a table, read piece by piece: only the columns that are asked for stay in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
+
+from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS, shown
+from analysis.logs.opening import opened, opened_text, plain_name
+from analysis.logs.step_log import LogError
+
+TEXTS = (".csv", ".tsv")
+SEPARATORS = ",;\t"
+"""Of a text, whichever its header has most of: programs of some countries write semicolons."""
+MOST_HEADER = MEBI
+"""Characters."""
+PIECE = 1 << 16
+"""Rows that are read at a time."""
+
+
+class TableFile:
+    """A table's names and rows.
+
+    Attributes:
+        path: of the file.
+        names: of its columns, without blanks around them.
+        separator: between columns of a text; empty for Parquet.
+
+    Raises:
+        LogError: it cannot be read, is no table, or has too many columns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.separator = path, ""
+        if is_parquet(path):
+            with _parquet(path) as file:
+                names = [str(name) for name in file.schema_arrow.names]
+        else:
+            head = _header(path)
+            self.separator = max(SEPARATORS, key=head.count)  # the first of equals: a comma
+            names = next(csv.reader([head], delimiter=self.separator, skipinitialspace=True), [])
+        self.names = [name.strip() for name in names]
+        if len(names) > MOST_COLUMNS:
+            raise LogError(
+                f"{path}: has {len(names):,} columns, and no more than {MOST_COLUMNS:,} are read; give those of steps "
+                "and times"
+            )
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[tuple[int, pd.DataFrame]]:
+        """(number of its first row, from 1; the rows) of every piece, with these columns.
+
+        Raises:
+            LogError: it is damaged, no table, or has more than ``MOST_ROWS``.
+        """
+        first = 1
+        places = [self.names.index(name) for name in columns]
+        for piece in self._text(places) if self.separator else self._parquet(places):
+            yield first, piece.set_axis(list(columns), axis=1)
+            first += len(piece)
+            if first > MOST_ROWS:
+                raise LogError(
+                    f"{self.path}: has more than {MOST_ROWS:,} rows, the most that are read; give fewer steps or ranks"
+                )
+
+    def _text(self, places: Sequence[int]) -> Iterator[pd.DataFrame]:
+        form = {"sep": self.separator, "skipinitialspace": True, "index_col": False, "chunksize": PIECE}
+        try:
+            with opened_text(self.path, "strict") as file, pd.read_csv(file, **form) as pieces:
+                for piece in pieces:
+                    yield piece.iloc[:, list(places)]
+        except UnicodeError:
+            raise LogError(f"{self.path}: cannot be read (it is not UTF-8 text); save it as UTF-8") from None
+        except pd.errors.EmptyDataError:
+            raise LogError(f"{self.path}: is empty") from None
+        except (pd.errors.ParserError, OverflowError) as error:
+            raise LogError(f"{self.path}: is not a table ({shown(error)})") from None
+
+    def _parquet(self, places: Sequence[int]) -> Iterator[pd.DataFrame]:
+        with _parquet(self.path) as file:
+            names = [file.schema_arrow.names[place] for place in places]
+            for batch in file.iter_batches(batch_size=PIECE, columns=names):
+                yield batch.select(names).to_pandas(ignore_metadata=True)
+
+
+def is_table(path: Path) -> bool:
+    """Whether its name is that of a table."""
+    return plain_name(path).endswith((*TEXTS, ".parquet"))
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether its name is that of a Parquet file."""
+    return plain_name(path).endswith(".parquet")
+
+
+@contextlib.contextmanager
+def _parquet(path: Path) -> Iterator[parquet.ParquetFile]:
+    try:
+        with opened(path) as file:
+            data = file.read()
+        with parquet.ParquetFile(pa.BufferReader(data)) as found:
+            if found.metadata.num_rows > MOST_ROWS:
+                raise LogError(f"{path}: has {found.metadata.num_rows:,} rows, and no more than {MOST_ROWS:,} are read")
+            yield found
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        if isinstance(error, LogError):
+            raise
+        raise LogError(f"{path}: is not a table ({shown(error)})") from None
+
+
+def _header(path: Path) -> str:
+    """The first line that is not blank."""
+    with opened_text(path) as file:
+        while line := file.readline(MOST_HEADER + 1):
+            if len(line) > MOST_HEADER:
+                raise LogError(
+                    f"{path}: its first line has more than {MOST_HEADER:,} characters; begin it with the columns' names"
+                )
+            if line.strip():
+                return line
+    raise LogError(f"{path}: is empty")

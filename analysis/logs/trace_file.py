@@ -1,0 +1,99 @@
+"""One file in Chrome's trace format, decoded as far as it is needed; the rest of it takes no memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from analysis.logs.limits import MOST_OBJECTS
+from analysis.logs.opening import content
+from analysis.logs.step_log import LogError
+
+NOTHING = msgspec.Raw(b"null")
+
+
+class Event(msgspec.Struct, gc=False):
+    """An event: ``ts`` and ``dur`` in microseconds; names may have bytes that are no text, so they stay bytes."""
+
+    ph: str = ""
+    cat: str = ""
+    ts: float | msgspec.UnsetType = msgspec.UNSET
+    dur: float | msgspec.UnsetType = msgspec.UNSET
+    name: msgspec.Raw = NOTHING
+
+    @property
+    def label(self) -> bytes:
+        """What it is called, as bytes."""
+        return bytes(self.name).strip(b'"')
+
+
+class Info(msgspec.Struct):
+    """What a trace says of its job."""
+
+    rank: int | str | None = None
+
+
+class File(msgspec.Struct, rename={"events": "traceEvents", "about": "distributedInfo"}):
+    """The whole file; some programs write the events alone."""
+
+    events: list[Event] | None = None
+    about: msgspec.Raw = NOTHING
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The events of a file, and its rank if it names one."""
+
+    events: list[Event]
+    rank: int | str | None
+
+
+class NotATrace(LogError):
+    """JSON, but no trace."""
+
+
+_DECODER: msgspec.json.Decoder[File | list[Event]] = msgspec.json.Decoder(File | list[Event])
+_INFO: msgspec.json.Decoder[Info | None] = msgspec.json.Decoder(Info | None)
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a file.
+
+    Raises:
+        NotATrace: it has other content.
+        LogError: it cannot be read, is damaged, or is too large.
+    """
+    data = content(path)
+    if data.count(b"{") > MOST_OBJECTS:
+        raise LogError(
+            f"{path}: has more than {MOST_OBJECTS:,} objects, the most that are read; profile fewer steps, or without "
+            "stacks and shapes"
+        )
+    try:
+        file = _decoded(data)
+        about = _INFO.decode(file.about) if isinstance(file, File) else None
+    except msgspec.ValidationError as error:
+        wrong = NotATrace if "`$." not in str(error) and "`$[" not in str(error) else LogError
+        raise wrong(f"{path}: is no Chrome trace ({str(error).replace('`', '')})") from None
+    except msgspec.DecodeError as error:
+        raise LogError(f"{path}: is no trace ({error}); copy or profile it again") from None
+    except RecursionError:
+        raise LogError(f"{path}: is no trace (too many brackets are open at once)") from None
+    events = file.events if isinstance(file, File) else file
+    if events is None:
+        raise NotATrace(f"{path}: is no Chrome trace (it has no traceEvents)")
+    return Trace(events, about.rank if about else None)
+
+
+def _decoded(data: bytes) -> File | list[Event]:
+    """Of an array the last bracket may be missing, as the format allows to a program that was ended."""
+    try:
+        return _DECODER.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        if data[:100].lstrip()[:1] != b"[":
+            raise
+        return _DECODER.decode(data.rstrip().rstrip(b",") + b"]")

@@ -1,0 +1,54 @@
+"""Traces as profilers leave them: files of one rank each, in one folder or in one for every profiled cycle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from analysis.files import natural
+from analysis.logs.limits import MOST_FILES
+from analysis.logs.opening import plain_name
+from analysis.logs.step_log import LogError
+
+RANK = re.compile(r"(?:rank|worker)[_-]?(\d{1,9})", re.IGNORECASE)
+NUMBER = re.compile(r"\d++")
+
+
+def is_trace(path: Path) -> bool:
+    """Whether the file's name is that of a trace."""
+    return plain_name(path).endswith(".json")
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """The traces of a folder, or of its folders: profilers leave one per profiled iteration (``iteration_10/``).
+
+    Raises:
+        LogError: there are too many.
+    """
+    here = [path for path in folder.iterdir() if is_trace(path) and path.is_file()]
+    below = [] if here else [path for path in folder.glob("*/*") if is_trace(path) and path.is_file()]
+    if len(found := here or below) > MOST_FILES:
+        raise LogError(f"{folder}: has {len(found):,} traces; name a folder of {MOST_FILES:,} at most")
+    return found
+
+
+def cycles(paths: Sequence[Path]) -> list[list[Path]]:
+    """The files of every folder; folders and files in natural order."""
+    ordered = sorted(paths, key=lambda path: natural(str(path)))
+    ordered.sort(key=lambda path: natural(str(path.parent)))
+    return [list(folder) for _, folder in groupby(ordered, key=lambda path: path.parent)]
+
+
+def ranks_by_name(folder: Sequence[Path]) -> dict[Path, str]:
+    """By file, the number of a rank in its name: after a word that says so, or the first by which all names differ."""
+    numbers = {path: NUMBER.findall(plain_name(path).split(".")[0]) for path in folder}
+    places = range(min(map(len, numbers.values())))
+    differing = [place for place in places if len({each[place] for each in numbers.values()}) == len(numbers)]
+    found: dict[Path, str] = {}
+    if differing:
+        place = differing[0] if len(numbers) > 1 else -1  # of a single file, the last
+        found = {path: each[place] for path, each in numbers.items()}
+    found |= {path: said[1] for path in folder if (said := RANK.search(path.name))}
+    return {path: number[-18:].lstrip("0") or "0" for path, number in found.items()}
