@@ -35,7 +35,8 @@ class SlowSteps:
     ``slow``: [steps, ranks]. ``base_s``: [ranks] mean seconds of a usual step; of a rank that is never as quick as
     others, their median. ``usual_s``: the median of these. ``shared``: [steps] how long a step was for all. ``sigma``,
     ``rho``: standard deviation and AR(1) coefficient of the logarithms of usual steps around that. ``excess``: [steps,
-    ranks] seconds / (base * shared) - 1 of slow steps, else 0.
+    ranks] seconds / (base * shared) - 1 of slow steps, else 0. ``since``: [ranks] position of the step from which a
+    rank is slow to the end; -1 of all others.
     """
 
     slow: Bools
@@ -45,6 +46,7 @@ class SlowSteps:
     sigma: float
     rho: float
     excess: Floats
+    since: NDArray[np.int64]
 
     @property
     def slow_frac(self) -> Floats:
@@ -146,7 +148,7 @@ def _described(own_s: Floats, slow: Bools, offset: Floats) -> SlowSteps:
     sigma, rho = _noise(np.where(slow, np.nan, np.log(own_s)))
     ratio = own_s / (base_s * shared[:, None]) - 1.0
     excess = np.where(slow, np.nan_to_num(ratio, nan=0.0).clip(min=0.0), 0.0)
-    return SlowSteps(slow, base_s, usual_s, shared, sigma, rho, excess)
+    return SlowSteps(slow, base_s, usual_s, shared, sigma, rho, excess, np.where(persistent, 0, -1))
 
 
 def _noise(logs: Floats) -> tuple[float, float]:

@@ -1,27 +1,75 @@
 """What stragglers cost a job: its steps as they were, and as they would have been without them.
 
 The manner is that of published what-if analysis ("Understanding Stragglers in Large Model Training Using What-if
-Analysis", OSDI 2025): the slowdown is the ratio of the actual to the straggler-free time, and a rank's part in it is
-what the job would gain if that rank alone were like the others. The ideal here is a job of median workers.
+Analysis", OSDI 2025): the slowdown is the ratio of the actual to the straggler-free time, and the part of a rank, or of
+a host, in it is what the job would gain if that alone were like the others. The ideal here is a job of median workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, nan
+from math import log as ln
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.logs.step_log import StepLog
-from analysis.measures.slow_steps import Bools, Floats, SlowSteps, slow_steps
+from analysis.measures.block_intervals import in_blocks, ratio_interval
+from analysis.measures.lateness import Lateness, lateness, nobody_waits
+from analysis.measures.phases import period_of, phases, runs
+from analysis.measures.slow_steps import (
+    FEWEST_FRAC,
+    FEWEST_STEPS,
+    SIGMAS,
+    Bools,
+    Floats,
+    SlowSteps,
+    slow_steps,
+)
+from analysis.measures.slow_units import Course, Group, course, groups, hosts_of
 
-RESAMPLES = 400
-CONFIDENCE = 0.95
-LATE_FRAC = 0.5
-"""A rank is slow to compute if more than this part of its additional time is its own work, else slow to communicate."""
+COSTLY_FRAC = 0.005
+"""What is slow in few steps is named if it costs so much of the job's time."""
+LONE_FRAC, LONE_TIMES = 0.01, 5.0
+"""A single event is named if it costs so much, and is so many times as long as any of others at other times."""
+ODD_SIGMAS = 5.5
+"""A rank sticks out if it is slow so much more often than the calmer ranks, in standard deviations of a count."""
+SHORT = 3
+"""Slow steps of which fewer follow each other have no level of their own: they would have been usual ones."""
+
+
+@dataclass(frozen=True)
+class SlowUnit:
+    """Ranks that were slow together.
+
+    Attributes:
+        group: which.
+        course: when.
+        factor: median of their slow steps, of a usual step.
+        slow_frac: part of the steps in which they were slow.
+        part: ``computing``, ``loading``, ``communication``, or empty where the log does not say.
+        saved_s: [steps] how much shorter each step would have been without their excess.
+        saves_frac: the sum of it, of the job's time.
+    """
+
+    group: Group
+    course: Course
+    factor: float
+    slow_frac: float
+    part: str
+    saved_s: Floats
+    saves_frac: float
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Steps in which all ranks were slow together: ``count`` of them, ``seconds`` in all; ``period``: None: irregular."""
+
+    count: int
+    seconds: float
+    period: int | None
 
 
 @dataclass(frozen=True)
@@ -31,12 +79,17 @@ class Straggling:
     Attributes:
         slowdown: actual time over that of median workers; ``low``, ``high``: its 95 % interval, by blocks of steps.
         without_slow: the same if no step were slow: what ordinary variation costs, since all wait for the slowest.
-        actual_s: seconds of all steps considered.
-        ranks: a row per rank: ``rank``, ``host``, ``straggler``, ``kind`` (``persistent``, ``transient`` or empty),
-            ``slow_frac`` (of its steps), ``factor`` (median of its slow steps, of a usual step), ``share`` (of the time
-            lost, by who was last), ``alone_saves_frac`` (of the job's time, if only this rank were like the median),
-            ``part`` (``computing``, ``communication`` or empty where the log does not say).
+        actual_s: seconds of all steps: their sum, whatever columns the log has.
+        ranks: a row per rank: ``rank``, ``host``, ``straggler``, ``kind`` (``persistent``, ``periodic``, ``once``,
+            ``transient`` or empty), ``slow_frac`` (of its steps), ``factor`` (median of its slow steps, of a usual
+            step), ``share`` (of the time lost, by who was last), ``alone_saves_frac`` (of the job's time, if only this
+            rank had not been slow), ``part`` (of its unit).
         found: the steps behind it.
+        late: the log, divided.
+        units: what is slow, the costliest first.
+        together_saves_frac: of the job's time, if none of them had been slow.
+        pauses: of all ranks.
+        hosts: of every rank, or empty.
     """
 
     slowdown: float
@@ -46,45 +99,49 @@ class Straggling:
     actual_s: float
     ranks: pd.DataFrame
     found: SlowSteps
+    late: Lateness
+    units: tuple[SlowUnit, ...]
+    together_saves_frac: float
+    pauses: Pauses
+    hosts: tuple[str, ...]
 
 
-def straggling(log: StepLog, *, barrier: bool, slow_frac: float) -> Straggling:
+def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host: int | None = None) -> Straggling:
     """Find the stragglers of a log with ranks, and what they cost.
 
     Args:
         log: with ``per_rank``.
         barrier: whether all ranks wait for each other in every step.
         slow_frac: see :func:`analysis.measures.slow_steps.slow_steps`.
+        ranks_per_host: of a log that does not tell; None: unknown.
     """
-    found = slow_steps(log.own_s, slow_frac)
-    own_s, calm = log.own_s, np.where(found.slow, np.nan, log.own_s)
+    late = lateness(log, barrier=barrier, slow_frac=slow_frac)
+    own_s, actual = late.own_s, late.length_s
+    found = _with_phases(slow_steps(own_s, slow_frac), own_s, ln(1.0 + slow_frac))
+    job = _Job(log, late, barrier, found, _calm(found, own_s))
     middle = np.nanmedian(own_s, axis=1)
-    calm = np.where(np.isnan(calm), middle[:, None], calm)
-    over_s = barrier_s(log) if barrier else np.zeros(len(own_s))
-    length: Callable[[Floats], Floats] = _all_wait if barrier else _nobody_waits
-    actual, ideal = length(own_s) + over_s, middle + over_s
-    low, high = _interval(actual, ideal, block_of(found.slow))
+    ideal = actual - (np.nanmax(own_s, axis=1) - middle) if barrier else middle
+    low, high = ratio_interval(*(in_blocks(each, block_of(found.slow)) for each in (actual, ideal)))
+    hosts = hosts_of(log.ranks, log.hosts, ranks_per_host)
+    units = _units(job, hosts)
+    since = found.since.copy()
+    for unit in units:
+        since[list(unit.group.members)] = unit.course.since if unit.course.kind == "persistent" else -1
     lost = np.maximum(actual - ideal, 0.0)
     return Straggling(
         slowdown=float(actual.sum() / ideal.sum()),
         low=low,
         high=high,
-        without_slow=float((length(calm) + over_s).sum() / ideal.sum()),
+        without_slow=float((actual - job.saved_s(range(log.num_ranks))).sum() / ideal.sum()),
         actual_s=float(actual.sum()),
-        ranks=_ranks(log, found, middle, lost, actual, over_s, length),
-        found=found,
+        ranks=_ranks(job, units, hosts, lost),
+        found=replace(found, since=since),
+        late=late,
+        units=units,
+        together_saves_frac=job.saves_frac([place for unit in units for place in unit.group.members]),
+        pauses=_pauses(log, late),
+        hosts=hosts,
     )
-
-
-def barrier_s(log: StepLog) -> Floats:
-    """[steps] what a round takes beyond its slowest rank's work; 0 where the log does not say. It has no outliers.
-
-    The median over steps: a step in which something else took long is no cost of barriers.
-    """
-    if log.round_s is None:
-        return np.zeros(len(log.own_s))
-    over = log.round_s - _all_wait(log.own_s)
-    return np.full(len(log.own_s), max(0.0, float(np.nanmedian(over))))
 
 
 def block_of(slow: Bools) -> int:
@@ -107,73 +164,156 @@ def episode_lengths(slow: Bools) -> NDArray[np.int64]:
     return np.asarray(ends - starts, np.int64)
 
 
-def _all_wait(own_s: Floats) -> Floats:
-    return np.asarray(np.nanmax(own_s, axis=1))
+@dataclass(frozen=True)
+class _Job:
+    """A log, what of it was slow, and the seconds of every rank had it not been slow."""
+
+    log: StepLog
+    late: Lateness
+    barrier: bool
+    found: SlowSteps
+    calm_s: Floats
+
+    def saved_s(self, members: range | list[int]) -> Floats:
+        """[steps] how much shorter each step would have been had these ranks not been slow."""
+        chosen = list(members)
+        mended = self.late.own_s.copy()
+        mended[:, chosen] = self.calm_s[:, chosen]
+        if not self.barrier:
+            return nobody_waits(self.late.own_s) - nobody_waits(mended)
+        return np.asarray(np.nanmax(self.late.own_s, axis=1) - np.nanmax(mended, axis=1))
+
+    def saves_frac(self, members: list[int]) -> float:
+        """Of the job's time."""
+        return max(0.0, float(self.saved_s(members).sum() / self.late.length_s.sum()))
+
+    def alone_saves_frac(self) -> Floats:
+        """[ranks] the same of each rank alone; that of a job with barriers needs the two slowest of each step only."""
+        if not self.barrier:
+            return np.array([self.saves_frac([rank]) for rank in range(self.log.num_ranks)])
+        own_s, steps = np.nan_to_num(self.late.own_s, nan=-1.0), np.arange(len(self.late.own_s))
+        first = own_s.argmax(axis=1)
+        others = own_s.copy()
+        others[steps, first] = -1.0
+        left = np.maximum(others.max(axis=1), np.nan_to_num(self.calm_s[steps, first]))
+        saved = np.bincount(first, weights=own_s[steps, first] - left, minlength=self.log.num_ranks)
+        return np.asarray(np.maximum(0.0, saved / self.late.length_s.sum()))
 
 
-def _nobody_waits(own_s: Floats) -> Floats:
-    """Of n ranks at their own pace, as many steps are done in the harmonic mean of their times."""
-    return np.asarray(1.0 / np.nanmean(1.0 / own_s, axis=1))
+def _with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
+    """The same with all steps of slow phases, those between slow ones included."""
+    over = np.log(own_s / (found.base_s * found.shared[:, None]))
+    slow = found.slow | (phases(over, found.sigma, found.rho, least) & ~np.isnan(own_s))
+    return replace(found, slow=slow, excess=np.where(slow, np.expm1(np.nan_to_num(over)), 0.0))
 
 
-def _ranks(
-    log: StepLog,
-    found: SlowSteps,
-    middle: Floats,
-    lost: Floats,
-    actual: Floats,
-    over_s: Floats,
-    length: Callable[[Floats], Floats],
-) -> pd.DataFrame:
-    last = np.nanargmax(log.own_s, axis=1)
+def _calm(found: SlowSteps, own_s: Floats) -> Floats:
+    """[steps, ranks] seconds without what made steps slow: those of a phase less its level, with their jitter."""
+    usual = found.base_s * found.shared[:, None]
+    calm = np.where(found.slow, usual, own_s)
+    most = np.exp(SIGMAS * found.sigma) * usual
+    for rank in np.flatnonzero(found.slow.any(axis=0)):
+        for start, end in runs(found.slow[:, rank]):
+            if end - start >= SHORT:
+                level = 1.0 + float(np.median(found.excess[start:end, rank]))
+                calm[start:end, rank] = np.fmin(own_s[start:end, rank] / level, most[start:end, rank])
+    return np.fmin(calm, own_s)
+
+
+def _units(job: _Job, hosts: tuple[str, ...]) -> tuple[SlowUnit, ...]:
+    """What is slow more than now and then, or costs much; the costliest first."""
+    slow = job.found.slow
+    units = [_unit(job, group) for group in groups(slow, _candidates(job), job.log.ranks, hosts)]
+    named = [unit for unit in units if _counts(unit, len(slow))]
+    return tuple(sorted(named, key=lambda unit: -unit.saves_frac))
+
+
+def _candidates(job: _Job) -> list[int]:
+    """Ranks that are slow in phases, more often than the calmer ones, or once and for very long."""
+    slow, excess = job.found.slow, job.found.excess
+    counts = slow.sum(axis=0)
+    calmer = float(np.quantile(counts, 0.25, method="lower"))
+    often = counts >= max(FEWEST_STEPS, calmer + ODD_SIGMAS * calmer**0.5)
+    chosen = [
+        rank
+        for rank in np.flatnonzero(counts).tolist()
+        if often[rank] or any(end - start > SHORT for start, end in runs(slow[:, rank]))
+    ]
+    worst = np.where(np.isin(np.arange(slow.shape[1]), chosen), 0.0, excess.max(axis=0))
+    step = excess.argmax(axis=0)
+    for rank in np.flatnonzero(worst * LONE_TIMES > 0).tolist():
+        elsewhere = np.where(step == step[rank], 0.0, worst).max()
+        if worst[rank] >= LONE_TIMES * max(elsewhere, ln(1.0 + FEWEST_FRAC)):
+            chosen.append(rank)
+    return sorted(chosen)
+
+
+def _counts(unit: SlowUnit, steps: int) -> bool:
+    """Whether it is worth a name."""
+    if unit.course.kind == "once" and unit.slow_frac * steps < FEWEST_STEPS:
+        return unit.saves_frac >= LONE_FRAC
+    return unit.slow_frac * steps >= FEWEST_STEPS and (
+        unit.slow_frac >= FEWEST_FRAC or unit.saves_frac >= COSTLY_FRAC
+    )
+
+
+def _unit(job: _Job, group: Group) -> SlowUnit:
+    members = list(group.members)
+    slow, found = job.found.slow[:, members], job.found
+    together = slow.mean(axis=1) >= 0.5
+    factors = ((1.0 + found.excess[:, members]) * found.base_s[members] / found.usual_s)[slow]
+    saved_s = job.saved_s(members)
+    return SlowUnit(
+        group=group,
+        course=course(together if together.any() else slow.any(axis=1)),
+        factor=float(np.median(factors)),
+        slow_frac=float(together.mean()),
+        part=_part(job, members),
+        saved_s=saved_s,
+        saves_frac=max(0.0, float(saved_s.sum() / job.late.length_s.sum())),
+    )
+
+
+def _part(job: _Job, members: list[int]) -> str:
+    """What of their slow steps was longer than the median rank's: computing, loading or communication."""
+    log, slow = job.log, job.found.slow[:, members]
+    parts = {"communication": job.late.comm_s}
+    if log.data_s is not None:
+        parts["loading"] = log.data_s
+    parts["computing"] = job.late.own_s - sum(parts.values())
+    if log.comm_s is None and log.data_s is None:
+        return ""
+    more = {name: values - np.nanmedian(values, axis=1, keepdims=True) for name, values in parts.items()}
+    sums = {name: float(np.nansum(values[:, members][slow])) for name, values in more.items()}
+    return max(sums, key=sums.__getitem__)
+
+
+def _pauses(log: StepLog, late: Lateness) -> Pauses:
+    places = [start for start, _ in runs(late.pause_s > 0)]
+    return Pauses(len(places), float(late.pause_s.sum()), period_of([log.steps[place] for place in places]))
+
+
+def _ranks(job: _Job, units: tuple[SlowUnit, ...], hosts: tuple[str, ...], lost: Floats) -> pd.DataFrame:
+    log, found = job.log, job.found
+    last = np.nanargmax(job.late.own_s, axis=1)
     shares = np.bincount(last, weights=lost, minlength=log.num_ranks) / max(float(lost.sum()), 1e-12)
-    stragglers = found.stragglers
+    of_rank = {rank: unit for unit in units for rank in unit.group.members}
+    saves = job.alone_saves_frac()
     rows = []
     for rank, name in enumerate(log.ranks):
-        mended = log.own_s.copy()
-        mended[:, rank] = np.fmin(mended[:, rank], middle)
-        saved = float(1.0 - (length(mended) + over_s).sum() / actual.sum())
+        unit = of_rank.get(rank)
         factors = (1.0 + found.excess[found.slow[:, rank], rank]) * found.base_s[rank] / found.usual_s
-        kind = "persistent" if found.persistent[rank] else "transient" if stragglers[rank] else ""
         rows.append(
             {
                 "rank": name,
-                "host": log.hosts[rank] if log.hosts else "",
-                "straggler": bool(stragglers[rank]),
-                "kind": kind,
-                "slow_frac": float(found.slow_frac[rank]),
+                "host": hosts[rank] if hosts else "",
+                "straggler": unit is not None,
+                "kind": unit.course.kind if unit else "",
+                "slow_frac": float(found.slow[:, rank].mean()),
                 "factor": float(np.median(factors)) if len(factors) else nan,
                 "share": float(shares[rank]),
-                "alone_saves_frac": max(0.0, saved),
-                "part": _part(log, found, rank) if stragglers[rank] else "",
+                "alone_saves_frac": float(saves[rank]),
+                "part": unit.part if unit else "",
             }
         )
     return pd.DataFrame(rows)
-
-
-def _part(log: StepLog, found: SlowSteps, rank: int) -> str:
-    """Whether a rank's slow steps were longer in computing or in communication.
-
-    In a collective the *others* wait for a slow rank, so only communication beyond the median rank's counts.
-    """
-    if log.comm_s is None or not found.slow[:, rank].any():
-        return ""
-    slow = found.slow[:, rank]
-    own = log.own_s[slow, rank] - np.nanmedian(log.own_s[slow], axis=1)
-    comm = log.comm_s[slow, rank] - np.nanmedian(log.comm_s[slow], axis=1)
-    more_own, more_comm = max(0.0, float(np.nansum(own))), max(0.0, float(np.nansum(comm)))
-    total = more_own + more_comm
-    return "" if total == 0 else "computing" if more_own / total > LATE_FRAC else "communication"
-
-
-def _interval(actual: Floats, ideal: Floats, block: int) -> tuple[float, float]:
-    """Percentiles of the ratio over moving blocks of steps (Künsch 1989), with a fixed seed."""
-    steps = len(actual)
-    if steps < 4:
-        return nan, nan
-    draws = np.random.default_rng(0).integers(0, steps - block + 1, size=(RESAMPLES, ceil(steps / block)))
-    sums = [np.concatenate([[0.0], np.cumsum(values)]) for values in (actual, ideal)]
-    tops, bottoms = ((each[draws + block] - each[draws]).sum(axis=1) for each in sums)
-    tail = (1.0 - CONFIDENCE) / 2.0
-    low, high = np.quantile(tops / bottoms, [tail, 1.0 - tail])
-    return float(low), float(high)
