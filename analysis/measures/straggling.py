@@ -7,6 +7,7 @@ a host, in it is what the job would gain if that alone were like the others. The
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, nan
 from math import log as ln
@@ -87,7 +88,7 @@ class Straggling:
         found: the steps behind it.
         late: the log, divided.
         units: what is slow, the costliest first.
-        together_saves_frac: of the job's time, if none of them had been slow.
+        saved_s: [steps] by positions of ranks, how much shorter each step would have been had these not been slow.
         pauses: of all ranks.
         hosts: of every rank, or empty.
     """
@@ -101,7 +102,7 @@ class Straggling:
     found: SlowSteps
     late: Lateness
     units: tuple[SlowUnit, ...]
-    together_saves_frac: float
+    saved_s: Callable[[Sequence[int]], Floats]
     pauses: Pauses
     hosts: tuple[str, ...]
 
@@ -138,7 +139,7 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
         found=replace(found, since=since),
         late=late,
         units=units,
-        together_saves_frac=job.saves_frac([place for unit in units for place in unit.group.members]),
+        saved_s=job.saved_s,
         pauses=_pauses(log, late),
         hosts=hosts,
     )
@@ -174,7 +175,7 @@ class _Job:
     found: SlowSteps
     calm_s: Floats
 
-    def saved_s(self, members: range | list[int]) -> Floats:
+    def saved_s(self, members: Sequence[int]) -> Floats:
         """[steps] how much shorter each step would have been had these ranks not been slow."""
         chosen = list(members)
         mended = self.late.own_s.copy()
@@ -183,14 +184,10 @@ class _Job:
             return nobody_waits(self.late.own_s) - nobody_waits(mended)
         return np.asarray(np.nanmax(self.late.own_s, axis=1) - np.nanmax(mended, axis=1))
 
-    def saves_frac(self, members: list[int]) -> float:
-        """Of the job's time."""
-        return max(0.0, float(self.saved_s(members).sum() / self.late.length_s.sum()))
-
     def alone_saves_frac(self) -> Floats:
         """[ranks] the same of each rank alone; that of a job with barriers needs the two slowest of each step only."""
         if not self.barrier:
-            return np.array([self.saves_frac([rank]) for rank in range(self.log.num_ranks)])
+            return np.array([_part_of(self.saved_s([rank]), self.late) for rank in range(self.log.num_ranks)])
         own_s, steps = np.nan_to_num(self.late.own_s, nan=-1.0), np.arange(len(self.late.own_s))
         first = own_s.argmax(axis=1)
         others = own_s.copy()
@@ -198,6 +195,10 @@ class _Job:
         left = np.maximum(others.max(axis=1), np.nan_to_num(self.calm_s[steps, first]))
         saved = np.bincount(first, weights=own_s[steps, first] - left, minlength=self.log.num_ranks)
         return np.asarray(np.maximum(0.0, saved / self.late.length_s.sum()))
+
+
+def _part_of(saved_s: Floats, late: Lateness) -> float:
+    return max(0.0, float(saved_s.sum() / late.length_s.sum()))
 
 
 def _with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
@@ -234,10 +235,11 @@ def _candidates(job: _Job) -> list[int]:
     counts = slow.sum(axis=0)
     calmer = float(np.quantile(counts, 0.25, method="lower"))
     often = counts >= max(FEWEST_STEPS, calmer + ODD_SIGMAS * calmer**0.5)
+    by_chance = ln(slow.size * 100) / -ln(min(0.9, max(calmer, 1.0) / len(slow)))  # so many in a row, in one log of 100
     chosen = [
         rank
         for rank in np.flatnonzero(counts).tolist()
-        if often[rank] or any(end - start > SHORT for start, end in runs(slow[:, rank]))
+        if often[rank] or any(end - start > max(SHORT, by_chance) for start, end in runs(slow[:, rank]))
     ]
     worst = np.where(np.isin(np.arange(slow.shape[1]), chosen), 0.0, excess.max(axis=0))
     step = excess.argmax(axis=0)
@@ -270,7 +272,7 @@ def _unit(job: _Job, group: Group) -> SlowUnit:
         slow_frac=float(together.mean()),
         part=_part(job, members),
         saved_s=saved_s,
-        saves_frac=max(0.0, float(saved_s.sum() / job.late.length_s.sum())),
+        saves_frac=_part_of(saved_s, job.late),
     )
 
 
