@@ -90,7 +90,7 @@ def fit_steps(
         message = _quickest_comm_s(log)
     per_round = per_round if per_round is not None else message or 0.0
     message = min(message if message is not None else 0.0, per_round) if waiting else message or 0.0
-    edges = _edges(log, late, per_round, barrier=barrier)
+    edges = _edges(log, late, barrier=barrier)
     windows = pd.DataFrame(list(_windows(found, edges, late)), columns=list(COLUMNS))
     length_s = float(np.nanmax(edges))
     base_s = np.where(np.abs(found.base_s / found.usual_s - 1.0) < SAME_BASE, found.usual_s, found.base_s)
@@ -168,14 +168,14 @@ def _quickest_comm_s(log: StepLog) -> float | None:
     return max(0.0, float(np.nanmedian(np.nanmin(log.comm_s, axis=1))))
 
 
-def _edges(log: StepLog, late: Lateness, per_round: float, *, barrier: bool) -> Floats:
+def _edges(log: StepLog, late: Lateness, *, barrier: bool) -> Floats:
     """[steps + 1, ranks] when each step begins, from 0 on, and the last ends; without pauses."""
     own_s = late.own_s
     if log.begin_s is not None and not np.isnan(log.begin_s).any() and not late.pause_s.any():
         last = log.begin_s[-1] + own_s[-1]
         return np.concatenate([log.begin_s, np.where(np.isnan(last), np.nanmax(last), last)[None]])
     if barrier:
-        lengths = np.broadcast_to((np.nanmax(own_s, axis=1) + per_round)[:, None], own_s.shape)
+        lengths = np.broadcast_to((late.length_s - late.pause_s)[:, None], own_s.shape)
     else:
         lengths = np.where(np.isnan(own_s), np.nanmedian(own_s), own_s)
     return np.concatenate([np.zeros((1, own_s.shape[1])), np.cumsum(lengths, axis=0)])

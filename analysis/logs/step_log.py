@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 SAME_SPREAD = 0.01
 """Ranks whose times differ by less, as a part of nearly every step, have logged the step and not their own work."""
 NEARLY_ALL = 0.95
+SAME_TOTAL = 0.02
+"""Ranks that wait for each other spend the same time on all steps, but for so much of it."""
 
 
 class LogError(ValueError):
@@ -130,9 +132,10 @@ def _together(rounds: Floats, own_s: Floats) -> Floats:
 
     Clocks of ranks read the end of a step a little apart, and the longest of many would add up to more than any rank's.
     """
-    middle = np.nanmedian(rounds, axis=1)
+    middle, totals = np.nanmedian(rounds, axis=1), np.nanmean(rounds, axis=0)
     waits = float(np.mean(middle >= (1.0 - SAME_SPREAD) * np.nanmax(own_s, axis=1))) >= NEARLY_ALL
-    return np.asarray(middle if waits else np.nanmax(rounds, axis=1))
+    alike = totals.max() / totals.min() - 1.0 < SAME_TOTAL
+    return np.asarray(middle if waits and alike else np.nanmax(rounds, axis=1))
 
 
 def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -84,7 +84,7 @@ class Straggling:
         ranks: a row per rank: ``rank``, ``host``, ``straggler``, ``kind`` (``persistent``, ``periodic``, ``once``,
             ``transient`` or empty), ``slow_frac`` (of its steps), ``factor`` (median of its slow steps, of a usual
             step), ``share`` (of the time lost, by who was last), ``alone_saves_frac`` (of the job's time, if only this
-            rank had not been slow), ``part`` (of its unit).
+            rank were like the median), ``part`` (of its unit).
         found: the steps behind it.
         late: the log, divided.
         units: what is slow, the costliest first.
@@ -185,16 +185,25 @@ class _Job:
         return np.asarray(np.nanmax(self.late.own_s, axis=1) - np.nanmax(mended, axis=1))
 
     def alone_saves_frac(self) -> Floats:
-        """[ranks] the same of each rank alone; that of a job with barriers needs the two slowest of each step only."""
+        """[ranks] of the job's time, if one rank were like the median of each step.
+
+        Of a job with barriers the two slowest ranks of each step decide.
+        """
+        own_s, middle = self.late.own_s, np.nanmedian(self.late.own_s, axis=1)
+        total = float(self.late.length_s.sum())
         if not self.barrier:
-            return np.array([_part_of(self.saved_s([rank]), self.late) for rank in range(self.log.num_ranks)])
-        own_s, steps = np.nan_to_num(self.late.own_s, nan=-1.0), np.arange(len(self.late.own_s))
+            ratio = 1.0 / own_s
+            mended = np.fmax(ratio, (1.0 / middle)[:, None])
+            known = (~np.isnan(own_s)).sum(axis=1, keepdims=True)
+            speeds = (np.nansum(ratio, axis=1, keepdims=True) - np.nan_to_num(ratio - mended)) / known
+            return np.asarray(np.maximum(0.0, (nobody_waits(own_s)[:, None] - 1.0 / speeds).sum(axis=0) / total))
+        own_s, steps = np.nan_to_num(own_s, nan=-1.0), np.arange(len(own_s))
         first = own_s.argmax(axis=1)
         others = own_s.copy()
         others[steps, first] = -1.0
-        left = np.maximum(others.max(axis=1), np.nan_to_num(self.calm_s[steps, first]))
+        left = np.maximum(others.max(axis=1), middle)
         saved = np.bincount(first, weights=own_s[steps, first] - left, minlength=self.log.num_ranks)
-        return np.asarray(np.maximum(0.0, saved / self.late.length_s.sum()))
+        return np.asarray(np.maximum(0.0, saved / total))
 
 
 def _part_of(saved_s: Floats, late: Lateness) -> float:
@@ -209,9 +218,12 @@ def _with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
 
 
 def _calm(found: SlowSteps, own_s: Floats) -> Floats:
-    """[steps, ranks] seconds without what made steps slow: those of a phase less its level, with their jitter."""
+    """[steps, ranks] seconds without what made steps slow: those of a phase less its level, with their jitter.
+
+    A single slow step would have been a usual one, of a rank that is quicker than others that of the median rank.
+    """
     usual = found.base_s * found.shared[:, None]
-    calm = np.where(found.slow, usual, own_s)
+    calm = np.where(found.slow, np.fmax(usual, np.nanmedian(own_s, axis=1, keepdims=True)), own_s)
     most = np.exp(SIGMAS * found.sigma) * usual
     for rank in np.flatnonzero(found.slow.any(axis=0)):
         for start, end in runs(found.slow[:, rank]):

@@ -272,7 +272,7 @@ def _ranks(advice: Advice) -> str:
 
 RANKS_READ = (
     "Slow steps: the share of its steps that were slow; then: how many times as long as a usual step those took (a "
-    "dash: it was never slow); alone saves: of the job's time, if this rank alone had not been slow."
+    "dash: it was never slow); alone saves: of the job's time, if this rank alone were like the median."
 )
 READS = (
     "From the step times that the job logged: what stragglers cost, and how long it would take under other strategies."
