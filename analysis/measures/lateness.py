@@ -63,9 +63,10 @@ def lateness(log: StepLog, *, barrier: bool, slow_frac: float) -> Lateness:
     length_s = rounds_s(log)
     own_s, comm_s = log.own_s, none
     if log.comm_s is not None and log.num_ranks >= FEWEST_RANKS:
-        comm_s = _late_comm(log, length_s, slow_frac)
+        comm_s = _late(log, log.comm_s, length_s, slow_frac)
         if log.own_is_rest:
-            own_s = _without_waiting(own_s, comm_s)
+            loading_s = none if log.data_s is None else _late(log, log.data_s, length_s, slow_frac)
+            own_s = _without_waiting(own_s, comm_s + loading_s)
     own_s = own_s + comm_s
     paused = _paused(own_s, length_s)
     if paused.all() or not paused.any():
@@ -85,14 +86,14 @@ def usual_near(values: Floats) -> Floats:
     return np.asarray(pd.Series(values).rolling(NEARBY, center=True, min_periods=1).median())
 
 
-def _late_comm(log: StepLog, length_s: Floats, slow_frac: float) -> Floats:
-    """[steps, ranks] communication beyond the median rank's, where it kept the others waiting; else 0.
+def _late(log: StepLog, part_s: Floats, length_s: Floats, slow_frac: float) -> Floats:
+    """[steps, ranks] communication (or loading) beyond the median rank's, where it kept the others waiting; else 0.
 
     A rank that waits in a collective communicates for long, too. So it must be late itself: its work and communication
     end after those of others, or (where all of a step is one or the other) the step is longer by that.
     """
     assert log.comm_s is not None
-    more = np.nan_to_num(log.comm_s - np.nanmedian(log.comm_s, axis=1, keepdims=True))
+    more = np.nan_to_num(part_s - np.nanmedian(part_s, axis=1, keepdims=True))
     least = max(slow_frac * float(np.median(length_s)), 4.0 * MAD_SIGMA * float(np.median(np.abs(more))))
     ends = log.own_s + log.comm_s
     late = np.nan_to_num(ends - np.nanmedian(ends, axis=1, keepdims=True)) > JOINT_FRAC * np.maximum(more, least)
@@ -101,12 +102,12 @@ def _late_comm(log: StepLog, length_s: Floats, slow_frac: float) -> Floats:
     return np.where((more > least) & late, more, 0.0)
 
 
-def _without_waiting(own_s: Floats, comm_s: Floats) -> Floats:
-    """Own work of the others without the time in which they waited for a rank's communication."""
-    waited = comm_s.max(axis=1, keepdims=True)
+def _without_waiting(own_s: Floats, late_s: Floats) -> Floats:
+    """Own work of the others without the time in which they waited for a rank that loaded or communicated for long."""
+    waited = late_s.max(axis=1, keepdims=True)
     usual = np.nanmedian(np.where(waited > 0, np.nan, own_s), axis=0) if not (waited > 0).all() else np.nan
     rest = np.fmax(own_s - waited, np.fmin(usual, own_s))
-    return np.where((waited > 0) & (comm_s == 0), rest, own_s)
+    return np.where((waited > 0) & (late_s == 0), rest, own_s)
 
 
 def _paused(own_s: Floats, length_s: Floats) -> Bools:

@@ -23,17 +23,19 @@ REGULAR_FRAC, TOLERANCE, MOST_MISSING = 0.8, 0.05, 3
 """Part of the events that come in time, how far off that is (of the period), and after how many periods at most."""
 
 
-def phases(over: Floats, sigma: float, rho: float, least: float) -> Bools:
+def phases(over: Floats, sigma: float, rho: float, least: float, usual_frac: float = 0.0) -> Bools:
     """Whether each step lies in a slow phase.
 
     Args:
         over: [steps, ranks] logarithms of seconds over usual ones; NaN where unknown.
         sigma, rho: standard deviation and AR(1) coefficient of usual steps.
         least: the logarithm of a slow step's factor, at least.
+        usual_frac: part of the steps that are slow at ranks that are no stragglers; one of them is no evidence.
     """
+    most = min(MOST_EVIDENCE, -log(min(0.9, max(usual_frac, 1.0 / len(over)))))
     spread = max(sigma, least / 8)
     shift = max(least, spread)
-    evidence = np.clip((over - shift / 2) * shift / spread**2, -MOST_EVIDENCE, MOST_EVIDENCE)
+    evidence = np.clip((over - shift / 2) * shift / spread**2, -MOST_EVIDENCE, most)
     evidence = np.nan_to_num(evidence) * (1.0 - rho) / (1.0 + rho)
     slow = _decoded(evidence, (log(over.size) + CHANCE) / 2)
     for rank in np.flatnonzero(slow.any(axis=0)):

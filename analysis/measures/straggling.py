@@ -213,7 +213,8 @@ def _part_of(saved_s: Floats, late: Lateness) -> float:
 def _with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
     """The same with all steps of slow phases, those between slow ones included."""
     over = np.log(own_s / (found.base_s * found.shared[:, None]))
-    slow = found.slow | (phases(over, found.sigma, found.rho, least) & ~np.isnan(own_s))
+    usual_frac = float(np.quantile(found.slow_frac, 0.25))
+    slow = found.slow | (phases(over, found.sigma, found.rho, least, usual_frac) & ~np.isnan(own_s))
     return replace(found, slow=slow, excess=np.where(slow, np.expm1(np.nan_to_num(over)), 0.0))
 
 
