@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.logs.step_log import StepLog, rounds_s
 from analysis.measures.slow_steps import MAD_SIGMA, QUICK, Bools, Floats
@@ -28,7 +29,7 @@ class Lateness:
 
     Attributes:
         own_s: [steps, ranks] seconds that a rank kept others waiting, of which ``comm_s`` (0 where the log does not
-            say) is communication beyond that of others. In a step with a pause it is that of the step before.
+            say) is communication beyond that of others. In a step with a pause it is that of a step beside it.
         length_s: [steps] seconds of every step, whatever it was spent on; their sum is what was logged of the job.
         pause_s: [steps] of these, the pause of all ranks together.
     """
@@ -71,9 +72,9 @@ def lateness(log: StepLog, *, barrier: bool, slow_frac: float) -> Lateness:
     paused = _paused(own_s, length_s)
     if paused.all() or not paused.any():
         return Lateness(own_s, comm_s, length_s, none[:, 0])
-    before = _steps_before(paused)
-    pause_s = np.where(paused, np.maximum(0.0, length_s - length_s[before]), 0.0)
-    return Lateness(own_s[before], comm_s[before], length_s, pause_s)
+    like = _steps_like(paused, length_s)
+    pause_s = np.where(paused, np.maximum(0.0, length_s - length_s[like]), 0.0)
+    return Lateness(own_s[like], comm_s[like], length_s, pause_s)
 
 
 def nobody_waits(own_s: Floats) -> Floats:
@@ -124,8 +125,13 @@ def _jumps(values: Floats, usual: float) -> Bools:
     return np.asarray(over > max(0.1 * usual, PAUSE_SIGMAS * spread))
 
 
-def _steps_before(paused: Bools) -> np.ndarray:
-    """[steps] each itself, or the last one without a pause; at the begin the next one."""
-    places = np.where(paused, -1, np.arange(len(paused)))
-    filled = np.maximum.accumulate(places)
-    return np.where(filled < 0, int(np.flatnonzero(~paused)[0]), filled)
+def _steps_like(paused: Bools, length_s: Floats) -> NDArray[np.int64]:
+    """[steps] each itself; of one with a pause the last one before it or the first one after it, whichever is shorter.
+
+    The longer one may have been long by a straggler's single slow step.
+    """
+    usual = np.flatnonzero(~paused)
+    place = np.searchsorted(usual, np.arange(len(paused)))
+    after = usual[np.minimum(place, len(usual) - 1)]
+    before = usual[np.maximum(0, np.where(paused, place - 1, place))]
+    return np.where(paused & (length_s[before] < length_s[after]), before, after)

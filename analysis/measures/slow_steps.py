@@ -36,7 +36,7 @@ class SlowSteps:
     others, their median. ``usual_s``: the median of these. ``shared``: [steps] how long a step was for all. ``sigma``,
     ``rho``: standard deviation and AR(1) coefficient of the logarithms of usual steps around that. ``excess``: [steps,
     ranks] seconds / (base * shared) - 1 of slow steps, else 0. ``since``: [ranks] position of the step from which a
-    rank is slow to the end; -1 of all others.
+    rank is slow by its machine's fault; -1 of all others.
     """
 
     slow: Bools

@@ -35,6 +35,8 @@ COSTLY_FRAC = 0.005
 """What is slow in few steps is named if it costs so much of the job's time."""
 LONE_FRAC, LONE_TIMES = 0.01, 5.0
 """A single event is named if it costs so much, and is so many times as long as any of others at other times."""
+LONG_FRAC = 0.1
+"""What is slow once but for so much of the log is its machine's fault, as what is slow to the end."""
 ODD_SIGMAS = 5.5
 """A rank sticks out if it is slow so much more often than the calmer ranks, in standard deviations of a count."""
 SHORT = 3
@@ -127,7 +129,8 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
     units = _units(job, hosts)
     since = found.since.copy()
     for unit in units:
-        since[list(unit.group.members)] = unit.course.since if unit.course.kind == "persistent" else -1
+        lasts = unit.course.kind == "persistent" or (unit.course.kind == "once" and unit.slow_frac >= LONG_FRAC)
+        since[list(unit.group.members)] = unit.course.since if lasts else -1
     lost = np.maximum(actual - ideal, 0.0)
     return Straggling(
         slowdown=float(actual.sum() / ideal.sum()),
