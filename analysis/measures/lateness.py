@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.logs.step_log import StepLog, rounds_s
-from analysis.measures.slow_steps import MAD_SIGMA, QUICK, Bools, Floats
+from analysis.measures.slow_steps import MAD_SIGMA, Bools, Floats, quick
 
 PAUSE_SIGMAS = 6.0
 NEARBY = 25
@@ -94,13 +94,20 @@ def _late(log: StepLog, part_s: Floats, length_s: Floats, slow_frac: float) -> F
     end after those of others, or (where all of a step is one or the other) the step is longer by that.
     """
     assert log.comm_s is not None
-    more = np.nan_to_num(part_s - np.nanmedian(part_s, axis=1, keepdims=True))
-    least = max(slow_frac * float(np.median(length_s)), 4.0 * MAD_SIGMA * float(np.median(np.abs(more))))
-    ends = log.own_s + log.comm_s
-    late = np.nan_to_num(ends - np.nanmedian(ends, axis=1, keepdims=True)) > JOINT_FRAC * np.maximum(more, least)
+    ends_s, usual_s = log.own_s + log.comm_s, float(np.median(length_s))
+    more, ends = _over(part_s, quick(part_s)), _over(ends_s, quick(ends_s))
+    least = max(slow_frac * usual_s, 4.0 * MAD_SIGMA * float(np.median(np.abs(more - np.median(more)))))
+    late = np.where((more > least) & (ends > JOINT_FRAC * more), more, 0.0)
     if log.own_is_rest:
-        late |= (length_s - usual_near(length_s))[:, None] > JOINT_FRAC * np.maximum(more, least)
-    return np.where((more > least) & late, more, 0.0)
+        more = _over(part_s, np.nanmedian(part_s, axis=1))  # those who wait in a collective are most of the ranks
+        joint = (length_s - usual_near(length_s))[:, None] > JOINT_FRAC * more
+        late = np.where((late == 0) & (more > least) & joint, more, late)
+    return late
+
+
+def _over(values: Floats, level: Floats) -> Floats:
+    """[steps, ranks] by how much each exceeds its step's level; unknown ones by nothing."""
+    return np.nan_to_num(values - level[:, None])
 
 
 def _without_waiting(own_s: Floats, late_s: Floats) -> Floats:
@@ -114,9 +121,8 @@ def _without_waiting(own_s: Floats, late_s: Floats) -> Floats:
 def _paused(own_s: Floats, length_s: Floats) -> Bools:
     """[steps] whether all ranks were long together, or the step although no rank was."""
     usual = float(np.median(length_s))
-    quick = np.asarray(np.nanquantile(own_s, QUICK, axis=1, method="lower"))
     rest = length_s - np.nanmax(own_s, axis=1)
-    return np.asarray(_jumps(quick, usual) | _jumps(rest, usual))
+    return np.asarray(_jumps(quick(own_s), usual) | _jumps(rest, usual))
 
 
 def _jumps(values: Floats, usual: float) -> Bools:

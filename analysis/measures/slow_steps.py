@@ -76,14 +76,14 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
     """
     logs = np.log(own_s)
     least = log(1.0 + slow_frac)
-    shared = _quick(logs)
+    shared = quick(logs)
     offset = _centred(np.nanmedian(logs - shared[:, None], axis=0), least)
     slow = np.zeros(own_s.shape, bool)
     for turn in range(ROUNDS):
-        shared = _quick(logs - offset)
+        shared = quick(logs - offset)
         over = logs - offset - shared[:, None]
         usual = np.where(slow, np.nan, over)
-        over = over - _level(usual, least)
+        over = over - _level(usual)
         sigma = _spread(over, slow)
         if turn:  # who is slow is known but for a few
             sigma = max(sigma, _noise(np.where(slow, np.nan, logs))[0])
@@ -93,12 +93,10 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
     return _described(own_s, slow, offset)
 
 
-def _level(usual: Floats, least: float) -> float:
-    """The level of usual steps: the median of all, unless half of the ranks or more are slow all the time."""
-    middle = float(np.nanmedian(usual))
+def _level(usual: Floats) -> float:
+    """The level of usual steps: that of the quicker ranks, since half of them or more may be slow all the time."""
     known = usual[:, ~np.isnan(usual).all(axis=0)]
-    quick = float(np.quantile(np.nanmedian(known, axis=0), QUICK, method="lower"))
-    return quick if middle - quick > least / 2 else middle
+    return float(np.quantile(np.nanmedian(known, axis=0), QUICK, method="lower"))
 
 
 def _spread(over: Floats, slow: Bools) -> float:
@@ -114,9 +112,11 @@ def _spread(over: Floats, slow: Bools) -> float:
     return MAD_SIGMA * max(half, float(np.median(np.abs(changes))) / sqrt(2.0) if len(changes) else 0.0)
 
 
-def _quick(logs: Floats) -> Floats:
-    """[steps] the level of the quicker ranks."""
-    return np.asarray(np.nanquantile(logs, QUICK, axis=1, method="lower"))
+def quick(values: Floats) -> Floats:
+    """[steps] the level of the quicker ranks: the lower quartile, one of the values; NaN where none is known."""
+    known = (~np.isnan(values)).sum(axis=1)
+    places = np.floor(QUICK * np.maximum(known - 1, 0)).astype(np.int64)
+    return np.asarray(np.sort(values, axis=1)[np.arange(len(values)), places])  # NaN is sorted last
 
 
 def _medians(rows: Floats, instead: Floats) -> Floats:

@@ -23,10 +23,12 @@ from analysis.measures.phases import period_of, phases, runs
 from analysis.measures.slow_steps import (
     FEWEST_FRAC,
     FEWEST_STEPS,
+    PERSISTENT_FRAC,
     SIGMAS,
     Bools,
     Floats,
     SlowSteps,
+    quick,
     slow_steps,
 )
 from analysis.measures.slow_units import Course, Group, course, groups, hosts_of
@@ -39,6 +41,8 @@ LONG_FRAC = 0.1
 """What is slow once but for so much of the log is its machine's fault, as what is slow to the end."""
 ODD_SIGMAS = 5.5
 """A rank sticks out if it is slow so much more often than the calmer ranks, in standard deviations of a count."""
+PHASE_ROUNDS = 2
+"""Phases change what is usual for a rank, and that its phases."""
 SHORT = 3
 """Slow steps of which fewer follow each other have no level of their own: they would have been usual ones."""
 
@@ -121,7 +125,7 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
     late = lateness(log, barrier=barrier, slow_frac=slow_frac)
     own_s, actual = late.own_s, late.length_s
     found = _with_phases(slow_steps(own_s, slow_frac), own_s, ln(1.0 + slow_frac))
-    job = _Job(log, late, barrier, found, _calm(found, own_s))
+    job = _Job(log, late, barrier, slow_frac, found, _calm(found, own_s))
     middle = np.nanmedian(own_s, axis=1)
     ideal = actual - (np.nanmax(own_s, axis=1) - middle) if barrier else middle
     low, high = ratio_interval(*(in_blocks(each, block_of(found.slow)) for each in (actual, ideal)))
@@ -175,6 +179,7 @@ class _Job:
     log: StepLog
     late: Lateness
     barrier: bool
+    slow_frac: float
     found: SlowSteps
     calm_s: Floats
 
@@ -214,20 +219,26 @@ def _part_of(saved_s: Floats, late: Lateness) -> float:
 
 
 def _with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
-    """The same with all steps of slow phases, those between slow ones included."""
-    over = np.log(own_s / (found.base_s * found.shared[:, None]))
+    """The same with all steps of slow phases, those between slow ones included, and bases without these."""
     usual_frac = float(np.quantile(found.slow_frac, 0.25))
-    slow = found.slow | (phases(over, found.sigma, found.rho, least, usual_frac) & ~np.isnan(own_s))
-    return replace(found, slow=slow, excess=np.where(slow, np.expm1(np.nan_to_num(over)), 0.0))
+    slow, base_s, relative = found.slow, found.base_s, own_s / found.shared[:, None]
+    for _ in range(PHASE_ROUNDS):
+        over = np.log(relative / base_s)
+        slow = found.slow | (phases(over, found.sigma, found.rho, least, usual_frac) & ~np.isnan(own_s))
+        enough = ((~slow).mean(axis=0) > 1.0 - PERSISTENT_FRAC) & ~np.isnan(own_s).all(axis=0)
+        base_s = base_s.copy()
+        base_s[enough] = np.nanmean(np.where(slow, np.nan, relative)[:, enough], axis=0)
+    excess = np.where(slow, np.nan_to_num(relative / base_s - 1.0), 0.0)
+    return replace(found, slow=slow, excess=excess, base_s=base_s)
 
 
 def _calm(found: SlowSteps, own_s: Floats) -> Floats:
     """[steps, ranks] seconds without what made steps slow: those of a phase less its level, with their jitter.
 
-    A single slow step would have been a usual one, of a rank that is quicker than others that of the median rank.
+    A single slow step would have been a usual one, and never quicker than the quicker ranks.
     """
     usual = found.base_s * found.shared[:, None]
-    calm = np.where(found.slow, np.fmax(usual, np.nanmedian(own_s, axis=1, keepdims=True)), own_s)
+    calm = np.where(found.slow, np.fmax(usual, quick(own_s)[:, None]), own_s)
     most = np.exp(SIGMAS * found.sigma) * usual
     for rank in np.flatnonzero(found.slow.any(axis=0)):
         for start, end in runs(found.slow[:, rank]):
@@ -241,7 +252,7 @@ def _units(job: _Job, hosts: tuple[str, ...]) -> tuple[SlowUnit, ...]:
     """What is slow more than now and then, or costs much; the costliest first."""
     slow = job.found.slow
     units = [_unit(job, group) for group in groups(slow, _candidates(job), job.log.ranks, hosts)]
-    named = [unit for unit in units if _counts(unit, len(slow))]
+    named = [unit for unit in units if unit.factor >= 1.0 + job.slow_frac / 2 and _counts(unit, len(slow))]
     return tuple(sorted(named, key=lambda unit: -unit.saves_frac))
 
 

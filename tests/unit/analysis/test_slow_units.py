@@ -17,9 +17,9 @@ COLUMNS = {
     "loader": (("work", "comm", "data"), ("work", "data"), ("comm", "data")),
 }
 """Columns that a log may have so that its straggler can be seen; of others their work is enough."""
-SIZES = ((64, 400), (128, 300), (64, 800))
+SIZES = ((64, 300), (128, 200), (64, 500))
 JOBS = [(kind, seed) for seed in range(13) for kind in KINDS][:100]
-RIGHT = 95
+PARTS = 5
 
 
 def found_in(log: StepLog) -> Straggling:
@@ -44,15 +44,18 @@ def test_each_kind_of_straggler_is_found(kind: str) -> None:
 
 
 @pytest.mark.long(like="test_each_kind_of_straggler_is_found")
-def test_of_a_hundred_jobs_nearly_all_are_right() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_of_a_hundred_jobs_nearly_all_are_right(part: int) -> None:
+    """No part of them has more than one that is wrong: 95 of 100 are right."""
     wrong = []
-    for number, (kind, seed) in enumerate(JOBS):
+    for number in range(part, len(JOBS), PARTS):
+        kind, seed = JOBS[number]
         ways = COLUMNS.get(kind, (("work",), ("work", "comm")))
-        columns, (ranks, steps) = ways[number % len(ways)], SIZES[number % len(SIZES)]
+        columns, (ranks, steps) = ways[number // len(KINDS) % len(ways)], SIZES[number % len(SIZES)]
         one = planted_log(seed, kind, ranks, steps)
         if not is_right(one, found_in(one.log(*columns)), *columns):
             wrong.append((kind, seed, columns))
-    assert len(wrong) <= len(JOBS) - RIGHT, wrong
+    assert len(wrong) <= 1, wrong
 
 
 @pytest.mark.long(like="test_each_kind_of_straggler_is_found")
@@ -67,9 +70,10 @@ def test_a_job_without_stragglers_has_no_name(kind: str) -> None:
 
 
 @pytest.mark.long(like="test_a_job_without_stragglers_has_no_name")
-def test_of_a_hundred_jobs_without_stragglers_none_has_a_name() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_of_a_hundred_jobs_without_stragglers_none_has_a_name(part: int) -> None:
     named = []
-    for number in range(100):
+    for number in range(part, 100, PARTS):
         kind, ways = CALM[number % len(CALM)], (("work",), ("comm",), ("work", "comm", "data"))
         columns, (ranks, steps) = ways[number % len(ways)], SIZES[number // len(CALM) % len(SIZES)]
         if units := found_in(calm_log(number, kind, ranks, steps).log(*columns)).units:
