@@ -6,8 +6,8 @@ python run.py advise traces/                           # traces of the PyTorch p
 python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, NVIDIA's resiliency extension
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
 
-It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a disturbance
-plan, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of the whole
+It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a plan of
+disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of the whole
 log, and ranks these and what cures stragglers without a strategy: docs/advise.md. If the repeated present strategy is
 not as long as the logged one (--limit), nothing is ranked. The exit code is 0, 1 if nothing could be ranked, or 2 for invalid input.
 """
@@ -180,8 +180,8 @@ def shortened(job: Job, strategies: int) -> tuple[Replay, list[str]]:
     if one_in == 1:
         return part, []
     remark = (
-        f"repeated are {part.model.steps} of the {model.steps} steps: of every {one_in} one, in blocks all over the log, "
-        "chosen so that each rank's excess and the time of all steps keep their proportion"
+        f"repeated are {part.model.steps} of the {model.steps} steps: of every {one_in} one, in blocks all over the "
+        "log, chosen so that each rank's excess and the time of all steps keep their proportion"
     )
     return part, [remark]
 

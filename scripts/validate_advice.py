@@ -106,10 +106,7 @@ def _predicted(log_of: Cell, cells: Sequence[Cell], runs: dict[str, Run], asked:
     configs, refused = advise.prepared(job, [cell.strategy for cell in same], options.out)
     if refused:
         raise ConfigError("; ".join(f"--strategies {name}: {why}" for name, why in refused.items()))
-    return [
-        Compared(cell, runs[cell.name].end_s, jct_of(job.replay, configs[cell.strategy]))
-        for cell in same
-    ]
+    return [Compared(cell, runs[cell.name].end_s, jct_of(job.replay, configs[cell.strategy])) for cell in same]
 
 
 def _report(

@@ -36,7 +36,7 @@ class StepModel:
         message_s: what every iteration takes beyond the rank's own work, whether or not others wait for it.
         barrier_s: what a round takes beyond that, once its slowest rank is done.
         windows: ``start_s``, ``end_s``, ``rank`` (number), ``excess_frac`` (added part of a usual step), ``of_machine``
-            (a restart elsewhere would leave it behind), ``sent`` (it is communication, which no smaller batch shortens).
+            (a restart elsewhere would leave it behind), ``sent`` (communication, which no smaller batch shortens).
         length_s: of the log.
         steps: in it.
         times_s: [steps + 1] when each step begins, and the last one ends.

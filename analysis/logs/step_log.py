@@ -85,7 +85,8 @@ def gather(
         rows: ``rank``, ``step``, ``own_s`` and perhaps ``comm_s``, ``data_s``, ``begin_s``, ``round_s``, ``host``. Of a
             step that was done again the last row counts.
         remarks: what a reader must know.
-        job, own_is_rest: see :class:`StepLog`.
+        job: see :class:`StepLog`.
+        own_is_rest: see :class:`StepLog`.
 
     Raises:
         LogError: there are no rows, too many, or several processes have the same rank.

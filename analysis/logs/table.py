@@ -156,7 +156,7 @@ def _said_of_commas(names: set[str]) -> list[str]:
 
 def _with_own_work(path: Path, rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     """With ``own_s``, and what else is known of the step."""
-    loading_s = rows["data"] if "data" in rows else 0.0
+    loading_s = rows.get("data", 0.0)
     own_s = rows["compute"] + loading_s if "compute" in rows else None
     if own_s is None and "comm" in rows:
         own_s = rows["seconds"] - rows["comm"]

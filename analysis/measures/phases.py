@@ -28,7 +28,8 @@ def phases(over: Floats, sigma: float, rho: float, least: float, usual_frac: flo
 
     Args:
         over: [steps, ranks] logarithms of seconds over usual ones; NaN where unknown.
-        sigma, rho: standard deviation and AR(1) coefficient of usual steps.
+        sigma: standard deviation of usual steps.
+        rho: their AR(1) coefficient.
         least: the logarithm of a slow step's factor, at least.
         usual_frac: part of the steps that are slow at ranks that are no stragglers; one of them is no evidence.
     """

@@ -73,7 +73,8 @@ def groups(slow: Bools, candidates: Sequence[int], ranks: Sequence[str], hosts: 
     Args:
         slow: [steps, ranks].
         candidates: positions of the ranks that are slow at all.
-        ranks, hosts: their names; hosts may be empty.
+        ranks: names of all ranks.
+        hosts: names of their hosts, or empty.
     """
     chosen = np.asarray(candidates, dtype=np.int64)
     if not len(chosen):
@@ -127,11 +128,11 @@ def _of_hosts(members: list[int], ranks: Sequence[str], hosts: Sequence[str]) ->
 def _of_numbers(members: list[int], ranks: Sequence[str]) -> Iterator[Group]:
     """Ranks at the same place of every group of as many, neighbours, or single ranks."""
     apart = set(np.diff(members).tolist())
-    if len(members) >= FEWEST_OF_STRIDE and len(apart) == 1 and (stride := apart.pop()) > 1:
-        if members == list(range(members[0] % stride, len(ranks), stride)):
-            names = ", ".join(ranks[place] for place in members[:3])
-            yield Group("ranks", f"ranks {names} ... (one in {stride}, {len(members)} in all)", tuple(members))
-            return
+    stride = apart.pop() if len(apart) == 1 and len(members) >= FEWEST_OF_STRIDE else 1
+    if stride > 1 and members == list(range(members[0] % stride, len(ranks), stride)):
+        names = ", ".join(ranks[place] for place in members[:3])
+        yield Group("ranks", f"ranks {names} ... (one in {stride}, {len(members)} in all)", tuple(members))
+        return
     inside = np.zeros(len(ranks), bool)
     inside[members] = True
     for start, end in runs(inside):

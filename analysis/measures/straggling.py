@@ -72,7 +72,7 @@ class SlowUnit:
 
 @dataclass(frozen=True)
 class Pauses:
-    """Steps in which all ranks were slow together: ``count`` of them, ``seconds`` in all; ``period``: None: irregular."""
+    """Steps in which all ranks were slow together: ``count``, ``seconds`` in all; ``period``: None: irregular."""
 
     count: int
     seconds: float
@@ -281,20 +281,18 @@ def _counts(unit: SlowUnit, steps: int) -> bool:
     """Whether it is worth a name."""
     if unit.course.kind == "once" and unit.slow_frac * steps < FEWEST_STEPS:
         return unit.saves_frac >= LONE_FRAC
-    return unit.slow_frac * steps >= FEWEST_STEPS and (
-        unit.slow_frac >= FEWEST_FRAC or unit.saves_frac >= COSTLY_FRAC
-    )
+    return unit.slow_frac * steps >= FEWEST_STEPS and (unit.slow_frac >= FEWEST_FRAC or unit.saves_frac >= COSTLY_FRAC)
 
 
 def _unit(job: _Job, group: Group) -> SlowUnit:
     members = list(group.members)
     slow, found = job.found.slow[:, members], job.found
-    together = slow.mean(axis=1) >= 0.5
+    together = np.asarray(slow.mean(axis=1) >= 0.5)
     factors = ((1.0 + found.excess[:, members]) * found.base_s[members] / found.usual_s)[slow]
     saved_s = job.saved_s(members)
     return SlowUnit(
         group=group,
-        course=course(together if together.any() else slow.any(axis=1)),
+        course=course(together if together.any() else np.asarray(slow.any(axis=1))),
         factor=float(np.median(factors)),
         slow_frac=float(together.mean()),
         part=_part(job, members),

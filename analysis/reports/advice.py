@@ -279,10 +279,10 @@ READS = (
 )
 READING = (
     "Every strategy passes the whole logged history, and a faster one does more in it: ratios and seconds are of the "
-    "logged steps. Intervals lie around the ratio: how much of it chance makes (jitter, and when short slow phases fell), "
-    "by neighbouring blocks of the log; long phases count as given. Cures that are no strategies are the log without "
-    "what they cure, and a restart. Staleness: mean, in updates; update: samples, of the present batch; dropped: of all "
-    "gradients. Time is predicted, learning is not: compare accuracy before you choose what changes training."
+    "logged steps. Intervals lie around the ratio and say how much of it chance makes (jitter, and when short slow phases "
+    "fell), by neighbouring blocks of the log; long phases count as given. Cures that are no strategies are the log "
+    "without what they cure, and a restart. Staleness: mean, in updates; update: samples, of the present batch; dropped: "
+    "of all gradients. Time is predicted, learning is not: compare accuracy before you choose what changes training."
 )
 
 

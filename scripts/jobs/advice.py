@@ -233,7 +233,9 @@ def repeat(replay: Replay, config: Mapping[str, Any], seed: int) -> Repeated:
     """What a strategy does in a job that is :func:`lasting`."""
     outcome, counted = _run(replay, config, seed)
     times, grads, samples = counted.times_s, np.array(counted.grads, "float64"), float(outcome.samples_applied)
-    if config["strategy"].get("data") == "even":  # it has done as much as its slowest worker, in whose part none can help
+    if (
+        config["strategy"].get("data") == "even"
+    ):  # it has done as much as its slowest worker, in whose part none can help
         times = min(counted.of_worker, key=len)
         grads, samples = np.ones(len(times)), float(len(times) * replay.batch * replay.workers)
     blocks = max(FEWEST_BLOCKS, min(MOST_BLOCKS, replay.model.steps // 4))

@@ -22,9 +22,9 @@ CALM = ("jitter", "unequal", "long tail", "checkpoints", "warm-up", "devices")
 class PlantedLog:
     """A log, and the truth about it.
 
-    ``members``: ranks that are slow. ``kind``: the course that a diagnosis should name (:mod:`analysis.measures.slow_units`).
-    ``since``: position of the first slow step. ``part``: what of a step is slow. ``saving_frac``: of the job's time, if the
-    members had not been slow: the sum over steps of the longest rank, with planted and with clean times.
+    ``members``: ranks that are slow. ``kind``: the course that a diagnosis should name. ``since``: position of the first
+    slow step. ``part``: what of a step is slow. ``saving_frac``: of the job's time, if the members had not been slow:
+    the sum over steps of the longest rank, with planted and with clean times.
     """
 
     table: pd.DataFrame
@@ -48,9 +48,12 @@ class PlantedLog:
 
 
 def planted_log(seed: int, kind: str, ranks: int = 64, steps: int = 400) -> PlantedLog:
-    """A job with one straggler of a kind: a host that is throttled from some step on (``half``: up to or from the middle
-    on), a rank, the network card of a host or rank that is slow now and then, a loader that stalls now and then, rank 0
-    that writes at regular steps, or a host that was slow once. Half of the jobs have checkpoints, too."""
+    """A job with one straggler of a kind; half of the jobs have checkpoints, too.
+
+    A host that is throttled from some step on (``half``: up to the middle or from it), a rank, the network card of a
+    host or rank that is slow now and then, a loader that stalls now and then, rank 0 that writes at regular steps, or a
+    host that was slow once.
+    """
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     work, comm, data = _clean(rng, ranks, steps)
     slow = {"work": work.copy(), "comm": comm.copy(), "data": data.copy()}
@@ -100,8 +103,7 @@ def planted_log(seed: int, kind: str, ranks: int = 64, steps: int = 400) -> Plan
 
 
 def calm_log(seed: int, kind: str, ranks: int = 64, steps: int = 400) -> PlantedLog:
-    """A job without stragglers: jitter alone, sequences of unequal length, a few long ones among many, checkpoints,
-    long first steps, devices of two types."""
+    """A job without stragglers: jitter, sequences of unequal length, checkpoints, long first steps, two devices."""
     rng = np.random.default_rng([seed, 99, CALM.index(kind)])
     work, comm, data = _clean(rng, ranks, steps)
     if kind == "unequal":

@@ -31,7 +31,9 @@ def is_right(one: PlantedLog, found: Straggling, *columns: str) -> bool:
     if len(found.units) != 1:
         return False
     (unit,) = found.units
-    same = unit.group.members == one.members and unit.course.kind == one.kind and abs(unit.course.since - one.since) <= 2
+    same = (
+        unit.group.members == one.members and unit.course.kind == one.kind and abs(unit.course.since - one.since) <= 2
+    )
     part = unit.part == one.part if "comm" in columns or "data" in columns else unit.part in ("", "computing")
     return same and part and unit.saves_frac == pytest.approx(one.saving_frac, rel=0.1, abs=0.003)
 
@@ -94,7 +96,9 @@ def test_pauses_are_named_with_their_period_and_nobody_is_blamed() -> None:
     lengths = one.table[one.table["rank"] == 0]["seconds"].to_numpy()
     assert found.pauses.period in (25, 40, 50)
     assert found.pauses.count == 200 // found.pauses.period
-    assert found.pauses.seconds == pytest.approx(lengths[lengths > 2 * USUAL_S].sum() - found.pauses.count * 1.25, rel=0.1)
+    assert found.pauses.seconds == pytest.approx(
+        lengths[lengths > 2 * USUAL_S].sum() - found.pauses.count * 1.25, rel=0.1
+    )
 
 
 def test_two_hosts_are_two_units_and_together_save_what_both_do() -> None:
@@ -194,7 +198,13 @@ def test_a_course_is_named(slow: np.ndarray, expected: tuple[object, ...]) -> No
 
 @pytest.mark.parametrize(
     ("starts", "period"),
-    [([0, 10, 20, 30], 10), ([0, 10, 20, 40, 50], 10), ([0, 10, 20], None), ([0, 3, 20, 24, 50], None), ([0, 2, 4, 6], None)],
+    [
+        ([0, 10, 20, 30], 10),
+        ([0, 10, 20, 40, 50], 10),
+        ([0, 10, 20], None),
+        ([0, 3, 20, 24, 50], None),
+        ([0, 2, 4, 6], None),
+    ],
 )
 def test_a_period_needs_regular_events(starts: list[int], period: int | None) -> None:
     assert period_of(starts) == period

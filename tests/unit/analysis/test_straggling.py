@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis.fitting.step_times import StepModel, fit_steps, part_of, repeated

@@ -72,7 +72,7 @@ def test_points_lie_in_their_intervals_and_rows_are_sorted_by_them(tmp_path: Pat
 
 
 def test_on_all_reduce_cures_are_ranked_with_what_works_there(tmp_path: Path) -> None:
-    one = planted_log(0, "host", 32, 120)
+    one = planted_log(0, "host", 32, 240)
     advice = advised(one.log("work"), tmp_path, "--topology", "allreduce", "--restart-s", "2")
     names = [row.strategy for row in advice.ranking]
     assert {"bsp", "lb_bsp", "lgc", "write checkpoints beside the training"} <= set(names)
