@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 GPU_PY ?= $(if $(wildcard $(PY)),$(PY),$(PYTHON))
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Tests by folder, so that nobody collects what is not to be run. TURN=COMMIT adds the long tests whose turn it is then.
+# Tests by folder, so that nobody collects what is not to be run.
 PURE := tests/unit tests/contract tests/paper
 LIVE := tests/live tests/chaos
 QUICK := tests/unit/core tests/unit/strategies tests/unit/predictors tests/unit/training/test_optimizers.py \
@@ -24,9 +24,10 @@ LIVE_PARALLEL := -n 3 --dist loadgroup --benchmark-disable
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Many tests start programs: they compile what they import once, whatever the environment says of compiled files.
 export PYTHONDONTWRITEBYTECODE :=
-TURNS = $(if $(TURN),--turn $(TURN) --hypothesis-profile ci)
+# LONG=1 (what CI runs) adds the long tests, with the same examples every time.
+ALL_OF_THEM = $(if $(LONG),--long --hypothesis-profile ci)
 
-.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow docs clean
+.PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow release docs clean
 
 help:  ## what can be made
 	@sed -nE 's/^([a-z]+):.*##  */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -48,9 +49,9 @@ run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, w
 
 test: $(VENV)/.dev  ## all tests but the long ones (five to eight minutes on two idle cores)
 	@# what measures, or looks at all of the machine, comes last and by itself
-	$(ONE_THREAD) $(PY) -m pytest $(PURE) $(PARALLEL) $(TURNS) $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest $(LIVE) $(LIVE_PARALLEL) $(TURNS) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest $(LIVE) $(TURNS) -m "alone and not slow" $(ARGS) || [ $$? = 5 ]
+	$(ONE_THREAD) $(PY) -m pytest $(PURE) $(PARALLEL) $(ALL_OF_THEM) $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(LIVE) $(LIVE_PARALLEL) $(ALL_OF_THEM) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(LIVE) $(ALL_OF_THEM) -m "alone and not slow" $(ARGS) || [ $$? = 5 ]
 
 quick: $(VENV)/.dev check  ## what a commit needs, in about a minute: `check`, the tests that find most per second, a few live ones
 	$(ONE_THREAD) $(PY) -m pytest $(QUICK) $(PARALLEL) $(ARGS)
@@ -104,6 +105,10 @@ slow: $(VENV)/.dev  ## every workload with every backend that trains it, live; a
 	$(PY) -m pytest tests/live -m "slow" $(ARGS)
 	$(PY) -m pytest $(PURE) $(LIVE) --long -m "long and not alone" $(PARALLEL:worksteal=loadgroup) --hypothesis-profile nightly $(ARGS) || [ $$? = 5 ]
 	$(ONE_THREAD) $(PY) -m pytest tests/unit $(PARALLEL) --hypothesis-profile nightly $(ARGS)
+
+release: check  ## before a release: everything that runs without a GPU (hours)
+	$(MAKE) test LONG=1
+	$(MAKE) slow chaos ray
 
 docs: $(VENV)/.docs  ## the site of docs/, into out/site: open out/site/index.html, no network needed
 	$(VENV)/bin/mkdocs build --strict $(ARGS)

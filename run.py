@@ -7,54 +7,48 @@ import signal
 
 
 def _quit(number: int, _frame: object) -> None:
-    """Until a job installs its own handlers there is nothing to clean up, and no reason for a traceback."""
+    """Where a job has no handlers of its own there is nothing to clean up, and no reason for a traceback."""
+    os.write(2, f"run.py: interrupted; {kept[-1]}\n".encode())
     os._exit(128 + number)
 
 
+kept = ["nothing was started"]
+"""What a signal leaves that ends the program at once, and how to continue: the last holds."""
 for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
-import gc  # noqa: E402
-
-gc.disable()  # while the rest is imported: see runtime/importing.py
-
 import contextlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
 import importlib  # noqa: E402
-import math  # noqa: E402
-import shutil  # noqa: E402
 import sys  # noqa: E402
-import traceback  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
+from types import ModuleType  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402
 
-import hydra  # noqa: E402
-from hydra.core.hydra_config import HydraConfig  # noqa: E402
-from hydra.core.override_parser.types import Quote, QuotedString  # noqa: E402
-from hydra.types import RunMode  # noqa: E402
-from omegaconf import DictConfig  # noqa: E402
-
-from analysis.reports.finish import objective  # noqa: E402
-from analysis.reports.sweep import report_end_of_sweep  # noqa: E402
-from runtime.config.checking import nearest  # noqa: E402
-from runtime.config.compose import composed_again, to_raw  # noqa: E402
-from runtime.config.hydra_errors import REFUSALS, explain  # noqa: E402
 from runtime.config.project import adopt  # noqa: E402
-from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full, no_process, print_error  # noqa: E402
+from runtime.errors import (  # noqa: E402
+    FAILED,
+    NO_SPACE,
+    ConfigError,
+    Interrupted,
+    is_full,
+    no_process,
+    print_error,
+    print_interrupted,
+)
 from runtime.house import NAME, module_name  # noqa: E402
 from runtime.importing import importing  # noqa: E402
-from runtime.native import slower  # noqa: E402
-from runtime.run.checking import Checked, check, run_checked  # noqa: E402
-from runtime.run.claiming import claim, claimed  # noqa: E402
-from runtime.run.elsewhere import FailedElsewhere, ask, hand_back, note, noted, tell  # noqa: E402
-from runtime.run.launch import KILLED, Result, launch_one, launch_sweep  # noqa: E402
-from runtime.run.preflight import Jobs, Ready, preflight  # noqa: E402
-from runtime.run.prepare import prepare  # noqa: E402
-from runtime.run.resuming import claim_sweep, words  # noqa: E402
 from runtime.run.streams import run_program  # noqa: E402
 
-gc.freeze()
-gc.enable()
+if TYPE_CHECKING:  # what only jobs need is imported where they need it: no other command waits for it
+    from omegaconf import DictConfig
 
+    from runtime.run.checking import Checked
+    from runtime.run.launch import Result
+    from runtime.run.preflight import Jobs, Ready
+
+CONTINUES = "runs that have ended are kept; the same command continues from there"
+"""What a signal leaves of a sweep."""
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
 COMMANDS = {
@@ -74,13 +68,25 @@ COMMANDS = {
     "cleanup": "scripts.cleanup",
 }
 """Words that start something else than a job."""
+FLAGS = {"--version": "runtime.version"}
+"""The same for flags: what Hydra would say only when all of it is imported."""
 remarks = set[str]()
 """What has been said and need not be said again."""
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(composed: DictConfig) -> float:
     """One job that another launcher or sweeper of Hydra's starts, perhaps in a process of its own: composed there."""
+    import math
+
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from analysis.reports.finish import objective
+    from runtime.config.compose import composed_again, to_raw
+    from runtime.run.checking import check
+    from runtime.run.elsewhere import hand_back, note
+    from runtime.run.launch import KILLED
+
     places, metric = HydraConfig.get().runtime, None
     try:
         job = check(to_raw(composed), Path(places.cwd), composed_again)
@@ -103,9 +109,18 @@ def main(composed: DictConfig) -> float:
 
 def run_job(job: Checked, run_dir: Path) -> Result:
     """From the checked job to the figures. It raises nothing: other jobs of a sweep go on."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from runtime.native import slower
+    from runtime.run.checking import run_checked
+    from runtime.run.claiming import claimed
     from runtime.run.job import JobFailed
+    from runtime.run.launch import KILLED, Result
 
     reason, interrupted_by = "", 0
+    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    kept.append(CONTINUES if sweep else f"{run_dir} may lack its end; the same command starts again")
     if job.models_hosts:
         remark_once(slower())
     try:
@@ -114,13 +129,16 @@ def run_job(job: Checked, run_dir: Path) -> Result:
         except JobFailed as error:
             exit_code, reason = print_error(NAME, error, error.exit_code), str(error)
             interrupted_by = error.interrupted_by
+        if interrupted_by:
+            print_error(NAME, f"interrupted; {CONTINUES if sweep else 'what was recorded is kept'}")
+        kept.append(CONTINUES if sweep else f"the record is kept; python run.py figures {run_dir} draws it")
         if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
             draw(run_dir)
         print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
         exit_code, reason = print_error(NAME, error), str(error)
         # what is missing of a sweep, its report tells by these directories
-        if HydraConfig.get().mode == RunMode.RUN and claimed(run_dir):
+        if not sweep and claimed(run_dir):
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
         exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
@@ -148,12 +166,16 @@ def unforeseen(error: Exception, run_dir: Path) -> int:
     """A full disk and too few processes are nobody's mistake; anything else needs its traceback."""
     if is_full(error) or no_process(error):
         return print_error(NAME, error, FAILED, where=run_dir)
+    import traceback
+
     traceback.print_exc()
     return FAILED
 
 
 def forget(run_dir: Path) -> None:
     """Take away what Hydra has put there for a job that was refused, and the directory if nothing else is in it."""
+    import shutil
+
     shutil.rmtree(run_dir / ".hydra", ignore_errors=True)
     with contextlib.suppress(OSError):  # there is something else in it, or it is where we are
         if run_dir.resolve() != Path.cwd():
@@ -162,6 +184,13 @@ def forget(run_dir: Path) -> None:
 
 def by_hydra(ready: Ready) -> int:
     """Let Hydra show what it is asked for, or start the jobs by another launcher or sweeper; returns the exit code."""
+    import hydra
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    from analysis.reports.sweep import report_end_of_sweep
+    from runtime.config.hydra_errors import REFUSALS, explain
+    from runtime.run.elsewhere import FailedElsewhere, ask, noted, tell
+
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
     ask(ready.jobs.directory if ready.jobs else None)
     sys.argv[1:] = ready.argv
@@ -169,7 +198,7 @@ def by_hydra(ready: Ready) -> int:
         folder = QuotedString(str(ready.jobs.directory), Quote.single).with_quotes()
         sys.argv.append(f"hydra.sweep.dir={folder}")
     try:
-        main()
+        hydra.main(version_base="1.3", config_path="conf", config_name="config")(main)()
     except FailedElsewhere as error:
         exit_codes.append(error.exit_code)
     except REFUSALS as error:
@@ -187,34 +216,68 @@ def program() -> int:
     """All of it; returns the exit code."""
     try:
         given = adopt(sys.argv[1:])
-        if given and (module := COMMANDS.get(given[0])):
+        if given and (module := (COMMANDS | FLAGS).get(given[0])):
             with importing():
                 command = importlib.import_module(module_name(module))
-            exit_code: int = command.main(given[1:])
-            return exit_code
-        refuse_misspelt(given)
-        ready = preflight(given)
-        if ready.shows:
-            print(ready.shows)
-            return 0
-        prepare(ready.needs)  # from here on in namespaces of our own; the process that called waits for us outside
-        if ready.jobs and ready.jobs.pending:
-            return start(ready.jobs)
-        if ready.jobs:
-            claim(ready.jobs.setting, ready.jobs.directory)
+            return perform(given[0], command, given[1:])
+        return compose(given)
     except ConfigError as error:
         return print_error(NAME, error)
+
+
+def perform(word: str, command: ModuleType, given: Sequence[str]) -> int:
+    """Do what a word asks for; a signal ends it with a line about what is kept, and it cleans up what it has begun."""
+
+    def end(number: int, _frame: object) -> None:
+        raise Interrupted(number)
+
+    before = [signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        exit_code: int = command.main(given)
+    except KeyboardInterrupt as error:
+        return print_interrupted(word, getattr(command, "KEPT", "the same command starts again"), error)
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    return exit_code
+
+
+def compose(given: Sequence[str]) -> int:
+    """Show what is asked for, or check the jobs of the command line and start them; raises :class:`ConfigError`."""
+    with importing():
+        from runtime.run.preflight import preflight
+    refuse_misspelt(given)
+    ready = preflight(given)
+    if ready.shows:
+        print(ready.shows)
+        return 0
+    if ready.jobs:
+        from runtime.run.prepare import prepare
+
+        prepare(ready.jobs.needs)  # from here on in namespaces of our own; the process that called waits for us outside
+        if ready.jobs.pending:
+            return start(ready.jobs)
+        from runtime.run.claiming import claim
+
+        claim(ready.jobs.setting, ready.jobs.directory)
     return by_hydra(ready)
 
 
 def refuse_misspelt(words: Sequence[str]) -> None:
     """Name the command that is nearly written first, which would else be taken for a setting without a value."""
+    from runtime.config.checking import nearest
+
     if words and "=" not in words[0] and not words[0].startswith("-") and (near := nearest(words[0], COMMANDS)):
         raise ConfigError(f"{words[0]}: no such command; did you mean {near}?")
 
 
 def start(jobs: Jobs) -> int:
     """Start the jobs of a command line one after another; raises :class:`ConfigError` before the first."""
+    from analysis.reports.sweep import report_end_of_sweep
+    from runtime.run.claiming import claim
+    from runtime.run.launch import launch_one, launch_sweep
+    from runtime.run.resuming import claim_sweep, words
+
     if not jobs.sweep:
         claim(jobs.setting, jobs.directory)
         return launch_one(jobs, run_job)

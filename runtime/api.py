@@ -166,7 +166,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     num_parameters: int
     """Number of the model's parameters; 0 if unknown."""
     warning: str = ""
-    """The strategy's warning to readers of the results; omitted if empty."""
+    """To readers of the results: the strategy's own, and what is missing; omitted if empty."""
 
 
 Crashed = Callable[[Exception], str]
@@ -352,6 +352,9 @@ def outcome_of(
     elif status == "done" and interrupted and unscored:
         status, reason = "interrupted", f"{reason}; the final parameters were not evaluated"
     assert status is not None, "neither has the job ended nor has the runtime given up"
+    warnings = [str(coordinator.strategy_state.get("warning", ""))]
+    if status == "done" and unscored:
+        warnings.append("the final parameters were not evaluated")
     return Outcome(
         status=status,
         reason=reason,
@@ -364,7 +367,7 @@ def outcome_of(
         parameters_sha256=parameters_sha256,
         memory=memory or {},
         num_parameters=num_parameters,
-        warning=str(coordinator.strategy_state.get("warning", "")),
+        warning="; ".join(filter(None, warnings)),
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import re
+import signal
 import sys
 from typing import NoReturn
 
-FAILED, REFUSED, NO_SPACE, DEVICE_FULL, INTERRUPTED = 1, 2, 74, 75, 130
+FAILED, REFUSED, NO_SPACE, DEVICE_FULL = 1, 2, 74, 75
 """Exit codes: failure; a refused request, before anything was started; a full disk (``EX_IOERR``); a device without
-memory for a task (``EX_TEMPFAIL``); Ctrl-C."""
+memory for a task (``EX_TEMPFAIL``)."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DEVICE_FULL = re.compile(
     r"CUDA.*out of memory|CU(BLAS|DNN)_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)",
@@ -25,6 +26,20 @@ class ConfigError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody wants the program to end: the signal ``number`` came."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def print_interrupted(program: str, kept: str, error: KeyboardInterrupt) -> int:
+    """Print the line about what is kept and how to continue; returns the exit code, 128 + signal."""
+    number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+    return print_error(program, f"interrupted; {kept}", 128 + number)
 
 
 def is_full(error: BaseException) -> bool:

@@ -7,9 +7,10 @@ python run.py advise train.log --topology ps           # lines of Megatron-LM, t
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
 
 It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a plan of
-disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of the whole
-log, and ranks these and what cures stragglers without a strategy: docs/advise.md. If the repeated present strategy is
-not as long as the logged one (--limit), nothing is ranked. The exit code is 0, 1 if nothing could be ranked, or 2 for invalid input.
+disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of
+the whole log, and ranks these and what cures stragglers without a strategy: docs/advise.md. If the repeated present
+strategy is not as long as the logged one (--limit), nothing is ranked. The exit code is 0, 1 if nothing could be
+ranked, or 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -18,57 +19,32 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf, nan
+from math import ceil, inf, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
-import pandas as pd
-from rich.console import Console
-
 from analysis.files import write_file
-from analysis.fitting.step_times import StepModel, fit_steps, part_of
-from analysis.fitting.thinning import thinned
-from analysis.logs.reading import Reading, read_log
-from analysis.logs.step_log import LogError, StepLog, without_first
-from analysis.logs.table import Columns
 from analysis.markup import to_csv, to_markdown
-from analysis.measures.ranking import by_time, ranked
-from analysis.measures.straggling import Straggling, block_of, straggling
-from analysis.reports.advice import (
-    Advice,
-    best_lines,
-    check_sentence,
-    in_numbers,
-    page,
-    ranking_sheet,
-    ranks_sheet,
-    sentences,
-    whole_steps,
-)
-from analysis.reports.cures import cures
-from analysis.reports.few_steps import compared_ranks
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.forks import processors
-from scripts.common.sheets import print_sheet
-from scripts.common.telling import remaining
-from scripts.jobs.advice import (
-    USUAL_S,
-    Replay,
-    configurations,
-    configured,
-    cost_file,
-    lasting,
-    plan_of,
-    repeat,
-    repeat_all,
-)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from analysis.fitting.step_times import StepModel
+    from analysis.logs.step_log import StepLog
+    from analysis.measures.straggling import Straggling
+    from analysis.reports.advice import Advice
+    from scripts.jobs.advice import Replay
+
+KEPT = "the log is as it was; the same command starts again"
+"""What a signal leaves."""
 
 BATCH = 32
 """Samples per rank and step where the log does not say: how finely batches can be divided."""
@@ -101,6 +77,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Advise on what is named; returns the exit code (see the module)."""
     try:
         asked = parse(argv)
+    except ConfigError as error:
+        return print_error("advise", error)
+    return answer(asked)
+
+
+def answer(asked: argparse.Namespace) -> int:
+    """Advise on what is asked; returns the exit code."""
+    from rich.console import Console
+
+    from analysis.logs.step_log import LogError
+    from analysis.reports.advice import whole_steps
+    from analysis.reports.few_steps import compared_ranks
+
+    print(f"reading {', '.join(map(str, asked.logs))} ...", file=sys.stderr, flush=True)
+    try:
         log, *others = [_read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
         if not log.per_rank:
@@ -119,6 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace) -> Job:
     """Diagnose the log of a job, and fit to it what repeats it."""
+    from analysis.fitting.step_times import fit_steps
+    from analysis.measures.straggling import straggling
+
     present = asked.strategy or log.job.get("strategy") or "bsp"
     _known("strategy", present)
     barrier = present not in ASYNCHRONOUS
@@ -129,6 +123,8 @@ def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespac
 
 def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """(configurations of the present strategy and others, why some are not possible); writes cost model and plan."""
+    from scripts.jobs.advice import configurations, cost_file
+
     costs = write_file(out / "costs.yaml", cost_file(job.replay, f"Fitted to {job.log.source} by run.py advise."))
     write_file(out / "plan.csv", _plan_table(job.replay))
     configs, refused = configurations(job.replay, list(dict.fromkeys([job.present, *names])), costs)
@@ -139,6 +135,12 @@ def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any],
 
 def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
+    from analysis.measures.ranking import by_time, ranked
+    from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, ranks_sheet, sentences
+    from analysis.reports.cures import cures
+    from scripts.common.sheets import print_sheet
+    from scripts.jobs.advice import configured, repeat, repeat_all
+
     log, present, found, model, replay = job
     made = cures(found, replay.restart_s)
     advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan, cures=made)
@@ -156,8 +158,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     console.print(check_sentence(advice, asked.limit), markup=False, soft_wrap=True)
     if abs(error) > asked.limit:
         return advice
-    with remaining(f"repeating the job under {len(configs)} other strategies", len(configs)) as tell:
-        jobs |= repeat_all(short, configs, asked.seed, asked.jobs, tell)
+    jobs |= repeat_all(short, configs, asked.seed, asked.jobs)
     strategies = ranked(jobs, present, found.actual_s, float(found.late.pause_s.sum()))
     advice = replace(advice, ranking=by_time([*(one.row for one in made), *strategies]))
     title = "Predicted job completion times (JCT) of the logged steps; intervals of 95 %"
@@ -169,6 +170,13 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
 
 def shortened(job: Job, strategies: int) -> tuple[Replay, list[str]]:
     """(the job that lasts as long as the logged history, or a part of it that stands for all; what is said of that)."""
+    import numpy as np
+
+    from analysis.fitting.step_times import part_of
+    from analysis.fitting.thinning import thinned
+    from analysis.measures.straggling import block_of
+    from scripts.jobs.advice import lasting
+
     model, ranks = job.model, job.replay.workers
     steps = max(FEWEST_REPEATED, RANK_STEPS // (max(1, strategies) * ranks))
     one_in = -(-model.steps // steps)
@@ -197,6 +205,8 @@ def not_possible(refused: Mapping[str, str]) -> list[str]:
 
 def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Replay:
     """The job to repeat: the record's own, or as many steps as the log has."""
+    from scripts.jobs.advice import USUAL_S, Replay
+
     job = log.job
     topology = asked.topology or job.get("topology") or "allreduce"
     batch = asked.batch or max(1, round(job.get("global_batch_samples", BATCH * log.num_ranks) / log.num_ranks))
@@ -223,6 +233,10 @@ def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Repl
 
 
 def _read(path: Path, asked: argparse.Namespace) -> StepLog:
+    from analysis.logs.reading import Reading, read_log
+    from analysis.logs.step_log import LogError, without_first
+    from analysis.logs.table import Columns
+
     columns = Columns(
         rank=asked.rank,
         step=asked.step,
@@ -265,6 +279,10 @@ def _not_ranked(console: Console, lines: Sequence[str]) -> int:
 
 def _plan_table(replay: Replay) -> str:
     """The logged history as a trace file (docs/stragglers.md), in the virtual job's seconds."""
+    import pandas as pd
+
+    from scripts.jobs.advice import plan_of
+
     rows = [
         {
             "time": one.start_s,
@@ -281,13 +299,16 @@ def _plan_table(replay: Replay) -> str:
 
 def _write(advice: Advice, out: Path, limit: float) -> None:
     from analysis.figures.step_times import draw_step_times
+    from analysis.records.provenance import version_text
+    from analysis.reports.advice import page, ranking_sheet, ranks_sheet
+    from runtime.record.meta import describe_versions
 
     figure = draw_step_times(out / "steps.png", advice.log, advice.found.found)
     for name, sheet in (("ranks", ranks_sheet(advice)), ("ranking", ranking_sheet(advice))):
         if sheet.rows:
             write_file(out / f"{name}.csv", to_csv(*sheet))
             write_file(out / f"{name}.md", to_markdown(*sheet))
-    write_file(out / "advice.html", page(advice, limit, figure))
+    write_file(out / "advice.html", page(advice, limit, figure, version_text(describe_versions())))
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
@@ -311,9 +332,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     }
     for name, (value, above, below) in bounds.items():
         if value is not None and not above < value < below:
-            limit = (
-                f"more than {np.ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
-            )
+            limit = f"more than {ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
             raise ConfigError(f"--{name} {value:g}: must be {limit}")
     for name in asked.strategies.split(",") if asked.strategies else []:
         _known("strategies", name)

@@ -12,27 +12,29 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import msgspec
-import numpy as np
-import yaml
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from analysis.files import write_file
-from analysis.fitting.calibration import calibrate, check
-from analysis.fitting.estimates import Calibration
-from analysis.fitting.robust import Estimate
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import INSTALLED, NAME
+from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from analysis.fitting.estimates import Calibration
+    from analysis.fitting.robust import Estimate
+
+KEPT = "no cost model was written; the same command starts again"
+"""What a signal leaves."""
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
 FOLDER = Path() if INSTALLED else DIRECTORY
@@ -43,10 +45,15 @@ WHERE = "the working directory" if INSTALLED else "runtime/fitted/costs/"
 
 def main(argv: list[str] | None = None) -> int:
     """Return the exit code: 0, or 2 for invalid input or an existing output file."""
+    from rich.console import Console
+
+    from analysis.fitting.calibration import calibrate, check
+
     try:
         arguments = _parser().parse_args(argv)
         refuse_unwritable_file("-o", arguments.out)
-        runs = [load_run(path) for path in _find(arguments.folders)]
+        paths = _find(arguments.folders)
+        runs = [load_run(path) for path in counted(paths, len(paths), "reading records")]
         check(runs)
         target = _target(arguments, runs[0])
         fitted = calibrate(runs, [_num_parameters(run, arguments.num_parameters) for run in runs])
@@ -92,6 +99,8 @@ def _target(arguments: argparse.Namespace, run: Run) -> Path:
 
 def _num_parameters(run: Run, given: int | None) -> int:
     """Model size: from the record (a killed run has no last line), from its saved parameters, or as given."""
+    import numpy as np
+
     for recorded in (run.job.get("num_parameters"), getattr(run.finished, "num_parameters", None)):
         if recorded is not None:
             return int(recorded)
@@ -104,6 +113,8 @@ def _num_parameters(run: Run, given: int | None) -> int:
 
 def describe(fitted: Calibration, runs: Sequence[Run], command: str) -> str:
     """The text of the cost file: values, their standard errors, and what they were fitted to."""
+    import yaml
+
     content: dict[str, Any] = {
         "schema": SCHEMA,
         "values": {name: _round(each.value, 4) for name, each in _ordered(fitted)},
@@ -127,6 +138,9 @@ def describe(fitted: Calibration, runs: Sequence[Run], command: str) -> str:
 
 def show(fitted: Calibration, console: Console) -> None:
     """Print what was fitted and how well, and what was not and why."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("cost", "value", "± std. error", "of", ""):
         table.add_column(head, justify="left" if head in ("cost", "") else "right", no_wrap=bool(head))

@@ -20,21 +20,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from yaml import YAMLError
-
-from analysis.experiments.spec import SpecError, cells, load_spec, settings_of
-from runtime.backends.initial import wrong_part
 from runtime.config import project
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME, ROOT, module_name, surroundings
-from runtime.run.checking import Checked
-from runtime.run.checks.job import CheckedJob
-from runtime.run.preflight import EXPERIMENT, preflight
 from runtime.run.streams import run_program
+
+if TYPE_CHECKING:
+    from runtime.run.checking import Checked
+
+KEPT = "the project is as it was; the same command starts again"
+"""What a signal leaves."""
 
 DEFAULT_BACKEND = "torch"
 SHARED = ["jobs=poisson", "jobs.num_jobs=20", "cluster=star_servers"]
@@ -86,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def examined(conf: Path) -> Iterator[tuple[Path, str]]:
     """Every file of the project's groups, with what is wrong with it, or nothing."""
+    from analysis.experiments.spec import SpecError
+
     for path in sorted(conf.rglob("*.yaml")):
         try:
             yield path, problem_of(path, conf)
@@ -95,6 +96,9 @@ def examined(conf: Path) -> Iterator[tuple[Path, str]]:
 
 def problem_of(path: Path, conf: Path) -> str:
     """Why a file cannot be used; raises :class:`ConfigError` or :class:`SpecError` for what is wrong in it."""
+    from analysis.experiments.spec import cells, load_spec, settings_of
+    from runtime.run.preflight import EXPERIMENT, preflight
+
     group, name = path.parent.relative_to(conf).as_posix(), path.stem
     groups = sorted(
         folder.name for folder in (ROOT / project.CONF).iterdir() if folder.is_dir() and folder.name != "hydra"
@@ -114,6 +118,9 @@ def problem_of(path: Path, conf: Path) -> str:
 
 def problem_of_parameters(job: Checked) -> str:
     """Why a task's initial parameters cannot be drawn in parts; empty if they can, or are not."""
+    from runtime.backends.initial import wrong_part
+    from runtime.run.checks.job import CheckedJob
+
     try:
         return wrong_part(job.task, job.config.seed) if isinstance(job, CheckedJob) else ""
     except Exception as error:  # noqa: BLE001 (whatever somebody's own code raises)
@@ -122,6 +129,9 @@ def problem_of_parameters(job: Checked) -> str:
 
 def surroundings_of(group: str, path: Path) -> list[str]:
     """Other choices that a file of this group needs for a job that can run."""
+    from omegaconf import DictConfig, ListConfig, OmegaConf
+    from yaml import YAMLError
+
     if group == "workload":
         with suppress(YAMLError, OSError):  # which composing it finds as well, and says
             read = OmegaConf.load(path)
@@ -133,6 +143,7 @@ def surroundings_of(group: str, path: Path) -> list[str]:
 
 def contract(folder: Path, *, long: bool) -> int:
     """Run the contract suite for the strategies of a folder, in a process of its own; returns pytest's exit code."""
+    print("contract suite, some 10 to 35 s of processor time for each strategy; a dot is a case:")
     suite = ROOT / "tests" / "contract"
     plugins = [word for name in PLUGINS for word in ("-p", module_name(name))]
     words = ["-q", "--no-header", "-c", "/dev/null", "--rootdir", str(suite), "-p", "no:cacheprovider", *plugins]

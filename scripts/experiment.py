@@ -40,7 +40,7 @@ from rich.console import Console
 from analysis.claims.ledger import Claim, LedgerError, chosen, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.experiments.page import HEADS, compose, front, row, section, sections
-from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame
+from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame, warnings_of_live
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.figures.names import id_of, named, shown_name
 from analysis.figures.page import drawn_as
@@ -49,6 +49,7 @@ from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
+from analysis.reports.columns import NUMBERS
 from analysis.reports.comparing import compared, sheet
 from analysis.reports.report import gather_runs, write_comparison
 from runtime.config import project
@@ -59,6 +60,7 @@ from runtime.config.hydra_errors import own_part
 from runtime.errors import ConfigError, refuse
 from runtime.house import INSTALLED, NAME, ROOT, module_name
 from runtime.record.meta import describe_versions
+from runtime.record.progress import counted
 from runtime.run.preflight import preflight
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -68,6 +70,7 @@ from scripts.common.fitted_since import fitted_since
 from scripts.common.forks import processors, run_here
 from scripts.common.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.common.lists import number_of, numbers_of
+from scripts.common.of_experiment import write_compared
 from scripts.common.paper_figures import add_paper, form_of
 from scripts.common.sheets import print_sheet
 from scripts.compare import TEXTS
@@ -258,7 +261,8 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
 def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
     """The existing records, even if some are missing."""
     found = [(cell, record_of(out, cell.name)) for cell in cells(spec)]
-    runs = [(cell, load_record(path)) for cell, path in found if path.exists()]
+    there = [(cell, path) for cell, path in found if path.exists()]
+    runs = [(cell, load_record(path)) for cell, path in counted(there, len(there), "reading records")]
     if not runs:
         raise RecordError(f"{out}: no record of {spec.name} here; run it without --redraw first")
     return runs
@@ -276,6 +280,7 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
         claims=claims_of(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
         evaluations=[(cell, run.tables.evaluations) for cell, run in single],
+        warnings=warnings_of_live([run for _, run in single]),
     )
 
 
@@ -315,12 +320,16 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
 
 def compare_records(spec: Spec, out: Path, console: Console) -> None:
     """What ``compare`` says of the records: the table here and as files, figures, and a page."""
-    gathered = gather_runs([path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()])
-    rows, names = compared(gathered.table, gathered.baseline, "jct"), names_in_records(spec)
+    paths = [path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()]
+    gathered, names = gather_runs(paths), names_in_records(spec)
+    write_compared(out, paths, names)
+    rows = compared(gathered.table, gathered.baseline, "jct")
     found = sheet(rows, gathered.baseline, "jct", names)
     print_sheet(console, found, f"job completion time, relative to {shown_name(gathered.baseline, names)}", TEXTS)
+    for line in (*found.notes, *gathered.warnings):
+        console.print(line, soft_wrap=True)
     for name, form in FORMATS.items():
-        there = found if name in FOR_PEOPLE else sheet(rows, gathered.baseline, "jct", None)
+        there = sheet(rows, gathered.baseline, "jct", names if name in FOR_PEOPLE else None, NUMBERS)
         console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*there))), soft_wrap=True)
     with named(names):
         console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
@@ -345,10 +354,12 @@ def draw(results: Results, path: Path) -> Path:
 
 
 def show(results: Results, console: Console) -> None:
-    """Print the claims as lines, since a terminal is too narrow for the table."""
+    """Print the claims as lines, since a terminal is too narrow for the table, and warnings."""
     for claim, ours, verdict in results.answers:
         name, paper, found, *_ = row(claim, ours, verdict)
         console.print(f"  {verdict:8} {name}: {HEADS[1]} {paper}, {HEADS[2]} {found}", soft_wrap=True)
+    for line in results.warnings:
+        console.print(f"  warning: {line}", soft_wrap=True)
 
 
 def write_page(results: Results, page: Path, picture: Path) -> None:
@@ -433,6 +444,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def expanded(pattern: str, known: dict[str, Path]) -> list[str]:
     """The names of the experiments that match a pattern."""
+    if "=" in pattern:
+        refuse(f"{pattern}: an experiment has its settings in conf/experiment/NAME.yaml; --only chooses a part of it")
     found = [name for name in known if Path(name).match(pattern)]
     if not found:
         near = nearest(pattern, known)

@@ -21,15 +21,20 @@ from analysis.sinks.errors import SinkError
 from analysis.sinks.exporting import SINKS, export
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.record.progress import counted
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
+
+KEPT = "the records are as they were; the same command starts again"
+"""What a signal leaves."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Send what is named; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
-        for path in records_below(arguments.dirs, lambda folder: find_runs(folder, of_clusters=False)):
+        paths = records_below(arguments.dirs, lambda folder: find_runs(folder, of_clusters=False))
+        for path in counted(paths, len(paths), "sending runs"):
             print(export(path, arguments.to, arguments.where))
     except (ConfigError, RecordError, SinkError, OSError) as error:
         return print_error("export", error)

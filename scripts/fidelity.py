@@ -36,7 +36,7 @@ from analysis.fitting.pacing import is_paced
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from analysis.records.provenance import caption
 from analysis.reports.fidelity import fidelity, processor_speed
-from analysis.reports.fidelity_page import addition, has_case, markdown, overran, sheets
+from analysis.reports.fidelity_page import addition, has_case, live_warnings, markdown, overran, sheets
 from analysis.reports.fidelity_summary import verdict
 from runtime.errors import refuse
 from runtime.run.preflight import preflight
@@ -260,11 +260,12 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     live_first = sorted(runs, key=lambda run: run.meta["runtime"] == "virtual")  # virtual ones start in any order
     metas, tables, verdicts = [run.meta for run in live_first], list(sheets(found)), verdict(found)
     paced = [overran(found)] if any(is_paced(meta["job"]) for meta in metas) else []
+    warned = live_warnings(found)
     if asked.add:
         began = min(str(meta.get("started_at"))[:10] for meta in metas)
         names = ", ".join(dict.fromkeys(strategy for _, strategy, _ in asked.cases))
         head = f"## Added on {began}: {names}\n\n{ADDED}\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-        body = addition(asked.add.read_text(), head, [*verdicts, *paced], tables)
+        body = addition(asked.add.read_text(), head, [*verdicts, *paced, *warned], tables)
         write_file(asked.add, f"{body}{own_settings(asked, '###')}\n")
         console.print(str(asked.add), soft_wrap=True)
         return
@@ -274,10 +275,10 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     numbers = write_file(asked.out / "fidelity.csv", found.measures.to_csv(index=False))
     link = picture.relative_to(page.parent).as_posix()
     head = f"# {asked.grid.title}\n\nMade by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-    body = markdown(head, [*verdicts, *paced], link, tables, found.tolerance_frac)
+    body = markdown(head, [*verdicts, *paced, *warned], link, tables, found.tolerance_frac)
     write_file(page, body if asked.source else f"{body}{jobs(asked)}")
     print_titled(console, tables)
-    for line in (*verdicts, numbers, picture, page):
+    for line in (*verdicts, *warned, numbers, picture, page):
         console.print(str(line), soft_wrap=True)
 
 

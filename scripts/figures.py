@@ -17,25 +17,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from PIL import Image
-from rich.console import Console
-
-from analysis.figures.injectors import draw_injectors
 from analysis.figures.names import named
-from analysis.figures.page import captioned, drawn_as
 from analysis.figures.style import DPI
-from analysis.measures.injections import collect
-from analysis.measures.injector_errors import errors
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
-from analysis.reports.cluster import compare_clusters, finish_cluster
-from analysis.reports.cluster_console import print_clusters
-from analysis.reports.report import compare, finish_run, print_summary
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.importing import importing
+from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.naming import add_names
 from scripts.common.paper_figures import WIDTHS_IN, add_paper, form_of
+
+KEPT = "existing figures are whole; the same command draws all of them again"
+"""What a signal leaves."""
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""
@@ -62,6 +57,9 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.paper is not None:
             with named(dict(arguments.names)):
                 return _for_paper(runs, arguments)
+        with importing():
+            from analysis.figures.page import captioned
+
         redraw = _redraw_clusters if clusters else _redraw
         lot = clusters or runs
         with captioned(arguments.caption), named(dict(arguments.names)):
@@ -72,9 +70,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
+    from rich.console import Console
+
+    from analysis.reports.report import compare, finish_run, print_summary
+
     console = Console(highlight=False)
     usable = []
-    for path in runs:
+    for path in counted(runs, len(runs), "drawing runs"):
         try:
             finish_run(path)
             usable.append(path)
@@ -86,7 +88,7 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
     if (figure := _draw_injectors(usable, (out or runs[0]) / "figures" / "injectors.png")) is not None:
         console.print(f"{figure}", markup=False, soft_wrap=True)
     if out is not None:
-        table = compare(usable, out, baseline)
+        table = compare(counted(usable, len(usable), "reading records"), out, baseline)
         print_summary(table, console)
         for line in (*table.attrs["warnings"], *table.attrs["figures"], table.attrs["report"]):
             console.print(line, markup=False, soft_wrap=True)
@@ -94,12 +96,15 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
 
 def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
     """Draw the comparison only, in every format; returns the exit code."""
+    from analysis.figures.page import drawn_as
+    from analysis.reports.report import compare
+
     if not runs:
         raise ConfigError("--paper: for single runs, not for runs of clusters; leave it out")
     form = form_of(arguments.paper, captioned=arguments.caption)
     out = arguments.out or (arguments.folders[0] if len(arguments.folders) == 1 else Path("out")) / "paper"
     with drawn_as(form):
-        table = compare(runs, out, arguments.baseline)
+        table = compare(counted(runs, len(runs), "reading records"), out, arguments.baseline)
     for line in (*table.attrs["warnings"], *table.attrs["figures"]):
         print(line)
     for figure in table.attrs["figures"]:
@@ -110,6 +115,8 @@ def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
 
 def too_high(figure: Path) -> str:
     """What to do about a picture that fits on no page; empty if it does."""
+    from PIL import Image
+
     with Image.open(figure) as picture:
         width_in, height_in = (pixels / DPI for pixels in picture.size)
     cure = "name the runs of fewer cases"
@@ -121,8 +128,13 @@ def too_high(figure: Path) -> str:
 
 
 def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -> None:
+    from rich.console import Console
+
+    from analysis.reports.cluster import compare_clusters, finish_cluster
+    from analysis.reports.cluster_console import print_clusters
+
     console = Console(highlight=False)
-    for path in runs:
+    for path in counted(runs, len(runs), "drawing runs"):
         try:
             finish_cluster(path)
             console.print(f"{path / 'report.html'}", markup=False, soft_wrap=True)
@@ -139,6 +151,10 @@ def _redraw_clusters(runs: list[Path], out: Path | None, baseline: str | None) -
 
 def _draw_injectors(paths: list[Path], figure: Path) -> Path | None:
     """Only for runs with throttled processors or links and an undisturbed stretch to compare with."""
+    from analysis.figures.injectors import draw_injectors
+    from analysis.measures.injections import collect
+    from analysis.measures.injector_errors import errors
+
     runs = [load_run(path) for path in paths]
     if not any(run.plan["kind"].isin(THROTTLED).any() for run in runs):
         return None

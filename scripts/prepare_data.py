@@ -30,7 +30,7 @@ import yaml
 
 from runtime.config.checking import suggest
 from runtime.config.instantiate import instantiate
-from runtime.errors import FAILED, INTERRUPTED, ConfigError, print_error
+from runtime.errors import FAILED, ConfigError, print_error, print_interrupted
 from runtime.house import NAME as PROGRAM
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
@@ -59,14 +59,15 @@ def main(argv: Sequence[str]) -> int:
         dataset = chosen(words)
         refuse_unwritable_folder("--data-dir", Path(words.data_dir))
         if words.fetch:
+            print(f"{dataset.name}: fetching its files, which takes up to some minutes", file=sys.stderr)
             fetch(dataset, Path(words.data_dir))
         print(prepare(dataset, words.data_dir))
     except FetchError as error:
         return print_error(NAME, error, FAILED)
     except (ValueError, OSError) as error:
         return print_error(NAME, error)
-    except KeyboardInterrupt:
-        return print_error(NAME, "interrupted; nothing was converted", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return print_interrupted(NAME, "nothing was converted; the same command starts again", error)
     return 0
 
 
@@ -113,6 +114,8 @@ def prepare(dataset: Dataset, data_dir: str) -> str:
     """Convert the data set; returns a line about the result."""
     directory = dataset.directory(data_dir)
     before = directory.is_dir()
+    if not before:
+        print(f"{dataset.name}: converting its files, which takes up to some minutes", file=sys.stderr)
     count = dataset.prepare(data_dir)
     split = dataset.load(data_dir)
     inputs, targets = split.train

@@ -19,9 +19,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import msgspec
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from analysis.records.schema import ROWS
 from runtime.config.instantiate import instantiate
@@ -157,6 +154,10 @@ def build_strategy(run_dir: Path) -> Strategy:
 
 def read_spec(path: Path) -> dict[str, Any]:
     """The configuration's ``strategy`` section. No other file of a record names the class."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
     if not path.is_file():
         raise ConfigError(f"{path}: missing; only it names the strategy's class, meta.json has just the fields")
     try:

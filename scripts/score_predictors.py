@@ -57,8 +57,12 @@ from runtime.config.instantiate import TARGET, instantiate
 from runtime.config.project import adopt
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+
+KEPT = "the records are as they were; the same command starts again"
+"""What a signal leaves."""
 
 ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
@@ -90,7 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse_unwritable_folder("--out", arguments.out)
         tolerance_frac = _tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
-        runs = [load_run(path) for path in _paths(arguments.folders)]
+        paths = _paths(arguments.folders)
+        runs = [load_run(path) for path in counted(paths, len(paths), "reading records")]
         if arguments.predictors is None and not all(len(windows(run)) for run in runs):
             asked = [each for each in asked if each.name != ORACLE]
         if not all(_received(run) for run in runs):

@@ -19,15 +19,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from omegaconf import OmegaConf
-from rich.console import Console
-from rich.table import Table
-
 from analysis.files import natural
-from analysis.records.cluster import load_cluster
 from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_clusters, find_runs, load_afresh
 from analysis.records.schema import ROWS, Other
 from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
@@ -35,11 +31,16 @@ from injectors.plan import parse_plan, plan_sha256
 from runtime.config import project
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME, run_py
-from runtime.record.meta import describe_versions, version_of
-from runtime.record.replay import replay
+from runtime.importing import importing
+from runtime.record.progress import counted
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
-from scripts.replay import build_strategy, read_record
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+KEPT = "the records are as they were; the same command starts again"
+"""What a signal leaves."""
 
 STYLES: dict[Verdict, str] = {"ok": "green", "failed": "bold red", "unchecked": "yellow"}
 AGAIN_DEADLINE_S = 3600.0
@@ -47,14 +48,18 @@ AGAIN_DEADLINE_S = 3600.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Verify what is named; returns the exit code (see the module)."""
+    from rich.console import Console
+
     try:
         arguments = _parser().parse_args(argv)
         paths = records_below(arguments.dirs, _find)
     except ConfigError as error:
         return print_error("verify", error)
+    with importing():  # what all checks need takes longer than most of them
+        import analysis.measures.metrics  # noqa: F401
     console = Console(highlight=False)
     failed = 0
-    for path in paths:
+    for path in counted(paths, len(paths), "verifying records"):
         checks = list(verify(path, again=arguments.again))
         failed += any(check.verdict == "failed" for check in checks)
         if len(paths) == 1:
@@ -68,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def verify(path: Path, *, again: bool = False) -> Iterator[Check]:
     """All questions about one run, or about a set of jobs; its jobs are runs of their own."""
+    from analysis.records.cluster import load_cluster
+
     try:
         if (path / CLUSTER_EVENTS).exists():
             yield from verify_cluster(load_cluster(path))
@@ -100,6 +107,9 @@ def _plan(run: Run) -> Check:
 
 
 def _decisions(run: Run) -> Check:
+    from runtime.record.replay import replay
+    from scripts.replay import build_strategy, read_record
+
     if (run.path / ROWS).exists():
         return Check("decisions", "unchecked", "recorded by rows, without decisions (record=iterations)")
     if not (run.path / ".hydra" / "config.yaml").exists():
@@ -127,6 +137,8 @@ def _unnamed_project(run: Run) -> str:
 
 def _code(run: Run) -> Check:
     """Versions of the head and, live, of the framework that was imported."""
+    from runtime.record.meta import describe_versions, version_of
+
     there = {**(run.meta.get("versions") or {}), **_imported(run)}
     here = describe_versions()
     here |= {name: version_of(name) for name in there if name not in here}
@@ -144,6 +156,8 @@ def _imported(run: Run) -> dict[str, str]:
 
 
 def _again(run: Run) -> Check:
+    from omegaconf import OmegaConf
+
     if run.meta["runtime"] != "virtual":
         return Check(
             "again", "unchecked", "real processes never take the same time twice; only virtual runs are repeated"
@@ -168,6 +182,8 @@ def _again(run: Run) -> Check:
 
 def _where(run: Run) -> Path:
     """Relative paths of a configuration refer to where its command was given."""
+    from omegaconf import OmegaConf
+
     path = run.path / ".hydra" / "hydra.yaml"
     cwd = OmegaConf.select(OmegaConf.load(path), "hydra.runtime.cwd") if path.exists() else None
     return Path(str(cwd)) if cwd and Path(str(cwd)).is_dir() else Path.cwd()
@@ -189,6 +205,8 @@ def _compared(run: Run, out: Path, done: subprocess.CompletedProcess[str]) -> Ch
 
 
 def _in_full(path: Path, checks: Sequence[Check]) -> Table:
+    from rich.table import Table
+
     table = Table(title=str(path), title_justify="left", box=None, show_header=False, pad_edge=False)
     for check in checks:
         table.add_row(check.question, f"[{STYLES[check.verdict]}]{check.verdict}[/]", check.found)

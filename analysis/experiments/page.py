@@ -18,7 +18,7 @@ from analysis.markup import markdown_lines
 from analysis.records.provenance import caption
 
 MARK = "<!-- experiment: {name} -->"
-DIRTY = re.compile(r"Stragglab [0-9a-f]+-dirty")
+DIRTY = re.compile(r"Stragglab (\S+ \()?\S*-dirty")
 MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "ours / paper", "seeds", "verdict", "magnitude")
 RULES = """\
@@ -60,6 +60,8 @@ def section(results: Results, picture: str, command: str) -> str:
         lines += [*markdown_lines(heads, cells), ""]
     if spec.notes:
         lines += [spec.notes.strip(), ""]
+    if results.warnings:
+        lines += [f"Warnings: {'; '.join(results.warnings)}.", ""]
     return "\n".join(lines)
 
 

@@ -21,6 +21,7 @@ from analysis.measures.cluster.learning import Learning, tta_of
 from analysis.measures.metrics import completed
 from analysis.measures.small_samples import interval
 from analysis.measures.stats import median
+from analysis.measures.warned import disturbances_of, together, warnings_of_run
 from analysis.records.cluster import Cluster
 from analysis.records.load import Run
 
@@ -44,6 +45,8 @@ class Results:
     records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
     evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
     """For every run: ``asked_s`` and the metrics."""
+    warnings: Sequence[str] = ()
+    """What its live runs are known not to have done as asked."""
 
     @property
     def answers(self) -> list[tuple[Claim, Answer | None, str]]:
@@ -73,6 +76,12 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | No
     for name, reference in spec.excess.items():
         frame[name] = ended(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
     return frame if rates is None else with_rates(frame, [rates(run) for _, run in runs])
+
+
+def warnings_of_live(runs: Sequence[Run]) -> list[str]:
+    """What the live ones of these runs are known not to have done as asked, each once, with the worst of them."""
+    live = [run for run in runs if run.meta["runtime"] == "live"]
+    return [one.text for one in together((warnings_of_run(run, disturbances_of(run)) for run in live), "live runs")]
 
 
 def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.DataFrame:

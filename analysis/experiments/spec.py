@@ -35,6 +35,8 @@ KINDS = tuple(
 """All kinds of figures."""
 OF_MEASURES = ("bars", "groups", "lines", "against", "delays")
 """Figures of ``figure.value``; others show what happened over time."""
+CHOSEN = ("seed", "draw", "view")
+"""Settings that experiments choose themselves."""
 CLUSTER_KINDS = ("bars", "groups", "lines", "against")
 """Figures of measures alone, which runs of sets of jobs have, too."""
 
@@ -416,6 +418,9 @@ def _paired_problem(spec: Spec) -> str | None:
 def _settings_problem(spec: Spec) -> str | None:
     lines = [*spec.settings, *(line for levels in spec.axes.values() for each in levels.values() for line in each)]
     for line in lines:
-        if "=" not in line or line.startswith(("seed=", "hydra.", "draw=", "view=")):
-            return f"{line}: must be setting=value; seed, draw, view and the directory are chosen by the program"
+        setting, sign, _ = line.lstrip("+").partition("=")
+        if not sign:
+            return f"{line}: must be setting=value"
+        if setting in CHOSEN or setting.startswith("hydra."):
+            return f"{line}: {setting} is chosen by the program ({', '.join(CHOSEN)}, hydra.*); leave it out"
     return None

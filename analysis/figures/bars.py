@@ -10,12 +10,19 @@ from matplotlib.axes import Axes
 
 from analysis.figures.names import shown_name
 from analysis.figures.style import FAINT, INK, PHASE_COLOURS, Look
+from analysis.figures.time_axis import time_axis, unit_of
 
 HEIGHT = 0.62
 
 
 def draw_bars(
-    axes: Axes, bars: pd.DataFrame, dots: pd.DataFrame, looks: dict[str, Look], label: str, miss: str
+    axes: Axes,
+    bars: pd.DataFrame,
+    dots: pd.DataFrame,
+    looks: dict[str, Look],
+    label: str,
+    miss: str,
+    seconds: str | None = None,
 ) -> None:
     """Draw horizontal bars, the first row on top.
 
@@ -24,12 +31,14 @@ def draw_bars(
         bars: ``strategy``, ``value_s`` (median; infinite or nan: no bar), ``low_s``, ``high_s``, ``missed``, ``runs``.
         dots: ``strategy``, ``value_s`` of single runs; infinite ones are counted in the bar's text instead of drawn.
         looks: the look of every strategy.
-        label: label of the time axis.
+        label: label of the axis.
         miss: the word for an infinite value.
+        seconds: what follows the unit of the label, which is chosen here; None: all is shown in the unit that it has.
     """
     finite = [v for v in [*bars["value_s"], *bars["high_s"], *dots["value_s"]] if np.isfinite(v)]
     reach = max(finite, default=1.0)
     axes.set_xlim(0.0, reach * 1.34)
+    unit_s = 1.0 if seconds is None else unit_of(reach * 1.34).seconds
     for y, bar in enumerate(bars.itertuples()):
         look = looks[bar.strategy]
         runs = dots.loc[dots["strategy"] == bar.strategy, "value_s"].to_numpy()
@@ -41,9 +50,12 @@ def draw_bars(
             )
             _draw_interval(axes, y, bar.low_s, bar.high_s, reach)
         _draw_dots(axes, y, runs)
-        _draw_text(axes, y, edge, bar, miss)
+        _draw_text(axes, y, edge, bar, miss, unit_s)
     _name_rows(axes, list(bars["strategy"]))
-    axes.set_xlabel(label)
+    if seconds is None:
+        axes.set_xlabel(label)
+    else:
+        time_axis(axes.xaxis, label, seconds)
 
 
 def draw_spent(axes: Axes, shares: pd.DataFrame) -> None:
@@ -76,13 +88,13 @@ def number_text(value: float) -> str:
     return format(value, digits)
 
 
-def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str) -> None:
+def _draw_text(axes: Axes, y: int, edge_s: float, bar: Any, miss: str, unit_s: float) -> None:
     """The median next to the bar, and below it how many runs did not finish; without a bar that, in two short lines.
 
     In one line it would reach into the next panel of a figure with many.
     """
     count = f"{bar.missed} of {bar.runs}" if bar.runs > 1 else ""
-    number, gone = number_text(bar.value_s), f"{count}\n{miss}".strip()
+    number, gone = number_text(bar.value_s / unit_s), f"{count}\n{miss}".strip()
     text = "not\nmeasured" if np.isnan(bar.value_s) else number if np.isfinite(bar.value_s) else gone
     two = np.isfinite(bar.value_s) and bar.missed > 0
     common: dict[str, Any] = {"textcoords": "offset points", "va": "center"}

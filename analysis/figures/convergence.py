@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite, isnan
+from math import isfinite, isnan, nan
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -13,6 +13,7 @@ from matplotlib.patheffects import Normal, Stroke
 from analysis.figures.names import shown_name
 from analysis.figures.page import NARROW_IN
 from analysis.figures.style import FAINT, Look
+from analysis.figures.time_axis import Unit, step_in, time_axis, unit_of
 from analysis.figures.zoom import draw_zoom
 
 MARKER_GAP = 0.14
@@ -34,20 +35,21 @@ def draw_convergence(
     Args:
         axes: where to draw.
         curves: ``label``, ``t_s``, ``median``, ``low``, ``high``, ``runs`` (:func:`analysis.measures.stats.curves`).
-        marks: ``strategy``, ``tta_s`` (infinite: missed; nan: no target), ``missed`` (runs), ``runs``.
+        marks: ``strategy``, ``tta_s`` (infinite: missed; nan: no target), ``tta_step_s``, ``missed`` (runs), ``runs``.
         looks: the look of every label.
         metric: name for the axis.
         target: drawn as a line; None for none.
     """
+    axes.set_xlim(0.0, float(curves["t_s"].max()) * 1.02 if len(curves) else 1.0)
+    unit = unit_of(axes.get_xlim()[1])
     for number, (label, curve) in enumerate(curves.groupby("label", sort=False)):
         look = looks[str(label)]
         if curve["runs"].iloc[0] > 1:
             axes.fill_between(curve["t_s"], curve["low"], curve["high"], color=look.colour, alpha=0.16, linewidth=0)
-        text = shown_name(str(label)) + _tta_text(marks, str(label))
+        text = shown_name(str(label)) + _tta_text(marks, str(label), unit)
         every = (MARKER_GAP * (number % 3) / 3, MARKER_GAP)  # not all at the same place where curves coincide
         cue: dict[str, Any] = {"marker": look.marker or None, "markevery": every, **MARKER}
         axes.plot(curve["t_s"], curve["median"], color=look.colour, linestyle=look.line, label=text, **cue)
-    axes.set_xlim(0.0, float(curves["t_s"].max()) * 1.02 if len(curves) else 1.0)
     if target is not None:
         axes.axhline(target, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
@@ -60,7 +62,9 @@ def draw_convergence(
             color=FAINT,
         )
         _draw_marks(axes, marks, looks, target)
-    axes.set_xlabel("time since the start of the job (s)")
+    step_s = nan if target is None else float(marks["tta_step_s"].max())
+    late = f"; the target is seen up to {step_in(step_s, unit)} late" if step_s > 0.0 else ""
+    time_axis(axes.xaxis, "time since the start of the job", late)
     axes.set_ylabel(metric)
     axes.grid(visible=True, axis="y")
     if len(curves) and axes.get_figure(root=True).get_figwidth() >= NARROW_IN:  # type: ignore[union-attr]
@@ -79,14 +83,14 @@ def _draw_legend(axes: Axes, curves: pd.DataFrame) -> None:
         axes.legend(loc="lower right" if rising else "upper right", borderaxespad=1.6)
 
 
-def _tta_text(marks: pd.DataFrame, label: str) -> str:
+def _tta_text(marks: pd.DataFrame, label: str, unit: Unit) -> str:
     row = marks[marks["strategy"] == label].iloc[0]
     if isnan(row["tta_s"]):
         return ""
     missed = f", {row['missed']} of {row['runs']} missed" if row["missed"] and row["runs"] > 1 else ""
     if not isfinite(row["tta_s"]):
         return "\ntarget missed" + (f" by {row['missed']} of {row['runs']}" if row["runs"] > 1 else "")
-    return f"\nTTA {row['tta_s']:.1f} s{missed}"
+    return f"\nTTA {row['tta_s'] / unit.seconds:.1f} {unit.name}{missed}"
 
 
 def _draw_marks(axes: Axes, marks: pd.DataFrame, looks: dict[str, Look], target: float) -> None:
@@ -98,7 +102,7 @@ def _draw_marks(axes: Axes, marks: pd.DataFrame, looks: dict[str, Look], target:
         colour = looks[mark.strategy].colour
         axes.plot([mark.tta_s] * 2, [bottom, target], color=colour, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1.5)
         axes.plot(mark.tta_s, target, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
-    for label in stacked_labels(list(reached["tta_s"]), width):
+    for label in stacked_labels(list(reached["tta_s"]), width, unit_of(width).seconds):
         alone = label.number == 1  # what several strategies share has the colour of none
         axes.annotate(
             label.text,
@@ -123,15 +127,16 @@ class TimeLabel(NamedTuple):
     level: int
 
 
-def stacked_labels(times_s: Sequence[float], width_s: float) -> list[TimeLabel]:
+def stacked_labels(times_s: Sequence[float], width_s: float, unit_s: float = 1.0) -> list[TimeLabel]:
     """Labels of sorted times on an axis of this width: those that would overlap are above one another.
 
-    Equal texts share one. What would be higher than ``MOST_LEVELS`` is left out, as curves are there; legends have it.
+    ``unit_s``: of what they say. Equal texts share one. What would be higher than ``MOST_LEVELS`` is left out, as
+    curves are there; legends have it.
     """
     found: list[TimeLabel] = []
     last_s, level = float("-inf"), 0
     for index, t_s in enumerate(times_s):
-        text = f"{t_s:.1f}"
+        text = f"{t_s / unit_s:.1f}"
         if found and found[-1].text == text:
             found[-1] = found[-1]._replace(number=found[-1].number + 1)
             continue

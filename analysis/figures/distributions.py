@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.style import FAINT, INK, PHASE_COLOURS
+from analysis.figures.time_axis import time_axis
 
 
 def draw_bpt(axes: Axes, iterations: pd.DataFrame, quantiles: pd.DataFrame, place: Mapping[int, float]) -> None:
@@ -26,16 +27,17 @@ def draw_bpt(axes: Axes, iterations: pd.DataFrame, quantiles: pd.DataFrame, plac
     size = float(np.clip(6000 / max(1, len(iterations)), 2.0, 12.0))
     disturbed = (iterations["injected_s"] > 0).to_numpy()
     for mask, phase, label in ((~disturbed, "compute", "undisturbed iteration"), (disturbed, "injected", "disturbed")):
-        x, y = iterations["bpt_s"].to_numpy()[mask] * 1e3, height[mask] + jitter[mask]
+        x, y = iterations["bpt_s"].to_numpy()[mask], height[mask] + jitter[mask]
         if len(x):
             axes.scatter(x, y, s=size, color=PHASE_COLOURS[phase], alpha=0.5, linewidths=0, label=label)
-    for column, (name, head) in enumerate((("median", "median"), ("p90", "90 %"), ("p99", "99 %"))):
-        x, y = quantiles[name] * 1e3, quantiles["worker"].map(place)
-        axes.vlines(x, y + 0.24, y + 0.42, color=INK, linewidth=2.0 if name == "median" else 1.0)
-        _draw_column(axes, 1.08 + 0.095 * column, head, dict(zip(y, x, strict=True)))
-    _draw_rows(axes, {worker: place[worker] for worker in sorted(quantiles["worker"])})
+    axes.autoscale_view()
     axes.set_xlim(left=0.0)
-    axes.set_xlabel("batch processing time (ms)")
+    unit_s = time_axis(axes.xaxis, "batch processing time", of_steps=True).seconds
+    for column, (name, head) in enumerate((("median", "median"), ("p90", "90 %"), ("p99", "99 %"))):
+        x, y = quantiles[name], quantiles["worker"].map(place)
+        axes.vlines(x, y + 0.24, y + 0.42, color=INK, linewidth=2.0 if name == "median" else 1.0)
+        _draw_column(axes, 1.08 + 0.095 * column, head, dict(zip(y, x / unit_s, strict=True)))
+    _draw_rows(axes, {worker: place[worker] for worker in sorted(quantiles["worker"])})
     axes.grid(visible=True, axis="x")
     axes.legend(
         loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1, markerscale=2.0, handletextpad=0.1
@@ -49,7 +51,7 @@ def _draw_rows(axes: Axes, place: Mapping[int, float]) -> None:
 
 
 def _draw_column(axes: Axes, x: float, head: str, values: dict[float, float]) -> None:
-    """Numbers in milliseconds to the right of the axes."""
+    """Numbers in the unit of the axis to its right."""
     axes.text(x, 1.02, head, transform=axes.transAxes, ha="right", va="bottom", fontsize=7.5, color=FAINT)
     for y, value in values.items():
         text = f"{value:.0f}" if value >= 100 else f"{value:.1f}"

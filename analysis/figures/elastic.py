@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, INK
+from analysis.figures.time_axis import time_axis
 from analysis.measures import elastic
 from analysis.measures.metrics import jct_s
 from analysis.records.load import Run
@@ -43,7 +44,7 @@ def draw_elastic(path: Path, runs: Sequence[tuple[str, Run]], about: str) -> Pat
                 shown.append(panel(axes, run).assign(run=title, panel=name))
                 frame_panel(axes, jct_s(run), marks)
             levels = max(levels, number_marks(column[0], jct_s(run) * len(runs), marks))
-            column[-1].set_xlabel("time since the start of the job (s)" if len(runs) < 3 else "time (s)")
+            time_axis(column[-1].xaxis, "time since the start of the job" if len(runs) < 3 else "time")
         for axes, (title, _) in zip(grid[0], runs, strict=True):
             axes.set_title(title, pad=8 + LEVEL_PT * levels)
         for row, (name, limits) in zip(grid, LABELS.items(), strict=True):

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import INK, PLAN_COLOUR
+from analysis.figures.time_axis import time_axis
 from analysis.files import natural
 from analysis.measures.metrics import jct_s
 from analysis.measures.modes import decided_s, modes_over_time
@@ -44,7 +45,7 @@ def draw_modes(path: Path, run: Run, about: str) -> Path:
             grid[0].plot(marks, [-0.62] * len(marks), "v", color=INK, markersize=3.5, clip_on=False, zorder=5)
             page.legend(handles=[_key()], loc="outside upper right")
         grid[0].set_xlim(0.0, max(jct_s(run), 1e-9))
-        grid[-1].set_xlabel("time since the start of the job (s)")
+        time_axis(grid[-1].xaxis, "time since the start of the job")
     shown = modes.rename(columns={"mode": "what"}).assign(is_mode=True)
     windows = plan[["start_s", "end_s", "target"]].rename(columns={"target": "what"}).assign(is_mode=False)
     return save(page, path, pd.concat([shown, windows], ignore_index=True) if len(windows) else shown)

@@ -15,6 +15,7 @@ from analysis.figures.convergence import draw_convergence
 from analysis.figures.names import shown_case
 from analysis.figures.page import NARROW_IN, legend_above, new_page, page_width_in, save, styled
 from analysis.figures.style import looks
+from analysis.figures.time_axis import step_in, unit_of
 from analysis.measures.stats import curves, time_shares
 from analysis.records.provenance import caption
 
@@ -68,9 +69,9 @@ def _convergence(
 
 
 def _times(folder: Path, about: str, runs: pd.DataFrame, table: pd.DataFrame) -> Path | None:
-    measured = [("jct", "job completion time (s)", "cut off")]
+    measured = [("jct", "job completion time", "cut off")]
     if table["tta_s"].notna().any():
-        measured.append(("tta", "time to the target (s)", "missed"))
+        measured.append(("tta", "time to the target", "missed"))
     cases = list(dict.fromkeys(table["case"]))
     rows = max(int((table["case"] == case).sum()) for case in cases)
     several = bool((table["runs"] > 1).any())
@@ -83,7 +84,10 @@ def _times(folder: Path, about: str, runs: pd.DataFrame, table: pd.DataFrame) ->
             bars, dots = table[table["case"] == case], runs[runs["case"] == case]
             bars = bars.rename(columns={f"{name}_{key}": key for key in ("low_s", "high_s", "missed")})
             bars, dots = bars.assign(value_s=bars[f"{name}_s"]), dots.assign(value_s=dots[f"{name}_s"])
-            draw_bars(axes, bars, dots, looks(table["strategy"]), label, miss)
+            step_s = float(bars["tta_step_s"].max()) if name == "tta" else 0.0
+            longest_s = float(bars["value_s"].replace(np.inf, np.nan).max())
+            step = f"\nor up to {step_in(step_s, unit_of(longest_s))} sooner" if step_s > 0.0 else ""
+            draw_bars(axes, bars, dots, looks(table["strategy"]), label, miss, step)
         line[0].set_title(shown_case(case))
     return save(page, folder / "times.png", table)
 

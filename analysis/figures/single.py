@@ -52,7 +52,9 @@ def _convergence(run: Run, folder: Path, about: str) -> Path | None:
         return None
     target = job.get("target")
     tta = targets.tta_s(scored, target, job["higher_is_better"]) if target is not None else nan
-    marks = pd.DataFrame([{"strategy": label, "tta_s": tta, "missed": int(tta == float("inf")), "runs": 1}])
+    step = targets.tta_step_s(scored, target, job["higher_is_better"]) if target is not None else nan
+    mark = {"strategy": label, "tta_s": tta, "tta_step_s": step, "missed": int(tta == float("inf")), "runs": 1}
+    marks = pd.DataFrame([mark])
     curve = curves([scored], [label])
     page = new_page(2.9, about)
     draw_convergence(page.subplots(), curve, marks, looks([label]), job["metric"], target)

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.figures.style import INK, PHASE_COLOURS, PLAN_COLOUR
+from analysis.figures.time_axis import time_axis
 
 HEIGHT = 0.6
 """Height of a lane whose neighbours are 1 apart."""
@@ -81,7 +82,7 @@ def frame_lanes(axes: Axes, lanes: dict[float, str], start_s: float, end_s: floa
     axes.set_xlim(start_s, end_s)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("time since the start of the job (s)")
+    time_axis(axes.xaxis, "time since the start of the job")
 
 
 def lane_keys(windows: bool, restarts: Iterable[str]) -> list[Artist]:

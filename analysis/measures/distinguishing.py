@@ -14,6 +14,7 @@ Verdict = Literal["faster", "slower", "the same", "not distinguishable", "too fe
 SIGNIFICANCE = 0.05
 POWER = 0.8
 MOST_SEEDS = 10_000
+ROUNDING = 1e-9
 SAME_FRAC = 0.01
 """A difference that nobody cares about, however certain it is."""
 
@@ -22,7 +23,8 @@ class Distinction(NamedTuple):
     """Ratio of two times over paired seeds, its 95 % interval, and what follows from it.
 
     ``seeds_needed``: with as many pairs, an effect and a spread like these would be seen in 80 % of all repetitions;
-    0 where that is not known (fewer than two pairs, runs that never ended).
+    0 where that is not known (fewer than two pairs, runs that never ended). ``coarse``: the difference is less than
+    what the times are measured by, so more seeds would not show it.
     """
 
     ratio: float
@@ -31,14 +33,16 @@ class Distinction(NamedTuple):
     pairs: int
     verdict: Verdict
     seeds_needed: int
+    coarse: bool = False
 
 
-def distinguish(ratios: Iterable[float]) -> Distinction:
+def distinguish(ratios: Iterable[float], coarse_frac: float = 0.0) -> Distinction:
     """Judge ratios of a time to the baseline's, one per seed; below 1 is faster.
 
     The interval is that of the logarithms (Student's t, extended to their median), so that twice and half as long count
     alike; with runs that never ended, the median's order statistics. All of it within 1 % of 1 is the same, however
-    certain the difference is.
+    certain the difference is. Times that are only known to ``coarse_frac`` of the baseline's are not distinguishable by
+    less than that.
     """
     array = np.asarray(list(ratios), dtype="float64")
     if len(array) < 2:
@@ -46,7 +50,11 @@ def distinguish(ratios: Iterable[float]) -> Distinction:
     low, high = interval_of_times(array)
     with np.errstate(divide="ignore"):
         needed = seeds_needed(np.log(array))
-    return Distinction(float(np.median(array)), low, high, len(array), _verdict(low, high), needed)
+    ratio, verdict = float(np.median(array)), _verdict(low, high)
+    coarse = abs(ratio - 1.0) < coarse_frac * (1.0 - ROUNDING) and (verdict != "the same" or coarse_frac > SAME_FRAC)
+    if coarse:
+        return Distinction(ratio, low, high, len(array), "not distinguishable", 0, coarse)
+    return Distinction(ratio, low, high, len(array), verdict, needed)
 
 
 def _verdict(low: float, high: float) -> Verdict:

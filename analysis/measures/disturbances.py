@@ -24,6 +24,8 @@ class _Hits(NamedTuple):
     active: np.ndarray
     achieved_s: np.ndarray
     """(rows of the plan,)"""
+    reported_s: np.ndarray
+    """(rows of the plan,): the planned seconds of the work that ``achieved_s`` is about."""
 
 
 def achieved(
@@ -32,12 +34,13 @@ def achieved(
     """The plan with what was achieved, one row per disturbance.
 
     Adds ``hits`` (iterations of the worker, or updates of the server, that it disturbed), ``planned_s`` (seconds that
-    should have been added to these), ``achieved_s`` (seconds measured) and ``first_effect_s`` (when the first was
-    issued). Where windows overlap, measured seconds are divided in proportion to the planned ones. Targets other than
-    workers and servers have no hits.
+    should have been added to these), ``achieved_s`` (seconds measured), ``reported_s`` (the part of ``planned_s`` that
+    was measured: what a server has not reported is none) and ``first_effect_s`` (when the first was issued). Where
+    windows overlap, measured seconds are divided in proportion to the planned ones. Targets other than workers and
+    servers have no hits.
     """
     hits, known = np.zeros(len(plan), dtype="int64"), plan["kind"].isin(KINDS).to_numpy()
-    planned_s, achieved_s, first_s = (np.full(len(plan), nan) for _ in range(3))
+    planned_s, achieved_s, reported_s, first_s = (np.full(len(plan), nan) for _ in range(4))
     works = _by_worker(iterations)
     for target, places in plan.groupby("target").indices.items():
         node, rows = parse_node(str(target)), plan.iloc[places]
@@ -50,8 +53,10 @@ def achieved(
         hits[places] = found.active.sum(axis=1)
         planned_s[places] = np.where(known[places], found.planned_s.sum(axis=1), nan)
         achieved_s[places] = np.where(known[places], found.achieved_s, nan)
+        reported_s[places] = np.where(known[places], found.reported_s, nan)
         first_s[places] = [found.issued_s[active].min() if active.any() else nan for active in found.active]
-    return plan.assign(hits=hits, planned_s=planned_s, achieved_s=achieved_s, first_effect_s=first_s)
+    found_s = {"planned_s": planned_s, "achieved_s": achieved_s, "reported_s": reported_s, "first_effect_s": first_s}
+    return plan.assign(hits=hits, **found_s)
 
 
 def _by_worker(iterations: pd.DataFrame) -> dict[int, np.ndarray]:
@@ -67,21 +72,22 @@ def _by_worker(iterations: pd.DataFrame) -> dict[int, np.ndarray]:
 def _worker(rows: pd.DataFrame, work: np.ndarray) -> _Hits:
     issued, compute_s, injected_s = work
     active, planned = _planned(rows, issued, compute_s - injected_s)
-    return _Hits(issued, planned, active, _share(planned) @ injected_s)
+    return _Hits(issued, planned, active, _share(planned) @ injected_s, planned.sum(axis=1))
 
 
 def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame, server: int) -> _Hits:
     issued = updates["t"].to_numpy()
     active, planned = _planned(rows, issued, np.zeros(len(issued)))
     notes = server_busy[server_busy["server"] == server]
-    done = np.zeros(len(rows))
+    done, reported = np.zeros(len(rows)), np.zeros(len(rows))
     for note in notes.itertuples():
         # the note covers the server's last `updates` updates; after a rollback a version occurs twice
         last = np.flatnonzero((updates["version"] == note.version) & (updates["t"] <= note.t))
         if len(last):
             covered = planned[:, max(0, last[-1] + 1 - note.updates) : last[-1] + 1].sum(axis=1, keepdims=True)
             done += _share(covered)[:, 0] * note.injected_s
-    return _Hits(issued, planned, active, done)
+            reported += covered[:, 0]
+    return _Hits(issued, planned, active, done, reported)
 
 
 def _planned(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

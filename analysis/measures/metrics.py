@@ -6,9 +6,10 @@ from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analysis.measures import targets, work
-from analysis.measures.disturbances import achieved
+from analysis.measures.warned import disturbances_of, in_summary, warnings_of_run
 from analysis.records.jumps import jumps_of
 from analysis.records.load import Run
 
@@ -42,8 +43,10 @@ def summarise(run: Run) -> dict[str, Any]:
     A time that was never reached is null; ``tta_missed`` distinguishes an infinite one (true) from one that was not
     measured (null: the job has no target). ``jct_s`` of a run that is not ``completed`` is how long it lasted.
     """
+    injected = disturbances_of(run)
     ends = (_overhead(run), _events(run), _skipped(run))
-    parts = (_identity(run), _times(run), _gradients(run), _workers(run), _injected(run), *ends)
+    work_done = (_gradients(run), _workers(run), _injected(run, injected))
+    parts = (_identity(run), _end(run), in_summary(warnings_of_run(run, injected)), _times(run), *work_done, *ends)
     summary = {key: value for part in parts for key, value in part.items()}
     return dict(_safe(summary))
 
@@ -54,15 +57,17 @@ def _identity(run: Run) -> dict[str, Any]:
     return head | {key: run.job.get(key) for key in keys}
 
 
+def _end(run: Run) -> dict[str, Any]:
+    reason = run.finished.reason if run.finished else "the record ends without a last line"
+    return {"status": run.status, "reason": reason}
+
+
 def _times(run: Run) -> dict[str, Any]:
     job, up = run.job, bool(run.job["higher_is_better"])
     rule = job.get("convergence") or {"evaluations": targets.WINDOW, "max_change": targets.TOLERANCE}
     scored, target = targets.scores(run.tables.evaluations, job["metric"]), job.get("target")
     tta = targets.tta_s(scored, target, up) if target is not None else nan
     return {
-        "status": run.status,
-        "reason": run.finished.reason if run.finished else "the record ends without a last line",
-        "warning": run.finished.warning or None if run.finished else None,
         "completed": completed(run),
         "jct_s": jct_s(run),
         "metric": job["metric"],
@@ -70,6 +75,7 @@ def _times(run: Run) -> dict[str, Any]:
         "target": target,
         "tta_s": tta,
         "tta_missed": None if target is None else not isfinite(tta),
+        "tta_step_s": targets.tta_step_s(scored, target, up) if target is not None else nan,
         "tta_interp_s": targets.tta_interp_s(scored, target, up) if target is not None else nan,
         "converged_s": targets.converged_s(scored, rule["evaluations"], rule["max_change"]),
         "final_metric": targets.final(scored),
@@ -118,15 +124,14 @@ def _workers(run: Run) -> dict[str, Any]:
     }
 
 
-def _injected(run: Run) -> dict[str, Any]:
+def _injected(run: Run, rows: pd.DataFrame) -> dict[str, Any]:
     tables = run.tables
-    rows = achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
     overrun = tables.iterations["overrun_s"]
     return {
         "injected_planned_s": rows["planned_s"].sum(),
         "injected_achieved_s": rows["achieved_s"].sum(),
         "injected_measured_s": tables.iterations["injected_s"].sum() + tables.server_busy["injected_s"].sum(),
-        "disturbances": rows.to_dict("records"),
+        "disturbances": rows.drop(columns="reported_s").to_dict("records"),
         "overruns": int((overrun > 0).sum()),
         "overrun_total_s": overrun.sum(),
         "overrun_max_s": overrun.max() if len(overrun) else 0.0,

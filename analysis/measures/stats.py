@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, nan
 from typing import Any
 
@@ -11,10 +11,13 @@ import pandas as pd
 
 from analysis.measures.labels import case_labels, strategy_labels
 from analysis.measures.small_samples import interval_of_times
+from analysis.measures.warned import stored, together
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 TIMES = ("jct_s", "tta_s")
+PAIR = ["seed", "plan_sha256"]
+"""What two runs have in common that are compared with each other."""
 MEANS = (
     "final_metric",
     "best_metric",
@@ -34,8 +37,9 @@ def run_table(
 
     ``path``, ``run_id``, ``case``, ``strategy`` (labels), ``runtime``, ``calibration``, ``backend``, ``seed``,
     ``plan_sha256``, ``status``, ``completed``, ``jct_s`` (infinite unless completed), ``lasted_s`` (finite),
-    ``tta_s`` (infinite if missed, nan without a target), ``target``, the columns of ``MEANS``, and ``spent_*_s``, the
-    seconds that all workers spent in each phase.
+    ``tta_s`` (infinite if missed, nan without a target), ``tta_step_s`` (it may have been so much sooner), ``target``,
+    the columns of ``MEANS``, ``spent_*_s``, the seconds that all workers spent in each phase, and ``warnings``, as in
+    the summary.
     """
     rows = []
     for summary in summaries:
@@ -43,13 +47,14 @@ def run_table(
         row = {key: summary[key] for key in keys} | {key: summary.get(key) for key in MEANS}
         row |= {f"spent_{name}": seconds for name, seconds in summary["time_spent_s"].items()}
         row["bpt_median_s"] = summary["bpt_s"]["median"]
-        row["warning"] = summary.get("warning")
+        row["warnings"] = summary.get("warnings") or []
+        row["tta_step_s"] = summary.get("tta_step_s")
         row["lasted_s"] = summary["jct_s"]
         row["jct_s"] = summary["jct_s"] if summary["completed"] else inf
         row["tta_s"] = inf if summary["tta_missed"] else summary["tta_s"]
         rows.append(row)
     frame = pd.DataFrame(rows)
-    frame = frame.astype(dict.fromkeys((*TIMES, *MEANS, "target", "lasted_s"), "float64"))
+    frame = frame.astype(dict.fromkeys((*TIMES, *MEANS, "target", "lasted_s", "tta_step_s"), "float64"))
     where = {key: [meta.get(key) for meta in metas] for key in ("runtime", "calibration")}
     where["backend"] = [meta["job"].get("backend") for meta in metas]
     labels = {"path": [str(path) for path in paths], "case": case_labels(metas), "strategy": strategy_labels(metas)}
@@ -61,16 +66,18 @@ def compare_runs(runs: pd.DataFrame, baseline: str | None = None) -> pd.DataFram
 
     ``runs``, ``seeds`` (numbers); ``metric``, ``higher_is_better``, ``target``; for ``jct`` and ``tta`` each: ``_s``
     ``_low_s``, ``_high_s``, ``_missed``, ``_ratio``, ``_ratio_low``, ``_ratio_high``, ``_pairs`` (seeds compared);
-    medians of the columns of ``MEANS``, but the largest ``staleness_max``. Intervals are those of the verdicts
-    (:func:`analysis.measures.small_samples.interval_of_times`).
+    ``tta_step_s`` (the largest); ``warned`` and ``warned_pairs``, how many runs have warnings, and how many pairs with
+    one that has; medians of the columns of ``MEANS``, but the largest ``staleness_max``. Intervals are those of the
+    verdicts (:func:`analysis.measures.small_samples.interval_of_times`).
     """
     rows = []
     for (case, strategy), group in runs.groupby(["case", "strategy"], sort=False):
         row = {"case": case, "strategy": strategy, "runs": len(group), "seeds": group["seed"].nunique()}
         row |= {name: group[name].iloc[0] for name in ("metric", "higher_is_better", "target")}
+        other = runs[(runs["case"] == case) & (runs["strategy"] == baseline)]
         for name in TIMES:
-            other = runs[(runs["case"] == case) & (runs["strategy"] == baseline)]
             row |= _time(name.removesuffix("_s"), group, other)
+        row |= {"tta_step_s": group["tta_step_s"].max()} | warned_counts(group, other)
         row |= {name: group[name].median() for name in MEANS} | {"staleness_max": group["staleness_max"].max()}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -132,18 +139,31 @@ def paired_ratios(group: pd.DataFrame, baseline: pd.DataFrame, name: str) -> pd.
     Runs of the same seed are merged by their median. Infinite over finite stays infinite, finite over infinite is 0; if
     both are infinite there is no ratio, and the seed is left out.
     """
-    keys = ["seed", "plan_sha256"]
-    ours, theirs = (frame.groupby(keys, dropna=False)[name].median() for frame in (group, baseline))
+    ours, theirs = (frame.groupby(PAIR, dropna=False)[name].median() for frame in (group, baseline))
     ours, theirs = ours.align(theirs, join="inner")
     with np.errstate(invalid="ignore"):
         ratios = ours / theirs
     return ratios.dropna().droplevel("plan_sha256")
 
 
-def warnings_of(runs: pd.DataFrame) -> list[str]:
+def warned_counts(group: pd.DataFrame, baseline: pd.DataFrame) -> dict[str, int]:
+    """``warned``: how many runs have warnings; ``warned_pairs``: how many pairs (seeds) have a run that has."""
+    ours, theirs = (
+        frame["warnings"].map(bool).groupby([frame[key] for key in PAIR], dropna=False).any()
+        for frame in (group, baseline)
+    )
+    ours_paired, theirs_paired = ours.align(theirs, join="inner")
+    return {
+        "warned": int(group["warnings"].map(bool).sum()),
+        "warned_pairs": int((ours_paired.astype(bool) | theirs_paired.astype(bool)).sum()),
+    }
+
+
+def warnings_of(runs: pd.DataFrame, shown: Callable[[str], str] = str) -> list[str]:
     """Reasons why a comparison is unfair or thin: different plans for one seed, fewer than five seeds, missing seeds.
 
-    Includes the warnings that strategies give about their own runs.
+    Includes the warnings of the runs themselves (:mod:`analysis.measures.warned`), of each strategy the worst;
+    ``shown``: what lines call it.
     """
     found = []
     for (case, seed), group in runs.groupby(["case", "seed"], sort=False):
@@ -155,10 +175,10 @@ def warnings_of(runs: pd.DataFrame) -> list[str]:
     for case, group in runs.groupby("case", sort=False):
         where = f"{case}: " if case else ""
         found += few_seeds(group.groupby("strategy", sort=False)["seed"].nunique(), f"{where}strategies ran", where)
-    keys = ["case", "strategy", "warning"]
-    for (case, strategy, warning), group in runs.groupby(keys, sort=False) if "warning" in runs else ():
+    for (case, strategy), group in runs.groupby(["case", "strategy"], sort=False) if "warnings" in runs else ():
         where = f" ({case})" if case else ""
-        found.append(f"{strategy}{where}, {len(group)} of its runs: {warning}")
+        alike = together((stored({"warnings": each}) for each in group["warnings"]), "runs")
+        found += [f"{shown(strategy)}{where}, {one.text}" for one in alike]
     return found
 
 

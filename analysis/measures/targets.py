@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import inf, isnan, nan
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,18 @@ def tta_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) ->
     """Time to accuracy: ``asked_s`` of the first evaluation that reaches the target, infinite if none does."""
     hit = _reached(scored, target, higher_is_better)
     return float(scored["asked_s"][hit].iloc[0]) if hit.any() else inf
+
+
+def tta_step_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
+    """How long before that evaluation the target may have been reached: since the one before, or the job's start.
+
+    NaN if none reaches it.
+    """
+    hit = _reached(scored, target, higher_is_better).to_numpy()
+    if not hit.any():
+        return nan
+    first, asked_s = int(hit.argmax()), scored["asked_s"].to_numpy()
+    return float(asked_s[first] - (asked_s[first - 1] if first else 0.0))
 
 
 def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
@@ -77,3 +89,8 @@ def best(scored: pd.DataFrame, higher_is_better: bool = True) -> float:
 
 def _reached(scored: pd.DataFrame, target: float, higher_is_better: bool) -> pd.Series:
     return scored["value"] >= target if higher_is_better else scored["value"] <= target
+
+
+def step_text(step_s: float) -> str:
+    """Seconds between two evaluations, of three digits or more; a dash for NaN."""
+    return "\N{EN DASH}" if isnan(step_s) else f"{step_s:.3g}" if step_s < 100 else f"{step_s:.0f}"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
+
+SEPARATOR = " \N{MIDDLE DOT} "
+"""Between the parts of a caption."""
+UNKNOWN = "unknown"
+"""What a record says of a commit that it cannot name, such as that of an installed package."""
 
 
 def caption(metas: Sequence[dict[str, Any]]) -> str:
@@ -22,7 +27,7 @@ def caption(metas: Sequence[dict[str, Any]]) -> str:
         _machine(metas),
         _version(metas),
     )
-    return " \N{MIDDLE DOT} ".join(part for part in parts if part)
+    return SEPARATOR.join(part for part in parts if part)
 
 
 def cluster_caption(metas: Sequence[dict[str, Any]]) -> str:
@@ -42,7 +47,7 @@ def cluster_caption(metas: Sequence[dict[str, Any]]) -> str:
         _machine(metas),
         _version(metas),
     )
-    return " \N{MIDDLE DOT} ".join(part for part in parts if part)
+    return SEPARATOR.join(part for part in parts if part)
 
 
 def _replay(meta: dict[str, Any]) -> dict[str, Any]:
@@ -107,10 +112,21 @@ def _one_machine(machine: dict[str, Any]) -> str:
 
 
 def _version(metas: Sequence[dict[str, Any]]) -> str:
-    """The commit if it is known, which identifies the code better than the version."""
-    versions = [meta.get("versions") or {} for meta in metas]
-    found = dict.fromkeys(str(v.get("commit") or v.get("stragglab") or "") for v in versions)
-    return ", ".join(f"Stragglab {version}" for version in found if version)
+    """The version, and the commit where it is known, which identifies the code better."""
+    found = dict.fromkeys(version_text(meta.get("versions") or {}) for meta in metas)
+    return ", ".join(version for version in found if version)
+
+
+def version_text(versions: Mapping[str, str]) -> str:
+    """``Stragglab 0.1.0 (1a2b3c4)`` of the versions that a record has, as far as they are known; else empty."""
+    version, commit = ("" if v == UNKNOWN else v for v in (versions.get("stragglab", ""), versions.get("commit", "")))
+    found = f"{version} ({commit})" if version and commit else version or commit
+    return f"Stragglab {found}" if found else ""
+
+
+def without(said: str, known: str) -> str:
+    """The parts of a caption that another one does not have."""
+    return SEPARATOR.join(part for part in said.split(SEPARATOR) if part not in known.split(SEPARATOR))
 
 
 def _all(metas: Sequence[dict[str, Any]], key: str) -> str:

@@ -215,8 +215,8 @@ def check_sentence(advice: Advice, limit: float) -> str:
     return words if abs(error) <= limit else f"{words}, off by more than {limit:.0%} (--limit): nothing is ranked"
 
 
-def page(advice: Advice, limit: float, figure: Path | None = None) -> str:
-    """The page with everything, as HTML."""
+def page(advice: Advice, limit: float, figure: Path | None = None, version: str = "") -> str:
+    """The page with everything, as HTML; ``version``: of Stragglab."""
     items = "".join(f"<li>{escape(_said(line))}.</li>" for line in _lines(advice, limit))
     body = f'<h2>What stragglers cost</h2><ul class="lead">{items}</ul>'
     if advice.ranking:
@@ -226,7 +226,7 @@ def page(advice: Advice, limit: float, figure: Path | None = None) -> str:
         body += f"<h2>Figure</h2>{figures_html([(figure, 'Who was slow when')])}"
     body += notes_html([*advice.log.remarks, *advice.remarks], "Remarks")
     name = advice.log.source.rstrip("/").rpartition("/")[2]
-    return document(f"Advice on {name}", READS, body, lead=numbers_html(_numbers(advice)))
+    return document(f"Advice on {name}", f"{READS} {version}".strip(), body, lead=numbers_html(_numbers(advice)))
 
 
 def _said(line: str) -> str:
@@ -279,10 +279,11 @@ READS = (
 )
 READING = (
     "Every strategy passes the whole logged history, and a faster one does more in it: ratios and seconds are of the "
-    "logged steps. Intervals lie around the ratio and say how much of it chance makes (jitter, and when short slow phases "
-    "fell), by neighbouring blocks of the log; long phases count as given. Cures that are no strategies are the log "
-    "without what they cure, and a restart. Staleness: mean, in updates; update: samples, of the present batch; dropped: "
-    "of all gradients. Time is predicted, learning is not: compare accuracy before you choose what changes training."
+    "logged steps. Intervals lie around the ratio and say how much of it chance makes (jitter, and when short slow "
+    "phases fell), by neighbouring blocks of the log; long phases count as given. Cures that are no strategies are the "
+    "log without what they cure, and a restart. Staleness: mean, in updates; update: samples, of the present batch; "
+    "dropped: of all gradients. Time is predicted, learning is not: compare accuracy before you choose what changes "
+    "training."
 )
 
 

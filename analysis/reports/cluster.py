@@ -24,6 +24,7 @@ from analysis.measures.cluster.hosts import host_use
 from analysis.measures.cluster.jobs import job_times, use_over_time, window
 from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
+from analysis.measures.warned import stored, warnings_of_jobs
 from analysis.records.cluster import Cluster, load_cluster
 from analysis.records.load import CLUSTER_EVENTS, RecordError
 from analysis.records.settings import wants_caption
@@ -150,7 +151,8 @@ def _results(path: str | os.PathLike[str], found: Straggling | None = None) -> R
     found = found or straggling(cluster)
     drawn = Drawn(cluster.meta, int(cluster.machines["gpus"].sum()), times, use_over_time(cluster, times), found)
     hosts = host_use(cluster, *window(times, cluster.end_s))
-    return Results(cluster, drawn, hosts, summarise_cluster(cluster, times, found))
+    folders = cluster.folders.values() if cluster.meta.get("runtime") == "live" else ()
+    return Results(cluster, drawn, hosts, summarise_cluster(cluster, times, found, warnings_of_jobs(folders)))
 
 
 def _digest(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any], Drawn, Path]:
@@ -180,7 +182,8 @@ def _baseline(runs: pd.DataFrame, wanted: str | None) -> str:
 def _notes(done: Results) -> list[str]:
     """What a reader of the report of one run must know."""
     summary, found = done.summary, done.drawn.found
-    notes = [f"integrity: {problem}" for problem in summary["integrity"]["problems"]]
+    notes = [one.text for one in stored(summary)]
+    notes += [f"integrity: {problem}" for problem in summary["integrity"]["problems"]]
     notes += [f"not checked: {reason}" for reason in summary["integrity"]["unchecked"]]
     if summary["jobs_completed"] < summary["jobs"]:
         notes.append(f"{summary['jobs'] - summary['jobs_completed']} of {summary['jobs']} jobs did not complete")

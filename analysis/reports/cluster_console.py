@@ -7,7 +7,7 @@ from math import isfinite, isnan
 import pandas as pd
 from rich.console import Console
 
-from analysis.reports.console import Column, number_text, print_cases
+from analysis.reports.console import MARKED, Column, marked, number_text, print_cases
 
 
 def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
@@ -15,7 +15,7 @@ def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]
     baseline = frame.attrs.get("baseline")
     pairs = bool(baseline) and len(frame) > 1
     columns = [
-        Column("run", lambda row: row["label"]),
+        Column("run", lambda row: marked(row["label"], row["warned"])),
         Column("seeds", lambda row: f"{row['seeds']}"),
         Column("jobs\ndone", lambda row: f"{row['jobs_completed']}/{row['jobs']}"),
         Column("mean JCT\ns", lambda row: spread_text(row, "jct_mean_s", 1, brief), "jct_mean_s", False),
@@ -54,4 +54,7 @@ def spread_text(row: pd.Series, name: str, digits: int, brief: bool = False) -> 
 
 def print_clusters(frame: pd.DataFrame, console: Console | None = None) -> None:
     """Print a comparison of cluster runs (:func:`analysis.reports.cluster.compare_clusters`), or a single run."""
-    print_cases(frame, cluster_columns, console or Console())
+    console = console or Console()
+    print_cases(frame, cluster_columns, console)
+    if frame["warned"].any():
+        console.print(MARKED, style="dim", soft_wrap=True)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import isinf, isnan
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import isinf, isnan, nan
+from typing import NamedTuple
 
 import pandas as pd
 
 from analysis.figures.names import NO_NAMES, shown_case, shown_name
 from analysis.measures.distinguishing import MOST_SEEDS, Distinction, distinguish
 from analysis.measures.profiles import MOST, profile_scores
-from analysis.measures.stats import median, paired_ratios
-from analysis.reports.console import number_text
+from analysis.measures.stats import median, paired_ratios, warned_counts
+from analysis.reports.columns import COLUMNS, NAMES, Name, Quantity
+from analysis.reports.console import MARK, MARKED, marked, number_text
 
-Quantity = Literal["jct", "tta"]
-NAMES: dict[Quantity, str] = {"jct": "JCT", "tta": "TTA"}
-IN_WORDS: dict[Quantity, str] = {"jct": "job completion time", "tta": "time to the target"}
+DASH = "\N{EN DASH}"
 
 
 class Compared(NamedTuple):
@@ -26,33 +26,48 @@ class Compared(NamedTuple):
     strategy: str
     seeds: int
     median_s: float
+    step_s: float
+    """Of the time to the target, how much sooner it may have been at most; NaN of others."""
     against: Distinction | None
     """None: it is the baseline itself, or the baseline was not run in this case."""
     score: float
     """Area below the performance profile over all cases; NaN unless there are several."""
+    warned: int
+    """How many of its runs have warnings."""
+    warned_pairs: int
+    """How many of its pairs have one with warnings."""
 
 
 class Sheet(NamedTuple):
-    """A table of text: a head and rows of as many cells."""
+    """A table of text: a head, rows of as many cells, and what is to be said below it."""
 
     head: tuple[str, ...]
     rows: list[tuple[str, ...]]
+    notes: tuple[str, ...] = ()
 
 
 def compared(runs: pd.DataFrame, baseline: str, quantity: Quantity) -> list[Compared]:
     """A row per strategy of :func:`analysis.measures.stats.run_table`, case by case, in order of appearance."""
-    name = f"{quantity}_s"
-    scores = _scores(runs, name)
+    scores = _scores(runs, f"{quantity}_s")
     found = []
     for (case, strategy), group in runs.groupby(["case", "strategy"], sort=False):
         other = runs[(runs["case"] == case) & (runs["strategy"] == baseline)]
-        against = None if strategy == baseline or not len(other) else distinguish(paired_ratios(group, other, name))
-        median_s = median(group[name].dropna())
-        found.append(
-            Compared(str(case), str(strategy), group["seed"].nunique(), median_s, against, scores[str(strategy)])
-        )
+        step_s = float(group["tta_step_s"].max()) if quantity == "tta" else nan
+        against = None if strategy == baseline or not len(other) else _distinguish(group, other, quantity)
+        head = (str(case), str(strategy), group["seed"].nunique(), median(group[f"{quantity}_s"].dropna()), step_s)
+        warned = warned_counts(group, other)
+        found.append(Compared(*head, against, scores[str(strategy)], warned["warned"], warned["warned_pairs"]))
     cases = list(dict.fromkeys(row.case for row in found))
     return sorted(found, key=lambda row: cases.index(row.case))
+
+
+def _distinguish(group: pd.DataFrame, other: pd.DataFrame, quantity: Quantity) -> Distinction:
+    """Times to the target are as coarse as the evaluations of both."""
+    ratios = paired_ratios(group, other, f"{quantity}_s")
+    if quantity == "jct":
+        return distinguish(ratios)
+    step_s = pd.concat([group["tta_step_s"], other["tta_step_s"]]).max()
+    return distinguish(ratios, coarse_frac=float(step_s / other["tta_s"].median()))
 
 
 def _scores(runs: pd.DataFrame, name: str) -> dict[str, float]:
@@ -63,50 +78,121 @@ def _scores(runs: pd.DataFrame, name: str) -> dict[str, float]:
 
 
 def sheet(
-    rows: Sequence[Compared], baseline: str, quantity: Quantity, names: Mapping[str, str] | None = NO_NAMES
+    rows: Sequence[Compared],
+    baseline: str,
+    quantity: Quantity,
+    names: Mapping[str, str] | None = NO_NAMES,
+    columns: Sequence[Name] = COLUMNS,
 ) -> Sheet:
     """The rows as text; columns that say nothing here are left out.
 
     ``names`` are those of cases and strategies for people, which come before those that strategies have already; None
-    leaves all as they are in configurations, for programs.
+    leaves all as they are in configurations, for programs: they get numbers alone, and nothing where there is none.
     """
-
-    def shown(label: str) -> str:
-        return label if names is None else shown_name(label, names)
-
-    cases, scored = any(row.case for row in rows), any(not isnan(row.score) for row in rows)
-    head = [*(["case"] if cases else []), "strategy", "seeds", f"{NAMES[quantity]} (s)"]
-    head += [
-        f"over {shown(baseline)}",
-        "95 % interval",
-        "verdict",
-        *([f"profile score (to {MOST:g}x)"] if scored else []),
-    ]
+    known = NO_NAMES if names is None else names
+    shown = str if names is None else partial(shown_name, names=known)
+    form = _Form(shown(baseline), quantity, baseline, for_people=names is not None)
+    cases = any(row.case for row in rows)
+    there = [name for name in columns if _says_something(name, rows)]
+    counted = names is None and any(row.warned or row.warned_pairs for row in rows)
+    head = [*(["case"] if cases else []), "strategy", *(text for name in there for text in form.head(name))]
     texts = []
     for row in rows:
-        cells = [
-            *([shown_case(row.case, names or NO_NAMES)] if cases else []),
-            shown(row.strategy),
-            str(row.seeds),
-            number_text(row.median_s, 2),
-        ]
-        cells += [*_against(row.against, is_baseline=row.strategy == baseline, never=isinf(row.median_s))]
-        texts.append((*cells, *([number_text(row.score, 2)] if scored else [])))
-    return Sheet(tuple(head), texts)
+        case = row.case if names is None else shown_case(row.case, known)
+        label = shown(row.strategy) if names is None else marked(shown(row.strategy), row.warned)
+        cells = [*([case] if cases else []), label, *(text for name in there for text in form.cells(name, row))]
+        texts.append((*cells, *([str(row.warned), str(row.warned_pairs)] if counted else [])))
+    return Sheet((*head, *(WARNED if counted else ())), texts, tuple(_notes(rows, baseline, quantity, there, shown)))
 
 
-def _against(found: Distinction | None, *, is_baseline: bool, never: bool) -> tuple[str, str, str]:
+def _says_something(name: Name, rows: Sequence[Compared]) -> bool:
+    values = {"step": [row.step_s for row in rows], "score": [row.score for row in rows]}
+    return name not in values or not all(map(isnan, values[name]))
+
+
+class _Form(NamedTuple):
+    """How the cells of a sheet are written: for people, or numbers for programs."""
+
+    baseline: str
+    quantity: Quantity
+    label: str
+    for_people: bool
+
+    def head(self, name: Name) -> tuple[str, ...]:
+        """One head, or those of both ends of an interval."""
+        if name == "interval" and not self.for_people:
+            return "95 % low", "95 % high"
+        texts = {"time": f"{NAMES[self.quantity]} (s)", "step": "step (s)", "ratio": f"over {self.baseline}"}
+        texts |= {"interval": "95 % interval", "score": f"profile score (to {MOST:g}x)"}
+        return (texts.get(name, name),)
+
+    def cells(self, name: Name, row: Compared) -> tuple[str, ...]:
+        """As many as there are heads."""
+        found = row.against
+        match name:
+            case "seeds":
+                return (str(row.seeds),)
+            case "time":
+                return (self.number(row.median_s, 2),)
+            case "step":
+                return (self.number(row.step_s, 3),)
+            case "score":
+                return (self.number(row.score, 2),)
+            case "ratio":
+                ratio = self.number(1.0 if row.strategy == self.label else found.ratio if found else nan, 2)
+                return (f"{ratio}{MARK}" if self.for_people and found and found.pairs and row.warned_pairs else ratio,)
+            case "verdict":
+                return (_verdict(row, self.label) if self.for_people else found.verdict if found else "",)
+        low, high = (self.number(end, 2) for end in ((found.low, found.high) if found else (nan, nan)))
+        if not self.for_people:
+            return low, high
+        return (DASH if low == DASH else f"[{low}, {high}]",)
+
+    def number(self, value: float, digits: int) -> str:
+        """The number; what does not exist is a dash for people."""
+        if self.for_people:
+            return number_text(value, digits)
+        return "" if isnan(value) else f"{value:.{digits}f}"
+
+
+WARNED = ("runs with warnings", "pairs with warnings")
+"""Columns for programs; people see a mark."""
+
+
+def _verdict(row: Compared, baseline: str) -> str:
     """``never``: most runs did not get there; where the baseline did not either, there is no ratio."""
-    if found is not None and never and not found.pairs:
-        return "\N{EN DASH}", "", "never at any seed of both"
-    if found is None:
-        return ("1", "", "baseline") if is_baseline else ("\N{EN DASH}", "", "no baseline here")
-    interval = "" if isnan(found.low) else f"[{number_text(found.low, 2)}, {number_text(found.high, 2)}]"
-    return number_text(found.ratio, 2), interval, verdict_text(found)
+    if row.against is None:
+        return "baseline" if row.strategy == baseline else "no baseline here"
+    never = isinf(row.median_s) and not row.against.pairs
+    return "never at any seed of both" if never else verdict_text(row.against)
+
+
+def _notes(
+    rows: Sequence[Compared], baseline: str, quantity: Quantity, there: Sequence[Name], shown: Callable[[str], str]
+) -> Iterator[str]:
+    """What a reader of the numbers alone has to know."""
+    if quantity == "tta":
+        yield (
+            "TTA (time to accuracy): until the first evaluation that reaches the target, which may have been reached "
+            "up to a step earlier; what differs by less than a step is not distinguished."
+        )
+    if any(row.warned or row.warned_pairs for row in rows):
+        yield MARKED
+    others = [row for row in rows if row.strategy != baseline]
+    if "ratio" in there and any(row.against is None for row in others):
+        yield f"{DASH} for a ratio: {shown(baseline)} was not run in this case."
+    if "ratio" in there and any(row.against is not None and isnan(row.against.ratio) for row in others):
+        yield f"{DASH} for a ratio: no seed at which {shown(baseline)} or the other one got there."
+    if "interval" in there and any(row.against is not None and row.against.pairs == 1 for row in others):
+        yield f"{DASH} for an interval: one pair of runs has none."
+    if any(isinf(row.median_s) for row in rows):
+        yield "\N{INFINITY}: half of the runs or more never got there."
 
 
 def verdict_text(found: Distinction) -> str:
     """The verdict, and if there is none, how many seeds it would take."""
+    if found.coarse:
+        return f"{found.verdict} (less than the step between evaluations)"
     if found.verdict == "too few seeds":
         return f"too few seeds ({found.pairs} paired)"
     if found.verdict != "not distinguishable" or not found.seeds_needed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, isfinite, isnan
+from math import inf, isfinite, isnan, nan
 from typing import NamedTuple
 
 import pandas as pd
@@ -12,22 +12,34 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from analysis.measures.targets import step_text
+
 UNLIMITED = 1000
 NAMES = ("strategy", "run")
 """Heads of columns of names, which stand at the left."""
 
 
-WORDS = "JCT: job completion time. TTA: time to accuracy (the target). BPT: batch processing time, without waiting."
+WORDS = (
+    "JCT: job completion time. TTA: time to accuracy, until the first evaluation that reaches the target (which may "
+    "have been reached up to a step earlier). BPT: batch processing time, without waiting."
+)
 """What the heads of a table abbreviate."""
+MARK = "*"
+MARKED = f"{MARK} with a run that has a warning."
+"""What the mark next to a name or a number says."""
 
 
 class Column(NamedTuple):
-    """One column: its header, the text of a row, the compared value, and whether higher is better (None: neither)."""
+    """One column: its header, the text of a row, the compared value, and whether higher is better (None: neither).
+
+    ``step`` is the column of the differences from which on two values differ.
+    """
 
     head: str
     text: Callable[[pd.Series], str]
     key: str | None = None
     higher: bool | None = None
+    step: str | None = None
 
 
 def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
@@ -35,12 +47,14 @@ def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
     metric, higher = frame["metric"].iloc[0], bool(frame["higher_is_better"].iloc[0])
     baseline = frame.attrs.get("baseline")
     against = [Column(f"JCT /\n{baseline}", lambda row: ratio_text(row, "jct"))] if baseline and len(frame) > 1 else []
+    step = Column("step\ns", lambda row: step_text(row["tta_step_s"]))
     return [
-        Column("strategy", lambda row: row["strategy"]),
+        Column("strategy", lambda row: marked(row["strategy"], row["warned"])),
         Column("seeds", lambda row: f"{row['seeds']}"),
         Column("JCT\ns", lambda row: time_text(row, "jct", "cut off", brief), "jct_s", False),
         *against,
-        Column("TTA\ns", lambda row: time_text(row, "tta", "missed", brief), "tta_s", False),
+        Column("TTA\ns", lambda row: time_text(row, "tta", "missed", brief), "tta_s", False, "tta_step_s"),
+        *([step] if frame["tta_step_s"].notna().any() else []),
         Column(f"final\n{metric}", lambda row: number_text(row["final_metric"], 4), "final_metric", higher),
         Column("up-\ndates", lambda row: number_text(row["updates"], 0)),
         Column(
@@ -60,7 +74,8 @@ def print_summary(frame: pd.DataFrame, console: Console | None = None) -> None:
     """
     console = console or Console()
     print_cases(frame, columns, console)
-    console.print(Text(WORDS, style="dim"), soft_wrap=True)
+    said = f"{WORDS} {MARKED}" if frame["warned"].any() else WORDS
+    console.print(Text(said, style="dim"), soft_wrap=True)
 
 
 def print_cases(frame: pd.DataFrame, make: Callable[..., list[Column]], console: Console) -> None:
@@ -89,14 +104,16 @@ def _table(frame: pd.DataFrame, shown: list[Column], *, brief: bool = False) -> 
 
 
 def best_rows(frame: pd.DataFrame, column: Column) -> set[int]:
-    """Positions of the rows with the best value; empty if there is nothing to compare."""
+    """Positions of the rows with the best value, or less than a step from it; empty if there is nothing to compare."""
     if column.key is None or column.higher is None or not len(frame):
         return set()
     values = frame[column.key].reset_index(drop=True)
     top = values.max() if column.higher else values.min()
     if values.nunique(dropna=False) < 2 or not isfinite(top):
         return set()
-    return {int(index) for index in values.index[values == top]}
+    step = frame[column.step].max() if column.step else nan
+    best = (values - top).abs() < step if step > 0 else values == top
+    return set() if best.all() else {int(index) for index in values.index[best]}
 
 
 def time_text(row: pd.Series, name: str, miss: str, brief: bool = False) -> str:
@@ -114,8 +131,14 @@ def time_text(row: pd.Series, name: str, miss: str, brief: bool = False) -> str:
 
 
 def ratio_text(row: pd.Series, name: str) -> str:
-    """Median of the ratios to the baseline by seed."""
-    return number_text(row[f"{name}_ratio"], 2)
+    """Median of the ratios to the baseline by seed; marked if a run of any pair has a warning."""
+    found = number_text(row[f"{name}_ratio"], 2)
+    return found if isnan(row[f"{name}_ratio"]) else f"{found}{MARK if row['warned_pairs'] else ''}"
+
+
+def marked(name: str, warned: int) -> str:
+    """The name of something of which ``warned`` runs have warnings."""
+    return f"{name} {MARK}" if warned else name
 
 
 def number_text(value: float, digits: int) -> str:

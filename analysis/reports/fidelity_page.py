@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.markup import markdown_lines
+from analysis.measures.warned import stored, together
 from analysis.reports.fidelity import NAMES, Fidelity
 from analysis.reports.fidelity_summary import DASH, error_text, percent
 
@@ -132,6 +133,16 @@ def overran(found: Fidelity) -> str:
     live = found.runs[found.runs["side"] == "live"]
     late = live["overruns"].sum() / max(1, live["iterations"].sum())
     return f"live iterations that took longer than their device: {late:.1%}"
+
+
+def live_warnings(found: Fidelity) -> list[str]:
+    """What live runs are known not to have done as asked, of each case the worst."""
+    lines = []
+    live = found.runs[found.runs["side"] == "live"]
+    for (straggler, strategy), group in live.groupby(["straggler", "strategy"], sort=False):
+        alike = together((stored({"warnings": each}) for each in group["warnings"]), "live runs")
+        lines += [f"{strategy} under {straggler}, {one.text}" for one in alike]
+    return lines
 
 
 def markdown(head: str, points: Sequence[str], picture: str, tables: Sequence[Sheet], tolerance_frac: float) -> str:

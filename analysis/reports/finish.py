@@ -33,11 +33,12 @@ def finish(run_dir: Path) -> list[str]:
 
 
 def _finish_job(run_dir: Path) -> list[str]:
+    from analysis.measures.warned import stored
     from analysis.reports.report import finish_run, print_summary, summary_frame
 
     summary = finish_run(run_dir)
     print_summary(summary_frame(summary))
-    return [f"{summary['strategy']}: {summary['warning']}"] if summary["warning"] else []
+    return [f"{summary['strategy']}: {one.text}" for one in stored(summary)]
 
 
 def objective(run_dir: Path, metric: str) -> float:
@@ -49,10 +50,12 @@ def objective(run_dir: Path, metric: str) -> float:
 
 
 def _finish_cluster(run_dir: Path) -> list[str]:
+    from analysis.measures.warned import stored
     from analysis.records.load import load_object
     from analysis.reports.cluster import cluster_frame, finish_cluster
     from analysis.reports.cluster_console import print_clusters
 
     summary = finish_cluster(run_dir)
     print_clusters(cluster_frame(load_object(run_dir / "meta.json"), summary))
-    return [f"integrity: {problem}" for problem in summary["integrity"]["problems"]]
+    broken = [f"integrity: {problem}" for problem in summary["integrity"]["problems"]]
+    return [*(one.text for one in stored(summary)), *broken]

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from analysis.figures.names import shown_name
 from analysis.files import write_file
 from analysis.measures.metrics import summarise
 from analysis.measures.stats import compare_runs, run_table, warnings_of
@@ -108,7 +109,7 @@ class Gathered:
     @property
     def warnings(self) -> list[str]:
         """What makes the comparison unfair or thin."""
-        return warnings_of(self.table)
+        return warnings_of(self.table, shown_name)
 
 
 def gather_runs(paths: Iterable[str | os.PathLike[str]], baseline: str | None = None) -> Gathered:

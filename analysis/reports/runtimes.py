@@ -10,8 +10,8 @@ import pandas as pd
 
 from analysis.figures.names import shown_case, shown_name
 from analysis.measures.distinguishing import distinguish
-from analysis.measures.stats import paired_ratios
-from analysis.reports.comparing import NAMES, Quantity
+from analysis.measures.stats import paired_ratios, warned_counts
+from analysis.reports.columns import NAMES, Quantity
 from analysis.reports.console import number_text
 
 APART = ("runtime", "calibration", "backend")
@@ -35,6 +35,8 @@ def runtime_lines(runs: pd.DataFrame, quantity: Quantity) -> list[str]:
             if ratio.pairs:
                 limits = "" if isnan(ratio.low) else f" [{number_text(ratio.low, 3)}, {number_text(ratio.high, 3)}]"
                 seeds = "1 seed" if ratio.pairs == 1 else f"{ratio.pairs} seeds"
+                warned = warned_counts(virtual, live)["warned_pairs"]
+                seeds += f", {warned} with a run that has a warning" if warned else ""
                 about = f" under {shown_case(str(case))}" if case else ""
                 found.append(
                     f"virtual / live {NAMES[quantity]} of {shown_name(str(strategy))}{about}{differing}: "

@@ -9,17 +9,15 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from analysis.measures.cluster.checks import check_cluster
-from analysis.measures.cluster.jobs import job_times
-from analysis.measures.metrics import summarise
-from analysis.records.cluster import Cluster
 from analysis.records.load import Run
-from analysis.reports.report import json_bytes
 from analysis.reports.sums import OF_CLUSTER, OF_JOB, SUMS, changed, stored_sums
+
+if TYPE_CHECKING:
+    from analysis.records.cluster import Cluster
 
 Verdict = Literal["ok", "failed", "unchecked"]
 
@@ -49,6 +47,9 @@ def verify_record(run: Run) -> Iterator[Check]:
 
 def verify_cluster(cluster: Cluster) -> Iterator[Check]:
     """Questions that the record of a set of jobs answers, those of its single jobs apart."""
+    from analysis.measures.cluster.checks import check_cluster
+    from analysis.measures.cluster.jobs import job_times
+
     done = cluster.status == "done"
     yield Check("complete", "ok" if done else "failed", f"{cluster.status} at {cluster.end_s:g} s")
     yield _files(cluster.path, OF_CLUSTER)
@@ -96,6 +97,9 @@ def _unchecked_laws(run: Run) -> Iterator[Check]:
 
 
 def _summary(run: Run) -> Check:
+    from analysis.measures.metrics import summarise
+    from analysis.reports.report import json_bytes
+
     path = run.path / "summary.json"
     if not path.exists():
         return Check("summary", "unchecked", "no summary.json (draw=false, or the run was killed)")

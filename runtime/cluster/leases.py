@@ -1,4 +1,4 @@
-"""The default lease: how long a process may be silent before it counts as lost."""
+"""Leases: how long a process may be silent before it counts as lost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from runtime.config.parse import Cluster
 
 LEASE_S, ON_HOSTS_S = 2.0, 4.0
 """Tasks of emulated hosts get little processor time, so they may be silent for longer."""
+OF_AGENTS = 5
+"""The leases of a task for which an agent may be silent: the job ends with it, where a task only starts again."""
 
 
 def longest_silence_s(lease_s: float | None, cluster: Cluster) -> float:

@@ -1,4 +1,4 @@
-"""Parts of Hydra outside its public interface: flags, callbacks, names of built-in classes, how it reads files.
+"""Parts of Hydra and OmegaConf outside their public interfaces: flags, callbacks, built-in classes, how files are read.
 
 No other module uses Hydra's internals. Because of this file its version is pinned below 1.4.
 """
@@ -6,10 +6,17 @@ No other module uses Hydra's internals. Because of this file its version is pinn
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import os
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
+import omegaconf._utils as omegaconf_utils
+import omegaconf.base
+import yaml
+from hydra._internal import config_loader_impl
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.utils import get_args_parser
@@ -17,7 +24,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 
-__all__ = ["BASIC_LAUNCHER", "BASIC_SWEEPER", "Callbacks", "get_args_parser", "read_once"]
+__all__ = ["BASIC_LAUNCHER", "BASIC_SWEEPER", "Callbacks", "get_args_parser", "read_in_c", "read_once"]
 
 BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 """Hydra's launcher that starts one job after another, in this process."""
@@ -25,21 +32,101 @@ BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 """Hydra's sweeper over all combinations; any other chooses values while jobs run."""
 
 
-def read_once(loader: ConfigLoader) -> None:
-    """Let the loader read no file again that this process has read, until it changes.
+@functools.cache
+def read_in_c(folder: Path) -> None:
+    """Let OmegaConf read the YAML below ``folder`` by libyaml, where PyYAML has it: an eighth of the time.
 
-    Hydra parses the same thirty files for every configuration that it composes.
+    For files that are known: libyaml ends the process where brackets are nested some thousands deep.
+    """
+    if not yaml.__with_libyaml__:
+        return
+    known = omegaconf_utils.get_yaml_loader()
+
+    class InC(yaml.cyaml.CParser, known):  # type: ignore[misc, valid-type]
+        def __init__(self, stream: Any) -> None:
+            yaml.cyaml.CParser.__init__(self, stream)
+            yaml.constructor.SafeConstructor.__init__(self)
+            yaml.resolver.Resolver.__init__(self)
+
+    def loader(stream: Any) -> Any:
+        name = str(getattr(stream, "name", ""))
+        return InC(stream) if name.startswith(f"{folder}{os.sep}") else known(stream)
+
+    omegaconf_utils.get_yaml_loader = lambda: loader
+
+
+def read_once(loader: ConfigLoader) -> None:
+    """Let the loader read no file again that this process has read, until it changes, and merge the same files once.
+
+    Hydra parses and merges the same thirty files for every configuration that it composes, and OmegaConf parses the
+    same interpolations in them.
     """
     loader.repository = ReadOnce(loader.repository)  # type: ignore[attr-defined]
+    merge, merged = loader._compose_config_from_defaults_list, Kept()  # type: ignore[attr-defined]
+
+    def compose(defaults: Sequence[Any], repo: Any) -> Any:
+        files = (*map(repr, defaults), *map(repr, repo.get_sources()))
+        return merged.copy_of(files, lambda: merge(defaults=defaults, repo=repo))
+
+    loader._compose_config_from_defaults_list = compose  # type: ignore[attr-defined]
+    _work_once()
+
+
+@functools.cache
+def _work_once() -> None:
+    """Interpolations are parsed once; which files a configuration is made of is found once per choice of them."""
+    base: Any = omegaconf.base
+    base.parse = functools.lru_cache(maxsize=4096)(base.parse)
+    find = config_loader_impl.create_defaults_list  # type: ignore[attr-defined]
+
+    def found(repo: Any, overrides_list: list[Any], **how: Any) -> Any:
+        files = getattr(repo, "delegate", None)
+        if not isinstance(files, ReadOnce):
+            return find(repo=repo, overrides_list=overrides_list, **how)
+        chooses = {
+            id(one): not isinstance(one.value(), dict) and repo.group_exists(one.key_or_group)
+            for one in overrides_list
+            if not one.is_sweep_override()
+        }
+        choices = [str(one.input_line) for one in overrides_list if chooses.get(id(one))]
+        key = (*choices, *how.items(), *map(repr, repo.get_sources()))
+        lists = files.lists.by_key
+        if key not in lists:
+            lists[key] = find(repo=repo, overrides_list=overrides_list, **how)
+        values = [one for one in overrides_list if chooses.get(id(one)) is False]
+        return dataclasses.replace(lists[key], config_overrides=values)
+
+    module: Any = config_loader_impl
+    module.create_defaults_list = found
+
+
+class Kept:
+    """What is asked for more than once is kept from the second time on, so that the first needs no copy."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[object, Any] = {}
+
+    def __deepcopy__(self, _memo: object) -> Kept:
+        return self  # Hydra copies its search for files with every composition
+
+    def copy_of(self, key: object, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns for this key, which nobody else changes."""
+        if key not in self.by_key:
+            self.by_key[key] = None
+            return make()
+        if self.by_key[key] is None:
+            self.by_key[key] = make()
+        return copy.deepcopy(self.by_key[key])
 
 
 class ReadOnce(ConfigRepository):
     """Hydra's search for files, which keeps what is in them, by where they are and when they changed."""
 
-    read: ClassVar[dict[tuple[object, ...], ConfigResult]] = {}
+    read: ClassVar[Kept] = Kept()
 
     def __init__(self, repository: ConfigRepository) -> None:
         self.sources = repository.sources
+        self.lists = Kept()
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """The file, as if read now: a composed configuration is made of these very nodes, and then changed."""
@@ -50,6 +137,5 @@ class ReadOnce(ConfigRepository):
         if source.scheme() == "file":  # those of a package stay as they are
             about = os.stat(os.path.join(source.path, source._normalize_file_name(config_path)))
             key += (about.st_mtime_ns, about.st_size, about.st_ino)
-        if key not in self.read and (loaded := super().load_config(config_path)) is not None:
-            self.read[key] = loaded
-        return replace(self.read[key], config=copy.deepcopy(self.read[key].config))
+        found: ConfigResult | None = self.read.copy_of(key, functools.partial(super().load_config, config_path))
+        return found

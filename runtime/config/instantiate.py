@@ -21,6 +21,7 @@ from runtime.config import project
 from runtime.config.checking import convert, join, leaves, show, suggest
 from runtime.errors import ConfigError
 from runtime.house import house_name, module_name
+from runtime.importing import importing
 
 TARGET = "_target_"
 ALLOWED = ("strategies.", "injectors.", "predictors.", "runtime.", "workloads.", "analysis.")
@@ -64,7 +65,8 @@ def locate(target: str, path: str = TARGET) -> type:
         )
     project.reach()
     try:
-        module = importlib.import_module(module_name(where))
+        with importing():
+            module = importlib.import_module(module_name(where))
     except ModuleNotFoundError as error:
         missing = house_name(str(error.name))
         if is_allowed(missing):

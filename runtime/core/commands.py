@@ -233,5 +233,5 @@ class Commands:
 
     def void(self) -> None:
         """Void work in progress, and all commands until ``Restored``."""
-        self.course.halted = True
+        self.course.halt()
         self.executor.void()

@@ -25,6 +25,7 @@ from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Disturb, Executor
 from runtime.core.job import Job, Port, RecordSink, Status
 from runtime.core.ledger import Order
+from runtime.core.missing import Missing
 from runtime.core.preemption import Preemption
 from runtime.core.reservations import Alone, Reservations
 from runtime.core.scheduling import ConstantPending, Scheduler
@@ -102,6 +103,7 @@ class Coordinator:
         self.dialogue = Dialogue(strategy, self.executor, self.course, record, stopwatch, self.commands.carry_out)
         self.preemption = Preemption(port, record, self.course, self.dialogue, self.commands.store_and_halt)
         self.nonfinite: Counter[int] = Counter()
+        self.missing = Missing()
 
     @property
     def version(self) -> int:
@@ -316,6 +318,7 @@ class Coordinator:
         if node in self.elastic.awaited:
             self.elastic.died_early(t, node, given.reason, restarting=restarting)
         else:
+            self.missing.lost(t, node, given.cause)
             self.commands.lose(t, given.worker, given.reason, given.cause, restarting=restarting)
 
     def _worker_joined(self, t: float, given: inputs.WorkerJoined) -> None:
@@ -323,6 +326,7 @@ class Coordinator:
         worker, incarnation = given.worker, given.incarnation
         joined = self.members.joined(worker, incarnation)
         if joined:
+            self.missing.back(NodeId.worker(worker))
             self.elastic.joined(NodeId.worker(worker))
         if joined and not self.course.halted:
             self.executor.joined(t, worker)
@@ -334,6 +338,7 @@ class Coordinator:
     def _server_lost(self, t: float, given: inputs.ServerLost) -> None:
         """A server is lost, with every version since the last checkpoint if it held parameters."""
         if given.holding:
+            self.missing.lost(self.course.advance(t), NodeId.server(given.server), given.cause)
             self.commands.void()
             given = self.elastic.explained(given)
         elif self.job.num_replicas:
@@ -378,6 +383,7 @@ class Coordinator:
             if member.state in ("left", "pending"):
                 self.shards.leave(worker)
         servers = tuple(server.number for server in self.executor.layout.holders)
+        self._look_who_is_missing()
         self.preemption.restored(self.course.t, self.job.max_time_s, self._places())
         for server in servers:
             self.executor.replication.lost(server)
@@ -456,7 +462,7 @@ class Coordinator:
         elif name == "limit" and self.job.stuck_after_s is not None and not awaits(self):
             declare(self, t)
         elif name == "limit":
-            self.finish(t, "done", f"max_time_s={self.job.max_time_s:g} reached")
+            self._time_is_up(t)
         elif name.startswith("evict:"):
             self.commands.evicted(self.course.advance(t), name.removeprefix("evict:"))
         elif name == "scheduling":
@@ -469,6 +475,26 @@ class Coordinator:
             self.course.advance(t)
             self.commands.checkpoint()
             self.port.wake(t + self.job.checkpoint_every_s, tag)
+
+    def _time_is_up(self, t: float) -> None:
+        """A job that has made no progress, since somebody is lost and not back, has not ended well."""
+        self._look_who_is_missing()
+        reached = f"max_time_s={self.job.max_time_s:g} reached"
+        words = f"; {self.missing.words}" if self.missing.since_s else ""
+        since_s = self.course.halted_s if self.course.halted else None
+        idle_s = self.missing.idle_s(t, since_s, self.job.max_time_s, self.job.stuck_after_s)
+        if idle_s is None or self.ledger.progresses:
+            self.finish(t, "done", f"{reached}{words}")
+        else:
+            self.finish(t, "failed", f"{reached}, and nothing was computed in the last {idle_s:.1f} s{words}")
+
+    def _look_who_is_missing(self) -> None:
+        """A worker is as long as it starts, a server until all hold one version."""
+        members = self.members.members
+        starting = {NodeId.worker(worker) for worker, member in members.items() if member.state == "launching"}
+        for node in list(self.missing.since_s):
+            if node not in starting and not (self.course.halted and node.role == "server"):
+                self.missing.back(node)
 
     def _epochs_done(self, t: float, reason: str) -> None:
         self.finish(t, "done", reason)

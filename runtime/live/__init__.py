@@ -1,5 +1,19 @@
 """The live runtime: operating-system processes, sockets, real gradients, real clocks."""
 
-from runtime.live.runtime import LiveRuntime
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runtime.live.runtime import LiveRuntime
 
 __all__ = ["LiveRuntime"]
+
+
+def __getattr__(name: str) -> Any:
+    """The runtime, imported when it is asked for: who wants a single room below does not wait for all of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from runtime.live import runtime
+
+    return getattr(runtime, name)

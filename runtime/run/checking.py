@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
-from runtime.run.checks.job import CheckedJob, check_job
-from runtime.run.ending import Ending
-from runtime.run.jobs.checks import Again, CheckedSet, check_set
+from runtime.importing import importing
 
-Checked = CheckedJob | CheckedSet
+if TYPE_CHECKING:
+    from runtime.run.checks.job import CheckedJob
+    from runtime.run.ending import Ending
+    from runtime.run.jobs.checks import Again, CheckedSet
+
+    Checked = CheckedJob | CheckedSet
 
 
 def check(raw: Mapping[str, Any], start: Path, again: Again) -> Checked:
     """Check a composed configuration, relative paths of which are below ``start``; raises :class:`ConfigError`."""
     written = parse(raw)
     refuse_without_value(written)
-    return check_set(raw, written, start, again) if written.is_set else check_job(written, start)
+    with importing():  # much, which is needed only now
+        from runtime.run.checks.job import check_job
+    if not written.is_set:
+        return check_job(written, start)
+    with importing():
+        from runtime.run.jobs.checks import check_set
+    return check_set(raw, written, start, again)
 
 
 def refuse_without_value(config: Config) -> None:
@@ -32,10 +41,12 @@ def refuse_without_value(config: Config) -> None:
 
 def run_checked(checked: Checked, run_dir: Path) -> Ending:
     """Run it into ``run_dir``. Raises as ``run_job`` and ``run_set`` do."""
-    if isinstance(checked, CheckedSet):
-        from runtime.run.jobs.replay import run_set
+    from runtime.run.checks.job import CheckedJob
 
-        return run_set(checked, run_dir)
-    from runtime.run.job import run_job
+    if isinstance(checked, CheckedJob):
+        from runtime.run.job import run_job
 
-    return run_job(checked, run_dir)
+        return run_job(checked, run_dir)
+    from runtime.run.jobs.replay import run_set
+
+    return run_set(checked, run_dir)

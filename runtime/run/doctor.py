@@ -7,18 +7,14 @@ starts. Whoever would be refused in a run is refused here, with the same line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import ConfigError, print_error
 from runtime.house import NAME
 from runtime.live.machines import doctor
-from runtime.run.checks.devices import device_of
-from runtime.run.checks.job import CheckedJob
-from runtime.run.preflight import preflight
-from runtime.run.prepare import prepare
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 CLUSTER = "--cluster"
 GB = 1e9
@@ -41,6 +37,11 @@ def main(argv: Sequence[str]) -> int:
 
 def look(settings: Sequence[str]) -> list[dict[str, Any]]:
     """The nodes of a run with these settings, as their agents see them; raises :class:`ConfigError`."""
+    from runtime.run.checks.devices import device_of
+    from runtime.run.checks.job import CheckedJob
+    from runtime.run.preflight import preflight
+    from runtime.run.prepare import prepare
+
     ready = preflight(settings)
     if ready.jobs is None or len(ready.jobs.pending) != 1:
         raise ConfigError(f"doctor {CLUSTER}: takes the settings of one job; {doctor.USAGE}")
@@ -49,7 +50,7 @@ def look(settings: Sequence[str]) -> list[dict[str, Any]]:
     starter = getattr(job.runtime, "launcher", None) if isinstance(job, CheckedJob) else None
     if not isinstance(job, CheckedJob) or starter is None or not starter.elsewhere:
         raise ConfigError(f"doctor {CLUSTER}: launcher={launcher} has no other machines; choose launcher=join or ray")
-    prepare(ready.needs)
+    prepare(ready.jobs.needs)
     job.runtime.gather(job.config.workload.task, job.backend.framework, device_of(job.backend))
     try:
         nodes: list[dict[str, Any]] = starter.describe()
@@ -60,6 +61,9 @@ def look(settings: Sequence[str]) -> list[dict[str, Any]]:
 
 def show(nodes: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
     """A row for each node, then what does not work there."""
+    from rich.console import Console
+    from rich.table import Table
+
     console = console or Console()
     console.width = max(doctor.WIDTH, console.width)
     table = Table(box=None, padding=(0, 2))

@@ -6,15 +6,17 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from injectors.plan import plan_sha256
 from runtime.house import ROOT
-from runtime.run.checking import Checked
 from runtime.run.checks.job import CheckedJob
 from runtime.run.probing import reason
 from runtime.run.sweep_note import SHOWN
 from runtime.virtual.costs import KIND, load_costs
+
+if TYPE_CHECKING:
+    from runtime.run.checking import Checked
 
 LARGEST_BYTES = 1 << 26
 """Of files that are read for their fingerprint; of larger ones, data sets, size and time count."""

@@ -7,13 +7,12 @@ the user's callbacks are notified of everything. Nothing is composed or built he
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, configure_log, run_job
@@ -22,10 +21,13 @@ from omegaconf import DictConfig, OmegaConf, read_write
 
 from runtime.config.compose import ComposedJob, announce
 from runtime.config.hydra_internal import Callbacks
-from runtime.run.checking import Checked
+from runtime.record.progress import left
 from runtime.run.preflight import Jobs
 from runtime.run.resuming import Claimed, Part
 from runtime.run.sweep_note import Ended, add
+
+if TYPE_CHECKING:
+    from runtime.run.checking import Checked
 
 KILLED = 128
 """Exit codes above are 128 + signal: the user has interrupted."""
@@ -42,7 +44,7 @@ class Result(NamedTuple):
     """The signal that came meanwhile, upon which no other job starts, even if this one is done."""
 
 
-Run = Callable[[Checked, Path], Result]
+Run: TypeAlias = "Callable[[Checked, Path], Result]"
 """Runs a job into a directory, and raises nothing."""
 
 
@@ -94,12 +96,11 @@ def launch_sweep(jobs: Jobs, sweep: Claimed, run: Run, sweep_ended: Callable[[Pa
 
 def progress(num_jobs: int, ended: Sequence[Ended]) -> str:
     """One line before the next job: ``run 3 of 20, about 6 min left``, by the mean of those that have ended."""
-    left = num_jobs - len(ended)
+    number_left = num_jobs - len(ended)
     text = f"run {len(ended) + 1} of {num_jobs}"
     if not ended:
         return text
-    left_s = left * fmean(one.took_s for one in ended)
-    return f"{text}, about {f'{math.ceil(left_s)} s' if left_s < 60 else f'{round(left_s / 60)} min'} left"
+    return f"{text}, {left(number_left * fmean(one.took_s for one in ended))}"
 
 
 def failures(ended: Sequence[Ended]) -> list[str]:

@@ -7,17 +7,16 @@ parsed and built, its straggler plan drawn, its port tested. The launcher gets t
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hydra.core.config_loader import ConfigLoader
 from omegaconf import DictConfig, OmegaConf
 
-from runtime.api import Needs
 from runtime.config.anchoring import start_directory
 from runtime.config.checking import leaves
 from runtime.config.command_line import only_shows, parse_arguments
@@ -28,8 +27,12 @@ from runtime.config.instantiate import TARGET, is_allowed
 from runtime.config.parse import NO_JOBS
 from runtime.config.shadowing import refuse_shadowed_files
 from runtime.errors import ConfigError
-from runtime.run.checking import Checked, check
-from runtime.run.helping import help_text
+from runtime.importing import importing
+from runtime.record.progress import counted
+
+if TYPE_CHECKING:
+    from runtime.api import Needs
+    from runtime.run.checking import Checked
 
 EXPERIMENT = "experiment"
 """A folder of conf/ that is not a group: its files describe many runs."""
@@ -50,6 +53,8 @@ class Jobs(NamedTuple):
     setting: str
     """The setting that determines the record's directory."""
     directory: Path
+    needs: Needs
+    """Requirements of all of them together."""
     pending: deque[tuple[ComposedJob, Checked]]
     """Checked jobs in order. Empty: another launcher or sweeper than Hydra's basic ones composes and starts them."""
 
@@ -59,8 +64,6 @@ class Ready(NamedTuple):
 
     argv: list[str]
     """Arguments for Hydra's own ``main``, which expects all flags before the settings."""
-    needs: Needs = Needs()
-    """Requirements of all its jobs together."""
     jobs: Jobs | None = None
     """The jobs; None: something is only shown."""
     shows: str = ""
@@ -76,6 +79,8 @@ def preflight(argv: Sequence[str]) -> Ready:
     args = parse_arguments(argv)
     search_users_folders()
     if args.help:
+        with importing():
+            from runtime.run.helping import help_text
         with composing(args) as composer:
             return Ready(list(argv), shows=help_text(composer, start, resolve=args.resolve))
     if only_shows(args):
@@ -87,20 +92,24 @@ def preflight(argv: Sequence[str]) -> Ready:
         master = composer.master()
         refuse_foreign_targets(master)
         refuse_shadowed_files(master)
-        needs, pending = Needs(), deque[tuple[ComposedJob, Checked]]()
-        for composed in composer.jobs(master):
+        from runtime.run.checking import check
+
+        needs: list[Needs] = []
+        pending: deque[tuple[ComposedJob, Checked]] = deque()
+        for composed in counted(composer.jobs(master), composer.num_jobs(master), "checking jobs"):
             with _labelled(composed.label):
                 refuse_without_jobs(composer, composed)
-                job = check(composed.raw, start, partial(recomposed, composer, composed))
+                job = check(composed.raw, start, functools.partial(recomposed, composer, composed))
                 check_launcher(composer, master, job)
-            needs = needs.with_those_of(job.needs)
+            needs.append(job.needs)
             if is_ours(composer, master):
                 pending.append((composed, job))
         if composer.multirun:  # jobs have been announced in between
             announce(master)
         setting, directory = output_directory(composer, master)
-        jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, pending)
-        return Ready(hydra_argv(composer, argv), needs, jobs)
+        together = functools.reduce(lambda one, other: one.with_those_of(other), needs)
+        jobs = Jobs(master, composer.loader, composer.multirun, setting, directory, together, pending)
+        return Ready(hydra_argv(composer, argv), jobs)
 
 
 @contextmanager

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from runtime.api import Needs
+from typing import TYPE_CHECKING
+
 from runtime.containment import contain
+
+if TYPE_CHECKING:
+    from runtime.api import Needs
 
 
 def prepare(needs: Needs) -> None:

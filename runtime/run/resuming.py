@@ -12,18 +12,20 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from omegaconf import OmegaConf
 
 from runtime.config.compose import ComposedJob, announce, written_lines
 from runtime.errors import ConfigError
-from runtime.run.checking import Checked
 from runtime.run.claiming import claim, holds_record, release
 from runtime.run.inputs import inputs_of
 from runtime.run.preflight import Jobs
 from runtime.run.probing import reason
 from runtime.run.sweep_note import FILE, Ended, Head, Note, begin, content_of, head_of, read
+
+if TYPE_CHECKING:
+    from runtime.run.checking import Checked
 
 SWEEP_DIR = "hydra.sweep.dir"
 

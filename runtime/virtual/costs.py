@@ -6,6 +6,7 @@ A model is a small YAML file in ``runtime/fitted/costs/`` or anywhere. ``python 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -237,10 +238,15 @@ def load_costs(name: str, directory: Path = DIRECTORY) -> CostModel:
     Raises :class:`ConfigError` with one line for a file that is missing, foreign or out of range.
     """
     kind = KIND._replace(directory=directory)
-    data = kind.read(name)
+    return _model_of(kind.read(name), name, kind.path_of(name).stem)
+
+
+@functools.lru_cache(maxsize=16)
+def _model_of(data: bytes, name: str, stem: str) -> CostModel:
+    """All jobs of a sweep name the same few."""
     file = parse_costs(data, name)
     return CostModel(
-        name=kind.path_of(name).stem,
+        name=stem,
         sha256=fingerprint(file),
         file=file,
         file_sha256=hashlib.sha256(data).hexdigest(),

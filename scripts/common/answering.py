@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from analysis.records.load import RecordError
-from runtime.errors import FAILED, INTERRUPTED, REFUSED, ConfigError, print_error
+from runtime.errors import FAILED, REFUSED, ConfigError, print_error, print_interrupted
 from runtime.live.machines.mechanisms import Look
 from scripts.common.grid import JobFailed
 
@@ -39,8 +39,8 @@ def answer(
         return print_error(program, error, FAILED)
     except OSError as error:
         return print_error(program, error, where=where)
-    except KeyboardInterrupt:
-        return print_error(program, "interrupted; run the same command again to continue", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return print_interrupted(program, "run the same command again to continue", error)
 
 
 def lacks_gpu(device: str, look: Look, console: Console) -> bool:

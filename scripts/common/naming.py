@@ -11,15 +11,17 @@ def add_names(parser: ArgumentParser) -> None:
         "--name",
         dest="names",
         metavar="ID=NAME",
-        type=_pair,
-        action="append",
+        type=_pairs,
+        action="extend",
         default=[],
         help="what people call a strategy (ID: as configurations have it), or the straggler of a case",
     )
 
 
-def _pair(text: str) -> tuple[str, str]:
-    label, sign, name = text.partition("=")
-    if not (label and sign and name):
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Every way to divide the text: labels have such signs, too (``ssp bound=3``), and so may names."""
+    parts = text.split("=")
+    found = [("=".join(parts[:cut]), "=".join(parts[cut:])) for cut in range(1, len(parts))]
+    if not any(label and name for label, name in found):
         raise ArgumentTypeError(f"{text}: must be ID=NAME, as in ssp='Stale synchronous'")
-    return label, name
+    return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from analysis.figures.page import Form
+if TYPE_CHECKING:
+    from analysis.figures.page import Form
 
 WIDTHS_IN = {"column": 3.33, "text": 7.0}
 """Of ACM's two-column style (acmart, sigconf); IEEE's are nearly the same."""
@@ -23,6 +25,8 @@ def add_paper(parser: argparse.ArgumentParser) -> None:
 
 def form_of(width_in: float, *, captioned: bool = False) -> Form:
     """Figures ``width_in`` inches wide, in every format."""
+    from analysis.figures.page import Form
+
     return Form(width_in, FORMATS, captioned=captioned)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
@@ -25,12 +25,14 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
+from runtime.record.progress import counted
 from runtime.run.checks.job import check_job
 from runtime.run.timing import Forgetful, outcome_of_job
 from runtime.virtual.costs import SCHEMA, parse_costs
 from scripts.common.forks import in_forks
 from strategies.protocol import Apply, Arrived, Drop
 
+DOING = "repeating the job under every strategy"
 USUAL_S = 0.06
 """Seconds of a usual iteration for which the shipped settings in seconds (windows, cooldowns) are made."""
 FIXED = (
@@ -231,43 +233,35 @@ def lasting(replay: Replay) -> Replay:
 
 def repeat(replay: Replay, config: Mapping[str, Any], seed: int) -> Repeated:
     """What a strategy does in a job that is :func:`lasting`."""
-    outcome, counted = _run(replay, config, seed)
-    times, grads, samples = counted.times_s, np.array(counted.grads, "float64"), float(outcome.samples_applied)
-    if (
-        config["strategy"].get("data") == "even"
-    ):  # it has done as much as its slowest worker, in whose part none can help
-        times = min(counted.of_worker, key=len)
+    outcome, counts = _run(replay, config, seed)
+    times, grads, samples = counts.times_s, np.array(counts.grads, "float64"), float(outcome.samples_applied)
+    if config["strategy"].get("data") == "even":  # as much as its slowest worker: none can help with its part
+        times = min(counts.of_worker, key=len)
         grads, samples = np.ones(len(times)), float(len(times) * replay.batch * replay.workers)
     blocks = max(FEWEST_BLOCKS, min(MOST_BLOCKS, replay.model.steps // 4))
     work = work_in_blocks(np.array(times), grads, replay.horizon_s * replay.scale, blocks)
     return Repeated(
         work=work * (samples / max(float(work.sum()), 1e-12)),
         applied=float(outcome.samples_applied),
-        staleness=counted.staleness / max(counted.used, 1),
+        staleness=counts.staleness / max(counts.used, 1),
         update_frac=outcome.samples_applied / max(outcome.version, 1) / (replay.batch * replay.workers),
-        dropped_frac=counted.dropped / max(counted.used + counted.dropped, 1),
+        dropped_frac=counts.dropped / max(counts.used + counts.dropped, 1),
     )
 
 
 def _run(replay: Replay, config: Mapping[str, Any], seed: int) -> tuple[Outcome, Counting]:
     job = check_job(parse({**config, "seed": seed}))
-    counted = Counting(replay.workers)
-    outcome = outcome_of_job(replace(job, plan=plan_of(replay)), counted)
+    counts = Counting(replay.workers)
+    outcome = outcome_of_job(replace(job, plan=plan_of(replay)), counts)
     if outcome.status == "interrupted":
         raise KeyboardInterrupt
-    return outcome, counted
+    return outcome, counts
 
 
-def repeat_all(
-    replay: Replay, configs: Mapping[str, Any], seed: int, jobs: int, tell: Callable[[int], None]
-) -> dict[str, Repeated]:
-    """What every strategy does, in forks if ``jobs`` is more than one; ``tell`` is given how many have ended."""
+def repeat_all(replay: Replay, configs: Mapping[str, Any], seed: int, jobs: int) -> dict[str, Repeated]:
+    """What every strategy does, in forks if ``jobs`` is more than one; says on standard error how far it is."""
     if jobs <= 1:
-        found = dict[str, Repeated]()
-        for name, config in configs.items():
-            found[name] = repeat(replay, config, seed)
-            tell(len(found))
-        return found
+        return {name: repeat(replay, configs[name], seed) for name in counted(configs, len(configs), DOING)}
     with TemporaryDirectory() as folder:
 
         def work(name: str) -> int:
@@ -275,10 +269,10 @@ def repeat_all(
             Path(folder, name).write_text(json.dumps([found.work.tolist(), *found[1:]]))
             return 0
 
-        for count, (name, code) in enumerate(in_forks(sorted(configs, key=_longest_first), work, jobs), 1):
+        ended = in_forks(sorted(configs, key=_longest_first), work, jobs)
+        for name, code in counted(ended, len(configs), DOING):
             if code != 0:
                 raise ConfigError(f"--strategies {name}: its virtual job failed (exit code {code}); leave it out")
-            tell(count)
         told = {name: json.loads(Path(folder, name).read_text()) for name in configs}
     return {name: Repeated(np.array(work), *rest) for name, (work, *rest) in told.items()}
 

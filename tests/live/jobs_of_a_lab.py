@@ -38,7 +38,7 @@ def main() -> None:
     ready = preflight([*settings, f"hydra.run.dir={shlex.quote(str(directories[0]))}"])
     assert ready.jobs is not None
     [(_, first)] = ready.jobs.pending
-    prepare(ready.needs)
+    prepare(ready.jobs.needs)
     checked = [first, check_job(first.written)]
     specs = [spec_of(one, run_dir) for one, run_dir in zip(checked, directories, strict=True)]
     runtime = first.runtime

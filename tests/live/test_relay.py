@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.live.hosts import holding
+from runtime.live.hosts import holding, latency
 from runtime.live.hosts.latency import RelayFailed, add_routes, start_relay, stop_relay
 from runtime.live.hosts.relay import PreciseLoop, Route
 from tests.support.runs import ROOT, marks
@@ -306,6 +306,21 @@ def test_routes_are_added_while_it_relays(server: socket.socket, leak_oracle: No
         stop(relay)
     with pytest.raises((RelayFailed, ValueError)):
         add_routes(relay, HERE, [])
+
+
+def test_one_that_is_stopped_is_not_awaited(
+    server: socket.socket, leak_oracle: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All jobs on these hosts would wait, since one process starts them."""
+    monkeypatch.setattr(latency, "ANSWER_S", 0.05)
+    relay = start_relay(HERE, [Route(port=free_port(), target=server.getsockname(), delays_s={})])
+    relay.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(RelayFailed, match="does not answer within"):
+            add_routes(relay, HERE, [])
+        assert relay.wait(60) == -signal.SIGKILL
+    finally:
+        stop_relay(relay)
 
 
 PARENT = """

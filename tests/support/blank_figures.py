@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import pytest
 from matplotlib.figure import Figure
 
-from tests.support.turns import is_in_turn
+from tests.support.turns import runs_long
 
 BLANK = b"\x89PNG\r\n\x1a\n"
 """What every PNG begins with."""
@@ -32,4 +32,4 @@ def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 def is_painted(item: pytest.Item) -> bool:
     """Whether a test paints its figures now."""
-    return item.get_closest_marker("painted") is not None or is_in_turn(item)
+    return item.get_closest_marker("painted") is not None or runs_long(item)

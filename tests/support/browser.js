@@ -75,6 +75,7 @@
     found.dark = view.matchMedia("(prefers-color-scheme: dark)").matches;
     found.overflow = root.scrollWidth - root.clientWidth;
     found.tables = [...page.querySelectorAll(".sheet")].map((one) => { const box = one.querySelector(".wide"); return { overflow: box.scrollWidth - box.clientWidth, heads: [...box.querySelectorAll("th")].filter((head) => head.getClientRects().length).length }; });
+    found.pictures = [...page.querySelectorAll("figure .picture")].map((box) => ({ width: box.firstChild.getBoundingClientRect().width, scrolls: box.scrollWidth > box.clientWidth, filters: [box, box.firstChild].map((one) => view.getComputedStyle(one).filter) }));
     found.contrast = faintest(view, page);
     found.timeline = await timeline(view, page);
     found.sorted = sorted(page);

@@ -1,8 +1,8 @@
-"""A plugin: long tests by turns. What takes too long for every commit is run a part at a time, chosen by the commit.
+"""A plugin: long tests. CI runs all tests that take too long for every commit at a developer's desk, with every push.
 
-``make test`` leaves the tests that are marked ``long`` out. ``--turn COMMIT`` (what CI runs) adds the share whose turn
-it is, so that within some dozens of commits each has had its turn; ``--long`` (``make slow``) adds all of them. A test
-that is named in full, ``test_file.py::test_name[its case]``, is run in any case.
+``make test`` leaves out the tests that are marked ``long``; ``--long`` (CI, ``make slow``) adds all of them. A test
+that is named in full, ``test_file.py::test_name[its case]``, is run in any case. The selection does not depend on the
+commit, the date or chance: the marks in the files decide it.
 
 A function all of whose cases are long would be run by nobody for days: it is refused, unless it names a test of the
 same file that is not long and would notice most of what it notices, ``@pytest.mark.long(like="test_name")`` (of another
@@ -14,32 +14,13 @@ file: ``path::test_name``, which counts wherever that file is collected, too).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from zlib import crc32
 
 import pytest
 
-TURNS = 16
 
-
-def turn_of(node_id: str) -> int:
-    """The share that a test belongs to; the same on every machine.
-
-    All tests of a file with the same case have the same turn, since they often share a run.
-    """
-    path, _, name = node_id.partition("::")
-    function, _, case = name.partition("[")
-    return crc32(f"{path}::{case or function}".encode()) % TURNS
-
-
-def turn_of_commit(commit: str) -> int:
-    """The share whose turn it is with a commit, given by its hash (or any number in hexadecimal digits)."""
-    return int(commit[:12], 16) % TURNS
-
-
-def is_in_turn(item: pytest.Item) -> bool:
-    """Whether pytest was asked for what it otherwise leaves out: all of it, or the share that this test belongs to."""
-    turn = item.config.getoption("turn")
-    return bool(item.config.getoption("long")) or (turn is not None and turn_of(item.nodeid) == turn_of_commit(turn))
+def runs_long(item: pytest.Item) -> bool:
+    """Whether pytest was asked for long tests, too."""
+    return bool(item.config.getoption("long"))
 
 
 def without_small_case(items: Iterable[tuple[str, bool, str]]) -> list[str]:
@@ -84,7 +65,7 @@ def mark_the_others_of_few(items: Iterable[pytest.Item]) -> None:
 
 
 def by_turns(values: Iterable[object], always: int) -> list[object]:
-    """Values of a parameter: the first few are for every commit, the others for their turn."""
+    """Values of a parameter: the first few are for every commit, the others are long."""
     return [
         value if number < always else pytest.param(value, marks=pytest.mark.long) for number, value in enumerate(values)
     ]
@@ -96,24 +77,20 @@ def rows_by_turns(rows: Iterable[tuple[object, ...]], always: int) -> list[objec
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("long tests")
-    group.addoption("--long", action="store_true", help="run the tests that are marked long, too")
-    group.addoption("--turn", metavar="COMMIT", help="of these, run those whose turn it is with this commit")
+    parser.getgroup("long tests").addoption(
+        "--long", action="store_true", help="run the tests that are marked long, too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Announce the marker; refuse a turn that is none."""
-    config.addinivalue_line("markers", "long: one of many cases: `make slow`, and in CI when it is its turn")
+    """Announce the markers."""
+    config.addinivalue_line("markers", "long: one of many cases: for CI and `make slow`")
     config.addinivalue_line("markers", "few: so many of its cases are for every commit, the others are long")
-    try:
-        turn_of_commit(config.getoption("turn") or "0")
-    except ValueError:
-        raise pytest.UsageError(f"--turn {config.getoption('turn')}: must be the hash of a commit") from None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long ones whose turn it is not."""
+    """Leave the long ones out, unless they were asked for."""
     mark_the_others_of_few(items)
     named = {argument for argument in config.args if "[" in argument}
     long = {item for item in items if item.get_closest_marker("long")}
@@ -121,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         whole = without_small_case((item.nodeid, item in long, _like(item)) for item in items)
         if whole:
             raise pytest.UsageError(f"{whole[0]}: all of its cases are long; leave a small one, or name a test like it")
-    waiting = [item for item in items if item in long and not is_in_turn(item) and item.nodeid not in named]
+    waiting = [item for item in items if item in long and not runs_long(item) and item.nodeid not in named]
     if waiting:
         out = set(waiting)
         items[:] = [item for item in items if item not in out]

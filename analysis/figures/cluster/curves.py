@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.figures.style import FAINT, LINES, STRATEGY_COLOURS, Look, level_looks, looks
+from analysis.figures.time_axis import log_time_axis, time_axis
 
 ONE = Look("#0072B2")
 """The look of a run that is compared with nothing."""
@@ -61,10 +62,15 @@ def draw_distribution(axes: Axes, curve: pd.DataFrame, look: Look, floor: float 
     )
 
 
-def frame_distribution(axes: Axes, label: str, of_what: str) -> None:
-    """Set the labels, the limits and the grid of a panel of distributions."""
+def frame_distribution(axes: Axes, label: str, of_what: str, *, seconds: bool = False) -> None:
+    """Set the labels, the limits and the grid of a panel of distributions; ``seconds``: of times."""
     axes.set_ylim(0.0, 100.0)
-    axes.set_xlabel(label)
+    if seconds and axes.get_xscale() == "log":
+        log_time_axis(axes.xaxis, label)
+    elif seconds:
+        time_axis(axes.xaxis, label)
+    else:
+        axes.set_xlabel(label)
     axes.set_ylabel(f"{of_what} (%)")
     axes.grid(visible=True)
 
@@ -87,7 +93,7 @@ def log_axis(axes: Axes, curves: Iterable[pd.DataFrame]) -> float | None:
 def plain_log(axes: Axes) -> None:
     """Make the horizontal axis logarithmic, with plain numbers at its powers of ten."""
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(10.0, numticks=6))
+    axes.xaxis.set_major_locator(LogLocator(10.0, numticks=4))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,g}" if x < 1e5 else f"{x:.0e}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
 

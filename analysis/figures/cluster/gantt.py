@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from analysis.figures.page import new_page, save
 from analysis.figures.style import INK
+from analysis.figures.time_axis import time_axis
 from analysis.measures.cluster.gpu_lanes import drawn_hosts, gpu_lanes
 from analysis.records.cluster import Cluster
 
@@ -91,4 +92,4 @@ def _frame(axes: Axes, base: dict[int, float], gpus: dict[int, int], height: flo
     axes.set_xlim(0.0, end_s)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("time since the start of the cluster (s)")
+    time_axis(axes.xaxis, "time since the start of the cluster")

@@ -68,7 +68,7 @@ def draw_stragglers(path: Path, found: Mapping[str, Straggling], about: str) -> 
     mark(deviation, STRAGGLER_FRAC, "straggler")
     frame_distribution(deviation, "deviation of the slowest worker", "iterations")
     frame_distribution(length, "length of an episode (iterations)", "episodes")
-    frame_distribution(seconds, "length of an episode (s)", "episodes")
+    frame_distribution(seconds, "length of an episode", "episodes", seconds=True)
     if len(looks) > 1:
         page.legend(handles=keys_of(looks), loc="outside upper left", ncols=min(5, len(looks)), columnspacing=1.3)
     return save(page, path, pd.concat(shown, ignore_index=True))

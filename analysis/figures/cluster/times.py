@@ -18,8 +18,8 @@ from analysis.figures.cluster.curves import (
 from analysis.figures.page import new_page, save
 
 PANELS = {
-    "jct_s": "job completion time (s)",
-    "queue_s": "time without GPUs (s)",
+    "jct_s": "job completion time",
+    "queue_s": "time without GPUs",
     "slowdown": "slowdown (JCT / duration)",
 }
 
@@ -47,7 +47,7 @@ def draw_times(path: Path, times: Mapping[str, pd.DataFrame], about: str) -> Pat
         for key, curve in curves.items():
             draw_distribution(axes, curve, looks[key], floor)
             shown.append(curve.assign(label=key, measure=name))
-        frame_distribution(axes, label, "jobs")
+        frame_distribution(axes, label, "jobs", seconds=name.endswith("_s"))
     for axes in page.axes[1:]:
         axes.set_ylabel("")
     if len(looks) > 1:

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.cluster.curves import keys_of, looks_of
 from analysis.figures.page import new_page, save
 from analysis.figures.style import FAINT, Look
+from analysis.figures.time_axis import time_axis
 
 MOST_POINTS = 4000
 """Changes that are drawn; of more, the mean of neighbours, which no eye would tell apart."""
@@ -42,8 +43,8 @@ def draw_use(path: Path, use: Mapping[str, pd.DataFrame], gpus: int, about: str)
     above.set_ylabel(f"GPUs in use (of {gpus})")
     below.set_ylim(bottom=0.0)
     below.set_ylabel("jobs that wait")
-    below.set_xlabel("time since the start of the cluster (s)")
     below.set_xlim(0.0, max(float(frame["t_s"].max()) for frame in use.values()))
+    time_axis(below.xaxis, "time since the start of the cluster")
     for axes in (above, below):
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         axes.grid(visible=True, axis="y")

@@ -14,6 +14,7 @@ from analysis.experiments.spec import Cell
 from analysis.figures.names import shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import INK, LINES, Look, level_looks
+from analysis.figures.time_axis import time_axis
 from analysis.measures import targets
 from analysis.measures.small_samples import interval
 from analysis.measures.stats import curves, median
@@ -57,7 +58,7 @@ def draw(path: Path, results: Results) -> Path:
             if ends:
                 draw_ends(row[-1], results, looks)
         for axes in grid[-1][: len(panels)]:
-            axes.set_xlabel("time since the start of the job (s)")
+            time_axis(axes.xaxis, "time since the start of the job")
         keys = grid[0][0].get_legend_handles_labels()[0]
         for key in keys:
             key.set_label(shown_label(results, str(key.get_label())))

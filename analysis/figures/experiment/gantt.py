@@ -11,6 +11,7 @@ from analysis.experiments.measures import idle_frac
 from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
+from analysis.figures.time_axis import time_axis
 from analysis.figures.timeline import draw_segments, draw_updates, frame_lanes, lane_keys
 from analysis.measures.metrics import jct_s
 from analysis.measures.segments import segments
@@ -45,7 +46,7 @@ def draw(path: Path, results: Results) -> Path:
             shown.append(inside.assign(**{by: cell.levels[by]}))
         for axes in grid[:-1]:
             axes.set_xlabel("")
-        grid[-1].set_xlabel("time since the first iteration shown (s)")
+        time_axis(grid[-1].xaxis, "time since the first iteration shown")
         legend_above(page, lane_keys(False, []))
     return save(page, path, pd.concat(shown, ignore_index=True))
 

@@ -10,6 +10,7 @@ from analysis.experiments.results import Results
 from analysis.figures.names import shown_name, shown_title
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import LINES, Look, level_looks
+from analysis.figures.time_axis import time_axis
 from analysis.measures import targets
 from analysis.records.provenance import caption
 
@@ -40,7 +41,7 @@ def draw(path: Path, results: Results) -> Path:
                 )
                 frames.append(curve.assign(**cell.levels))
             axes.set_title("" if panel is None else shown_title(str(drawn.panels), panel, drawn.names))
-            axes.set_xlabel("time (s)")
+            time_axis(axes.xaxis, "time")
             axes.grid(visible=True, axis="y")
             if drawn.log:
                 axes.set_yscale("log")

@@ -13,6 +13,7 @@ from analysis.figures.experiment.servers import binned
 from analysis.figures.experiment.workers import over_time
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import STRATEGY_COLOURS
+from analysis.figures.time_axis import time_axis
 from analysis.measures.metrics import jct_s
 from analysis.records.provenance import caption
 
@@ -29,7 +30,7 @@ def draw(path: Path, results: Results) -> Path:
         draw_nodes(below, servers, "server", 1e3)
         above.set_ylabel("batch processing time\nof a worker (s)")
         below.set_ylabel("time per update\nof a server (ms)")
-        below.set_xlabel("time since the start of the job (s)")
+        time_axis(below.xaxis, "time since the start of the job")
     return save(page, path, pd.concat([workers, servers], ignore_index=True))
 
 

@@ -13,6 +13,7 @@ from analysis.figures.experiment.workers import events
 from analysis.figures.names import shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, level_looks
+from analysis.figures.time_axis import time_axis
 from analysis.measures.metrics import jct_s
 from analysis.records.provenance import caption
 
@@ -40,7 +41,7 @@ def draw(path: Path, results: Results) -> Path:
             shown += [rates.assign(system=level), speed.assign(system=level)]
         above.set_ylabel("time per update of a server (s)")
         below.set_ylabel("samples per second")
-        below.set_xlabel("time since the start of the job (s)")
+        time_axis(below.xaxis, "time since the start of the job")
         legend_above(page, above.get_legend_handles_labels()[0])
         for axes in (above, below):
             axes.set_ylim(bottom=0.0)

@@ -13,6 +13,7 @@ from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT
+from analysis.figures.time_axis import time_axis
 from analysis.measures import work
 from analysis.measures.metrics import jct_s
 from analysis.records.load import Run
@@ -36,7 +37,7 @@ def draw(path: Path, results: Results) -> Path:
             for axes, what in zip(grid[index * len(WHAT) :], WHAT, strict=False):
                 draw_workers(axes, frame, what, kinds, events(run))
                 axes.set_title(title if what == "batch" else "")
-        grid[-1].set_xlabel("time since the start of the job (s)")
+        time_axis(grid[-1].xaxis, "time since the start of the job")
         legend_above(page, keys())
     return save(page, path, pd.concat(shown, ignore_index=True))
 

@@ -13,6 +13,7 @@ from analysis.measures.cluster.labels import cluster_labels
 from analysis.measures.small_samples import interval, interval_of_times
 from analysis.measures.stats import few_seeds, median
 from analysis.measures.stats import interval as resampled
+from analysis.measures.warned import stored
 
 MEASURED = {
     "jct_mean_s": ("jct_s", "mean"),
@@ -35,8 +36,8 @@ def cluster_table(
 ) -> pd.DataFrame:
     """One row per run: ``path``, ``label``, ``case``, ``seed``, ``status``, ``jobs``, ``jobs_completed`` and numbers.
 
-    Numbers are those of ``MEASURED`` (infinite where a job never ended), ``OTHERS`` and ``STRAGGLERS`` (NaN without
-    records of the jobs).
+    ``warnings`` are those of the summary. Numbers are those of ``MEASURED`` (infinite where a job never ended),
+    ``OTHERS`` and ``STRAGGLERS`` (NaN without records of the jobs).
     """
     labels, cases = cluster_labels(metas)
     rows = []
@@ -46,6 +47,7 @@ def cluster_table(
         for name, (times, statistic) in MEASURED.items():
             row[name] = _reached(summary, times, statistic)
         row |= {name: (summary["stragglers"] or {}).get(name) for name in STRAGGLERS}
+        row["warnings"] = summary.get("warnings") or []
         rows.append(row)
     numbers = (*MEASURED, *OTHERS, *STRAGGLERS)
     frame = pd.DataFrame(rows).astype(dict.fromkeys(numbers, "float64"))
@@ -87,16 +89,17 @@ def paired_jobs(times: Sequence[pd.DataFrame], runs: pd.DataFrame, baseline: str
 def compare_clusters_table(runs: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
     """One row per case and label, in order of appearance.
 
-    ``runs``, ``seeds``, ``jobs`` and ``jobs_completed`` (of all runs); for every number of a run its median over the
-    runs, with ``_low`` and ``_high`` (:mod:`analysis.measures.small_samples`; NaN for one run); ``jct_ratio``, the
-    median of the paired ratios (``pairs``), with ``_low`` and ``_high`` and ``ratio_over``: with several seeds it is
-    the interval of the medians of each (``seeds``), with one that of a bootstrap over its jobs (``jobs``), which does
-    not cover other workloads.
+    ``runs``, ``seeds``, ``jobs`` and ``jobs_completed`` (of all runs), ``warned`` (runs with warnings); for every
+    number of a run its median over the runs, with ``_low`` and ``_high`` (:mod:`analysis.measures.small_samples`; NaN
+    for one run); ``jct_ratio``, the median of the paired ratios (``pairs``), with ``_low`` and ``_high`` and
+    ``ratio_over``: with several seeds it is the interval of the medians of each (``seeds``), with one that of a
+    bootstrap over its jobs (``jobs``), which does not cover other workloads.
     """
     rows = []
     for (case, label), group in runs.groupby(["case", "label"], sort=False):
         row = {"case": case, "label": label, "runs": len(group), "seeds": group["seed"].nunique()}
         row |= {name: int(group[name].sum()) for name in ("jobs", "jobs_completed")}
+        row["warned"] = int(group["warnings"].map(bool).sum())
         for name in (*MEASURED, *OTHERS, *STRAGGLERS):
             values = group[name].dropna()
             low, high = interval_of_times(values) if name in TIMES else interval(values)
@@ -133,6 +136,8 @@ def cluster_warnings(runs: pd.DataFrame, times: Sequence[pd.DataFrame]) -> list[
         found += few_seeds(seeds, f"{where}runs", where)
         if seeds.max() == 1 and len(group) > 1:
             found.append(f"{where}one seed: intervals are over its jobs and do not cover other workloads")
+    for row in runs.itertuples():
+        found += [f"{row.label} (seed {row.seed}), {one.text}" for one in stored({"warnings": row.warnings})]
     for row in runs[runs["jobs_completed"] < runs["jobs"]].itertuples():
         found.append(f"{row.path}: {row.jobs - row.jobs_completed} of {row.jobs} jobs did not complete ({row.status})")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite, nan
 from typing import Any
 
@@ -12,16 +13,20 @@ from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import TIMES, gpus_used, in_system, makespan_s, running, window
 from analysis.measures.cluster.labels import settings_of
 from analysis.measures.cluster.straggling import Straggling, straggler_summary
+from analysis.measures.warned import Warned, in_summary
 from analysis.records.cluster import Cluster
 
 
-def summarise_cluster(cluster: Cluster, times: pd.DataFrame, found: Straggling | None) -> dict[str, Any]:
+def summarise_cluster(
+    cluster: Cluster, times: pd.DataFrame, found: Straggling | None, warned: Sequence[Warned] = ()
+) -> dict[str, Any]:
     """Identity, end, times of the jobs, use of the GPUs, stragglers (null without records of jobs), checks. JSON-safe.
 
     Args:
         cluster: the record.
         times: :func:`analysis.measures.cluster.jobs.job_times` of it.
         found: :func:`analysis.measures.cluster.straggling.straggling` of it.
+        warned: the warnings of its jobs.
 
     Returns:
         Statistics of times (``mean``, ``median``, ``p90``, ``p99``) are null where they are infinite, as with a job
@@ -57,6 +62,7 @@ def summarise_cluster(cluster: Cluster, times: pd.DataFrame, found: Straggling |
             "jobs_mean": jobs.mean(0.0, length_s),
             "rate_times_stay": float(times["in_system_s"].sum()) / length_s if length_s > 0 else nan,
         },
+        **in_summary(warned),
         "stragglers": straggler_summary(found) if found else None,
         "integrity": {"ok": sound.ok, "problems": list(sound.problems), "unchecked": list(sound.unchecked)},
     }

@@ -83,9 +83,10 @@ def cluster_page(
     labels = ", ".join(dict.fromkeys(table["label"]))
     tables = "".join(_case(str(case), rows) for case, rows in table.groupby("case", sort=False))
     cases = len(set(table["case"])) > 1
-    shown = figures_html((path, _title(path, cases)) for path in figures)
+    about = cluster_caption(metas)
+    shown = figures_html(((path, _title(path, cases)) for path in figures), about)
     body = f"{tables}{notes_html(notes)}<h2>Figures</h2>{shown}{more}"
-    return document(f"Jobs on a cluster: {labels}", cluster_caption(metas), body, back=back)
+    return document(f"Jobs on a cluster: {labels}", about, body, back=back)
 
 
 def _case(case: str, rows: pd.DataFrame) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.figures.names import shown_name
 from analysis.figures.style import colour_of
 from analysis.records.provenance import caption
-from analysis.reports.console import Column, best_rows, columns, number_text, ratio_text
+from analysis.reports.console import MARKED, Column, best_rows, columns, marked, number_text, ratio_text
 from analysis.reports.pages.document import Link, document, figures_html, notes_html, sections_html
 from analysis.reports.pages.links import run_cell, sweeps_html
 from analysis.reports.pages.table import Cell, Head, Place, table_html
@@ -22,6 +22,7 @@ MOST_NAMED = 4
 HEADS: dict[str, tuple[str, Place]] = {
     "JCT s": ("job completion time (s)", "always"),
     "TTA s": ("time to target (s)", "always"),
+    "step s": ("between evaluations (s)", "middle"),
     "wait %": ("waiting (%)", "middle"),
     "seeds": ("seeds", "more"),
     "updates": ("updates", "more"),
@@ -32,7 +33,8 @@ HEADS: dict[str, tuple[str, Place]] = {
 """How the page names the columns of the terminal's table, and where each is shown; all others ``middle``."""
 READING = (
     "Times are medians over the runs with 95 % intervals (Student's t), ratios medians over seeds of the same plan "
-    "with theirs. A dash: never reached. Bold: best. A click on a head sorts."
+    "with theirs. A target is reached at an evaluation, or up to a step earlier: what differs by less than the time "
+    "between evaluations is not distinguished. A dash: never reached. Bold: best. A click on a head sorts."
 )
 SECTIONS = [Link("#strategies", "Strategies"), Link("#figures", "Figures"), Link("#runs", "Runs")]
 
@@ -49,15 +51,17 @@ def comparison_page(table: pd.DataFrame, runs: pd.DataFrame, metas: Sequence[dic
     labels = [shown_name(label) for label in dict.fromkeys(table["strategy"])]
     title = ", ".join(labels) if len(labels) <= MOST_NAMED else f"{len(labels)} strategies compared"
     notes = notes_html([*table.attrs["warnings"], *(f"left out: {reason}" for reason in table.attrs["skipped"])])
-    figures = figures_html((Path(path), "") for path in table.attrs["figures"])
+    about = caption(metas)
+    figures = figures_html(((Path(path), "") for path in table.attrs["figures"]), about)
     body = f'<section id="strategies">{_summary(table)}</section>{notes}<section id="figures"><h2>Figures</h2>{figures}'
     body += f'</section><section id="runs">{_runs(runs, out)}</section>'
-    return document(title, caption(metas), body, lead=sections_html(SECTIONS))
+    return document(title, about, body, lead=sections_html(SECTIONS))
 
 
 def _summary(table: pd.DataFrame) -> str:
     parts = [_case(str(case), rows) for case, rows in table.groupby("case", sort=False)]
-    return f'<h2>Strategies</h2>{"".join(parts)}<p class="note">{READING}</p>'
+    reading = f"{READING} {MARKED}" if table["warned"].any() else READING
+    return f'<h2>Strategies</h2>{"".join(parts)}<p class="note">{reading}</p>'
 
 
 def _case(case: str, rows: pd.DataFrame) -> str:
@@ -66,7 +70,9 @@ def _case(case: str, rows: pd.DataFrame) -> str:
     heads = [_head(column.head) for column in shown]
     lines = [
         [
-            _name(row["strategy"]) if column.head == "strategy" else Cell(column.text(row), number in winners)
+            _name(row["strategy"], row["warned"])
+            if column.head == "strategy"
+            else Cell(column.text(row), number in winners)
             for column, winners in zip(shown, best, strict=True)
         ]
         for number, (_, row) in enumerate(rows.iterrows())
@@ -116,8 +122,8 @@ def _head(name: str) -> Head:
     return Head(*HEADS.get(name, (name, "middle")))
 
 
-def _name(label: str) -> Cell:
-    return Cell(shown_name(label), colour=colour_of(label))
+def _name(label: str, warned: int) -> Cell:
+    return Cell(marked(shown_name(label), warned), colour=colour_of(label))
 
 
 def _runs(runs: pd.DataFrame, out: Path) -> str:
@@ -132,7 +138,12 @@ def _runs(runs: pd.DataFrame, out: Path) -> str:
 def _run(row: Any, out: Path, cases: bool) -> list[Cell | str]:
     tta = "\N{EM DASH}" if row.tta_s == float("inf") else number_text(row.tta_s, 1)
     texts = [f"{row.seed}", _ended(row), f"{row.lasted_s:.1f}", tta, number_text(row.final_metric, 4)]
-    return [run_cell(Path(row.path), out), *([str(row.case)] if cases else []), _name(str(row.strategy)), *texts]
+    return [
+        run_cell(Path(row.path), out),
+        *([str(row.case)] if cases else []),
+        _name(str(row.strategy), len(row.warnings)),
+        *texts,
+    ]
 
 
 def _ended(row: Any) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analysis.figures.style import DPI, WIDTH_IN
+from analysis.records.provenance import without
 
 TABLES, TIMELINE = "tables.js", "timeline.js"
 """Scripts, next to this module."""
@@ -97,23 +98,34 @@ def settings_html(settings: str) -> str:
     return folded if settings else ""
 
 
-def figures_html(figures: Iterable[tuple[Path, str]]) -> str:
-    """Figures under each other, or side by side where there is room: (path, title)."""
-    found = "".join(figure_html(path, title) for path, title in figures)
+def figures_html(figures: Iterable[tuple[Path, str]], about: str = "") -> str:
+    """Figures under each other, or side by side where there is room: (path, title); ``about``: what the page says."""
+    found = "".join(figure_html(path, title, about) for path, title in figures)
     return f'<div class="figures">{found}</div>' if found else ""
 
 
-def figure_html(path: Path, title: str = "") -> str:
-    """A PNG in the page itself, under ``title`` or the file's name; below it, where it is from (its text file)."""
+def figure_html(path: Path, title: str = "", about: str = "") -> str:
+    """A PNG in the page itself, under ``title`` or the file's name.
+
+    Below it, of where it is from (its text file), what the page does not say of all of it (``about``).
+    """
     name = title or path.stem.replace("_", " ")
     said = path.with_suffix(".txt")
-    below = f"<figcaption>{escape(said.read_text().strip())}</figcaption>" if said.exists() else ""
+    more = without(said.read_text().strip(), about) if said.exists() else ""
+    below = f"<figcaption>{escape(more)}</figcaption>" if more else ""
     return f"<figure><h3>{escape(name[:1].upper() + name[1:])}</h3>{image_html(path, name)}{below}</figure>"
 
 
 def image_html(path: Path, name: str) -> str:
-    """A PNG in the page itself; one that is narrower than a usual figure is shown narrower: texts are as large."""
+    """A PNG in the page itself; one that is narrower than a usual figure is shown narrower: texts are as large.
+
+    On a phone it is as wide as it was drawn, so that its texts can be read, in a box that scrolls.
+    """
     data = path.read_bytes()
     part = int.from_bytes(data[16:20], "big") / (WIDTH_IN * DPI)  # the width in the PNG's header
-    style = f' style="--part:{part:.0%}"' if 0.0 < part < 0.95 else ""
-    return f'<img alt="{escape(name)}"{style} src="data:image/png;base64,{b64encode(data).decode()}">'
+    narrow = f"--part:{part:.0%};" if 0.0 < part < 0.95 else ""
+    style = f' style="{narrow}--drawn:{(part or 1.0) * WIDTH_IN:.2f}in"'
+    return (
+        f'<div class="picture"><img alt="{escape(name)}"{style} '
+        f'src="data:image/png;base64,{b64encode(data).decode()}"></div>'
+    )

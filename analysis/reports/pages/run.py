@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.figures.names import shown_name
+from analysis.measures.targets import step_text
+from analysis.measures.warned import stored
 from analysis.records.load import Run
-from analysis.records.provenance import caption
+from analysis.records.provenance import SEPARATOR, caption
 from analysis.reports.console import number_text
 from analysis.reports.pages.document import (
     TABLES,
@@ -55,7 +57,7 @@ def run_page(run: Run, summary: dict[str, Any]) -> str:
     strategy, straggler = shown_name(job["strategy"]), job.get("straggler")
     parts = {
         "timeline": ("Timeline", _timeline(run, lanes)),
-        "figures": ("Figures", _figures(run.path / "figures", timeline=not lanes)),
+        "figures": ("Figures", _figures(run, timeline=not lanes)),
         "workers": ("Workers", _workers(summary)),
         "record": ("Record", _record(run.path)),
     }
@@ -78,7 +80,8 @@ def _numbers(summary: dict[str, Any]) -> dict[str, tuple[str, str]]:
     metric = str(summary["metric"])
     found = {"completion time" if summary["completed"] else "lasted": (_text(summary["jct_s"], 1), "s")}
     if summary["target"] is not None:
-        tta = ("missed", "") if summary["tta_missed"] else (_text(summary["tta_s"], 1), "s")
+        step = "s" if summary["tta_missed"] else f"s, or up to {step_text(summary['tta_step_s'])} s sooner"
+        tta = ("missed", "") if summary["tta_missed"] else (_text(summary["tta_s"], 1), step)
         found[f"time to {metric} {summary['target']:g}"] = tta
     if summary["final_metric"] is not None:
         found[f"final {metric}"] = (_text(summary["final_metric"], 4), "")
@@ -98,18 +101,19 @@ def _warnings(run: Run, summary: dict[str, Any]) -> list[str]:
     found = [f"{summary['status']}: {summary['reason'] or 'no reason is known'}"] if run.status != "done" else []
     if run.status == "done" and not summary["completed"]:
         found.append("its time was up before it was done")
-    found += [str(summary["warning"])] if summary["warning"] else []
-    return [*found, *(f"integrity: {problem}" for problem in summary["integrity"]["problems"])]
+    return [*found, *(one.text for one in stored(summary))]
 
 
 def _timeline(run: Run, lanes: dict[str, Any]) -> str:
     return timeline_html(lanes, run.path / "figures" / "timeline.png") if lanes else ""
 
 
-def _figures(folder: Path, *, timeline: bool) -> str:
+def _figures(run: Run, *, timeline: bool) -> str:
+    folder = run.path / "figures"
     titles = FIGURES | ({"timeline": "Timeline"} if timeline else {})
     there = [(folder / f"{name}.png", title) for name, title in titles.items()]
-    return figures_html((path, title) for path, title in there if path.exists())
+    about = f"{run.job['strategy']}{SEPARATOR}{caption([run.meta])}"
+    return figures_html(((path, title) for path, title in there if path.exists()), about)
 
 
 def _workers(summary: dict[str, Any]) -> str:

@@ -21,7 +21,13 @@
   const updates = sums(data.updates);
   const bins = data.bins && { ...data.bins, bytes: Uint8Array.from(atob(data.bins.bytes), (letter) => letter.charCodeAt(0)) };
   const digits = () => Math.max(0, Math.min(6, 2 - Math.floor(Math.log10((to - from) * data.tick_s))));
-  const seconds = (ticks, places = digits()) => `${(ticks * data.tick_s).toFixed(places)} s`;
+  const plain = (s, places) => `${s.toFixed(places)} s`;
+  // As figures choose it (time_axis.py): the unit of a job so long, and steps that divide the next one.
+  const [unit, unitS, steps] = [[2000, "s", 1, [1, 2, 5, 10]], [10800, "min", 60, [1, 2, 3, 6, 10]], [345600, "h", 3600, [1, 2, 3, 6, 10]], [Infinity, "d", 86400, [1, 2, 5, 10]]].find(([most]) => end * data.tick_s <= most).slice(1);
+  const seconds = (ticks, places = digits()) => { // what is short within a long job remains in seconds
+    const s = ticks * data.tick_s;
+    return unitS === 1 || Math.abs(s) < unitS ? plain(s, places) : `${(s / unitS).toFixed(Math.min(6, places + 2))} ${unit}`;
+  };
   const place = (t) => left + ((t - from) / (to - from)) * (width - left - RIGHT);
   const timeAt = (x) => from + ((x - left) / (width - left - RIGHT)) * (to - from);
 
@@ -132,15 +138,15 @@
     if (chosen >= 0) { pen.strokeStyle = mark; pen.lineWidth = 1.5; pen.strokeRect(left + 0.75, chosen * pitch + 0.75, width - left - RIGHT - 1.5, Math.max(2, pitch - 1.5)); }
   };
   const drawAxis = () => {
-    const pen = sized(axis, TOP), rough = ((to - from) * data.tick_s) / Math.max(2, (width - left) / 110), unit = 10 ** Math.floor(Math.log10(rough));
-    const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= rough), places = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+    const pen = sized(axis, TOP), tickS = data.tick_s / unitS, rough = ((to - from) * tickS) / Math.max(2, (width - left) / 110), power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * steps.find((factor) => factor * power >= rough), places = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
     pen.fillStyle = faint;
     pen.strokeStyle = faint;
     pen.textAlign = "center";
-    for (let k = Math.ceil((from * data.tick_s) / step - 1e-9); k * step <= to * data.tick_s * (1 + 1e-12); k++) {
-      const x = place((k * step) / data.tick_s);
+    for (let k = Math.ceil((from * tickS) / step - 1e-9); k * step <= to * tickS * (1 + 1e-12); k++) {
+      const x = place((k * step) / tickS);
       pen.fillRect(x, 18, 1, 5);
-      pen.fillText(`${(k * step).toFixed(places)} s`, Math.min(Math.max(x, left + 14), width - 22), 9);
+      pen.fillText(`${(k * step).toFixed(places)} ${unit}`, Math.min(Math.max(x, left + 14), width - 22), 9);
     }
     pen.textAlign = "right";
     pen.fillText("updates", left - 9, 34, left - 10);

@@ -10,7 +10,6 @@ import os
 import select
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from runtime.live.joining.ways import closed
 from runtime.live.launchers.local import LocalLauncher
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.messages import MalformedMessage, Message, encode
+from runtime.live.transport.silence import Listening
 from runtime.live.transport.task_spec import TaskSpec
 
 LOOK_EVERY_S = 0.1
@@ -68,6 +68,7 @@ class Membership:
         self.begin: wire.Begin | None = None
         self.directory: Path | None = None
         self._heard_s = self._beaten_s = 0.0
+        self._listening: Listening
         self._finishing = False
         """Whether the driver wants the end."""
         self._home = Path.cwd()
@@ -87,7 +88,7 @@ class Membership:
 
     def close(self) -> None:
         """Nothing of the job is left."""
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # one that cannot be killed ends with us
+        with contextlib.suppress(OSError):
             self.launcher.end(LOCAL)
         os.chdir(self._home)
         if self.directory is not None:
@@ -111,11 +112,12 @@ class Membership:
                 self._heard_s = time.monotonic()
                 self._obey(message)
         if self.begin is not None:
-            self._look(self.begin)
+            self.look(self.begin)
 
-    def _look(self, begin: wire.Begin) -> None:
+    def look(self, begin: wire.Begin) -> None:
         """Say that we are here, look whether the driver is, and whether the tasks' agent still runs."""
         now = time.monotonic()
+        self._heard_s = min(now, self._heard_s + self._listening.missed_s(now))
         if now - self._heard_s > begin.lease_s:
             raise Cut(f"no word from the driver for launcher.lease_s={begin.lease_s:g}: all tasks here were ended", 1)
         if now - self._beaten_s >= begin.heartbeat_s:
@@ -165,8 +167,13 @@ class Membership:
         os.chdir(self.directory)  # where the evaluator leaves the final parameters
         log = self.directory / "logs" / "agent.log"
         self.launcher.start(LOCAL, AgentStart(spec=msgspec.msgpack.encode(spec), log=log))
-        self.begin, self._heard_s = begin, time.monotonic()
+        self.listens(begin)
         print(f"agent: runs tasks of {self.facts.address}", file=sys.stderr)
+
+    def listens(self, begin: wire.Begin) -> None:
+        """From now on the driver owes heartbeats."""
+        self.begin, self._heard_s = begin, time.monotonic()
+        self._listening = Listening(LOOK_EVERY_S, begin.lease_s, self._heard_s)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,15 @@
-"""The agents of one job, by node: their start, and which of them is responsible for which task."""
+"""The agents of one job, by node: their start, their loss, and which of them is responsible for which task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 import msgspec
 
 from runtime.api import AgentStart, Launcher
+from runtime.live.control.leases import AgentLeases
 from runtime.live.joining.site import LOCAL
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.hub import Hub, Key
@@ -22,10 +24,11 @@ REPORTED_S = 5.0
 
 
 class Agents:
-    """Agents of a job; ``failed`` is called with the reason if one cannot start.
+    """Agents of a job; ``failed`` is called with the reason if one cannot start, or is lost and nobody replaces it.
 
     A node is a host's name; agents identify themselves by its number among ``nodes``, and tasks without a place
-    belong to the first.
+    belong to the first. ``lease_s``: the silence after which an agent counts as lost, whether it is stopped, hangs, or
+    cannot be reached; ``start_deadline_s``: the same for one that starts.
     """
 
     def __init__(
@@ -36,6 +39,9 @@ class Agents:
         logs: Path,
         failed: Callable[[str], None],
         nodes: tuple[str, ...] = (LOCAL,),
+        *,
+        lease_s: float,
+        start_deadline_s: float = inf,
     ) -> None:
         self.launcher, self.hub, self.loop, self.logs, self.failed = launcher, hub, loop, logs, failed
         self.keys: dict[str, Key] = {node: NodeId("agent", number) for number, node in enumerate(nodes)}
@@ -43,6 +49,7 @@ class Agents:
         """Nodes by target, ``worker:1`` or ``host:0``; missing targets are on the first node."""
         self._elsewhere = nodes != (LOCAL,)
         self._first = nodes[0]
+        self._leases = AgentLeases(lease_s, start_deadline_s, LOOK_EVERY_S)
         self._ready: set[Key] = set()
         self._all_were_ready = self._ending = False
         self._vacant_until_s: dict[str, float] = {}
@@ -63,31 +70,53 @@ class Agents:
         for node in self.keys:
             self._start(node, spec, fds, saves)
         self._again = lambda node: self._start(node, spec, fds, saves)
+        self._leases.renew(self.loop.now)
         self._look()
 
     def _start(self, node: str, spec: Callable[[int], TaskSpec], fds: tuple[int, ...], saves: bool) -> None:
         words = msgspec.msgpack.encode(spec(self.keys[node].number))
+        self._leases.started(self.keys[node], self.loop.now)
         self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds, saves=saves))
 
     def _look(self) -> None:
-        """Check agents that have not connected, of which only the exit shows a failure, and all that are elsewhere."""
+        """Check agents that have not connected, of which only the exit shows a failure, and who is silent."""
         if self._ending:
             return
         known = self._ready | set(self.hub.peers)
-        missing = [node for node, key in self.keys.items() if key not in known and node not in self._vacant_until_s]
-        for node in missing:
-            if self.launcher.ended(node):
-                self.failed(f"the agent could not start: {self.last_words(self.keys[node][1])}")
+        for node, key in self.keys.items():
+            missing = key not in known and node not in self._vacant_until_s
+            if missing and self.launcher.ended(node):
+                self.failed(f"the agent could not start: {self.last_words(key.number)}")
                 return
-        if self._elsewhere:
-            for node in self.keys:
-                self._look_at(node)
-        if missing or self._elsewhere:
-            self.loop.after(LOOK_EVERY_S, self._look)
+        self._leases.look(self.loop.now)
+        for node in self.keys:
+            self._look_at(node)
+        self.loop.after(LOOK_EVERY_S, self._look)
+
+    def heard(self, number: int) -> None:
+        """An agent has said something."""
+        self._leases.heard(NodeId("agent", number), self.loop.now)
+
+    def clock_restarted(self) -> None:
+        """Now is 0, and all leases are renewed."""
+        self._leases.renew(self.loop.now)
+
+    @property
+    def awaited(self) -> str:
+        """Whose agents have not connected, for messages; empty: all have."""
+        missing = [node for node, key in self.keys.items() if key not in self._ready]
+        return ", ".join("the agent" if node == LOCAL else f"the agent of {node}" for node in missing)
+
+    def _why_lost(self, node: str) -> str | None:
+        """Why a node is lost, None if it is not; that an agent here has ended, the end of its connection tells."""
+        if self._elsewhere and (ended := self.launcher.ended(node)) is not None:
+            return ended
+        silent = node not in self._vacant_until_s and self._leases.why_lost(self.keys[node], self.loop.now)
+        return silent or None
 
     def _look_at(self, node: str) -> None:
-        """Notice that a machine elsewhere is lost, or that another has taken its place."""
-        reason, until_s = self.launcher.ended(node), self._vacant_until_s.get(node)
+        """Notice that a node is lost, or that another machine has taken its place."""
+        reason, until_s = self._why_lost(node), self._vacant_until_s.get(node)
         if until_s is not None and reason is None:
             del self._vacant_until_s[node]
             self.node_here(node, self.launcher.address(node))
@@ -97,7 +126,7 @@ class Agents:
         elif until_s is None and reason is not None:
             for_s = self.launcher.replace(node) if self._all_were_ready else 0.0
             if not for_s:
-                self.failed(f"{node} is lost: {reason}")
+                self.failed(f"{'the agent' if node == LOCAL else node} is lost: {reason}")
                 return
             self._vacant_until_s[node] = self.loop.now + for_s
             self._ready.discard(self.keys[node])
@@ -129,6 +158,7 @@ class Agents:
     def ready(self, number: int) -> bool:
         """Mark an agent as ready to start tasks; returns whether now all are for the first time."""
         self._ready.add(key := NodeId("agent", number))
+        self._leases.ready(key, self.loop.now)
         if self._all_were_ready:
             self.node_back(next(node for node, known in self.keys.items() if known == key))
             return False

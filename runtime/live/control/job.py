@@ -17,6 +17,7 @@ from runtime.api import Launcher, Outcome, RunSpec, outcome_of, record_outcome
 from runtime.backends.devices.choice import CUDA
 from runtime.cluster.gpu_hogs import GPU, DeviceUsers, hogs_of, turns_alike
 from runtime.cluster.hosts import Hosts
+from runtime.cluster.leases import OF_AGENTS
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.replication import step_of
@@ -118,7 +119,16 @@ class LiveJob:
 
     def _make_agents(self, launcher: Launcher, tasks: list[str]) -> Agents:
         logs = self.spec.run_dir / "logs"
-        agents = Agents(launcher, self.hub, self.loop, logs, self.session.failed, self.site.nodes)
+        agents = Agents(
+            launcher,
+            self.hub,
+            self.loop,
+            logs,
+            self.session.failed,
+            self.site.nodes,
+            lease_s=max(OF_AGENTS * self.processes.lease_s, self.site.lease_s),
+            start_deadline_s=self.session.supervisor.settings.start_deadline_s,
+        )
         agents.node_of = self.site.node_of(tasks)
         return agents
 

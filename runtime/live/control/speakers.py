@@ -36,7 +36,7 @@ from strategies.protocol import AGGREGATOR
 CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, LinkLost})
 """Messages of every client of the servers."""
 SAYS: dict[str, frozenset[type[Message]]] = {
-    "agent": frozenset({AgentReady, Forked, Exited, Actuated, Sampled}),
+    "agent": frozenset({AgentReady, Heartbeat, Forked, Exited, Actuated, Sampled}),
     "worker": CLIENT | {Report, Held, Passed, Ungiven, Halted, Saved, Paced, LinksPaced, NormPart},
     "server": frozenset(
         {TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced, LinksPaced, LinkLost, Followed, Apart}

@@ -32,6 +32,7 @@ from runtime.live.transport.messages import (
     Exited,
     Forked,
     Halted,
+    Heartbeat,
     LinkLost,
     Loaded,
     MalformedMessage,
@@ -90,6 +91,8 @@ class LiveSupervisor:
         """Called when a task's process has ended, before the recovery is notified."""
         self._leaving = False
         """Whether the job is preempted and not all of its processes have exited."""
+        self._departures = 0
+        """How often it has been preempted."""
         self.pid_for_record: Callable[[int], int] = outer_pid
         """The process id by which readers of the record know a task."""
         self.where: Callable[[str], dict[str, object]] = lambda task: {}
@@ -118,6 +121,7 @@ class LiveSupervisor:
     def clock_restarted(self) -> None:
         """Set now to 0, and renew all leases."""
         self.leases.started(self.loop.now)
+        self.agents.clock_restarted()
 
     def admit(self, identity: Identity) -> bool:
         """Whether an identity is expected: only the incarnation launched last is."""
@@ -131,7 +135,7 @@ class LiveSupervisor:
 
     def _check_started(self) -> None:
         if not self.recovery.state.started:
-            self.listener.failed(self.leases.not_ready())
+            self.listener.failed(self.leases.not_ready(self.agents.awaited))
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
@@ -206,7 +210,10 @@ class LiveSupervisor:
         self.loop.after(SEVERED_GRACE_S, lambda: self.give_up(key, incarnation, reason))
 
     def _from_agent(self, number: int, message: Message) -> bool:
+        self.agents.heard(number)
         match message:
+            case Heartbeat():
+                pass
             case AgentReady():
                 everybody = self.agents.ready(number)
                 self.listener.agent_ready(message)
@@ -277,8 +284,24 @@ class LiveSupervisor:
         self._tell(inputs.Repartition(shares))
 
     def suspend(self) -> None:
-        """End all tasks once the checkpoint that was ordered last is stored; ``Listener.left`` follows."""
+        """End all tasks once the checkpoint that was ordered last is stored; ``Listener.left`` follows.
+
+        All who wait for its places wait for that, so a job that has not left by ``iteration_deadline_s`` fails.
+        """
+        self._departures += 1
+        number, limit_s = self._departures, self.settings.iteration_deadline_s
+        self.loop.after(limit_s, lambda: self._check_left(number))
         self._tell(inputs.Suspend())
+
+    def _check_left(self, number: int) -> None:
+        """It may have left, and be away or back; a later departure has a deadline of its own."""
+        stores = self.recovery.state.suspending is not None
+        if number != self._departures or not (stores or self._leaving):
+            return
+        left = sorted({self.tasks[key].name for key, _ in self.orders.processes})
+        what = "its checkpoint is not stored" if stores else f"the kernel has not ended {', '.join(left)}"
+        limit = f"runtime.iteration_deadline_s={self.settings.iteration_deadline_s:g}"
+        self.listener.failed(f"it is preempted, and has not left within {limit}: {what}")
 
     def resume(self, places: Mapping[Key, Place]) -> None:
         """All tasks start again; ``places``: of those that have others now."""

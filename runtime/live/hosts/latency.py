@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import subprocess
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -16,6 +18,8 @@ from runtime.house import program, surroundings
 from runtime.live.hosts.relay import READY, RelayMap, Route
 
 EXIT_S = 2.0
+START_S, ANSWER_S = 60.0, 10.0
+"""Seconds within which a relay listens on what it is given: with its start, on a busy machine; one that runs."""
 
 
 class RelayFailed(OSError):
@@ -41,23 +45,21 @@ def start_relay(host: str, routes: list[Route]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    if _ask(process, host, routes) != READY:
-        with process:  # closes its pipes, and so ends it
-            pass
-        raise RelayFailed(
-            f"the relay of {len(routes)} servers at {host} ended with code {process.returncode}; see above"
-        )
+    if (answer := _ask(process, host, routes, START_S)) != READY:
+        stop_relay(process)
+        how = answer.decode().strip() or f"ended with code {process.returncode}; see above"
+        raise RelayFailed(f"the relay of {len(routes)} servers at {host} {how}")
     return process
 
 
 def add_routes(relay: subprocess.Popen[bytes], host: str, routes: list[Route]) -> None:
     """Let a relay that runs listen on these routes, too; raises :class:`RelayFailed`."""
     try:
-        answer = _ask(relay, host, routes)
+        answer = _ask(relay, host, routes, ANSWER_S)
     except OSError as error:
         raise RelayFailed(f"the relay at {host} has ended: {error}") from error
     if answer != READY:
-        raise RelayFailed(f"the relay at {host} cannot listen: {answer.decode().strip() or 'it has ended'}")
+        raise RelayFailed(f"the relay at {host} cannot listen: {answer.decode().strip() or 'has ended'}")
 
 
 def stop_relay(relay: subprocess.Popen[bytes]) -> None:
@@ -73,9 +75,19 @@ def stop_relay(relay: subprocess.Popen[bytes]) -> None:
         relay.wait(EXIT_S)
 
 
-def _ask(relay: subprocess.Popen[bytes], host: str, routes: list[Route]) -> bytes:
+def _ask(relay: subprocess.Popen[bytes], host: str, routes: list[Route], within_s: float) -> bytes:
+    """What a relay answers, in one line; nothing when it has ended. One that is stopped, or hangs, is killed."""
     assert relay.stdin is not None
     assert relay.stdout is not None
     relay.stdin.write(msgspec.json.encode(RelayMap(host=host, routes=routes)) + b"\n")
     relay.stdin.flush()
-    return relay.stdout.readline()
+    line, until_s = b"", time.monotonic() + within_s
+    while not line.endswith(b"\n"):
+        left_s = max(0.0, until_s - time.monotonic())
+        if not select.select([relay.stdout], [], [], left_s)[0]:
+            relay.kill()  # else its answer could be taken for that to a later question
+            return f"does not answer within {within_s:g} s".encode()
+        if not (piece := os.read(relay.stdout.fileno(), 1 << 16)):
+            return line
+        line += piece
+    return line

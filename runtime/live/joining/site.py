@@ -48,6 +48,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """By default: only this machine."""
 
     nodes: tuple[str, ...] = (LOCAL,)
+    lease_s: float = 0.0
+    """Seconds for which the network may be cut, so that agents of tasks owe no heartbeat for so long at least."""
     addresses: dict[str, str] = {}
     """By node, at which its tasks listen; empty: loopback."""
     listen: str = LOOPBACK

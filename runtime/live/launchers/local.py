@@ -85,7 +85,8 @@ class LocalLauncher:
         if self.ended(node) is None:
             process = self._agents[node]
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(EXIT_S)
+            with suppress(subprocess.TimeoutExpired):  # the kernel holds it, and ends it when it lets go
+                process.wait(EXIT_S)
 
     def replace(self, node: str) -> float:
         return 0.0

@@ -29,9 +29,10 @@ from runtime.live.joining.site import Site
 from runtime.live.joining.ways import coordinators_door, open_door, words_of
 from runtime.live.launchers.interfaces import addresses, interface_address
 from runtime.live.launchers.orders import MeetingLauncher
-from runtime.live.launchers.rendezvous import HEARTBEAT_S, Rendezvous, Wanted
+from runtime.live.launchers.rendezvous import Rendezvous, Wanted
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.secured import new_certificate
+from runtime.live.transport.silence import AGENT_HEARTBEAT_S
 from strategies.protocol import Repartition
 
 SALT_BYTES = 32
@@ -74,9 +75,9 @@ class Meeting(ABC):
             raise ConfigError(f"launcher.nodes={self.nodes}: must be between 1 and {MOST_NODES}")
         if not 0 < self.wait_s <= LONGEST_S:
             raise ConfigError(f"launcher.wait_s={self.wait_s:g}: must be more than 0, and at most {LONGEST_S:.0f}")
-        if not 4 * HEARTBEAT_S <= self.lease_s <= LONGEST_S:
+        if not 4 * AGENT_HEARTBEAT_S <= self.lease_s <= LONGEST_S:
             raise ConfigError(
-                f"launcher.lease_s={self.lease_s:g}: must be between {4 * HEARTBEAT_S:g} and {LONGEST_S:.0f}"
+                f"launcher.lease_s={self.lease_s:g}: must be between {4 * AGENT_HEARTBEAT_S:g} and {LONGEST_S:.0f}"
             )
         if self.link_mbps is not None and not 0 < self.link_mbps < inf:
             raise ConfigError(
@@ -255,6 +256,7 @@ class Meeting(ABC):
         there = self._rendezvous
         return Site(
             nodes=tuple(there.keys),
+            lease_s=self.lease_s + 4 * AGENT_HEARTBEAT_S,
             addresses={node: there.members[key].address for node, key in there.keys.items()},
             listen=self.here,
             secret=wire.secret_of(there.wanted.token, self._salt),

@@ -12,7 +12,8 @@ from runtime.api import AgentStart
 from runtime.live.joining import wire
 from runtime.live.joining.site import SAVED
 from runtime.live.launchers.pieces import Pieces
-from runtime.live.launchers.rendezvous import HEARTBEAT_S, Rendezvous
+from runtime.live.launchers.rendezvous import Rendezvous
+from runtime.live.transport.silence import AGENT_HEARTBEAT_S
 from runtime.live.transport.task_spec import TaskSpec
 
 
@@ -35,7 +36,7 @@ class MeetingLauncher:
             spec=msgspec.msgpack.encode(msgspec.structs.replace(spec, secret=b"")),
             salt=self.salt,
             lease_s=self.rendezvous.wanted.lease_s,
-            heartbeat_s=HEARTBEAT_S,
+            heartbeat_s=AGENT_HEARTBEAT_S,
         )
         saved_to = agent.log.parents[1] / SAVED
         self.rendezvous.begin(node, begin, Pieces(agent.log, saved_to if agent.saves else None))

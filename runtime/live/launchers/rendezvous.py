@@ -25,8 +25,8 @@ from runtime.live.transport.auth import Identity
 from runtime.live.transport.hub import Hub, Key
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import MalformedMessage, Message
+from runtime.live.transport.silence import AGENT_HEARTBEAT_S, Listening
 
-HEARTBEAT_S = 0.5
 TURN_S = 0.5
 ANSWER_S = 30.0
 """Seconds within which an agent says whom it reaches: it gives up the first who does not answer after 3."""
@@ -103,6 +103,7 @@ class Rendezvous:
         self._ended: dict[Key, str] = {}
         self._pieces: dict[Key, Pieces] = {}
         self._beaten_s = 0.0
+        self._listening = Listening(AGENT_HEARTBEAT_S, wanted.lease_s, 0.0)
         self._gathering = True
         self._vacant: list[str] = []
         """Nodes whose agent is lost, and whose place another may take."""
@@ -304,20 +305,21 @@ class Rendezvous:
         self._heard_s[key] = self.loop.now
         self.hub.send(key, begin)
         if not self._beaten_s:
+            self._listening.restart(self.loop.now)
             self._beat()
 
     def _beat(self) -> None:
-        """Say that we are here, and look who else is; a driver that was suspended itself starts to count again."""
+        """Say that we are here, and look who else is."""
         now, lease_s = self.loop.now, self.wanted.lease_s
-        if self._beaten_s and now - self._beaten_s > lease_s / 2:
-            self._heard_s = dict.fromkeys(self._heard_s, now)
+        missed_s = self._listening.missed_s(now)
+        self._heard_s = {key: min(now, heard_s + missed_s) for key, heard_s in self._heard_s.items()}
         self._beaten_s = now
         for key in list(self.hub.peers):
             self.hub.send(key, wire.Alive())
             if key in self._pieces and now - self._heard_s[key] > lease_s:
                 self._over(key, f"no word from it for launcher.lease_s={lease_s:g}")
                 self.hub.hang_up(key)
-        self.loop.after(HEARTBEAT_S, self._beat)
+        self.loop.after(AGENT_HEARTBEAT_S, self._beat)
 
     def ended(self, node: str) -> str | None:
         """How the tasks' agent of a node ended; None while it runs, or can be started."""
@@ -354,7 +356,7 @@ class Rendezvous:
 
     def _hear(self) -> None:
         """Read what agents send, and say that we are here, without the loop: the job's own callbacks are over."""
-        if self.loop.now - self._beaten_s >= HEARTBEAT_S:
+        if self.loop.now - self._beaten_s >= AGENT_HEARTBEAT_S:
             self._beaten_s = self.loop.now
             for key in list(self.hub.peers):
                 self.hub.send(key, wire.Alive())
@@ -362,7 +364,7 @@ class Rendezvous:
         poll = select.poll()
         for descriptor in peers:
             poll.register(descriptor, select.POLLIN)
-        for descriptor, _ in poll.poll(HEARTBEAT_S * 1e3):
+        for descriptor, _ in poll.poll(AGENT_HEARTBEAT_S * 1e3):
             identity, channel = peers[descriptor]
             try:
                 for message in channel.receive():

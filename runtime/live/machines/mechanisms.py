@@ -7,16 +7,18 @@ with one line that names the missing capability and the cure.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from injectors.plan import target_of
-from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
 from runtime.cluster.requests import OTHERWISE, SETTING, refuse_requests
 from runtime.containment import Isolation
 from runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from runtime.api import RunContext
 
 CpuBy = Literal["auto", "cgroup", "duty", "cpulimit"]
 TicksWanted = Literal["auto"] | bool

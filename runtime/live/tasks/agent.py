@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import math
 import os
+import select
 import selectors
 import signal
 import socket
@@ -33,7 +35,8 @@ from runtime.live.tasks.roles import run_role, tell_end
 from strategies.protocol import AGGREGATOR, NodeId
 
 TAIL_BYTES = 4096
-LOOK_AROUND_S = 1.0
+TIED_S = 10.0
+"""Seconds within which a child ties its life to ours: microseconds, even where many wait for a processor."""
 
 
 def main() -> None:
@@ -74,8 +77,8 @@ class Agent:
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
         self.wake_read = wake_read
         self.throttles = Throttles()
-        self._sample_s = time.monotonic()
-        """When to say next what tasks use."""
+        self._sample_s = self._beat_s = time.monotonic()
+        """When to say next what tasks use, and that we are here."""
         self.import_s, versions = self._import()
         sock = connect(spec.coordinator)
         call(sock, spec.secret, Identity("agent", spec.agent))
@@ -114,7 +117,7 @@ class Agent:
         self._start_hogs()
         self.tell(AgentReady(import_s=self.import_s, versions=self.versions))
         while True:
-            wait_s = min(LOOK_AROUND_S, self.throttles.tick(time.monotonic()), self._sample())
+            wait_s = min(self.throttles.tick(time.monotonic()), self._sample(), self._beat())
             for key, _ in self.selector.select(wait_s):
                 if key.data == "child":
                     os.read(self.wake_read, 4096)
@@ -138,10 +141,19 @@ class Agent:
         if result is not None:
             self.tell(result)
 
+    def _beat(self) -> float:
+        """Say that we are here when it is time; returns the seconds until the next time."""
+        if (now := time.monotonic()) >= self._beat_s:
+            from runtime.live.transport.messages import Heartbeat
+
+            self.tell(Heartbeat())
+            self._beat_s = now + self.spec.heartbeat_s
+        return max(0.0, self._beat_s - now)
+
     def _sample(self) -> float:
         """Say what tasks use when it is time; returns the seconds until the next time."""
         if self.spec.sample_every_s is None:
-            return LOOK_AROUND_S
+            return math.inf
         if (now := time.monotonic()) >= self._sample_s:
             from runtime.live.tasks.usage import cpu_s, resident_bytes
             from runtime.live.transport.messages import Sampled
@@ -207,11 +219,22 @@ class Agent:
             os.close(tied)
             self._become(agent, tells_tied, role, number, incarnation)
         os.close(tells_tied)
-        os.read(tied, 1)  # a rule may stop it at once, and it could outlive us before its life is tied to ours
+        self._await_tied(tied, pid)
         os.close(tied)
         self.tasks[pid] = (role, number, incarnation)
         self.throttles.started(str(NodeId(role, number)), self.spec.place(role, number).host, pid)
         self.tell(Forked(role=role, id=number, incarnation=incarnation, pid=pid))
+
+    def _await_tied(self, tied: int, pid: int) -> None:
+        """A rule may stop the child at once, and it could outlive us before its life is tied to ours.
+
+        One that somebody else has stopped before that is killed, and reported as any that dies.
+        """
+        until_s = time.monotonic() + TIED_S
+        while not select.select([tied], [], [], self._beat())[0]:
+            if time.monotonic() > until_s:
+                os.kill(pid, signal.SIGKILL)
+                return
 
     def _become(self, agent: int, tells_tied: int, role: str, number: int, incarnation: int) -> None:
         """Run the task in the child; never returns."""

@@ -76,14 +76,32 @@ class CheckedJob:
         return self.runtime.real_time
 
 
+@dataclass(frozen=True, kw_only=True)
+class Undisturbed:
+    """A job that can run if nothing disturbs it; its fields are those of :class:`CheckedJob`."""
+
+    written: Config
+    config: Config
+    strategy: Strategy
+    task: Any
+    backend: Any
+    runtime: Runtime
+    scheduler: Scheduler
+    gpus: tuple[int, ...]
+
+
 def check_job(written: Config, start: Path | None = None) -> CheckedJob:
     """Build the objects that the configuration names and check them against each other; raises :class:`ConfigError`.
 
     Relative paths are below ``start`` (None: the current directory).
     """
+    return disturbed(check_undisturbed(written, start))
+
+
+def check_undisturbed(written: Config, start: Path | None = None) -> Undisturbed:
+    """The same of everything but what disturbs the job."""
     config = anchored(written, start or Path.cwd())
     strategy = instantiate(config.strategy, "strategy")
-    pattern = instantiate(config.straggler, "straggler")
     task = instantiate(config.workload.task, "workload.task")
     backend = instantiate(config.backend, "backend")
     runtime: Runtime = instantiate(config.runtime, "runtime", cluster=config.cluster)
@@ -107,7 +125,22 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         check_fits(config, task, runtime, backend, strategy)
     check_commands(strategy, runtime, config)
     check_scheduler(strategy, scheduler, config)
-    gpus = gpus_in_turn(runtime, backend, config)
+    return Undisturbed(
+        written=written,
+        config=config,
+        strategy=strategy,
+        task=task,
+        backend=backend,
+        runtime=runtime,
+        scheduler=scheduler,
+        gpus=gpus_in_turn(runtime, backend, config),
+    )
+
+
+def disturbed(job: Undisturbed) -> CheckedJob:
+    """The job with the plan of what its configuration says disturbs it; raises :class:`ConfigError`."""
+    config, strategy, runtime, backend, gpus = job.config, job.strategy, job.runtime, job.backend, job.gpus
+    pattern = instantiate(config.straggler, "straggler")
     plan = make_plan(pattern, runtime, config, strategy.replicas, gpus)
     check_hogs(plan, runtime, backend, config, gpus, strategy.replicas)
     around = RunContext(
@@ -125,13 +158,13 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
         gpus=gpus,
     )
     return CheckedJob(
-        written=written,
+        written=job.written,
         config=config,
         strategy=strategy,
-        task=task,
+        task=job.task,
         backend=backend,
         runtime=runtime,
-        scheduler=scheduler,
+        scheduler=job.scheduler,
         plan=plan,
         around=around,
         needs=runtime.check(around),

@@ -115,6 +115,21 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
     assert "fitted: resources aaaa0000, resources bbbb1111" in caption(fitted)
 
 
+@pytest.mark.parametrize(
+    ("versions", "text"),
+    [
+        ({"stragglab": "0.1.0", "commit": "1a2b3c4"}, "Stragglab 0.1.0 (1a2b3c4)"),
+        ({"stragglab": "0.1.0", "commit": "unknown"}, "Stragglab 0.1.0"),
+        ({"stragglab": "0.1.0"}, "Stragglab 0.1.0"),
+        ({"stragglab": "unknown", "commit": "1a2b3c4"}, "Stragglab 1a2b3c4"),
+        ({}, None),
+    ],
+)
+def test_a_caption_names_the_version_and_a_commit_that_is_known(versions: dict[str, str], text: str | None) -> None:
+    last = caption([{**Story().meta, "versions": versions}]).rpartition(" \N{MIDDLE DOT} ")[2]
+    assert last == (text or "Test CPU, 2 cores, Linux 6.1")
+
+
 def test_ranges() -> None:
     assert ranges([0, 1, 2, 5, 7, 8]) == "0\N{EN DASH}2, 5, 7\N{EN DASH}8"
 
@@ -146,7 +161,9 @@ def texts(figure: Figure) -> str:
 
 def test_a_miss_is_said_in_the_legend() -> None:
     curves = pd.DataFrame({"label": "bsp", "t_s": [0.0, 1.0], "median": 0.5, "low": 0.4, "high": 0.6, "runs": 3})
-    marks = pd.DataFrame({"strategy": ["bsp"], "tta_s": [float("inf")], "missed": [3], "runs": [3]})
+    marks = pd.DataFrame(
+        {"strategy": ["bsp"], "tta_s": [float("inf")], "tta_step_s": [float("nan")], "missed": [3], "runs": [3]}
+    )
     figure = Figure()
     axes = figure.subplots()
     draw_convergence(axes, curves, marks, looks(["bsp"]), "accuracy", 0.9)

@@ -243,6 +243,7 @@ def test_the_table_in_a_file_is_whole(comparison: tuple[pd.DataFrame, Path]) -> 
         "—",
         "2/2",
         "missed",
+        "\N{EN DASH}",
         "0.3901",
         "8",
         "0.00/0",

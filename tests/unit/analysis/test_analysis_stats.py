@@ -172,7 +172,8 @@ def test_unfair_comparisons_are_warned_of() -> None:
 
 
 def test_what_strategies_warn_of_stands_among_the_warnings() -> None:
-    runs = pd.concat([rows("bsp", [1.0] * 5), rows("nd", [1.0] * 5)]).assign(warning=[None] * 5 + ["too short"] * 5)
+    said = [[]] * 5 + [[{"what": "too short"}]] * 5
+    runs = pd.concat([rows("bsp", [1.0] * 5), rows("nd", [1.0] * 5)]).assign(warnings=said)
     assert stats.warnings_of(runs) == ["nd, 5 of its runs: too short"]
 
 

@@ -267,11 +267,11 @@ def test_infinite_times_are_paired(tmp_path: Path) -> None:
 def test_jobs_that_differ_are_not_paired(tmp_path: Path) -> None:
     frames = [pd.DataFrame({"job": ["a"], "submit_s": [t], "gpus": 1, "jct_s": 1.0}) for t in (0.0, 1.0)]
     runs = pd.DataFrame({"case": "", "label": ["x", "y"], "seed": 0, "jobs": 1, "jobs_completed": [1, 0]})
-    runs = runs.assign(path=["p", "q"], status="done")
+    runs = runs.assign(path=["p", "q"], status="done", warnings=[[], [{"what": "1 of its jobs: late"}]])
     assert not len(paired_jobs(frames, runs, "x"))
     said = cluster_warnings(runs, frames)
     assert any("2 different sets of jobs" in text for text in said)
-    assert "q: 1 of 1 jobs did not complete (done)" in said
+    assert {"q: 1 of 1 jobs did not complete (done)", "y (seed 0), 1 of its jobs: late"} <= set(said)
 
 
 def test_a_job_with_another_size_is_another_job() -> None:
@@ -423,3 +423,24 @@ def test_hosts_of_which_nothing_is_known_are_not_among_the_bars(tmp_path: Path) 
         assert draw_host_use(tmp_path / "b.png", hosts.assign(cpu_frac=[0.1, 0.2, np.nan]), "") is not None
     assert list(pd.read_csv(tmp_path / "a.csv")["host"]) == [0, 2]
     assert list(pd.read_csv(tmp_path / "b.csv")["host"]) == [0, 1, 2]
+
+
+def test_a_live_set_says_which_jobs_did_not_do_what_was_asked(tmp_path: Path) -> None:
+    path = one_gpu("fifo").write(tmp_path / "run")
+    about = json.loads((path / "meta.json").read_text()) | {"runtime": "live"}
+    (path / "meta.json").write_text(json.dumps(about))
+    for job, overrun_s in (("j0", 0.03), ("j1", 0.01), ("j2", 0.0)):
+        story = bsp_story(plan=())
+        for line in story.lines:
+            if line.get("event", {}).get("type") == "Arrived" and line["event"]["grad"]["worker"] == 3:
+                line["event"]["timings"]["overrun_s"] = overrun_s
+        story.write(path / "jobs" / job)
+    (path / "jobs" / "j3").mkdir()
+    found = finish_cluster(path)["warning"]
+    assert found.startswith("2 of its jobs: paced devices could not keep up: 8 of 32 iterations took 0.24 s longer")
+    assert found in Page((path / "report.html").read_text()).text
+    table = compare_clusters([path], tmp_path / "out", draw=False)
+    assert [text for text in table.attrs["warnings"] if "keep up" in text] == [f"fifo (seed 0), {found}"]
+    out = io.StringIO()
+    print_clusters(table, Console(file=out))
+    assert "fifo *" in out.getvalue()

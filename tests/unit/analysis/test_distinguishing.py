@@ -94,3 +94,21 @@ def test_a_profile_score_by_hand() -> None:
     """Best, 2.5 times as long, five times as long: 1, (4 - 2.5) / 3 and 0; who lacks a case has no score."""
     assert profile_scores(np.array([[1.0, 2.5, 5.0, nan], [4.0, 10.0, inf, 1.0 * exp(9)]])).tolist()[:3] == [1, 0.5, 0]
     assert isnan(profile_scores(np.array([[1.0, nan], [1.0, 1.0]]))[1])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "coarse_frac", "verdict"),
+    [
+        (0.95, 0.1, "not distinguishable"),
+        (1.05, 0.1, "not distinguishable"),
+        (0.85, 0.1, "faster"),
+        (0.9, 0.1, "faster"),  # a whole step: one was there at an evaluation at which the other was not
+        (1.0, 0.1, "not distinguishable"),
+        (1.0, 0.005, "the same"),
+        (1.0, float("nan"), "the same"),
+    ],
+)
+def test_times_that_are_only_known_to_a_step(ratio: float, coarse_frac: float, verdict: str) -> None:
+    found = distinguish([ratio] * 5, coarse_frac)
+    assert (found.verdict, found.coarse) == (verdict, verdict == "not distinguishable")
+    assert not found.coarse or found.seeds_needed == 0

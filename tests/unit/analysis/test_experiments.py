@@ -118,7 +118,9 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
         ({"excess": {"more_s": {"system": "bps"}}}, "excess: more_s: system=bps is no level"),
         ({"seeds": [0, 0]}, "seeds=[0, 0]: each once"),
         ({"seeds": []}, "seeds=[]"),
-        ({"settings": ["seed=3"]}, "seed=3: must be setting=value; seed"),
+        ({"settings": ["seed=3"]}, "seed=3: seed is chosen by the program"),
+        ({"settings": ["+draw=false"]}, "draw is chosen by the program (seed, draw, view, hydra.*); leave it"),
+        ({"settings": ["hydra.run.dir=x"]}, "hydra.run.dir is chosen by the program"),
         ({"settings": ["fast"]}, "fast: must be setting=value"),
         ({"target": {"size": "x"}}, "target: size is not one of the axes"),
         ({"target": {"system": "bps"}}, "target: system=bps is no level"),
@@ -434,9 +436,10 @@ def test_the_page_has_a_section_per_experiment_that_can_be_replaced(tmp_path: Pa
     assert "| **all** | **3** | **1** | **1** | **0** | **0** | **0** | **1** | **0** |" in page
     assert "Missed: `bsp`." in page
     assert "uncommitted" not in page
-    changed = text.replace("toy_table", "toy_fig9") + "Stragglab 1a2b3c4-dirty."
-    again = compose("Toy", "About it.", {"toy_table": text, "toy_fig9": changed}, verdicts, CLAIMS)
-    assert "Made with uncommitted changes; to be repeated: toy_fig9.\n" in again
+    for version in ("1a2b3c4-dirty", "0.1.0 (1a2b3c4-dirty)"):
+        changed = text.replace("toy_table", "toy_fig9") + f"Stragglab {version}."
+        again = compose("Toy", "About it.", {"toy_table": text, "toy_fig9": changed}, verdicts, CLAIMS)
+        assert "Made with uncommitted changes; to be repeated: toy_fig9.\n" in again
     again = compose("Toy", "About it.", sections(page), verdicts, CLAIMS)
     assert again == page
 

@@ -113,6 +113,14 @@ def test_a_run_that_nobody_started_has_no_command(tmp_path: Path) -> None:
     assert (command_of(run), sweep_command(tmp_path)) == ("", "")
 
 
+def test_where_its_numbers_are_from_is_said_once_on_a_page(sweep: Path) -> None:
+    for page in (sweep / "comparison" / "report.html", sweep / "0 run" / "report.html"):
+        text = page.read_text()
+        assert text.count("Test CPU") == 1
+        assert text.count("Stragglab 0.1.0") == 1
+    assert "<figcaption>mean over the runs</figcaption>" in (sweep / "comparison" / "report.html").read_text()
+
+
 def test_a_picture_has_its_caption_only_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heights: dict[str, float] = {}
 

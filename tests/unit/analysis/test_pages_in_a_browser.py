@@ -120,6 +120,18 @@ def test_a_click_on_a_head_sorts(seen: dict[View, dict[str, Any]]) -> None:
     assert names[1] == sorted(names[0])
 
 
+def test_figures_keep_their_colours_and_are_as_large_on_a_phone_as_they_were_drawn(
+    seen: dict[View, dict[str, Any]],
+) -> None:
+    phone, wide = seen[View("run", 400, "dark")]["pictures"], seen[View("sweep", 1000, "dark")]["pictures"]
+    assert len(phone) >= 2
+    assert all(one["width"] == pytest.approx(6.4 * 96, abs=1) and one["scrolls"] for one in phone)
+    assert wide
+    assert not any(one["scrolls"] for one in wide)
+    for one in (*phone, *wide):
+        assert not any("invert" in text or "hue" in text for text in one["filters"])
+
+
 @pytest.mark.parametrize("view", ALWAYS[:2], ids=lambda view: f"{view.width}")
 def test_the_timeline_zooms_and_pans(view: View, seen: dict[View, dict[str, Any]]) -> None:
     found = seen[view]["timeline"]

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, announce, composing, to_raw
-from runtime.config.hydra_internal import ReadOnce
+from runtime.config.hydra_internal import Kept, ReadOnce
 from runtime.errors import ConfigError
 from tests.support.turns import by_turns
 
@@ -155,24 +155,42 @@ def test_where_configurations_are_looked_for(tmp_path: Path) -> None:
     assert not GlobalHydra.instance().is_initialized()
 
 
-def test_a_file_is_read_once_and_no_job_changes_it_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_a_sweep_is_kept_and_no_job_changes_it_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     load = OmegaConf.load
-    monkeypatch.setattr(ReadOnce, "read", {})
+    monkeypatch.setattr(ReadOnce, "read", Kept())
     monkeypatch.setattr(OmegaConf, "load", lambda file: read.append(file.name) or load(file))
     with composing(parse_arguments([])) as composer:
         first = composer.raw(["strategy=ssp", "workload.optimizer.lr=0.5", "+cluster.device.more=[1,2]"])
         number = len(read)
+        assert number == len(set(read)) > 10
         second = composer.raw(["strategy=ssp"])
-        assert len(read) == number == len(set(read)) > 10
+        assert composer.raw(["strategy=ssp"]) == second
+        kept = len(read)
+        assert set(read[number:]) <= set(read[:number])  # what is asked for again is read once more, and kept
         third = composer.raw(["strategy=asp"])
-        assert [Path(name).name for name in read[number:]] == ["asp.yaml"]
+        assert [Path(name).name for name in read[kept:]] == ["asp.yaml"]
     with composing(parse_arguments([])) as composer:
         assert composer.raw(["strategy=ssp"]) == second
-        assert len(read) == number + 1
+        assert len(read) == kept + 1
     assert first["workload"]["optimizer"]["lr"] == 0.5
     assert second["workload"]["optimizer"]["lr"] == third["workload"]["optimizer"]["lr"] != 0.5
     assert "more" not in second["cluster"]["device"]
+
+
+def test_jobs_of_one_composer_are_those_of_composers_of_their_own() -> None:
+    """Files are merged once for all jobs that choose the same: settings of one must not reach another."""
+    jobs = [
+        ["strategy=asp", "workload.epochs=3", "workload.optimizer.momentum=0.5", "straggler=antdt_worker"],
+        ["strategy=asp", "straggler=antdt_worker", "cluster=hosts"],
+        ["strategy=asp", "workload.epochs=4", "straggler=antdt_worker", "~workload.lr_schedule.name"],
+        ["strategy=asp", "straggler=antdt_worker"],
+    ]
+    with composing(parse_arguments([])) as composer:
+        together = [OmegaConf.to_yaml(composer.compose(lines)) for lines in jobs * 2]
+    for lines, *both in zip(jobs, together, together[4:], strict=False):
+        with composing(parse_arguments([])) as composer:
+            assert both == [OmegaConf.to_yaml(composer.compose(lines))] * 2
 
 
 def test_elsewhere_or_changed_the_same_name_is_another_file(tmp_path: Path) -> None:

@@ -239,6 +239,13 @@ def test_what_the_plan_will_do_can_still_change_something(tmp_path: Path) -> Non
     assert [line["event"]["type"] for line in read_lines(tmp_path) if "event" in line].count("Arrived") == 1
 
 
+@pytest.mark.parametrize(("end_s", "status"), [(310.0, "stuck"), (1000.0, "failed")])
+def test_one_who_waits_to_the_end_for_somebody_lost_has_failed(tmp_path: Path, end_s: float, status: str) -> None:
+    kill = Disturbance(start_s=300.0, end_s=end_s, target="worker:0", kind="kill", magnitude=1.0)
+    outcome = run_alone(virtual(tmp_path, to_all, [kill]))
+    assert outcome.status == status
+
+
 def test_switched_off_it_idles_to_its_limit(tmp_path: Path) -> None:
     outcome = run_alone(virtual(tmp_path, to_all, stuck_after_s=None))
     assert (outcome.status, outcome.reason, outcome.t) == ("done", "max_time_s=900 reached", 900.0)

@@ -1,4 +1,4 @@
-"""Figures are painted where a test is about them, and everywhere when it is a test's turn."""
+"""Figures are painted where a test is about them, and everywhere when long tests run, too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.blank_figures import BLANK
-from tests.support.turns import turn_of
 
 TESTS = """
 import pytest
@@ -34,8 +33,6 @@ def test_figure():
         ("test_other", [], False),
         ("test_figure", [], True),
         ("test_other", ["--long"], True),
-        ("test_other", ["--turn", f"{turn_of('test_it.py::test_other'):x}"], True),
-        ("test_other", ["--turn", f"{turn_of('test_it.py::test_other') + 1:x}"], False),
     ],
 )
 def test_only_figures_that_are_the_subject_are_painted(

@@ -1,10 +1,13 @@
-"""Long tests by turns: all of them come, none twice, and none without a small case that runs every time."""
+"""Long tests: ``--long`` runs all of them, and none is without a small case that runs every time."""
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
-from tests.support.turns import TURNS, spread, turn_of, turn_of_commit, without_small_case
+from tests.support.runs import ROOT
+from tests.support.turns import spread, without_small_case
 
 GRID = """
 import pytest
@@ -60,15 +63,11 @@ def run(pytester: pytest.Pytester, *words: str) -> set[str]:
     return set(names)
 
 
-def test_the_shares_of_all_turns_are_everything_and_share_nothing(pytester: pytest.Pytester) -> None:
+def test_long_tests_run_when_they_are_asked_for(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(GRID)
     small = {"test_short", "test_grid[0]"}
     assert run(pytester) == small
-    shares = [run(pytester, "--turn", f"{1000 * TURNS + turn:x}") - small for turn in range(TURNS)]
-    assert sum(map(len, shares)) == 59
-    assert set().union(*shares) == {f"test_grid[{number}]" for number in range(1, 60)}
-    assert min(map(len, shares)) > 0
-    assert run(pytester, "--long") == small.union(*shares)
+    assert run(pytester, "--long") == small | {f"test_grid[{number}]" for number in range(1, 60)}
 
 
 def test_a_long_test_that_is_named_runs(pytester: pytest.Pytester) -> None:
@@ -110,20 +109,12 @@ def test_a_long_test_may_name_one_like_it_that_runs_every_time(pytester: pytest.
     assert without_small_case(far) == [], "the other file is not collected"
 
 
-def test_tests_of_a_file_with_the_same_case_have_the_same_turn() -> None:
-    """They share its run."""
-    assert turn_of("f.py::test_one[bsp-4]") == turn_of("f.py::test_other[bsp-4]")
-    assert {turn_of(f"f.py::test_one[{number}]") for number in range(200)} == set(range(TURNS))
-    assert {turn_of(f"f.py::test_{number}") for number in range(200)} == set(range(TURNS))
-    assert {turn_of(f"f{number}.py::test_one[bsp-4]") for number in range(200)} == set(range(TURNS))
-
-
-def test_a_commit_has_a_turn() -> None:
-    assert turn_of_commit("189c188") == 0x189C188 % TURNS
-    assert {turn_of_commit(f"{number:x}") for number in range(TURNS)} == set(range(TURNS))
-
-
-def test_a_turn_that_is_no_commit_is_refused(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_inprocess("-p", "tests.support.turns", "--turn", "main")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--turn main: must be the hash of a commit"])
+def test_ci_runs_them_all_whatever_the_commit() -> None:
+    """The same words every time: no commit, date or number chooses a part."""
+    script = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if "make test" in line]
+    assert [line.partition("#")[0].strip() for line in script] == ["make test LONG=1"]
+    words = ["make", "--dry-run", "--old-file", ".venv/.dev", "test", "LONG=1"]
+    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    commands = [line for line in shown.splitlines() if " -m pytest " in line]
+    assert len(commands) == 3
+    assert all(" --long --hypothesis-profile ci " in line for line in commands)

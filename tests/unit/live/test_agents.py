@@ -23,6 +23,7 @@ from runtime.live.transport.messages import Goodbye, KillTask
 from runtime.live.transport.task_spec import TaskSpec
 
 NODES = ("alpha", "beta")
+LEASE_S, START_S = 60.0, 60.0
 
 
 class Launched:
@@ -56,11 +57,13 @@ class Launched:
 
 
 class Scene:
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, lease_s: float = LEASE_S, start_s: float = START_S) -> None:
         self.loop, self.launcher, self.failures = Loop(), Launched(), list[str]()
         self.sent: list[tuple[Any, Any]] = []
         self.peers: dict[Any, Any] = {}
-        self.agents = Agents(self.launcher, self, self.loop, logs, self.failures.append, NODES)  # type: ignore[arg-type]
+        hub: Any = self
+        times = {"lease_s": lease_s, "start_deadline_s": start_s}
+        self.agents = Agents(self.launcher, hub, self.loop, logs, self.failures.append, NODES, **times)
 
     def send(self, key: Any, message: Any) -> None:
         self.sent.append((key, message))
@@ -156,6 +159,47 @@ def test_the_end_of_the_job_is_no_loss(scene: Scene) -> None:
     for _ in range(3):
         scene.loop.turn(0.2)
     assert scene.failures == []
+
+
+def test_an_agent_that_is_silent_ends_the_job_unless_another_may_take_its_place(tmp_path: Path) -> None:
+    """Whatever its machine says: there, too, nobody notices that it is stopped."""
+    scene = Scene(tmp_path, lease_s=0.01)
+    scene.running()
+    scene.loop.turn(1.0)
+    silent = "no heartbeat for 0.01 s; it is stopped or hangs (runtime.lease_s allows more)"
+    assert scene.failures == [f"{node} is lost: {silent}" for node in NODES]
+    scene.loop.close()
+
+
+def test_a_machine_whose_agent_is_silent_is_left_like_one_that_is_lost(tmp_path: Path) -> None:
+    scene, told = Scene(tmp_path, lease_s=0.01), list[str]()
+    scene.agents.node_lost = lambda node, reason: told.append(node)
+    scene.running()
+    scene.launcher.for_s = 60.0
+    scene.loop.turn(1.0)
+    assert (told, scene.failures, scene.peers) == (list(NODES), [], {})
+    scene.loop.close()
+
+
+def test_a_successor_that_does_not_connect_is_not_awaited_for_ever(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, start_s=0.01)
+    scene.running()
+    scene.launcher.for_s, scene.launcher.gone = 60.0, {"beta"}
+    scene.loop.turn(1.0)
+    scene.launcher.for_s, scene.launcher.gone = 0.0, set()
+    while not scene.failures:
+        scene.loop.turn(1.0)
+    assert scene.failures == ["beta is lost: it has not connected within runtime.start_deadline_s=0.01"]
+    scene.loop.close()
+
+
+def test_agents_that_have_not_called_are_named(scene: Scene) -> None:
+    scene.agents.start(spec_of)
+    assert scene.agents.awaited == "the agent of alpha, the agent of beta"
+    scene.agents.ready(0)
+    assert scene.agents.awaited == "the agent of beta"
+    scene.agents.ready(1)
+    assert not scene.agents.awaited
 
 
 def test_nobody_takes_the_place_in_time(scene: Scene) -> None:

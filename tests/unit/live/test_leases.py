@@ -8,9 +8,10 @@ import msgspec
 
 from runtime.core.recovery.states import TaskState
 from runtime.core.recovery.task import TaskLife
-from runtime.live.control.leases import Leases
+from runtime.live.control.leases import AgentLeases, Leases
 from runtime.live.control.settings import Settings
 from runtime.live.control.tasks import Task
+from strategies.protocol import NodeId
 
 SETTINGS = Settings(
     num_workers=2,
@@ -68,11 +69,17 @@ def test_who_has_left_or_is_not_to_start_yet_owes_nothing() -> None:
     assert given_up(watched(*idle), until_s=20.0) == []
 
 
-def test_after_a_pause_of_our_own_everybody_has_a_whole_lease_again() -> None:
+def test_a_pause_of_our_own_counts_as_one_look() -> None:
     leases = watched(worker(connected=True))
     assert list(leases.overdue(60.0)) == []
     assert list(leases.overdue(60.5)) == []
-    silent = [reason for step in range(2, 6) for _, reason in leases.overdue(60.0 + 0.5 * step)]
+    silent = [reason for step in range(2, 5) for _, reason in leases.overdue(60.0 + 0.5 * step)]
+    assert silent == ["no heartbeat for 2.5 s"]
+
+
+def test_one_who_always_looks_late_notices_who_is_silent() -> None:
+    leases = watched(worker(connected=True))
+    silent = [reason for step in range(1, 6) for _, reason in leases.overdue(1.75 * step)]
     assert silent == ["no heartbeat for 2.5 s"]
 
 
@@ -83,3 +90,81 @@ def test_a_few_of_those_who_are_missing_are_named() -> None:
         "not ready after runtime.start_deadline_s=10: worker 0, worker 1, worker 2, worker 3 and others; "
         "see logs/, or allow more on a busy machine"
     )
+
+
+# ---- agents ---------------------------------------------------------------------------------------------------------
+
+AGENT = NodeId("agent", 0)
+OTHER = NodeId("agent", 1)
+SILENT = "no heartbeat for 5 s; it is stopped or hangs (runtime.lease_s allows more)"
+LATE = "it has not connected within runtime.start_deadline_s=60"
+
+
+def agents(*ready: NodeId) -> AgentLeases:
+    leases = AgentLeases(lease_s=5.0, start_deadline_s=60.0, period_s=0.5)
+    for agent in (AGENT, OTHER):
+        leases.started(agent, 0.0)
+    for agent in ready:
+        leases.ready(agent, 0.0)
+    leases.renew(0.0)
+    return leases
+
+
+def lost_at(leases: AgentLeases, agent: NodeId, until_s: float, begin_s: float = 0.0) -> tuple[float, str] | None:
+    """When an agent counts as lost, with the reason, at a look every period; None: not until then."""
+    for step in range(1, round((until_s - begin_s) / 0.5) + 1):
+        leases.look(now_s := begin_s + 0.5 * step)
+        if (why := leases.why_lost(agent, now_s)) is not None:
+            return now_s, why
+    return None
+
+
+def test_an_agent_that_stops_speaking_is_lost_after_its_lease_and_one_that_starts_after_its_deadline() -> None:
+    assert lost_at(agents(AGENT), AGENT, 70.0) == (5.5, SILENT)
+    assert lost_at(agents(AGENT), OTHER, 70.0) == (60.5, LATE)
+
+
+def test_an_agent_that_speaks_keeps_its_lease() -> None:
+    leases = agents(AGENT)
+    for now_s in range(1, 30):
+        leases.heard(AGENT, float(now_s))
+        assert lost_at(leases, AGENT, now_s + 1.0, float(now_s)) is None
+    assert lost_at(leases, AGENT, 60.0, 30.0) == (34.5, SILENT)
+
+
+def test_a_successor_has_the_deadline_of_a_start() -> None:
+    leases = agents(AGENT)
+    leases.look(3.0)
+    leases.started(AGENT, 3.0)
+    assert lost_at(leases, AGENT, 63.0, 3.0) is None
+    assert lost_at(leases, AGENT, 64.0, 63.0) == (63.5, LATE)
+
+
+def test_a_driver_that_was_stopped_loses_no_agent_for_it_and_one_that_stays_silent_all_the_same() -> None:
+    leases = agents(AGENT, OTHER)
+    leases.look(0.5)
+    leases.look(3600.0)
+    assert [leases.why_lost(agent, 3600.0) for agent in (AGENT, OTHER)] == [None, None]
+    leases.heard(OTHER, 3600.5)
+    assert lost_at(leases, AGENT, 3610.0, 3600.0) == (3604.5, SILENT)
+    assert leases.why_lost(OTHER, 3604.5) is None
+
+
+def test_a_driver_that_is_always_late_loses_who_is_silent() -> None:
+    """Every look comes so late that it counts as a period only; a lease that began again with each would never end."""
+    leases, now_s = agents(AGENT), 0.0
+    for _ in range(9):
+        leases.look(now_s := now_s + 4.0)
+        assert leases.why_lost(AGENT, now_s) is None
+    for _ in range(2):
+        leases.look(now_s := now_s + 4.0)
+    assert leases.why_lost(AGENT, now_s) == SILENT
+
+
+def test_the_clock_of_the_job_begins_again() -> None:
+    leases = agents(AGENT)
+    assert lost_at(leases, AGENT, 4.0) is None
+    leases.heard(AGENT, 4.0)
+    leases.renew(0.0)
+    assert lost_at(leases, AGENT, 5.0) is None
+    assert lost_at(leases, AGENT, 6.0, 5.0) == (5.5, SILENT)

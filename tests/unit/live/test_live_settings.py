@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from runtime.errors import ConfigError
+from runtime.house import ROOT
 from runtime.live.control.settings import num_computing, start_deadline_s
 from runtime.live.runtime import LiveRuntime
 from tests.support.clusters import cluster_of
@@ -52,6 +55,15 @@ def test_a_lease_that_was_not_given_suits_the_cluster(lease_s: Any, hosts: Any, 
 def test_a_cluster_that_is_only_modelled_has_no_live_runs() -> None:
     with pytest.raises(ConfigError, match=r"^runtime=live: .* \(a thousand nodes\); choose runtime=virtual"):
         LiveRuntime(cluster=cluster_of(num_workers=1, only_modelled="a thousand nodes"))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf" / "cluster").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_cure_for_a_cluster_that_is_only_modelled_is_said_once(path: Path) -> None:
+    reason = yaml.safe_load(path.read_text()).get("only_modelled")
+    if reason is not None:
+        with pytest.raises(ConfigError) as refused:
+            LiveRuntime(cluster=cluster_of(num_workers=1, only_modelled=reason))
+        assert str(refused.value).count("choose runtime=virtual") == 1
 
 
 @pytest.mark.parametrize("setting", ["worker_cores", "server_cores"])

@@ -64,7 +64,8 @@ class Clock:
 
 def agents_of(world: Any) -> Agents:
     """One agent, which nobody has to start."""
-    return Agents(launcher=None, hub=world, loop=world.clock, logs=Path(), failed=world.failed)  # type: ignore[arg-type]
+    fakes: dict[str, Any] = {"launcher": None, "hub": world, "loop": world.clock, "failed": world.failed}
+    return Agents(logs=Path(), lease_s=5.0, **fakes)
 
 
 class World:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from runtime.live.transport.messages import KillTask, Launch, Saved
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
+from tests.unit.live.test_leases import SETTINGS
 from tests.unit.live.test_supervisor import World, started
 
 ELSEWHERE = Place(host="host:1")
@@ -48,3 +49,37 @@ def test_its_tasks_start_again_where_they_have_places_now() -> None:
     assert set(launched) == set(world.keys)
     assert {key for key, one in launched.items() if one.place == ELSEWHERE} == {("worker", 1)}
     assert {one.incarnation for one in launched.values()} == {1}
+
+
+def test_one_that_cannot_store_its_checkpoint_holds_nobody_up_for_ever() -> None:
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.suspend()
+    world.tell(("server", 0), Saved(id=1, seconds=0.1))
+    assert failures_after(world, SETTINGS.iteration_deadline_s) == [
+        "it is preempted, and has not left within runtime.iteration_deadline_s=30: its checkpoint is not stored"
+    ]
+
+
+def test_nor_does_one_whose_process_cannot_be_killed() -> None:
+    world = leaving()
+    for key in world.keys:
+        if key not in (("worker", 0), ("server", 1)):
+            world.die(key)
+    assert failures_after(world, SETTINGS.iteration_deadline_s) == [
+        "it is preempted, and has not left within runtime.iteration_deadline_s=30: the kernel has not ended server 1, "
+        "worker 0"
+    ]
+
+
+def test_whoever_has_left_in_time_has_not_failed() -> None:
+    world = leaving()
+    for key in world.keys:
+        world.die(key)
+    assert failures_after(world, 2 * SETTINGS.iteration_deadline_s) == []
+
+
+def failures_after(world: World, seconds: float) -> list[str]:
+    """Why the job has failed when everybody who is connected has only said so for so long."""
+    world.live(world.clock.now + seconds)
+    return [words[1] for words in world.heard if words[0] == "failed"]

@@ -13,9 +13,12 @@ from typing import Any, Protocol
 
 import pytest
 import yaml
+from hydra.core import hydra_config
 from hydra.types import RunMode
 
+from runtime.config import compose
 from runtime.config.instantiate import ALLOW_VARIABLE
+from runtime.run import checking
 from runtime.run.launch import Result
 from tests.support.cli import ROOT, Finished, in_a_fork, run_cli
 from tests.support.prepared import Prepared
@@ -232,14 +235,12 @@ def test_a_job_that_owes_another_sweeper_a_number_fails_in_one_line(
 
 def signalled(exit_code: int, number: int) -> None:
     """What Hydra's own main calls for a job of a sweep, where the job ends so; it cannot be imported (see ``cli``)."""
-    task = runpy.run_path(str(ROOT / "run.py"))["main"].__wrapped__
+    task = runpy.run_path(str(ROOT / "run.py"))["main"]
     about = SimpleNamespace(runtime=SimpleNamespace(cwd=".", output_dir="out"), mode=RunMode.MULTIRUN)
-    task.__globals__.update(
-        HydraConfig=SimpleNamespace(get=lambda: about),
-        to_raw=lambda composed: {},
-        check=lambda *given: SimpleNamespace(config=SimpleNamespace(metric=None)),
-        run_job=lambda job, run_dir: Result(exit_code, interrupted_by=number),
-    )
+    vars(hydra_config).update(HydraConfig=SimpleNamespace(get=lambda: about))
+    vars(compose).update(to_raw=lambda composed: {})
+    vars(checking).update(check=lambda *given: SimpleNamespace(config=SimpleNamespace(metric=None)))
+    task.__globals__.update(run_job=lambda job, run_dir: Result(exit_code, interrupted_by=number))
     print("returned", task({}))
 
 

@@ -333,7 +333,7 @@ def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
 @pytest.mark.parametrize(
     "delay_s", [0.0, 0.1, *(pytest.param(delay_s, marks=pytest.mark.long) for delay_s in (0.05, 0.3, 1.0))]
 )
-def test_ctrl_c_before_the_first_job_is_silent(delay_s: float, tmp_path: Path) -> None:
+def test_ctrl_c_before_the_first_job_says_that_nothing_was_started(delay_s: float, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "run.py"), "-m", "seed=range(900,-2,-1)"],  # long to check, refused at its end
         cwd=tmp_path,
@@ -346,4 +346,5 @@ def test_ctrl_c_before_the_first_job_is_silent(delay_s: float, tmp_path: Path) -
     time.sleep(delay_s)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "")
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "run.py: interrupted; nothing was started"

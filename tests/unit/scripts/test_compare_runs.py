@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from scripts.common.of_experiment import write_compared
 from scripts.compare import main
 from tests.support.records import Story, bsp_story
 
@@ -24,25 +26,28 @@ def stretched(story: Story, factor: float) -> Story:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """BSP, and the same rounds under another name at half the time, for three seeds."""
+    """BSP, and the same rounds under another name at half the time, for three seeds, undisturbed."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in range(3):
         for name, factor in (("bsp", 1.0), ("twice_as_fast", 0.5)):
-            story = stretched(bsp_story(seed=seed), factor * (1 + 0.01 * seed))
+            story = stretched(bsp_story(seed=seed, plan=()), factor * (1 + 0.01 * seed))
             story.meta["job"]["strategy"] = name
             story.write(folder / f"{name}_{seed}")
     return folder
 
 
+ALL = "seeds,time,step,ratio,interval,verdict,score"
+
+
 def rows(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str, str]]:
-    assert main([*map(str, words), "--as", "csv"]) == 0
+    assert main([*map(str, words), "--as", "csv", "--columns", ALL]) == 0
     return list(csv.DictReader(StringIO(capsys.readouterr().out)))
 
 
 def test_half_the_time_is_faster(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bsp, other = rows(capsys, runs)
-    assert (bsp["verdict"], bsp["over bsp"], bsp["seeds"]) == ("baseline", "1", "3")
-    assert (other["verdict"], other["over bsp"], other["95 % interval"]) == ("faster", "0.50", "[0.50, 0.50]")
+    assert (bsp["verdict"], bsp["over bsp"], bsp["seeds"]) == ("", "1.00", "3")
+    assert [other[name] for name in ("verdict", "over bsp", "95 % low", "95 % high")] == ["faster", *["0.50"] * 3]
     slow, _ = rows(capsys, runs, "--baseline", "twice_as_fast")
     assert (slow["verdict"], slow["over twice_as_fast"]) == ("slower", "2.00")
 
@@ -50,7 +55,7 @@ def test_half_the_time_is_faster(runs: Path, capsys: pytest.CaptureFixture[str])
 def test_the_same_job_on_both_runtimes_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The virtual run takes 0.8 of the live one's time; of a job that ran on one of them only there is no line."""
     for name, runtime, factor in (("bsp", "live", 1.0), ("bsp", "virtual", 0.8), ("asp", "live", 1.0)):
-        story = stretched(bsp_story(), factor)
+        story = stretched(bsp_story(plan=()), factor)
         story.meta["runtime"], story.meta["job"]["strategy"] = runtime, name
         story.write(tmp_path / f"{name}_{runtime}")
     assert main([str(tmp_path), "--name", "bsp=All wait"]) == 0
@@ -69,7 +74,7 @@ def test_runtimes_are_compared_although_their_backends_differ(
         ("one", "virtual", "none", "local_tcp 1", 0.8),
         ("two", "virtual", "none", "local_tcp 2, extrapolated", 0.9),
     ):
-        story = stretched(bsp_story(), factor)
+        story = stretched(bsp_story(plan=()), factor)
         story.meta |= {"runtime": runtime, "calibration": calibration}
         story.meta["job"]["backend"] = backend
         story.write(tmp_path / name)
@@ -87,7 +92,7 @@ def test_of_runtimes_with_the_same_backend_others_are_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for runtime, backend, factor in (("live", "torch", 1.0), ("live", "none", 2.0), ("virtual", "none", 0.8)):
-        story = stretched(bsp_story(), factor)
+        story = stretched(bsp_story(plan=()), factor)
         story.meta["runtime"], story.meta["job"]["backend"] = runtime, backend
         story.write(tmp_path / f"{runtime}_{backend}")
     assert main([str(tmp_path)]) == 0
@@ -108,12 +113,14 @@ def test_it_is_said_that_there_is_nothing_to_compare_between_runtimes(
 
 def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, other = rows(capsys, runs / "bsp_0", runs / "twice_as_fast_0")
-    assert other["verdict"] == "too few seeds (1 paired)"
+    assert other["verdict"] == "too few seeds"
 
 
 def test_what_neither_reaches_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, other = rows(capsys, runs, "--by", "tta")
-    assert (other["TTA (s)"], other["verdict"]) == ("\N{INFINITY}", "never at any seed of both")
+    assert (other["TTA (s)"], other["over bsp"]) == ("inf", "")
+    main([str(runs), "--by", "tta"])
+    assert "never at any seed of both" in capsys.readouterr().out
 
 
 def test_tables_for_people_have_names_and_csv_has_those_of_configurations(
@@ -143,7 +150,7 @@ def test_other_forms_have_the_same_cells(runs: Path, capsys: pytest.CaptureFixtu
     main([str(runs), "--as", "latex"])
     text = capsys.readouterr().out
     assert r"twice\_as\_fast & 3 &" in text
-    assert text.startswith(r"\begin{tabular}{lrrrrl}")
+    assert text.startswith(r"\begin{tabular}{lrrrr}")
     assert text.count(r"\\") == 3
     assert main([str(runs)]) == 0
     assert "faster" in capsys.readouterr().out
@@ -190,3 +197,120 @@ def test_sets_of_jobs_are_compared_elsewhere(tmp_path: Path, capsys: pytest.Capt
         (tmp_path / name).write_text("{}")
     assert main([str(tmp_path)]) == 2
     assert "holds sets of jobs, not runs" in capsys.readouterr().err
+
+
+# ---- numbers alone in cells, and notes below the table --------------------------------------------------------------
+
+
+def learning(folder: Path, name: str, reached_s: float, every_s: float = 0.5, seeds: int = 5) -> None:
+    """Runs of a strategy whose target (0.5) is first seen at an evaluation that long after the start."""
+    for seed in range(seeds):
+        story = bsp_story(seed=seed, plan=(), target=0.5)
+        story.meta["job"]["strategy"] = name
+        last = story.lines[-1]
+        story.lines = [line for line in story.lines[:-1] if line.get("event", {}).get("type") != "Evaluated"]
+        for number in range(1, round(8 / every_s)):
+            story.evaluated(number * every_s, 0.6 if number * every_s >= reached_s else 0.1)
+        story.lines.append({**last, "t": 8.0})
+        story.lines = [{**line, "seq": number} for number, line in enumerate(story.lines)]
+        story.write(folder / f"{name}_{seed}")
+
+
+def test_what_the_evaluations_cannot_tell_apart_is_not_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, reached_s, every_s in (("bsp", 4.0, 0.5), ("same", 4.0, 0.5), ("near", 3.75, 0.25), ("far", 3.0, 0.5)):
+        learning(tmp_path, name, reached_s, every_s)
+    paths = [tmp_path / f"{name}_{seed}" for name in ("bsp", "same", "near", "far") for seed in range(5)]
+    found = {row["strategy"]: row for row in rows(capsys, *paths, "--by", "tta")}
+    assert {name: row["step (s)"] for name, row in found.items()} == {
+        **dict.fromkeys(("bsp", "same", "far"), "0.500"),
+        "near": "0.250",
+    }
+    assert [found[name]["verdict"] for name in ("same", "near", "far")] == [*["not distinguishable"] * 2, "faster"]
+    assert main([*map(str, paths), "--by", "tta"]) == 0
+    out, err = capsys.readouterr()
+    assert "not distinguishable (less than the step between evaluations)" in out
+    assert "which may have been reached up to a step earlier" in err
+
+
+def test_a_table_of_numbers_has_its_words_below_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learning(tmp_path, "bsp", 4.0, seeds=2)
+    learning(tmp_path, "never_50%", 99.0, seeds=2)
+    assert main([str(tmp_path), "--by", "tta", "--as", "latex", "--name", "never_50%=[Q&A] #1 ~^{x}"]) == 0
+    table, _, notes = capsys.readouterr().out.partition(r"\end{tabular}")
+    first, other = [line for line in table.splitlines() if line.endswith(r"\\")][1:]
+    assert first == r"BSP & 2 & 4.00 & 0.500 & 1.00 & -- \\"
+    name, numbers = other.split(" & ", 1)
+    assert name == r"{}[Q\&A] \#1 \textasciitilde{}\textasciicircum{}\{x\}"
+    assert numbers == r"2 & $\infty$ & -- & $\infty$ & [$\infty$, $\infty$] \\"
+    assert r"$\infty$: half of the runs or more never got there." in notes
+
+
+def test_columns_are_chosen_and_ordered(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(runs), "--as", "markdown", "--columns", "ratio, seeds"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "| strategy | over BSP | seeds |"
+    assert main([str(runs), "--columns", "time,jct"]) == 2
+    assert "--columns: jct: must be some of seeds, time" in capsys.readouterr().err
+
+
+def test_labels_with_settings_have_names_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for bound in (1, 2):
+        story = bsp_story(fields={"bound": bound})
+        story.meta["job"]["strategy"] = "ssp"
+        story.write(tmp_path / f"{bound}")
+    assert main([str(tmp_path), "--as", "markdown", "--name", "ssp bound=2=Two (k=2)"]) == 0
+    assert "| Two (k=2) | 1 |" in capsys.readouterr().out
+
+
+def test_the_folder_of_an_experiment_has_its_order_and_names(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(runs, folder / "records")
+    paths = [folder / "records" / f"{name}_{seed}" for name in ("twice_as_fast", "bsp") for seed in range(3)]
+    write_compared(folder, paths, {"twice_as_fast": "Half", "bsp": "All"})
+    assert main([str(folder), "--as", "markdown", "--name", "bsp=Mine"]) == 0
+    body = capsys.readouterr().out.splitlines()[2:4]
+    assert [line.split(" | ")[0] for line in body] == ["| Half", "| Mine"]
+    (folder / "compared.json").write_text('{"runs": 3}')
+    assert main([str(folder)]) == 2
+    assert "compared.json: not what an experiment leaves" in capsys.readouterr().err
+
+
+# ---- runs that are known not to have done what was asked -------------------------------------------------------------
+
+
+def overrunning(folder: Path, name: str, overrun_s: float, seeds: int = 2) -> None:
+    """Runs in which worker 2 is later than its device by so much in every iteration."""
+    for seed in range(seeds):
+        story = bsp_story(seed=seed, plan=())
+        story.meta["job"]["strategy"] = name
+        for line in story.lines:
+            if line.get("event", {}).get("type") == "Arrived" and line["event"]["grad"]["worker"] == 2:
+                line["event"]["timings"]["overrun_s"] = overrun_s
+        story.write(folder / f"{name}_{seed}")
+
+
+def test_runs_and_pairs_with_warnings_are_marked_in_every_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overrunning(tmp_path, "asp", 0.04)
+    overrunning(tmp_path, "bsp", 0.0)
+    overrunning(tmp_path, "ssp", 0.001)
+    assert main([str(tmp_path), "--as", "latex", "--columns", "ratio", "-o", str(tmp_path / "out")]) == 0
+    out, err = capsys.readouterr()
+    assert [line for line in out.splitlines() if "SP" in line][1:4] == [
+        r"ASP * & 1.00* \\",
+        r"BSP & 1.00 \\",
+        r"SSP & 1.00 \\",
+    ]
+    assert "* with a run that has a warning." in out
+    assert "ASP, 2 of its runs: paced devices could not keep up: 8 of 32 iterations took 0.32 s longer" in err
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("ASP *</td>") == 3, "in the table of strategies, and each run"
+    assert "paced devices could not keep up" in page
+    found = rows(capsys, tmp_path)
+    assert [row["runs with warnings"] for row in found] == ["2", "0", "0"]
+    assert main([str(tmp_path), "--baseline", "asp", "--as", "markdown", "--columns", "ratio"]) == 0
+    assert "| SSP | 1.00* |" in capsys.readouterr().out, "the baseline of its pairs has a warning"

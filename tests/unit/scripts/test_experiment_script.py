@@ -365,6 +365,11 @@ def test_an_unknown_experiment_or_setting_is_refused(bench: Bench, monkeypatch: 
     own = "; project=DIR adds those of your own project\n"
     code, _, err = bench.run(name="antdt")
     assert (code, err) == (2, f"experiment: antdt: no such experiment; there are toy_table{own}")
+    code, _, err = bench.run(name="draw=false")
+    assert (code, err.split(";")[0]) == (
+        2,
+        "experiment: draw=false: an experiment has its settings in conf/experiment/NAME.yaml",
+    )
     code, _, err = bench.run(name="toy_tabel")
     assert (code, err) == (
         2,

@@ -1,0 +1,14 @@
+"""What a comparison can show: its quantities and columns, and what they are called."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Quantity = Literal["jct", "tta"]
+NAMES: dict[Quantity, str] = {"jct": "JCT", "tta": "TTA"}
+IN_WORDS: dict[Quantity, str] = {"jct": "job completion time", "tta": "time to the target"}
+
+Name = Literal["seeds", "time", "step", "ratio", "interval", "verdict", "score"]
+COLUMNS: tuple[Name, ...] = ("seeds", "time", "step", "ratio", "interval", "verdict", "score")
+"""What may follow the names of case and strategy; a step has the time to the target alone."""
+NUMBERS = tuple(name for name in COLUMNS if name != "verdict")

@@ -1,0 +1,64 @@
+"""Only silence that could have been broken counts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.live.agent import membership
+from runtime.live.agent.membership import Cut, Membership
+from runtime.live.joining import wire
+from runtime.live.transport.silence import Listening
+
+BEGIN = wire.Begin(spec=b"", salt=b"", lease_s=10.0, heartbeat_s=0.5)
+
+
+def test_a_look_in_time_or_a_little_late_misses_nothing() -> None:
+    listening = Listening(period_s=1.0, lease_s=10.0, now_s=5.0)
+    assert [listening.missed_s(now_s) for now_s in (6.0, 6.0, 8.5, 14.5)] == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_look_that_is_far_too_late_counts_as_one() -> None:
+    listening = Listening(period_s=1.0, lease_s=10.0, now_s=0.0)
+    assert [listening.missed_s(now_s) for now_s in (60.0, 61.0, 68.0)] == [59.0, 0.0, 6.0]
+
+
+def test_a_clock_that_is_set_back_misses_nothing() -> None:
+    listening = Listening(period_s=1.0, lease_s=10.0, now_s=100.0)
+    listening.restart(0.0)
+    assert listening.missed_s(1.0) == 0.0
+
+
+def member_at(monkeypatch: pytest.MonkeyPatch) -> tuple[Membership, SimpleNamespace]:
+    """An agent whose tasks run, and its clock."""
+    clock: Any = SimpleNamespace(now_s=0.0)
+    clock.monotonic = lambda: clock.now_s
+    monkeypatch.setattr(membership, "time", clock)
+    fakes: dict[str, Any] = {"channel": SimpleNamespace(pending=True), "facts": None}
+    member = Membership(token=b"", folder=None, **fakes)
+    member.launcher = SimpleNamespace(ended=lambda node: None)  # type: ignore[assignment]
+    member.listens(BEGIN)
+    return member, clock
+
+
+def passes(member: Membership, clock: SimpleNamespace, seconds: float) -> None:
+    for _ in range(round(seconds / membership.LOOK_EVERY_S)):
+        clock.now_s += membership.LOOK_EVERY_S
+        member.look(BEGIN)
+
+
+def test_an_agent_that_has_joined_ends_its_tasks_when_the_driver_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    member, clock = member_at(monkeypatch)
+    passes(member, clock, 9.9)
+    with pytest.raises(Cut, match="no word from the driver"):
+        passes(member, clock, 0.3)
+
+
+def test_one_that_was_suspended_with_its_driver_gives_that_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    member, clock = member_at(monkeypatch)
+    clock.now_s += 3600.0
+    passes(member, clock, 9.7)
+    with pytest.raises(Cut, match="no word from the driver"):
+        passes(member, clock, 0.5)

@@ -1,0 +1,61 @@
+"""How far something is: silent where it is quick, a line every so often elsewhere, one rewritten line on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+
+from runtime.record.progress import CLEARED, counted
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def said(stream: StringIO, *, num_items: int, each_s: float) -> str:
+    """What is said of so many items, each of which takes so long."""
+    now = [0.0]
+
+    def items() -> Iterator[int]:
+        for number in range(num_items):
+            now[0] += each_s
+            yield number
+
+    assert list(counted(items(), num_items, "checking jobs", stream, lambda: now[0])) == list(range(num_items))
+    return stream.getvalue()
+
+
+def test_what_is_quick_is_silent() -> None:
+    assert said(StringIO(), num_items=20, each_s=0.1) == ""
+
+
+def test_elsewhere_a_line_now_and_then_without_control_codes() -> None:
+    assert said(StringIO(), num_items=40, each_s=1.0).splitlines() == [
+        "checking jobs: 3 of 40, about 37 s left",
+        "checking jobs: 13 of 40, about 27 s left",
+        "checking jobs: 23 of 40, about 17 s left",
+        "checking jobs: 33 of 40, about 7 s left",
+    ]
+
+
+def test_a_terminal_has_one_line_which_leaves_at_the_end() -> None:
+    text = said(Terminal(), num_items=5, each_s=70.0)
+    assert "\n" not in text
+    assert text.split(CLEARED) == [
+        "",
+        "checking jobs: 1 of 5, about 5 min left",
+        "checking jobs: 2 of 5, about 4 min left",
+        "checking jobs: 3 of 5, about 2 min left",
+        "checking jobs: 4 of 5, about 1 min left",
+        "",
+    ]
+
+
+def test_the_line_leaves_where_the_work_fails() -> None:
+    stream, now = Terminal(), [0.0]
+    for _ in counted([1, 2, 3], 3, "checking jobs", stream, lambda: now[0]):
+        if now[0]:
+            break
+        now[0] = 10.0
+    assert stream.getvalue().endswith(CLEARED)
