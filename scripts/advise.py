@@ -56,6 +56,8 @@ RANK_STEPS = 1_000_000
 """All repeated jobs together have about so many iterations of ranks, so that two processors need a minute."""
 FEWEST_REPEATED = 100
 """No repeated job has fewer steps, however many ranks, unless the log has."""
+SAID_BYTES = 1 << 22
+"""Reading a larger file takes so long that it is said."""
 FEWEST_STEPS = 20
 GIVEN_UP = 4.0
 """A job is given up when it has taken so many times the logged time."""
@@ -90,7 +92,9 @@ def answer(asked: argparse.Namespace) -> int:
     from analysis.reports.advice import whole_steps
     from analysis.reports.few_steps import compared_ranks
 
-    print(f"reading {', '.join(map(str, asked.logs))} ...", file=sys.stderr, flush=True)
+    for path in asked.logs:
+        if path.is_file() and path.stat().st_size > SAID_BYTES:
+            print(f"reading {path} ...", file=sys.stderr, flush=True)
     try:
         log, *others = [_read(path, asked) for path in asked.logs]
         console = Console(highlight=False)

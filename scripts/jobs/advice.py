@@ -119,6 +119,9 @@ def configurations(replay: Replay, names: Sequence[str], costs: Path) -> tuple[d
     for name, raw in _composed(replay.topology, tuple(names)).items():
         config = configured(replay, name, raw, costs)
         try:
+            check_job(
+                parse({**raw, "strategy": config["strategy"]})
+            )  # of few workers: is it possible on this topology?
             check_job(parse(config))
         except ConfigError as error:
             refused[name] = str(error)

@@ -22,8 +22,8 @@ CALM = ("jitter", "unequal", "long tail", "checkpoints", "warm-up", "devices")
 class PlantedLog:
     """A log, and the truth about it.
 
-    ``members``: ranks that are slow. ``kind``: the course that a diagnosis should name. ``since``: position of the first
-    slow step. ``part``: what of a step is slow. ``saving_frac``: of the job's time, if the members had not been slow:
+    ``members``: ranks that are slow. ``kind``: the course that a diagnosis should name. ``since``: position of its
+    first slow step. ``part``: what of a step is slow. ``saving_frac``: of the job's time, if these had not been slow:
     the sum over steps of the longest rank, with planted and with clean times.
     """
 
