@@ -52,7 +52,7 @@ RESTART_S = 120.0
 """Seconds until a restarted node computes, where nothing is known (AntDT: two minutes)."""
 LIVE_RESTART_S = 0.05
 """The same of the processes of a live run of ours (runtime/fitted/costs/local_tcp.yaml)."""
-RANK_STEPS = 1_000_000
+RANK_STEPS = 2_000_000
 """All repeated jobs together have about so many iterations of ranks, so that two processors need a minute."""
 FEWEST_REPEATED = 100
 """No repeated job has fewer steps, however many ranks, unless the log has."""
@@ -148,6 +148,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     log, present, found, model, replay = job
     made = cures(found, replay.restart_s)
     advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan, cures=made)
+    advice = replace(advice, restart_s=replay.restart_s)
     for line in sentences(advice):
         console.print(line, markup=False, soft_wrap=True)
     print_sheet(console, ranks_sheet(advice), "Ranks", WORDS)

@@ -50,8 +50,8 @@ UNEVEN = (
 class Advice:
     """Everything that is said about a log; ``ranking`` is empty if nothing could be ranked.
 
-    ``baseline_error``: relative error of the repeated present strategy's time; NaN: it was not repeated. ``cures``:
-    those that are no strategies; their rows are in the ranking, too.
+    ``baseline_error``: relative error of the repeated present strategy's time; NaN: it was not repeated. ``restart_s``:
+    what replacing a host costs. ``cures``: those that are no strategies; their rows are in the ranking, too.
     """
 
     log: StepLog
@@ -59,6 +59,7 @@ class Advice:
     found: Straggling
     model: StepModel
     baseline_error: float
+    restart_s: float = 0.0
     cures: Sequence[Cure] = ()
     ranking: Sequence[Ranked] = ()
     remarks: Sequence[str] = ()
@@ -125,6 +126,9 @@ def _unit_line(advice: Advice, unit: SlowUnit) -> str:
     }[course.kind]
     part = f", {unit.part}" if unit.part else ""
     saves = f"to {action(unit)} saves {unit.saves_frac:.1%}" if course.kind != "once" else f"cost {unit.saves_frac:.1%}"
+    if course.kind == "persistent" and advice.restart_s and unit.saves_frac:
+        rate = float(unit.saved_s.sum() / advice.found.late.length_s[course.since :].sum())
+        saves += f" (a restart of {advice.restart_s:g} s pays for itself in {advice.restart_s / rate:.3g} s)"
     return f"{course.kind} straggler: {unit.group.name}, {unit.factor:.2f} times {when}{part}; {saves}"
 
 
