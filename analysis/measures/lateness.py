@@ -29,7 +29,7 @@ class Lateness:
 
     Attributes:
         own_s: [steps, ranks] seconds that a rank kept others waiting, of which ``comm_s`` (0 where the log does not
-            say) is communication beyond that of others. In a step with a pause it is that of a step beside it.
+            say) is communication beyond that of others. In a step with a pause it is that of a neighbouring step.
         length_s: [steps] seconds of every step, whatever it was spent on; their sum is what was logged of the job.
         pause_s: [steps] of these, the pause of all ranks together.
     """

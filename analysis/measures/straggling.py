@@ -201,9 +201,9 @@ class _Job:
         total = float(self.late.length_s.sum())
         if not self.barrier:
             ratio = 1.0 / own_s
-            mended = np.fmax(ratio, (1.0 / middle)[:, None])
+            quicker = np.fmax(ratio, (1.0 / middle)[:, None])
             known = (~np.isnan(own_s)).sum(axis=1, keepdims=True)
-            speeds = (np.nansum(ratio, axis=1, keepdims=True) - np.nan_to_num(ratio - mended)) / known
+            speeds = (np.nansum(ratio, axis=1, keepdims=True) - np.nan_to_num(ratio - quicker)) / known
             return np.asarray(np.maximum(0.0, (nobody_waits(own_s)[:, None] - 1.0 / speeds).sum(axis=0) / total))
         own_s, steps = np.nan_to_num(own_s, nan=-1.0), np.arange(len(own_s))
         first = own_s.argmax(axis=1)

@@ -16,7 +16,7 @@ LEAST_FRAC = 0.001
 """What saves less of the job's time is no cure."""
 
 
-CHECKPOINTS = "write checkpoints beside the training"
+CHECKPOINTS = "write checkpoints in the background"
 
 
 class Cure(NamedTuple):
@@ -27,7 +27,7 @@ class Cure(NamedTuple):
 
 
 def cures(found: Straggling, restart_s: float) -> list[Cure]:
-    """A cure for every unit that will go on being slow, for all of these together, and for pauses of all ranks.
+    """A cure for every unit that continues to be slow, for all of these together, and for pauses of all ranks.
 
     Args:
         found: the stragglers of a log.
@@ -63,7 +63,7 @@ def _of_unit(found: Straggling, unit: SlowUnit, restart_s: float) -> Cure:
     needs = {
         "repair": f"another card, cable or switch port; a restart ({restart_s:g} s)",
         "replace": f"a healthy host in its place, or a restart of it ({restart_s:g} s)",
-        "move": "loading, checkpoints or evaluations elsewhere or beside the training",
+        "move": "loading, checkpoints or evaluations elsewhere or in the background",
     }[what.split()[0]]
     cost_s = 0.0 if what.startswith("move") else restart_s
     return Cure(_row(found, what, unit.saved_s, cost_s), Remedy(NOTHING, needs))

@@ -75,7 +75,7 @@ def test_on_all_reduce_cures_are_ranked_with_what_works_there(tmp_path: Path) ->
     one = planted_log(0, "host", 32, 240)
     advice = advised(one.log("work"), tmp_path, "--topology", "allreduce", "--restart-s", "2")
     names = [row.strategy for row in advice.ranking]
-    assert {"bsp", "lb_bsp", "lgc", "write checkpoints beside the training"} <= set(names)
+    assert {"bsp", "lb_bsp", "lgc", "write checkpoints in the background"} <= set(names)
     assert "backup_workers" not in names
     (cure,) = [row for row in advice.ranking if row.strategy.startswith("replace host")]
     assert cure.ratio == pytest.approx(1 - one.saving_frac + 2 / advice.found.actual_s, abs=0.01)
