@@ -17,8 +17,7 @@ kept = ["nothing was started"]
 for _signal in (signal.SIGINT, signal.SIGTERM):
     signal.signal(_signal, _quit)
 
-import contextlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
-import importlib  # noqa: E402
+import importlib  # noqa: E402  (importing takes long enough for a Ctrl-C)
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -32,6 +31,7 @@ from runtime.errors import (  # noqa: E402
     ConfigError,
     Interrupted,
     is_full,
+    no_memory,
     no_process,
     print_error,
     print_interrupted,
@@ -84,12 +84,14 @@ def main(composed: DictConfig) -> float:
     from analysis.reports.finish import objective
     from runtime.config.compose import composed_again, to_raw
     from runtime.run.checking import check
+    from runtime.run.claiming import SETTINGS, refuse_used
     from runtime.run.elsewhere import hand_back, note
     from runtime.run.launch import KILLED
 
     places, metric = HydraConfig.get().runtime, None
     try:
         job = check(to_raw(composed), Path(places.cwd), composed_again)
+        refuse_used("hydra.sweep.subdir", Path(places.output_dir), (SETTINGS, "run.log"))
         metric, result = job.config.metric, run_job(job, Path(places.output_dir))
         exit_code = result.exit_code
         # who is done, or has failed, ends the others
@@ -114,8 +116,8 @@ def run_job(job: Checked, run_dir: Path) -> Result:
 
     from runtime.native import slower
     from runtime.run.checking import run_checked
-    from runtime.run.claiming import claimed
-    from runtime.run.job import JobFailed
+    from runtime.run.claiming import forget
+    from runtime.run.ending import JobFailed
     from runtime.run.launch import KILLED, Result
 
     reason, interrupted_by = "", 0
@@ -132,13 +134,14 @@ def run_job(job: Checked, run_dir: Path) -> Result:
         if interrupted_by:
             print_error(NAME, f"interrupted; {CONTINUES if sweep else 'what was recorded is kept'}")
         kept.append(CONTINUES if sweep else f"the record is kept; python run.py figures {run_dir} draws it")
-        if job.draws and exit_code < KILLED and exit_code != NO_SPACE:
+        if job.draws and exit_code < KILLED and exit_code != NO_SPACE and run_dir.exists():
             draw(run_dir)
-        print(f"record: {run_dir}", file=sys.stderr)
+        if run_dir.exists():
+            print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
         exit_code, reason = print_error(NAME, error), str(error)
         # what is missing of a sweep, its report tells by these directories
-        if not sweep and claimed(run_dir):
+        if not sweep:
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
         exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
@@ -163,23 +166,13 @@ def draw(run_dir: Path) -> None:
 
 
 def unforeseen(error: Exception, run_dir: Path) -> int:
-    """A full disk and too few processes are nobody's mistake; anything else needs its traceback."""
-    if is_full(error) or no_process(error):
+    """A full disk, a record that cannot be written, too few processes, no memory: a line; else a traceback."""
+    if is_full(error) or no_process(error) or no_memory(error) or is_of(error, run_dir):
         return print_error(NAME, error, FAILED, where=run_dir)
     import traceback
 
     traceback.print_exc()
     return FAILED
-
-
-def forget(run_dir: Path) -> None:
-    """Take away what Hydra has put there for a job that was refused, and the directory if nothing else is in it."""
-    import shutil
-
-    shutil.rmtree(run_dir / ".hydra", ignore_errors=True)
-    with contextlib.suppress(OSError):  # there is something else in it, or it is where we are
-        if run_dir.resolve() != Path.cwd():
-            run_dir.rmdir()
 
 
 def by_hydra(ready: Ready) -> int:
@@ -261,6 +254,12 @@ def compose(given: Sequence[str]) -> int:
 
         claim(ready.jobs.setting, ready.jobs.directory)
     return by_hydra(ready)
+
+
+def is_of(error: Exception, run_dir: Path) -> bool:
+    """Whether a file of the record could not be written, or was removed meanwhile."""
+    file = error.filename if isinstance(error, OSError) else None
+    return isinstance(file, str) and Path(file).is_relative_to(run_dir)
 
 
 def refuse_misspelt(words: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import uuid
@@ -19,6 +20,13 @@ def natural(name: str) -> list[tuple[int, str]]:
     ]
 
 
+def below(root: Path, name: str) -> Path:
+    """The folder of a record in which something derived is written; raises ``OSError`` for a link out of the record."""
+    if (folder := root / name).is_symlink():
+        raise OSError(errno.ELOOP, "is a link, and would be written through; remove it", str(folder))
+    return folder
+
+
 def write_file(path: Path, content: bytes | str) -> Path:
     """Write ``content`` atomically, replacing an existing file; creates missing directories. Returns ``path``.
 
@@ -26,7 +34,9 @@ def write_file(path: Path, content: bytes | str) -> Path:
     the system has no such files, or ``path`` exists, a short-lived temporary name is needed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
+    data = (
+        content.encode(errors="replace") if isinstance(content, str) else content
+    )  # names may have bytes that are no text
     try:
         _write_nameless(path, data)
     except (AttributeError, OSError):

@@ -14,6 +14,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from reading import Unreadable
+from reading.plain import parse_json
+
 SCHEMA = 1
 
 DECIMALS = 6
@@ -248,8 +251,8 @@ def plan_json(plan: Plan) -> bytes:
 def parse_plan(data: bytes) -> Plan:
     """Parse the text of a ``plan.json``; raises ``ValueError`` saying what is wrong with it."""
     try:
-        file = msgspec.json.decode(data, type=_File)
-    except msgspec.DecodeError as error:
+        file = parse_json(data, _File)
+    except Unreadable as error:
         raise ValueError(f"not a straggler plan of schema {SCHEMA}: {error}") from None
     return Plan(pattern=file.pattern, seed=file.seed, horizon_s=file.horizon_s, disturbances=file.disturbances)
 

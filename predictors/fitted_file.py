@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
-import numpy as np
+from reading import Unreadable
+from reading.arrays import MAX_ARRAYS_BYTES, parse_arrays
+from reading.files import read_bytes
 
 FITTED = Path(__file__).parent / "fitted"
 
@@ -41,13 +41,12 @@ def read_fitted(place: Path, kind: FittedKind, cure: str) -> FittedFile:
             ends with the cure.
     """
     try:
-        data = place.read_bytes()
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise ValueError(f"weights={place}: no such file; {cure}") from None
-    except (OSError, ValueError, BadZipFile, EOFError, TypeError, AttributeError):
-        raise ValueError(f"weights={place}: is not a file of {kind.what} (.npz); {cure}") from None
+        data = read_bytes(place, MAX_ARRAYS_BYTES)
+        found = parse_arrays(data)
+    except Unreadable as error:
+        if not place.exists():
+            raise ValueError(f"weights={place}: no such file; {cure}") from None
+        raise ValueError(f"weights={place}: is not a file of {kind.what} (it {error}); {cure}") from None
     if str(found.get("format", "")) != kind.mark:
         raise ValueError(f"weights={place}: was not made by scripts/{kind.script}; {cure}")
     return FittedFile(found, known_as(place, data))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -13,6 +12,9 @@ import numpy as np
 
 from predictors.checks import check_whole
 from predictors.noise_scale import NoiseTerms
+from reading import Unreadable
+from reading.plain import MAX_WHOLE
+from reading.tables import check_cells, csv_rows
 
 COLUMNS = ("model", "batch_samples", "step", "sqr", "var")
 """Of the CSV that scripts/profile_noise.py writes."""
@@ -37,9 +39,10 @@ def rows_of(records: Iterable[Mapping[str, str]]) -> list[NoiseRow]:
             row = NoiseRow(record["model"], batch, step, float(record["sqr"]), float(record["var"]))
         except (KeyError, TypeError, ValueError):
             raise _other(number) from None
-        if batch < 1 or step < 0 or not (isfinite(row.sqr) and isfinite(row.var)):
+        if not 1 <= batch <= MAX_WHOLE or not 0 <= step <= MAX_WHOLE or not (isfinite(row.sqr) and isfinite(row.var)):
             raise _other(number)
         rows.append(row)
+        check_cells(len(rows), len(COLUMNS))
     return rows
 
 
@@ -51,12 +54,11 @@ def read_table(path: str) -> list[NoiseRow]:
     """The rows of a CSV file; raises ``ValueError``, in one line, for a missing file and for one of something else."""
     cure = "make one with scripts/profile_noise.py"
     try:
-        with Path(path).open(newline="") as file:
-            rows = rows_of(csv.DictReader(file))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; {cure}") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: cannot be read as a table ({type(error).__name__}); {cure}") from None
+        found = csv_rows(Path(path))
+        header = next(found, (0, []))[1]
+        rows = rows_of(dict(zip(header, cells, strict=False)) for _, cells in found)
+    except Unreadable as error:
+        raise ValueError(f"{path}: {error}; {cure}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if not rows:

@@ -17,8 +17,19 @@ _DEVICE_FULL = re.compile(
     re.IGNORECASE,
 )
 """Libraries say neither how much they wanted nor always that it was memory: handles that cannot be made have none."""
+_UNLOADED = re.compile(r"failed to map segment|cannot allocate memory", re.IGNORECASE)
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 """All that numpy's message says about a full disk."""
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F))
+_CONTROLS += tuple(range(0x2066, 0x206A))
+HARMLESS = {code: f"\\u{code:04x}" for code in _CONTROLS if chr(code) not in "\n\t"}
+"""What a terminal would obey, and what would show a text in another order (Unicode's controls of direction), as it is
+written in a program."""
+
+
+def harmless(text: str) -> str:
+    """The text as it may be printed, whoever has written it: another machine, a file, a user."""
+    return text if text.isascii() and text.isprintable() else text.translate(HARMLESS)
 
 
 class ConfigError(ValueError):
@@ -70,6 +81,22 @@ def no_process(error: BaseException) -> str:
     return f"cannot start another process or thread: {why}; allow more of them (ulimit -u, pids.max), or use fewer"
 
 
+def no_memory(error: BaseException) -> str:
+    """One line about memory that this process did not get, if only to load a library; empty for any other error."""
+    unloaded = isinstance(error, ImportError) and _UNLOADED.search(str(error)) is not None
+    if not unloaded and not isinstance(error, MemoryError):
+        return ""
+    why = f" ({error})" if str(error) else ""
+    return f"not enough memory{why}; allow more of it (ulimit -v, the limit of a container), or use less"
+
+
+def _lacking(problem: object) -> str:
+    """One line about processes or memory that this process did not get; empty otherwise."""
+    if isinstance(problem, BlockingIOError | RuntimeError):
+        return no_process(problem)
+    return no_memory(problem) if isinstance(problem, MemoryError | ImportError) else ""
+
+
 def refuse(message: str) -> NoReturn:
     """Refuse bad arguments in one line; replaces ``ArgumentParser.error``, which would print the whole usage."""
     raise ConfigError(message)
@@ -83,9 +110,9 @@ def print_error(program: str, problem: object, exit_code: int = REFUSED, *, wher
     text = str(problem)
     if isinstance(problem, OSError) and is_full(problem):
         text, exit_code = no_space(problem, where), NO_SPACE
-    elif isinstance(problem, BlockingIOError | RuntimeError) and (words := no_process(problem)):
+    elif words := _lacking(problem):
         text = words
     elif isinstance(problem, OSError) and problem.strerror and (file := problem.filename or where):
         text = f"{file}: {problem.strerror.lower()}"
-    print(f"{program}: {' '.join(text.split())}", file=sys.stderr)
+    print(harmless(f"{program}: {' '.join(text.split())}"), file=sys.stderr)
     return exit_code

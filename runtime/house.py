@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 PACKAGE = "stragglab."
-FOLDERS = ("analysis", "injectors", "predictors", "runtime", "scripts", "strategies", "tests", "workloads")
+FOLDERS = ("analysis", "injectors", "predictors", "reading", "runtime", "scripts", "strategies", "tests", "workloads")
 PREFIX = __name__.removesuffix("runtime.house")
 """What precedes the names of our modules: nothing in the repository."""
 INSTALLED = bool(PREFIX)

@@ -342,7 +342,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     for name in asked.strategies.split(",") if asked.strategies else []:
         _known("strategies", name)
     asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
-    refuse_unwritable_folder("-o", asked.out)
+    refuse_unwritable_folder("-o", asked.out, ("advice.html", "costs.yaml"))
     return asked
 
 

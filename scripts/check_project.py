@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from reading import Unreadable
+from reading.plain import load_yaml
 from runtime.config import project
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME, ROOT, module_name, surroundings
@@ -129,14 +131,11 @@ def problem_of_parameters(job: Checked) -> str:
 
 def surroundings_of(group: str, path: Path) -> list[str]:
     """Other choices that a file of this group needs for a job that can run."""
-    from omegaconf import DictConfig, ListConfig, OmegaConf
-    from yaml import YAMLError
-
     if group == "workload":
-        with suppress(YAMLError, OSError):  # which composing it finds as well, and says
-            read = OmegaConf.load(path)
-            backends = read.get("backends") if isinstance(read, DictConfig) else None
-            if isinstance(backends, ListConfig) and backends and DEFAULT_BACKEND not in backends:
+        with suppress(Unreadable):  # which composing it finds as well, and says
+            read = load_yaml(path)
+            backends = read.get("backends") if isinstance(read, dict) else None
+            if isinstance(backends, list) and backends and DEFAULT_BACKEND not in backends:
                 return [f"backend={backends[0]}"]
     return SURROUNDINGS.get(group, [])
 

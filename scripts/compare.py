@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compare what is named; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
-        refuse_unwritable_folder("-o", arguments.out)
+        refuse_unwritable_folder("-o", arguments.out, ("comparison.csv", "figures"))
         return compare(records_below(arguments.dirs, find), arguments)
     except (ConfigError, RecordError) as error:
         return print_error("compare", error)

@@ -33,7 +33,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pandas as pd
-import yaml
 from omegaconf import OmegaConf
 from rich.console import Console
 
@@ -52,6 +51,8 @@ from analysis.records.load import RecordError, Run
 from analysis.reports.columns import NUMBERS
 from analysis.reports.comparing import compared, sheet
 from analysis.reports.report import gather_runs, write_comparison
+from reading import Unreadable
+from reading.plain import load_yaml
 from runtime.config import project
 from runtime.config.checking import nearest
 from runtime.config.command_line import parse_arguments
@@ -249,8 +250,11 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
     run = load_record(path)
     if commit is not None and run.meta["versions"].get("commit") != commit:
         return None
-    said, config = yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()), composed()
-    if plain(said) != config or fitted_since(run.meta.get("fitted") or (), config):
+    try:
+        said, config = load_yaml(path / ".hydra" / "config.yaml"), composed()
+    except Unreadable:  # it is made again
+        return None
+    if not isinstance(said, dict) or plain(said) != config or fitted_since(run.meta.get("fitted") or (), config):
         return None
     if run.meta["runtime"] != "virtual" or isinstance(run, Cluster):  # each job of a cluster has its own cost model
         return run
@@ -434,6 +438,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_unwritable_folder("-o", asked.out)
     known = known_specs()
     asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
+    for name in asked.names:
+        refuse_unwritable_folder("-o", asked.out / name, ("records", "unfinished", "runs.csv"))
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")
     asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None

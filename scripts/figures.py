@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     if runs and clusters:
         return print_error("figures", f"{names}: single runs and runs of clusters; name directories with one kind")
     try:
-        refuse_unwritable_folder("--out", arguments.out)
+        refuse_unwritable_folder("--out", arguments.out, ("comparison.csv", "clusters.csv", "figures"))
         if arguments.paper is not None:
             with named(dict(arguments.names)):
                 return _for_paper(runs, arguments)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 NAME = "stragglab"
-PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
+PACKAGES = ("analysis", "injectors", "predictors", "reading", "runtime", "strategies", "workloads")
 """Folders that are packages."""
 LOOSE = ("scripts", "scripts/common", "scripts/jobs", "scripts/tables", "tests/contract", "tests/support")
 """Folders of modules without an ``__init__.py``."""

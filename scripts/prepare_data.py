@@ -32,6 +32,7 @@ from runtime.config.checking import suggest
 from runtime.config.instantiate import instantiate
 from runtime.errors import FAILED, ConfigError, print_error, print_interrupted
 from runtime.house import NAME as PROGRAM
+from runtime.record.progress import said_late
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from workloads.datasets.base import Dataset, command_of, cure_of
@@ -59,8 +60,8 @@ def main(argv: Sequence[str]) -> int:
         dataset = chosen(words)
         refuse_unwritable_folder("--data-dir", Path(words.data_dir))
         if words.fetch:
-            print(f"{dataset.name}: fetching its files, which takes up to some minutes", file=sys.stderr)
-            fetch(dataset, Path(words.data_dir))
+            with said_late(f"{dataset.name}: fetching its files, which may take some minutes"):
+                fetch(dataset, Path(words.data_dir))
         print(prepare(dataset, words.data_dir))
     except FetchError as error:
         return print_error(NAME, error, FAILED)
@@ -114,9 +115,8 @@ def prepare(dataset: Dataset, data_dir: str) -> str:
     """Convert the data set; returns a line about the result."""
     directory = dataset.directory(data_dir)
     before = directory.is_dir()
-    if not before:
-        print(f"{dataset.name}: converting its files, which takes up to some minutes", file=sys.stderr)
-    count = dataset.prepare(data_dir)
+    with said_late(f"{dataset.name}: converting its files, which may take some minutes"):
+        count = dataset.prepare(data_dir)
     split = dataset.load(data_dir)
     inputs, targets = split.train
     megabytes = sum(path.stat().st_size for path in directory.iterdir()) / 1e6

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from runtime.errors import ConfigError, print_error, refuse
 
 STORE_BYTES = 80_000_000
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,14 +46,26 @@ def main(argv: Sequence[str]) -> int:
             raise ConfigError("Ray is not installed; pip install 'stragglab[ray]'")
     except ConfigError as error:
         return print_error("scripts/ray_local.py", error)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(0))
+    end_by_signals()
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets need a short path
     try:
-        serve(asked.nodes, asked.cpus, asked.gpus, folder, until_eof=asked.until_eof)
+        with contextlib.suppress(SystemExit):  # of a signal
+            serve(asked.nodes, asked.cpus, asked.gpus, folder, until_eof=asked.until_eof)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def end_by_signals() -> None:
+    """Let a signal end this program in good order; Ray's own handler would wait for nodes that are to go, too."""
+    for number in SIGNALS:
+        signal.signal(number, _end)
+
+
+def _end(*_: object) -> None:
+    for number in SIGNALS:  # once is enough
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(0)
 
 
 def serve(nodes: int, cpus: int, gpus: int, folder: str, *, until_eof: bool) -> None:
@@ -73,6 +86,7 @@ def serve(nodes: int, cpus: int, gpus: int, folder: str, *, until_eof: bool) -> 
     try:
         for number in range(1, nodes):
             cluster.add_node(**each, labels={"number": str(number)})
+        end_by_signals()
         print(f"{nodes} nodes at {cluster.address}; in another terminal:")
         print(f"python run.py launcher=ray launcher.address={cluster.address} launcher.nodes={nodes} \\")
         print(f"    launcher.auth_token_file={token} launcher.listen=127.0.0.1", flush=True)
@@ -81,9 +95,12 @@ def serve(nodes: int, cpus: int, gpus: int, folder: str, *, until_eof: bool) -> 
         else:
             signal.pause()
     finally:
-        with contextlib.suppress(Exception):
-            cluster.shutdown()
+        for node in cluster.list_all_nodes():
+            with contextlib.suppress(Exception):
+                node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(exit_code)  # at Python's own end Ray would look for its nodes for a minute

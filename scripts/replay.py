@@ -21,6 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import msgspec
 
 from analysis.records.schema import ROWS
+from reading import Unreadable
+from reading.files import read_bytes
+from reading.plain import load_yaml
+from runtime.config.foreign import plain_section
 from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
@@ -31,6 +35,8 @@ from strategies.protocol import Strategy
 
 IDENTICAL, DIFFERENT = 0, 1
 INDENT = "    "
+MAX_BYTES = 4 << 30
+"""Of a record's log, all lines of which are in memory."""
 
 
 class RecordedEvents(msgspec.Struct, frozen=True):
@@ -123,12 +129,12 @@ def split(path: Path, data: bytes) -> tuple[list[object], bool]:
 
 def read(path: Path) -> bytes:
     """Content of a record's file; raises :class:`ConfigError` if it cannot be read."""
+    if not path.exists():
+        raise ConfigError(f"{path}: missing; name the directory of a run")
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: missing; name the directory of a run") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        return read_bytes(path, MAX_BYTES)
+    except Unreadable as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def damaged(path: Path, number: int, error: Exception) -> ConfigError:
@@ -144,31 +150,22 @@ def build_strategy(run_dir: Path) -> Strategy:
     path = run_dir / ".hydra" / "config.yaml"
     spec = read_spec(path)
     try:
-        strategy = instantiate(spec, "strategy")
+        strategy: Strategy = instantiate(spec, "strategy")
     except ConfigError as error:
         raise ConfigError(f"{path}: {error} (meta.json says which version made the run)") from None
-    if not isinstance(strategy, Strategy):
-        raise ConfigError(f"{path}: strategy._target_={spec['_target_']}: is not a strategy")
     return strategy
 
 
 def read_spec(path: Path) -> dict[str, Any]:
     """The configuration's ``strategy`` section. No other file of a record names the class."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
     if not path.is_file():
         raise ConfigError(f"{path}: missing; only it names the strategy's class, meta.json has just the fields")
     try:
-        spec: Any = OmegaConf.select(OmegaConf.load(path), "strategy")
-        spec = OmegaConf.to_container(spec, resolve=True) if OmegaConf.is_config(spec) else spec
-    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
-        what = str(error).partition("\n")[0]
-        raise ConfigError(f"{path}: {what}; the file is damaged or of another version of Stragglab") from None
-    if not isinstance(spec, dict):
-        raise ConfigError(f"{path}: strategy: is not there, so nothing can be built")
-    return {str(key): value for key, value in spec.items()}
+        return plain_section(load_yaml(path), "strategy", Path.cwd())
+    except Unreadable as error:
+        raise ConfigError(f"{path}: {error}; the file is damaged or of another version of Stragglab") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 # ---- as text --------------------------------------------------------------------------------------------------------

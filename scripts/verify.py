@@ -28,8 +28,12 @@ from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_cl
 from analysis.records.schema import ROWS, Other
 from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
 from injectors.plan import parse_plan, plan_sha256
+from reading import Unreadable
+from reading.errors import shown
+from reading.plain import load_yaml
 from runtime.config import project
-from runtime.errors import ConfigError, print_error, refuse
+from runtime.config.foreign import taken_from_record
+from runtime.errors import REFUSED, ConfigError, print_error, refuse
 from runtime.house import NAME, run_py
 from runtime.importing import importing
 from runtime.record.progress import counted
@@ -156,7 +160,6 @@ def _imported(run: Run) -> dict[str, str]:
 
 
 def _again(run: Run) -> Check:
-    from omegaconf import OmegaConf
 
     if run.meta["runtime"] != "virtual":
         return Check(
@@ -167,26 +170,23 @@ def _again(run: Run) -> Check:
         return Check("again", "unchecked", "no .hydra/overrides.yaml, so the command is not known")
     if needs := _unnamed_project(run):
         return Check("again", "unchecked", needs)
-    words = [str(word) for word in OmegaConf.to_container(OmegaConf.load(stored)) or ()]
+    try:
+        taken = taken_from_record(load_yaml(stored), Path.cwd())
+    except (ConfigError, Unreadable) as error:
+        return Check("again", "unchecked", f"{stored}: {error}")
+    left_out = f" (without the record's own {', '.join(map(shown, taken.ignored))})" if taken.ignored else ""
     with tempfile.TemporaryDirectory(prefix="stragglab-verify-") as folder:
         out = Path(folder) / "again"
-        command = run_py(*words, "draw=false", "view=none", f"hydra.run.dir={out}")
+        command = run_py(*taken.kept, "draw=false", "view=none", f"hydra.run.dir={out}")
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=AGAIN_DEADLINE_S, check=False, cwd=_where(run)
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=AGAIN_DEADLINE_S, check=False)
         except subprocess.TimeoutExpired:
             return Check("again", "failed", f"took more than {AGAIN_DEADLINE_S:g} s")
-        return _compared(run, out, done)
-
-
-def _where(run: Run) -> Path:
-    """Relative paths of a configuration refer to where its command was given."""
-    from omegaconf import OmegaConf
-
-    path = run.path / ".hydra" / "hydra.yaml"
-    cwd = OmegaConf.select(OmegaConf.load(path), "hydra.runtime.cwd") if path.exists() else None
-    return Path(str(cwd)) if cwd and Path(str(cwd)).is_dir() else Path.cwd()
+        if done.returncode == REFUSED:
+            why = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+            return Check("again", "unchecked", f"cannot be run in this directory ({why}){left_out}")
+        check = _compared(run, out, done)
+        return Check(check.question, check.verdict, f"{check.found}{left_out}")
 
 
 def _compared(run: Run, out: Path, done: subprocess.CompletedProcess[str]) -> Check:

@@ -10,7 +10,7 @@ from strategies.checks import check_choice, check_number, check_whole
 from strategies.coding import SCHEMES
 from strategies.coding.group import Recipe
 from strategies.coding.rounds import Rounds
-from strategies.coding.schemes import MAX_DRAWS, ONE_PART_EACH
+from strategies.coding.schemes import MAX_DRAWS, ONE_PART_EACH, check_size
 from strategies.coding.speeds import Speeds
 from strategies.coding.terms import check_tolerance
 from strategies.composed import Composed
@@ -104,12 +104,13 @@ class GradientCoding(Strategy):
                 f"throughputs={self.throughputs}: must be one number for each of the {num_workers} workers, or null"
             )
         check_tolerance(self.s, num_workers)
+        check_size(num_workers, self.s)
         if self.scheme in ONE_PART_EACH:
             if self.k not in (None, num_workers):
                 raise ValueError(
                     f"k={self.k}: {self.scheme} has one part per worker, {num_workers}; leave k out or take heter_aware"
                 )
-            self._recipe(None).rated([1.0] * num_workers, self.s)
+            self._build(None, [1.0] * num_workers)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         """Build the code, with no empty part in a whole round; a default k is lowered to that end."""
@@ -117,7 +118,12 @@ class GradientCoding(Strategy):
         if least > global_batch_samples:
             name, value = ("scheme", self.scheme) if self.scheme in ONE_PART_EACH else ("k", self.k)
             raise ValueError(f"{name}={value}: makes {least} parts of a global batch of {global_batch_samples} samples")
-        self._recipe(global_batch_samples).rated(self.throughputs or [1.0] * num_workers, self.s)
+        self._build(global_batch_samples, self.throughputs or [1.0] * num_workers)
+
+    def _build(self, batch_samples: int | None, throughputs: Sequence[float]) -> None:
+        """Raise ``ValueError`` if there is no such code; with s = 0 nothing is coded."""
+        if self.s:
+            self._recipe(batch_samples).rated(throughputs, self.s)
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Decide on rounds of coded rows; without stragglers to tolerate, BSP decides."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES
@@ -18,6 +17,9 @@ from analysis.experiments.shapes import misshapen
 from analysis.files import natural
 from analysis.measures.cluster.learning import TTAS
 from analysis.measures.prediction import RATES
+from reading import Unreadable
+from reading.errors import shown
+from reading.plain import load_yaml
 
 LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(_[A-Za-z0-9.+-]+)*")
 """Names of experiments and levels become parts of paths."""
@@ -215,16 +217,16 @@ class Cell(msgspec.Struct, frozen=True):
 def load_spec(path: Path) -> Spec:
     """Read and check the description in ``path``; raises :class:`SpecError`."""
     try:
-        fields = yaml.safe_load(path.read_bytes())
+        fields = load_yaml(path)
         if isinstance(fields, dict) and (wrong := misshapen(fields)):
-            raise SpecError(f"{path}: {wrong}")
+            raise SpecError(f"{path}: {shown(wrong, 400)}")
         spec = msgspec.convert({"name": path.stem, **fields}, Spec)
-    except yaml.YAMLError as error:
-        raise SpecError(f"{path}: {' '.join(str(error).split())}") from None
-    except (msgspec.ValidationError, TypeError) as error:
+    except Unreadable as error:
         raise SpecError(f"{path}: {error}") from None
+    except (msgspec.ValidationError, TypeError) as error:
+        raise SpecError(f"{path}: {shown(error, 400)}") from None
     if problem := _problem(spec):
-        raise SpecError(f"{path}: {problem}")
+        raise SpecError(f"{path}: {shown(problem, 400)}")
     return spec
 
 

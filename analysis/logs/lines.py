@@ -19,13 +19,13 @@ TIME = re.compile(
 """Of Kubernetes and of container runtimes."""
 PREFIXES = (
     TIME,
-    re.compile(r"\[pod/([^\s\]]{1,200})\] "),  # kubectl logs --prefix
-    re.compile(r"([\w.-]{1,200}) {1,9}\| "),  # docker compose
-    re.compile(r"\((\w{1,60} pid=\d{1,9}(?:, ip=[^\s)]{1,60})?)\) "),  # Ray
-    re.compile(r"\[[A-Za-z_][A-Za-z_-]{0,40}(\d{1,9})\]: ?"),  # torchrun: [default0]:
-    re.compile(r"(\d{1,9}): "),  # srun --label
-    re.compile(r"\[\d{1,9},(\d{1,9})\]<std(?:out|err)>: ?"),  # mpirun --tag-output: [1,0]<stdout>:
-    re.compile(r"\[(\d{1,9})\] (?!\[?\d)"),  # mpiexec -prepend-rank
+    re.compile(r"^\[pod/([^\s\]]{1,200})\] "),  # kubectl logs --prefix
+    re.compile(r"^([\w.-]{1,200}) {1,9}\| "),  # docker compose
+    re.compile(r"^\((\w{1,60} pid=\d{1,9}(?:, ip=[^\s)]{1,60})?)\) "),  # Ray
+    re.compile(r"^\[[A-Za-z_][A-Za-z_-]{0,40}(\d{1,9})\]: ?"),  # torchrun: [default0]:
+    re.compile(r"^(\d{1,9}): "),  # srun --label
+    re.compile(r"^\[\d{1,9},(\d{1,9})\]<std(?:out|err)>: ?"),  # mpirun --tag-output: [1,0]<stdout>:
+    re.compile(r"^\[(\d{1,9})\] (?!\[?\d)"),  # mpiexec -prepend-rank
 )
 """What is put before every line of a process; the group is the number or the name of the process."""
 MOST_PREFIXES = 6

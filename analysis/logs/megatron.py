@@ -15,8 +15,8 @@ ITERATION = re.compile(r"\biteration\s++(\d++)\s*+/\s*+\d++\s*+\|")
 ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)")
 BATCH = re.compile(r"global batch size:\s*+(\d++)")
 ALL_RANKS = re.compile(r"\btimes across ranks \(ms\):$")
-TIMER = re.compile(r"([A-Za-z][\w-]*+):")
-RANK = re.compile(r"rank\s++(\d++):\s*+(\S++)")
+TIMER = re.compile(r"^([A-Za-z][\w-]*+):")
+RANK = re.compile(r"^rank\s++(\d++):\s*+(\S++)")
 MILLI = 1e-3
 LEAST_S = 1e-6
 """A timer that shows 0 took less than that shows."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analysis.files import natural
 from analysis.logs.limits import MOST_CELLS, shown
+from analysis.records.log import RecordError
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +24,7 @@ SAME_TOTAL = 0.02
 """Ranks that wait for each other spend the same time on all steps, but for so much of it."""
 
 
-class LogError(ValueError):
+class LogError(RecordError):
     """A log that cannot be used: one line with the file, what is wrong, and the cure."""
 
 
@@ -93,7 +94,10 @@ def gather(
     """
     if not len(rows):
         raise LogError(f"{source}: holds no step; name a log of a job that trained")
-    rows = rows.assign(rank=rows["rank"].astype("str"), step=rows["step"].astype("int64"))
+    ranks_of_rows = rows["rank"]
+    if not isinstance(ranks_of_rows.dtype, pd.CategoricalDtype):  # a text per row would take most of the memory
+        ranks_of_rows = ranks_of_rows.astype("str").astype("category")
+    rows = rows.assign(rank=ranks_of_rows, step=rows["step"].astype("int64"))
     rows, repeated = _latest(source, rows)
     ranks = sorted(rows["rank"].unique(), key=natural)
     steps = np.sort(rows["step"].unique())
@@ -111,9 +115,9 @@ def gather(
 
     own_s, begin_s, rounds = wide("own_s"), wide("begin_s"), wide("round_s")
     assert own_s is not None
-    hosts = rows.groupby("rank")["host"].first().astype("str").reindex(ranks) if "host" in rows else []
+    hosts = rows.groupby("rank", observed=True)["host"].first().astype("str").reindex(ranks) if "host" in rows else []
     return StepLog(
-        source=source,
+        source=source.encode(errors="replace").decode(),  # a file's name may have bytes that are no text
         ranks=tuple(ranks),
         steps=tuple(int(step) for step in steps),
         own_s=own_s,
@@ -145,7 +149,9 @@ def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if not earlier.any():
         return rows, []
     steps, first = rows["step"].nunique(), rows[rows.duplicated(["rank", "step"])].iloc[0]
-    backwards = int((rows.groupby("rank")["step"].diff() <= 0).groupby(rows["rank"]).sum().max())
+    backwards = int(
+        (rows.groupby("rank", observed=True)["step"].diff() <= 0).groupby(rows["rank"], observed=True).sum().max()
+    )
     if backwards > steps / 2:
         raise LogError(
             f"{source}: rank {shown(first['rank'])} has step {first['step']} twice, and its steps decrease {backwards} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -72,12 +73,16 @@ class TableFile:
         form = {"sep": self.separator, "skipinitialspace": True, "index_col": False, "chunksize": PIECE}
         try:
             with opened_text(self.path, "strict") as file, pd.read_csv(file, **form) as pieces:
-                for piece in pieces:
+                while (piece := _next(pieces)) is not None:
                     yield piece.iloc[:, list(places)]
         except UnicodeError:
             raise LogError(f"{self.path}: cannot be read (it is not UTF-8 text); save it as UTF-8") from None
         except pd.errors.EmptyDataError:
             raise LogError(f"{self.path}: is empty") from None
+        except pd.errors.ParserWarning:
+            raise LogError(
+                f"{self.path}: is not a table (rows have more cells than the header has names); name every column"
+            ) from None
         except (pd.errors.ParserError, OverflowError) as error:
             raise LogError(f"{self.path}: is not a table ({shown(error)})") from None
 
@@ -96,6 +101,14 @@ def is_table(path: Path) -> bool:
 def is_parquet(path: Path) -> bool:
     """Whether its name is that of a Parquet file."""
     return plain_name(path).endswith(".parquet")
+
+
+def _next(pieces: Iterator[pd.DataFrame]) -> pd.DataFrame | None:
+    """The next piece, if any; cells that would be lost are an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a column of numbers and texts: they are read one by one
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return next(pieces, None)
 
 
 @contextlib.contextmanager

@@ -75,14 +75,14 @@ def read_trace(path: Path) -> Trace:
         file = _decoded(data)
         about = _INFO.decode(file.about) if isinstance(file, File) else None
     except msgspec.ValidationError as error:
-        wrong = NotATrace if "`$." not in str(error) and "`$[" not in str(error) else LogError
+        wrong = LogError if "`$." in str(error) or "]." in str(error) else NotATrace  # the place of a field
         raise wrong(f"{path}: is no Chrome trace ({str(error).replace('`', '')})") from None
     except msgspec.DecodeError as error:
         raise LogError(f"{path}: is no trace ({error}); copy or profile it again") from None
     except RecursionError:
         raise LogError(f"{path}: is no trace (too many brackets are open at once)") from None
     events = file.events if isinstance(file, File) else file
-    if events is None:
+    if events is None or (isinstance(file, list) and not any(event.ph for event in events)):
         raise NotATrace(f"{path}: is no Chrome trace (it has no traceEvents)")
     return Trace(events, about.rank if about else None)
 

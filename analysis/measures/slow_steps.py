@@ -153,8 +153,8 @@ def _described(own_s: Floats, slow: Bools, offset: Floats) -> SlowSteps:
 
 def _noise(logs: Floats) -> tuple[float, float]:
     """Standard deviation and AR(1) coefficient of usual steps, around a step's mean and a rank's median."""
-    logs = logs[:, ~np.isnan(logs).all(axis=0)]
     rows = logs[(~np.isnan(logs)).sum(axis=1) >= 2]
+    rows = rows[:, ~np.isnan(rows).all(axis=0)]
     if not len(rows):
         return 0.0, 0.0
     left = rows - np.nanmedian(rows, axis=0)

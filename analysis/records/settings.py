@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
+
+from reading import Unreadable
+from reading.plain import parse_yaml
 
 CONFIG, OVERRIDES = ".hydra/config.yaml", ".hydra/overrides.yaml"
 META = "meta.json"
@@ -73,6 +75,6 @@ def _text(path: Path) -> str:
 
 def _parsed(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text.encode())
+    except Unreadable:
         return None

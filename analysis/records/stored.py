@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from analysis.files import write_file
+from analysis.files import below, write_file
 from analysis.records.integrity import Integrity
 from analysis.records.load import LOG, Contents, Run
 from analysis.records.schema import ROWS, Finished, NodeUse, Timings
@@ -63,7 +63,7 @@ def store_contents(run: Run) -> None:
     """
     if run.by_rows or run.contents.integrity is not None:
         return
-    folder, contents = run.path / FOLDER, run.contents
+    folder, contents = below(run.path, FOLDER), run.contents
     found = run.integrity
     (folder / INDEX).unlink(missing_ok=True)  # else it would vouch for files that are being replaced
     frames = {name: _of_frame(frame) for name, frame in run.tables.items()}

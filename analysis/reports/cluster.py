@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.figures.cluster.draw import Drawn, draw_cluster, draw_clusters
 from analysis.figures.page import captioned
-from analysis.files import write_file
+from analysis.files import below, write_file
 from analysis.measures.cluster.comparing import (
     cluster_table,
     cluster_warnings,
@@ -69,10 +69,10 @@ def finish_cluster(path: str | os.PathLike[str], *, draw: bool = True) -> dict[s
     for name, frame in tables.items():
         buffer = BytesIO()
         frame.to_parquet(buffer, index=False)
-        write_file(root / "tables" / f"{name}.parquet", buffer.getvalue())
+        write_file(below(root, "tables") / f"{name}.parquet", buffer.getvalue())
     if draw:
         with captioned(wants_caption(root)):
-            figures = draw_cluster(root / "figures", done.cluster, done.drawn, done.hosts)
+            figures = draw_cluster(below(root, "figures"), done.cluster, done.drawn, done.hosts)
         more = details(done.drawn.times, found.episodes if found else None, root) + how_it_was_run(root)
         frame = cluster_frame(done.cluster.meta, done.summary)
         page = cluster_page(frame, [done.cluster.meta], figures, _notes(done), more, back=back_to_sweep(root))

@@ -14,7 +14,7 @@ import msgspec
 import pandas as pd
 
 from analysis.figures.names import shown_name
-from analysis.files import write_file
+from analysis.files import below, write_file
 from analysis.measures.metrics import summarise
 from analysis.measures.stats import compare_runs, run_table, warnings_of
 from analysis.measures.targets import scores
@@ -54,7 +54,7 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
     for name, frame in run.tables.items():
         buffer = BytesIO()
         frame.to_parquet(buffer, index=False)
-        write_file(run.path / "tables" / f"{name}.parquet", buffer.getvalue())
+        write_file(below(run.path, "tables") / f"{name}.parquet", buffer.getvalue())
     if len(run.tables.iterations) <= MAX_TRACED:
         write_file(run.path / "timeline.json", trace(run))
     for name, text in decision_files(run).items():
@@ -65,7 +65,7 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
         from analysis.reports.pages.run import run_page
 
         with captioned(wants_caption(run.path)):
-            draw_run(run, run.path / "figures")
+            draw_run(run, below(run.path, "figures"))
         write_file(run.path / "report.html", run_page(run, summary))
     return summary
 

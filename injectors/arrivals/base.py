@@ -38,6 +38,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 class Arrivals(Protocol):
     """A source of jobs; ``jobs=NAME`` chooses one."""
 
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else may have written the settings that it gives: a file says them, and no command line."""
+        return False
+
     def submissions(self, seed: int) -> list[Submission]:
         """All jobs in the order of submission (ties in the source's order), the first of them at 0 or later.
 

@@ -12,6 +12,8 @@ from injectors.patterns.fields import one_line
 
 JOB_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 MAX_JOBS = 2_000_000
+MAX_NAME = 200
+"""Letters of a user's or a model's name."""
 
 
 def bad_cell(place: str, column: str, cell: object, text: str) -> ValueError:
@@ -63,6 +65,9 @@ def check(place: str, one: Submission) -> None:
     """Raise ``ValueError`` naming the place and column unless such a job can be."""
     if not JOB_NAME.fullmatch(one.job):
         raise bad_cell(place, "job", one.job, "must be up to 100 letters, digits, '-' and '_'")
+    for column in ("user", "model"):
+        if len(text := getattr(one, column)) > MAX_NAME or not text.isprintable():
+            raise bad_cell(place, column, text, f"must be up to {MAX_NAME} letters that can be printed")
     number(place, "submit_s", one.submit_s, least=0)
     whole(place, "gpus", one.gpus, least=1)
     for column in ("duration_s", "worker_cpu_cores", "server_cpu_cores", "worker_bytes_per_s", "server_bytes_per_s"):

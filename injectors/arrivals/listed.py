@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import final
 
 import msgspec
-import yaml
 
 from injectors.arrivals.base import Arrivals, Submission
 from injectors.arrivals.cells import in_order
-from injectors.arrivals.files import read_text
-from injectors.patterns.fields import check_number, one_line
+from injectors.arrivals.files import read_bytes
+from injectors.patterns.fields import check_number
+from reading import Unreadable
+from reading.errors import shown
+from reading.plain import MAX_YAML_BYTES, parse_yaml
 
 
 @final
@@ -34,6 +36,10 @@ class Listed(Arrivals):
         if bool(self.entries) == (self.path is not None):
             raise ValueError(f"path={self.path}: give either entries or the path of a file with them")
 
+    @property
+    def foreign(self) -> bool:
+        return self.path is not None
+
     def submissions(self, seed: int) -> list[Submission]:
         """Raises ``ValueError`` naming the entry, from 0, and the field of what makes no sense."""
         where, entries = ("", self.entries) if self.path is None else (f"path={self.path}: ", _read(self.path))
@@ -50,16 +56,16 @@ class Listed(Arrivals):
 def _read(path: str) -> list[Submission]:
     """The entries of a file; raises ``ValueError`` naming it and what is wrong."""
     try:
-        loaded = yaml.safe_load(read_text(path))
-    except yaml.YAMLError as error:
-        raise ValueError(f"path={path}: is not YAML ({one_line(str(error).splitlines()[0])})") from None
+        loaded = parse_yaml(read_bytes(path, MAX_YAML_BYTES))
+    except Unreadable as error:
+        raise ValueError(f"path={path}: {error}") from None
     for n, entry in enumerate(loaded if isinstance(loaded, list) else ()):
         for name in entry if isinstance(entry, dict) else ():
             if name not in Submission.__struct_fields__:
                 known = ", ".join(Submission.__struct_fields__)
-                raise ValueError(f"path={path}: entries[{n}], column {one_line(name)}: no such field ({known})")
+                raise ValueError(f"path={path}: entries[{n}], column {shown(name)}: no such field ({known})")
     try:
         return msgspec.convert(loaded, list[Submission])
     except msgspec.ValidationError as error:
-        text = str(error).replace("`", "").replace(" - at $[", "; entries[")
+        text = shown(str(error).replace("`", "").replace(" - at $[", "; entries["), 200)
         raise ValueError(f"path={path}: {text}") from None

@@ -5,7 +5,6 @@ Times in both are local Pacific times without a zone, and the clocks went back o
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -13,8 +12,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from injectors.arrivals.cells import bad_cell, number, whole
-from injectors.arrivals.files import read_text
+from injectors.arrivals.files import read_bytes
 from injectors.arrivals.times import NOTHING, PACIFIC, seconds_of, zone_of
+from reading import Unreadable
+from reading.errors import shown
+from reading.files import MAX_TABLE_BYTES, decoded
+from reading.plain import parse_json
+from reading.tables import check_cells, csv_rows
 
 COLUMNS = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 
@@ -60,11 +64,10 @@ def read_trace(path: str) -> list[TracedJob]:
     Left out are jobs without a time of submission or without any attempt of which start, end and GPUs are known, and
     repeated lines of the table. Raises ``ValueError`` naming the row and the column of what cannot be.
     """
-    text, zone = read_text(path), zone_of(PACIFIC)
+    data, zone = read_bytes(path, MAX_TABLE_BYTES), zone_of(PACIFIC)
     try:
+        text = decoded(data)
         return list(_of_log(text, zone) if text.lstrip().startswith("[") else _of_table(text, zone))
-    except csv.Error as error:
-        raise ValueError(f"path={path}: cannot be read ({error})") from None
     except ValueError as error:
         raise ValueError(f"path={path}: {error}") from None
 
@@ -74,11 +77,11 @@ def read_trace(path: str) -> list[TracedJob]:
 
 def _of_log(text: str, zone: ZoneInfo) -> Iterator[TracedJob]:
     try:
-        logged = msgspec.json.decode(text, type=list[_Logged])
-    except msgspec.DecodeError as error:  # a ValidationError, too
+        logged = parse_json(text, list[_Logged])
+    except Unreadable as error:
         raise ValueError(f"is not a cluster_job_log ({error})") from None
     for n, one in enumerate(logged):
-        place = f"job {n + 1} ({one.jobid})"
+        place = f"job {n + 1} ({shown(one.jobid)})"
         if one.submitted_time in NOTHING:
             continue
         submit_s = seconds_of(place, "submitted_time", one.submitted_time, zone)
@@ -109,28 +112,27 @@ def _length_s(place: str, number_: int, attempt: _Attempt, zone: ZoneInfo) -> fl
 
 
 def _of_table(text: str, zone: ZoneInfo) -> Iterator[TracedJob]:
-    reader = csv.reader(text.splitlines(), strict=True)
-    header = [cell.strip() for cell in next(reader, [])]
+    rows = csv_rows(text)
+    header = [cell.strip() for cell in next(rows, (0, []))[1]]
     needed = ("timestamp", "duration", "num_gpus")
     if missing := [name for name in needed if name not in header]:
         raise ValueError(f"has no column {missing[0]}; philly.csv has {', '.join(COLUMNS)}")
     if unknown := [name for name in header if name not in COLUMNS]:
-        raise ValueError(f"column {unknown[0]} has no meaning; philly.csv has {', '.join(COLUMNS)}")
+        raise ValueError(f"column {shown(unknown[0])} has no meaning; philly.csv has {', '.join(COLUMNS)}")
     seen: set[tuple[str, ...]] = set()
-    for cells in reader:
-        place = f"line {reader.line_num}"
-        if not cells:
-            continue
+    for line, cells in rows:
+        place = f"line {line}"
         if len(cells) != len(header):
             raise ValueError(f"{place} has {len(cells)} cells, the header {len(header)}")
         key = tuple(cells)
         if key in seen:
             continue
         seen.add(key)
+        check_cells(len(seen), len(header))
         row = dict(zip(header, cells, strict=True))
         yield TracedJob(
             place,
-            f"line{reader.line_num}",
+            f"line{line}",
             seconds_of(place, "timestamp", row["timestamp"], zone),
             whole(place, "num_gpus", row["num_gpus"], least=1),
             number(place, "duration", row["duration"], least=0),

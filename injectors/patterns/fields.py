@@ -17,6 +17,7 @@ from injectors.plan import (
     parse_target,
     target_problem,
 )
+from reading.errors import shown
 
 DISTURBING = tuple(kind for kind in RULES if kind not in OF_MEMBERS)
 """Kinds of which a pattern can plan any."""
@@ -49,9 +50,8 @@ def check_name(name: object, field: str = "name") -> None:
 
 
 def one_line(value: object) -> str:
-    """What a person wrote, for an error message of one line."""
-    text = str(value)
-    return text if text.isprintable() else repr(text)
+    """What a person or a file says, for an error message of one line."""
+    return shown(value, 200)
 
 
 def check_targets(targets: object, kind: Kind = "delay", name: str = "targets") -> None:

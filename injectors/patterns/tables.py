@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
 from injectors.patterns.fields import one_line
+from reading import Unreadable
+from reading.errors import listed, shown
+from reading.tables import check_cells, csv_rows, parquet_columns
 
 ROOT = Path(__file__).resolve().parents[2]
-MAX_ROWS = 20_000_000
 
 
 class Table(NamedTuple):
@@ -45,12 +46,6 @@ def read_table(path: str, needed: tuple[str, ...], *, others: bool, settings: Ma
         return _read_csv(file, columns) if file.suffix == ".csv" else _read_parquet(file, columns)
     except NoSuchColumn:
         raise
-    except OSError as error:
-        raise ValueError(f"path={path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"path={path}: cannot be read (it is not UTF-8 text)") from None
-    except csv.Error as error:
-        raise ValueError(f"path={path}: cannot be read ({error})") from None
     except ValueError as error:
         raise ValueError(f"path={path}: {error}") from None
 
@@ -58,9 +53,16 @@ def read_table(path: str, needed: tuple[str, ...], *, others: bool, settings: Ma
 def find_file(path: str) -> Path:
     """The file that ``path`` names; raises ``ValueError`` naming it if it does not exist."""
     for file in (Path(path), ROOT / path):
-        if file.is_file():
+        if _exists(file):
             return file
     raise ValueError(f"path={one_line(path)}: there is no such file here or below {ROOT}")
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except (OSError, ValueError):  # too long for a name, or with a null byte
+        return False
 
 
 class _Columns(NamedTuple):
@@ -77,49 +79,33 @@ class _Columns(NamedTuple):
         for name in self.needed:
             if name in self.settings and name not in names:
                 near = get_close_matches(name, names, n=1)
-                cure = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
+                cure = f"did you mean {shown(near[0])}?" if near else f"it has {listed(names) or 'none'}"
                 if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
                     cure = "its columns must be separated by commas"
                 raise NoSuchColumn(f"{self.settings[name]}={one_line(name)}: {self.path} has no such column; {cure}")
             if names.count(name) != 1:
                 raise ValueError(f"has {names.count(name) or 'no'} columns {name}; {must}")
         if not self.others and (extra := [name for name in names if name not in self.needed]):
-            raise ValueError(f"column {one_line(extra[0])} has no meaning; {must}")
+            raise ValueError(f"column {shown(extra[0])} has no meaning; {must}")
 
 
 def _read_csv(file: Path, columns: _Columns) -> Table:
-    with file.open(newline="", encoding="utf-8-sig") as text:
-        reader = csv.reader(text, strict=True)
-        header = [cell.strip() for cell in next(reader, [])]
-        columns.check(header)
-        rows: list[list[str]] = []
-        places: list[str] = []
-        for cells in reader:
-            if not cells:  # an empty line
-                continue
-            places.append(f"row {len(rows) + 1} (line {reader.line_num})")
-            if len(cells) != len(header):
-                raise ValueError(f"{places[-1]} has {len(cells)} cells, the header {len(header)}")
-            rows.append([cell.strip() for cell in cells])
-    _check_length(len(rows))
-    return Table({name: [row[header.index(name)] for row in rows] for name in columns.needed}, places)
+    rows = csv_rows(file)
+    header = [cell.strip() for cell in next(rows, (0, []))[1]]
+    columns.check(header)
+    at = {name: header.index(name) for name in columns.needed}
+    found: dict[str, list[object]] = {name: [] for name in columns.needed}
+    places: list[str] = []
+    for line, cells in rows:
+        places.append(f"row {len(places) + 1} (line {line})")
+        if len(cells) != len(header):
+            raise Unreadable(f"{places[-1]} has {len(cells)} cells, the header {len(header)}")
+        check_cells(len(places), len(at) + 1)
+        for name, place in at.items():
+            found[name].append(cells[place].strip())
+    return Table(found, places)
 
 
 def _read_parquet(file: Path, columns: _Columns) -> Table:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(file) as opened:
-            columns.check(opened.schema_arrow.names)
-            _check_length(opened.metadata.num_rows)
-            table = opened.read(columns=list(columns.needed))
-    except pyarrow.ArrowException:
-        raise ValueError("cannot be read (it is not a Parquet file, or broken)") from None
-    places = [f"row {number + 1}" for number in range(table.num_rows)]
-    return Table({name: table[name].to_pylist() for name in columns.needed}, places)
-
-
-def _check_length(num_rows: int) -> None:
-    if num_rows > MAX_ROWS:
-        raise ValueError(f"has {num_rows} rows, more than the {MAX_ROWS} that are read; cut a part out of it")
+    found, num_rows = parquet_columns(file, columns.needed, columns.check)
+    return Table(found, [f"row {number + 1}" for number in range(num_rows)])

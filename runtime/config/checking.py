@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from reading.errors import shown
 from runtime.errors import ConfigError
 
 _KINDS = {
@@ -105,8 +106,7 @@ def show(value: Any) -> str:
     """A value in the notation of the command line, shortened."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shown(value)
 
 
 def _free_entries(value: Any, kind: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -131,7 +131,7 @@ def _refuse_unknown(value: Any, node: inspect.Type, path: str) -> None:
     names = _field_names(node)
     for key, inner in value.items():
         if names and key not in names:
-            raise ConfigError(f"{join(path, str(key))}: no such setting{suggest(str(key), names, path)}")
+            raise ConfigError(f"{join(path, show(key))}: no such setting{suggest(str(key), names, path)}")
         _refuse_unknown(inner, _inside(node, str(key)), join(path, str(key)))
 
 

@@ -9,7 +9,8 @@ import copy
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,11 @@ from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.object_type import ObjectType
+from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
+
+from reading.plain import measure_yaml
+from runtime.errors import ConfigError
 
 __all__ = ["BASIC_LAUNCHER", "BASIC_SWEEPER", "Callbacks", "get_args_parser", "read_in_c", "read_once"]
 
@@ -30,6 +35,8 @@ BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 """Hydra's launcher that starts one job after another, in this process."""
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 """Hydra's sweeper over all combinations; any other chooses values while jobs run."""
+OURS = "main"
+"""Who provides ``conf/`` itself, which needs no limits."""
 
 
 @functools.cache
@@ -134,8 +141,28 @@ class ReadOnce(ConfigRepository):
         if source is None or source.scheme() not in ("file", "pkg"):
             return super().load_config(config_path)
         key: tuple[object, ...] = (source.provider, source.path, config_path)
+        file = None
         if source.scheme() == "file":  # those of a package stay as they are
-            about = os.stat(os.path.join(source.path, source._normalize_file_name(config_path)))
+            file = Path(source.path, source._normalize_file_name(config_path))
+            about = os.stat(file)
             key += (about.st_mtime_ns, about.st_size, about.st_ino)
-        found: ConfigResult | None = self.read.copy_of(key, functools.partial(super().load_config, config_path))
+
+        def read() -> ConfigResult | None:
+            with _within_limits(None if source.provider == OURS else file):
+                return super(ReadOnce, self).load_config(config_path)
+
+        found: ConfigResult | None = self.read.copy_of(key, read)
         return found
+
+
+@contextmanager
+def _within_limits(file: Path | None) -> Iterator[None]:
+    """Refuse a file, of ``--config-dir`` for example, that stands for more than is read, in one line."""
+    try:
+        if file is not None:
+            measure_yaml(file)
+        yield
+    except (HydraException, UnicodeDecodeError):  # which composing explains
+        raise
+    except (OSError, RecursionError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ConfigError(f"{file}: {' '.join(str(error).split())}") from None

@@ -19,6 +19,7 @@ from typing import Any
 
 from runtime.config import project
 from runtime.config.checking import convert, join, leaves, show, suggest
+from runtime.config.roles import refuse_role, refuse_room
 from runtime.errors import ConfigError
 from runtime.house import house_name, module_name
 from runtime.importing import importing
@@ -35,16 +36,25 @@ def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:
     """The object that ``spec`` describes: ``_target_`` called with the other entries as keyword arguments.
 
     Nested mappings with a ``_target_`` are built first; what is ``built`` already is passed on as it is. ``path`` is
-    the position of the spec in the configuration; errors name it. Raises :class:`ConfigError` for a target that is not
-    allowed or does not exist, for unknown, missing and mistyped fields, and for what the constructor refuses.
+    the position of the spec in the configuration; errors name it. No constructor is called before it is known that the
+    class is one for this position (:mod:`runtime.config.roles`). Raises :class:`ConfigError` for a target that is not
+    allowed, does not exist or is something else, for unknown, missing and mistyped fields, and for what the constructor
+    refuses.
     """
+    return _made(spec, path, None, Any, built)
+
+
+def _made(spec: Mapping[str, Any], path: str, owner: type | None, kind: Any, built: Mapping[str, Any]) -> Any:
     if not isinstance(spec.get(TARGET), str):
         group = f"; choose one with {path.partition('.')[0]}=NAME" if path else ""
         raise ConfigError(f"{path or 'spec'}: has no {TARGET}, so it names nothing to build{group}")
+    refuse_room(house_name(spec[TARGET]), path, owner)
     cls = locate(spec[TARGET], join(path, TARGET))
-    fields = {str(key): _build(value, join(path, str(key))) for key, value in spec.items() if key != TARGET}
+    refuse_role(cls, house_name(spec[TARGET]), path, kind)
+    fields = {str(key): value for key, value in spec.items() if key != TARGET}
     _check_names(cls, {**fields, **built}, path)
     kinds = _kinds(cls)
+    fields = {name: _build(value, join(path, name), cls, kinds.get(name, Any)) for name, value in fields.items()}
     fields = {name: _typed(value, kinds.get(name, Any), join(path, name)) for name, value in fields.items()}
     try:
         return cls(**fields, **built)
@@ -118,13 +128,13 @@ def _origin(cls: type) -> str:
     return house_name(f"{cls.__module__}.{cls.__name__}")
 
 
-def _build(value: Any, path: str) -> Any:
+def _build(value: Any, path: str, owner: type, kind: Any) -> Any:
     if isinstance(value, Mapping):
         if TARGET in value:
-            return instantiate(value, path)
-        return {key: _build(inner, join(path, str(key))) for key, inner in value.items()}
+            return _made(value, path, owner, kind, {})
+        return {key: _build(inner, join(path, str(key)), owner, kind) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_build(inner, f"{path}[{i}]") for i, inner in enumerate(value)]
+        return [_build(inner, f"{path}[{i}]", owner, kind) for i, inner in enumerate(value)]
     return value
 
 

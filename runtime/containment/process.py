@@ -1,13 +1,16 @@
-"""Ties the life of a process to that of the run."""
+"""Ties the life of a process to that of the run, and keeps what it writes private."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+PRIVATE = 0o077
+"""The umask of a run: 0700 for directories, 0600 for files."""
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
@@ -21,6 +24,15 @@ def die_with(parent_pid: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:
         os._exit(1)
+
+
+def keep_private() -> None:
+    """Make whatever this process and its descendants write readable by their user alone, and let none dump core.
+
+    Records tell of machines and paths; a core holds the secret by which a run's connections know each other.
+    """
+    os.umask(PRIVATE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def keep_freed_memory() -> None:

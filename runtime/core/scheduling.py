@@ -7,7 +7,6 @@ they can be replayed.
 
 from __future__ import annotations
 
-import csv
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from typing import Protocol, final
 import msgspec
 import numpy as np
 
+from reading import Unreadable
+from reading.tables import check_cells, csv_rows
 from strategies.protocol import Priority
 
 MAX_PENDING_S = 7 * 24 * 3600.0
@@ -141,11 +142,10 @@ class TracePending(Scheduler):
 
     def __post_init__(self) -> None:
         try:
-            with Path(self.path).open(newline="", encoding="utf-8-sig") as file:
-                rows = [(float(row["t_s"]), float(row["pending_s"])) for row in csv.DictReader(file, strict=True)]
-        except OSError as error:
-            raise ValueError(f"path={self.path}: {(error.strerror or str(error)).lower()}") from None
-        except (KeyError, TypeError, ValueError, csv.Error):
+            rows = _pending(Path(self.path))
+        except Unreadable as error:
+            raise ValueError(f"path={self.path}: {error}") from None
+        except ValueError:
             raise ValueError(f"path={self.path}: must be CSV with numbers in the columns t_s and pending_s") from None
         times = [t for t, _ in rows]
         if not rows or times[0] != 0 or not all(before < t for before, t in pairwise(times)):
@@ -165,3 +165,17 @@ class TracePending(Scheduler):
         times = self._times  # type: ignore[attr-defined]
         position = bisect_right(times, t)
         return float(times[position]) if position < len(times) else math.inf
+
+
+def _pending(path: Path) -> list[tuple[float, float]]:
+    """(t_s, pending_s) of every row; raises ``ValueError`` for a table without such columns."""
+    found = csv_rows(path)
+    header = next(found, (0, []))[1]
+    at_t, at_pending = header.index("t_s"), header.index("pending_s")
+    rows = list[tuple[float, float]]()
+    for line, cells in found:
+        if len(cells) != len(header):
+            raise Unreadable(f"line {line} has {len(cells)} cells, the header {len(header)}")
+        rows.append((float(cells[at_t]), float(cells[at_pending])))
+        check_cells(len(rows), 2)
+    return rows

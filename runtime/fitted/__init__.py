@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reading import Unreadable
+from reading.files import read_bytes
+from reading.plain import MAX_YAML_BYTES, parse_yaml
 from runtime.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent
@@ -26,13 +29,10 @@ class Kind(NamedTuple):
         """
         path = self.path_of(name)
         try:
-            return path.read_bytes()
-        except OSError as error:
+            return read_bytes(path, MAX_YAML_BYTES)
+        except Unreadable as error:
             known = ", ".join(sorted(file.stem for file in self.directory.glob("*.yaml"))) or "none"
-            reason = (error.strerror or str(error)).lower()
-            raise ConfigError(
-                f"{self.setting}={name}: cannot be read ({reason}); there are {known}, or give a path"
-            ) from None
+            raise ConfigError(f"{self.setting}={name}: {error}; there are {known}, or give a path") from None
 
     def path_of(self, name: str) -> Path:
         """Path of the file ``name``, or ``name`` itself if it is a path."""
@@ -40,13 +40,11 @@ class Kind(NamedTuple):
 
     def parse(self, data: bytes, name: str) -> dict[Any, Any]:
         """The file's content as plain data; raises :class:`ConfigError` if it is not such a model."""
-        import yaml
-
         where = f"{self.setting}={name}"
         try:
-            raw = yaml.safe_load(data)
-        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: not text, or an impossible date
-            raise ConfigError(f"{where}: is not a YAML file; {self.script} writes {self.name}s") from None
+            raw = parse_yaml(data)
+        except Unreadable as error:
+            raise ConfigError(f"{where}: {error}; {self.script} writes {self.name}s") from None
         if not isinstance(raw, dict) or self.key not in raw:
             raise ConfigError(f"{where}: is not a {self.name}; {self.script} writes them")
         return raw

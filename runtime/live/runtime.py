@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,14 +28,15 @@ from runtime.live.control.job import LiveJob
 from runtime.live.control.lab import LiveLab
 from runtime.live.control.seat import Seat
 from runtime.live.control.settings import Processes
+from runtime.live.joining.shared_folder import MEETING_PLACE
 from runtime.live.launchers.local import ThisMachine
 from runtime.live.launchers.starter import Starter
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import CpuBy, Look, Mechanisms, Missing, TicksWanted, choose_mechanisms
 from runtime.live.machines.mps import mps_daemon
-from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE
 from runtime.live.transport.address import congestion_control
 from runtime.live.transport.auxiliaries import EVALUATOR
+from runtime.record.checkpoint import CHECKPOINTS
 
 MAX_NICENESS = 19
 VIRTUAL = "choose runtime=virtual"
@@ -271,7 +272,7 @@ class LiveRuntime:
     def job(self, spec: RunSpec, schedule: Schedule, seat: Seat) -> LiveJob:
         """A job of a lab; the record is written by ``spec.record``."""
         for directory in DIRECTORIES:
-            (spec.run_dir / directory).mkdir(parents=True, exist_ok=True)
+            (spec.run_dir / directory).mkdir(exist_ok=True)
         hosts = self._hosts_of(spec)
         return LiveJob(
             seat,
@@ -293,7 +294,10 @@ class LiveRuntime:
 
 
 def clear_checkpoints(directory: Path) -> None:
-    """Remove the checkpoints, which serve this run only."""
-    for path in directory.glob("*.ckpt"):
-        path.unlink()
-    directory.rmdir()
+    """Remove the checkpoints, which serve this run only, and nothing that somebody else has put there."""
+    if directory.is_symlink():
+        return
+    for path in directory.glob(CHECKPOINTS):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # something else is in it, or it is gone
+        directory.rmdir()

@@ -22,6 +22,8 @@ import numpy as np
 MAGIC = b"SGLC0001"
 MODE = 0o666
 """Permissions of new files, before the umask."""
+CHECKPOINTS = "[0-9]*-server*.ckpt"
+"""Pattern of :func:`path_of`."""
 _LENGTH = struct.Struct("<Q")
 
 

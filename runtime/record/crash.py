@@ -12,7 +12,7 @@ def log_crash(error: Exception, run_dir: Path) -> str:
     """Append the traceback to ``logs/coordinator.log`` of a job's record; returns one line about the error."""
     path, see = run_dir / LOG, f" (see {LOG})"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
         with path.open("a") as file:
             file.writelines(traceback.format_exception(error))
     except OSError:  # the directory may be what was wrong

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
 Item = TypeVar("Item")
@@ -31,6 +33,18 @@ def counted(
             progress.one_more()
     finally:
         progress.close()
+
+
+@contextmanager
+def said_late(words: str, stream: TextIO | None = None, after_s: float = QUIET_S) -> Iterator[None]:
+    """Print one line about something that cannot be counted, unless it is over (or refused) by then."""
+    line = threading.Timer(after_s, lambda: print(words, file=stream or sys.stderr, flush=True))
+    line.daemon = True
+    line.start()
+    try:
+        yield
+    finally:
+        line.cancel()
 
 
 def left(seconds: float) -> str:

@@ -16,6 +16,16 @@ EXIT_CODES: dict[RunStatus, int] = {
 }
 
 
+class JobFailed(RuntimeError):
+    """The job ended with an error; its record has the history."""
+
+    def __init__(self, message: str, exit_code: int = FAILED, interrupted_by: int = 0) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.interrupted_by = interrupted_by
+        """The signal that came meanwhile."""
+
+
 class Ending(NamedTuple):
     """How a job or a set of jobs ended."""
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from reading import Unreadable
+from reading.plain import measure_yaml
 from runtime.config.anchoring import anchored
 from runtime.config.choices import Choice, format_group, ordered, read_choices, sentence
 from runtime.config.compose import Composer, announce, to_raw
@@ -74,6 +76,11 @@ def straggler_of(composer: Composer, master: DictConfig, choice: Choice) -> Any:
 
     Else it is resolved in ``master`` itself: a composition for each of all patterns took most of the time.
     """
+    try:
+        if choice.path is not None:
+            measure_yaml(choice.path)
+    except Unreadable as error:
+        raise ConfigError(f"{choice.path}: {error}") from None
     text = choice.path.read_text("utf-8", "replace") if choice.path is not None else "defaults:"
     if not re.search(r"^defaults:|\$\{hydra:", text, re.MULTILINE):
         put(master, OmegaConf.load(choice.path))  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from runtime.cluster.device import describe_devices
 from runtime.config.parse import ON_THIS_MACHINE, Config
 from runtime.core.executor import cut_for, nominal_batches
 from runtime.core.job import Job, RecordSink
-from runtime.errors import FAILED, ConfigError, is_full
+from runtime.errors import ConfigError, is_full
 from runtime.record.checkpoint import publish
 from runtime.record.columns import ColumnRecorder
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
@@ -26,7 +27,8 @@ from runtime.record.sums import OF_JOB, write_sums
 from runtime.record.view import make_view
 from runtime.run.checks.devices import device_of
 from runtime.run.checks.job import CheckedJob, refuse_empty
-from runtime.run.ending import EXIT_CODES, Ending, ending_of
+from runtime.run.ending import EXIT_CODES, Ending, JobFailed, ending_of
+from runtime.run.standing import Tick, standing
 from runtime.training.lr_schedules import make_schedule
 
 UNTOLD = ("lr_at", "seed", "stuck_after_s")
@@ -43,6 +45,13 @@ def run_job(checked: CheckedJob, run_dir: Path) -> Ending:
     job = make_job(checked, prepare_data(checked.task, config))
     checked.runtime.gather(config.workload.task, checked.backend.framework, device_of(checked.backend))
     run_dir.mkdir(parents=True, exist_ok=True)
+    with standing(run_dir) as watching:
+        return _recorded(checked, job, run_dir, watching)
+
+
+def _recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
+    """Run the job, with its record; ``watching`` is for what is called a few times per second."""
+    config = checked.config
     recorder = open_record(config, run_dir)
     write_head(run_dir, checked, job)
     picture = Picture(job, title(config, job), checked.plan)
@@ -54,7 +63,7 @@ def run_job(checked: CheckedJob, run_dir: Path) -> Ending:
         run_dir,
         save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
         columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
-        tick=view.tick,
+        tick=watching(view.tick),
     )
     outcome = checked.runtime.run(spec, Schedule(checked.plan))
     view.close(outcome.t)
@@ -96,16 +105,6 @@ def prepare_data(task: Any, config: Config) -> int:
         if is_full(error):
             raise
         raise ConfigError(f"workload={config.workload.name}: {error}") from error
-
-
-class JobFailed(RuntimeError):
-    """The job ended with an error; its record has the history."""
-
-    def __init__(self, message: str, exit_code: int = FAILED, interrupted_by: int = 0) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-        self.interrupted_by = interrupted_by
-        """The signal that came meanwhile."""
 
 
 def make_job(checked: CheckedJob, num_samples: int) -> Job:

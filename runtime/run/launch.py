@@ -21,9 +21,13 @@ from omegaconf import DictConfig, OmegaConf, read_write
 
 from runtime.config.compose import ComposedJob, announce
 from runtime.config.hydra_internal import Callbacks
+from runtime.errors import FAILED, print_error
+from runtime.house import NAME
 from runtime.record.progress import left
+from runtime.run.claiming import is_ours_still
 from runtime.run.preflight import Jobs
 from runtime.run.resuming import Claimed, Part
+from runtime.run.standing import LOST
 from runtime.run.sweep_note import Ended, add
 
 if TYPE_CHECKING:
@@ -82,6 +86,8 @@ def launch_sweep(jobs: Jobs, sweep: Claimed, run: Run, sweep_ended: Callable[[Pa
         one, interrupted_by = _run_part(part, sweep.directory, context, run)
         if one.exit_code > KILLED:
             return one.exit_code
+        if not is_ours_still(sweep.directory):
+            return one.exit_code or print_error(NAME, f"hydra.sweep.dir={sweep.directory}: {LOST}", FAILED)
         add(sweep.directory, one)
         ended.append(one)
         if interrupted_by and sweep.pending:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runtime.containment import contain
+from runtime.containment.process import keep_private
 
 if TYPE_CHECKING:
     from runtime.api import Needs
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 def prepare(needs: Needs) -> None:
     """Continue inside the namespaces that the run needs; the calling process stays outside and never returns."""
+    keep_private()
     if needs.janitor:
         from runtime.live.machines.janitor_process import the_janitor
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from runtime.errors import ConfigError
 
 PREFIX = ".stragglab-"
+SHOWN = 3
+"""Names of what is in the way, in an error."""
 
 
 def probe_folder(folder: Path) -> None:
@@ -21,14 +23,29 @@ def probe_folder(folder: Path) -> None:
         os.rmdir(tempfile.mkdtemp(prefix=PREFIX, dir=place))
 
 
-def refuse_unwritable_folder(option: str, folder: Path | None) -> None:
-    """Raise :class:`ConfigError`, naming the option and its value."""
+def refuse_unwritable_folder(option: str, folder: Path | None, ours: Collection[str] = ()) -> None:
+    """Raise :class:`ConfigError`, naming the option and its value.
+
+    ``ours``: names of which an earlier output has one; a directory with other things in it, and none of them, is
+    refused, so that nothing of a user's is overwritten.
+    """
     if folder is None:
         return
     try:
         probe_folder(folder)
+        names = set(os.listdir(folder)) if ours and folder.exists() else set()
     except OSError as error:
         raise ConfigError(f"{option} {folder}: cannot be written ({reason(error)}); choose another directory") from None
+    if names and names.isdisjoint(ours):
+        raise ConfigError(
+            f"{option} {folder}: is not empty ({shown(names)}), and not of this command; choose a new or an empty "
+            "directory"
+        )
+
+
+def shown(names: Collection[str]) -> str:
+    """A few of the names of what is in a directory."""
+    return ", ".join([*sorted(names)[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
 
 
 def refuse_unwritable_file(option: str, file: Path | None) -> None:

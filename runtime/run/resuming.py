@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +17,7 @@ from omegaconf import OmegaConf
 
 from runtime.config.compose import ComposedJob, announce, written_lines
 from runtime.errors import ConfigError
-from runtime.run.claiming import claim, holds_record, release
+from runtime.run.claiming import claim, forget, holds_record, is_of_a_job, refuse_used, release
 from runtime.run.inputs import inputs_of
 from runtime.run.preflight import Jobs
 from runtime.run.probing import reason
@@ -56,16 +55,24 @@ def claim_sweep(jobs: Jobs) -> Claimed:
     parts, head = list(_parts(jobs)), head_of(tuple(written_lines(jobs.master.hydra.overrides.task)))
     resume = all(part.checked.config.resume == "auto" for part in parts) and _are_apart(parts)
     for directory in _candidates(jobs, head) if resume else ():
-        with suppress(ConfigError):  # another process writes there
+        try:
             claim(jobs.setting, directory, with_record=True)
-            note = read(directory)  # again: only now nobody else writes it
-            claimed = _continued(directory, parts, note) if note is not None and note.head == head else None
-            if claimed is not None and (claimed.pending or _is_named(jobs)):
-                _begin(jobs.setting, directory, head, claimed.kept)
-                _remove_remnants(claimed)
-                return claimed
-            release(directory)
+        except ConfigError:  # another process writes there
+            continue
+        note = read(directory)  # again: only now nobody else writes it
+        claimed = _continued(directory, parts, note) if note is not None and note.head == head else None
+        if claimed is not None and (claimed.pending or _is_named(jobs)):
+            _refuse_foreign((part for part in claimed.pending if not is_of_a_job(directory / part.job)), directory)
+            _begin(jobs.setting, directory, head, claimed.kept)
+            _remove_remnants(claimed)
+            return claimed
+        release(directory)
     claim(jobs.setting, jobs.directory)
+    try:
+        _refuse_foreign(parts, jobs.directory)
+    except ConfigError:
+        forget(jobs.directory)
+        raise
     _begin(jobs.setting, jobs.directory, head)
     return Claimed(jobs.directory, len(parts), deque(parts))
 
@@ -137,6 +144,12 @@ def _continued(directory: Path, parts: list[Part], note: Note) -> Claimed:
         else:
             pending.append(part)
     return Claimed(directory, len(parts), pending, tuple(kept), continues=True)
+
+
+def _refuse_foreign(parts: Iterable[Part], directory: Path) -> None:
+    """Raise :class:`ConfigError` if a job would run where something is that no job has begun."""
+    for part in parts:
+        refuse_used("hydra.sweep.subdir", directory / part.job)
 
 
 def _remove_remnants(claimed: Claimed) -> None:

@@ -1,4 +1,4 @@
-"""Standard streams without a reader: a job continues without its view.
+"""Standard streams: a job continues without a reader, and nothing that is printed makes the terminal obey.
 
 ``2>&1 | head -1`` leaves a pipe without a reader, ``>/dev/full`` a full file, ``2>&-`` no stream at all, whose number
 the next opened file would get: output would then end up in the record.
@@ -11,9 +11,10 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NoReturn, TextIO
 
-from runtime.errors import FAILED, print_error
+from runtime.errors import FAILED, HARMLESS, harmless, no_memory, print_error
 
 NUM_STANDARD = 3
 
@@ -30,6 +31,39 @@ class _Patient(io.FileIO):
         return memoryview(data).nbytes
 
 
+class _Harmless(io.TextIOWrapper):
+    """Prints what programs would make a terminal obey as it is written in a program; rich's own codes pass."""
+
+    def write(self, text: str, /) -> int:
+        return super().write(harmless(text))
+
+    @cached_property
+    def rich_proxied_file(self) -> _ForRich:
+        """What rich writes to instead of this stream."""
+        _make_rich_harmless()
+        return _ForRich(self)
+
+
+class _ForRich:
+    """A stream to which rich writes its own codes."""
+
+    def __init__(self, stream: _Harmless) -> None:
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        return io.TextIOWrapper.write(self._stream, text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _make_rich_harmless() -> None:
+    """Let the texts that rich shows be harmless, too: it takes a few control characters out of them by itself."""
+    from rich.control import _CONTROL_STRIP_TRANSLATE
+
+    _CONTROL_STRIP_TRANSLATE.update(HARMLESS)
+
+
 def secure() -> None:
     """Make output safe whatever happens to the standard streams; call it before any file is opened."""
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -38,20 +72,22 @@ def secure() -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
     os.close(nowhere)
     sys.stdout, sys.stderr = _patient(sys.stdout, 1), _patient(sys.stderr, 2)
+    if "rich" in sys.modules:  # else when it asks where to write
+        _make_rich_harmless()
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 (the whole process uses it)
 
 
-def _patient(old: TextIO | None, descriptor: int) -> io.TextIOWrapper:
+def _patient(old: TextIO | None, descriptor: int) -> _Harmless:
     """Buffer like Python: errors unbuffered, the rest by lines on a terminal and in blocks elsewhere."""
     if old is not None:
         with contextlib.suppress(OSError, ValueError):
             old.flush()
     raw = _Patient(descriptor, "w", closefd=False)
     of_errors = descriptor == 2
-    return io.TextIOWrapper(
+    return _Harmless(
         io.BufferedWriter(raw),
         encoding=getattr(old, "encoding", None) or "utf-8",
-        errors="backslashreplace" if of_errors else getattr(old, "errors", None),
+        errors="backslashreplace" if of_errors else "replace",  # a terminal without a letter ends no job
         line_buffering=of_errors or raw.isatty(),
     )
 
@@ -63,10 +99,12 @@ def _to_nowhere(descriptor: int) -> None:
 
 
 def run_program(name: str, main: Callable[[], int]) -> NoReturn:
-    """The outermost call of a program: it ends with what ``main`` returns; an ``OSError`` is one line."""
+    """The outermost call of a program: ends with what ``main`` returns; an ``OSError``, or no memory, is one line."""
     secure()
     try:
         exit_code = main()
-    except OSError as error:
+    except (OSError, MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and not no_memory(error):
+            raise
         exit_code = print_error(name, error, FAILED)
     sys.exit(exit_code)

@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analysis.records.cluster import Cluster
 from analysis.records.either import load_record
 from analysis.records.load import Run
+from reading import Unreadable
+from reading.plain import load_yaml
 from runtime.containment.process import die_with
 from runtime.errors import FAILED, NO_SPACE, REFUSED, ConfigError
 from runtime.house import NAME, run_py
@@ -126,7 +127,11 @@ def stored(name: str, words: Iterable[str], out: Path, *, apart: str | tuple[str
 
 def words_of(path: Path) -> list[str]:
     """The settings of a record, as they were given to ``run.py``."""
-    return [str(word) for word in yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes())]
+    place = path / ".hydra" / "overrides.yaml"
+    try:
+        return [str(word) for word in load_yaml(place) or ()]
+    except (Unreadable, TypeError) as error:
+        raise ConfigError(f"{place}: {error}; choose another -o, or remove it") from None
 
 
 def unfinished(out: Path, name: str) -> Path:

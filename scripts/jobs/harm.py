@@ -25,7 +25,7 @@ from runtime.virtual.costs import load_costs
 from scripts.common.forks import in_forks
 from scripts.common.grid import JobFailed, progress
 
-CODE = ("strategies", "injectors", "predictors", "runtime", "workloads")
+CODE = ("strategies", "injectors", "predictors", "reading", "runtime", "workloads")
 MADE = (".pyc", ".so")
 """Endings of files that are made of the others."""
 COSTS = Path("runtime", "fitted", "costs")

@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.coding.terms import Floats, Group, Indices
+from strategies.coding.terms import Floats, Group, Indices, Mask
 
 RESIDUAL = 1e-6
 """Largest |a B - 1| of weights that count as decoded."""
@@ -61,18 +61,22 @@ class Code:
 
     def weights(self, dead: Indices) -> Floats:
         """Weights (sets, m) without each of the ``dead`` sets (sets, size); invalid where a set cannot be decoded."""
-        weights = self._shortest_without(dead)
+        weights = np.zeros((len(dead), self.num_workers))
         alive = np.ones(weights.shape, dtype=np.bool_)
         np.put_along_axis(alive, dead, False, axis=1)
+        found: Mask = np.zeros(len(dead), dtype=np.bool_)
         if self._kinds:
             firsts = [np.array(kind)[alive[:, kind].argmax(axis=1)] for kind in self._kinds]
             plain = np.zeros(weights.shape)
             np.put_along_axis(plain, np.column_stack(firsts), 1.0, axis=1)
-            complete = ~(plain.astype(np.bool_) & ~alive).any(axis=1)
-            weights[complete] = plain[complete]
+            found = np.asarray(~(plain.astype(np.bool_) & ~alive).any(axis=1))
+            weights[found] = plain[found]
         for group in reversed(self.groups):
             complete = alive[:, group].all(axis=1)
             weights[complete] = np.isin(np.arange(self.num_workers), group)
+            found |= complete
+        if not found.all():  # their decomposition is most of the work for many workers
+            weights[~found] = self._shortest_without(dead[~found])
         return weights
 
     def _shortest_without(self, dead: Indices) -> Floats:

@@ -87,7 +87,9 @@ def support(held: Sequence[int], k: int) -> Mask:
 def default_parts(throughputs: Sequence[float], s: int) -> int:
     """The smallest k that makes all quotas whole, of at most 8 parts per worker; 4 per worker if there is none."""
     num_workers = len(throughputs)
+    of_one = np.array(quotas(throughputs, 1, s))  # all are in proportion to k
     for k in range(1, 2 * PARTS_PER_WORKER * num_workers + 1):
-        if all(abs(quota - round(quota)) <= WHOLE * max(1.0, quota) for quota in quotas(throughputs, k, s)):
+        wanted = k * of_one
+        if (np.abs(wanted - wanted.round()) <= WHOLE * np.maximum(1.0, wanted)).all():
             return k
     return PARTS_PER_WORKER * num_workers

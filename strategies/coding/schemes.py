@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.coding import matrices, partitions
@@ -13,6 +13,10 @@ from strategies.coding.terms import Chance, Mask, check_throughputs, check_toler
 
 MAX_DRAWS = 10_000
 """Most matrices to choose from; a job waits for them all before it starts."""
+MAX_WORKERS = 1000
+"""Most workers that a code is built for."""
+MAX_WORK = 4e9
+"""Most m x m x max(m, k) of all draws together: some seconds of a processor."""
 ONE_PART_EACH = ("naive", "fractional_repetition", "cyclic")
 """Schemes that ignore throughputs: k = m."""
 SCHEMES = (*ONE_PART_EACH, "heter_aware", "group_based")
@@ -56,6 +60,7 @@ def build(
     check_whole("max_groups", max_groups, least=1)
     check_number("max_amplification", max_amplification, least=1)
     check_choice("prune", prune, "packing", "paper")
+    check_size(len(throughputs), s)
     dead = straggler_sets(len(throughputs), s, chance)
     if scheme in ONE_PART_EACH:
         draw = _one_part_each(scheme, len(throughputs), s, k, chance)
@@ -63,7 +68,7 @@ def build(
         parts = partitions.default_parts(throughputs, s) if k is None else k
         support = partitions.support(partitions.counts(throughputs, parts, s) if held is None else held, parts)
         draw = _by_throughput(scheme, support, chance, prune, max_groups)
-    rated = best_of((draw() for _ in range(draws)), dead)
+    rated = best_of(_drawn(draw, draws), dead)
     if rated.amplification > max_amplification:
         raise ValueError(
             f"max_amplification={max_amplification:g}: the best of {draws} draws of {scheme} with s={s} multiplies "
@@ -71,6 +76,27 @@ def build(
             f"{rounding_error(rated.amplification):.0e}; take a smaller s, more draws or fractional_repetition"
         )
     return rated
+
+
+def check_size(m: int, s: int) -> None:
+    """Raise ``ValueError`` for more workers than a code is built for; with s = 0 there is nothing to build."""
+    if s and m > MAX_WORKERS:
+        raise ValueError(
+            f"s={s}: a code for {m} workers would take too long to build; take at most {MAX_WORKERS} workers, or s=0"
+        )
+
+
+def _drawn(draw: Callable[[], Code], draws: int) -> Iterator[Code]:
+    """The codes to choose from; the first one is often the last, and is made before their number is refused."""
+    yield (first := draw())
+    m, k = first.matrix.shape
+    most = max(1, int(MAX_WORK / (m * m * max(m, k))))
+    if draws > most:
+        raise ValueError(
+            f"draws={draws}: a choice among so many matrices ({m} workers, {k} parts) would take minutes; take at "
+            f"most {most}, or fewer workers"
+        )
+    yield from (draw() for _ in range(1, draws))
 
 
 def _one_part_each(scheme: str, m: int, s: int, k: int | None, chance: Chance) -> Callable[[], Code]:

@@ -126,8 +126,11 @@ class Balancer:
         for place, (worker, size) in enumerate(sizes.items()):
             most = highs[place]
             missing = self._owed.get(worker, size) if most is None else min(self._owed.get(worker, size), most)
+            if missing <= size:
+                self._owed.pop(worker, None)
+                continue
             givers = [other for other, low in zip(sizes, lows, strict=True) if sizes[other] > max(low, size + 1)]
-            if missing <= size or not givers:
+            if not givers:
                 self._owed.pop(worker, None)
                 continue
             giver = max(givers, key=lambda other: (sizes[other], -other))

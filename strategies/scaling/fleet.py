@@ -126,7 +126,17 @@ class Fleet:
         """What every present node has, in their order; the same object until that changes."""
         if self._present is None:
             self._present = {node: self.given[node] for node in sorted(self.here)}
+            self._totals: dict[str, int] | None = None
         return self._present
+
+    def totals(self) -> dict[str, int]:
+        """How many workers and servers are present, and their cores together; computed again when that changes."""
+        present = self.present()
+        if self._totals is None:
+            cores = sum(given.cores for given in present.values())
+            roles = [node.role for node in present]
+            self._totals = {"workers": roles.count("worker"), "servers": roles.count("server"), "cores": cores}
+        return self._totals
 
     def request(self, role: str, given: Given, not_on: Iterable[str] = ()) -> Launch:
         """The command for a node more; its name is taken from now on."""

@@ -155,9 +155,7 @@ class Scaler:
     def log_state(self) -> State:
         """Nodes, the phase of a switch, and the last decision with its numbers."""
         return {
-            "workers": len(self.fleet.nodes("worker")),
-            "servers": len(self.fleet.nodes("server")),
-            "cores": sum(given.cores for given in self.fleet.present().values()),
+            **self.fleet.totals(),
             "switch": str(self.resizing.switch.phase),
             "decision": self._last,
             **self.planner.log_state(),

@@ -264,7 +264,7 @@ def test_who_does_not_agree_is_refused_with_the_difference_and_too_few_are_refus
     other = tmp_path / "other"
     new_token(other)
     changed = tmp_path / "changed"
-    for name in ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads"):
+    for name in ("analysis", "injectors", "predictors", "reading", "runtime", "strategies", "workloads"):
         shutil.copytree(ROOT / name, changed / name, ignore=shutil.ignore_patterns("__pycache__", ".ruff_cache"))
     shutil.copy(ROOT / "pyproject.toml", changed)
     with (changed / "runtime" / "version.py").open("a") as file:

@@ -203,3 +203,16 @@ def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_e
     assert problems(run.lines()) == []
     assert [agents[0].wait(), agents[2].wait()] == [0, 0]
     assert list(shared.iterdir()) == []
+
+
+def test_a_killed_driver_leaves_nothing_in_the_shared_directory(loopback: Cluster, tmp_path: Path) -> None:
+    """Its agents are on its machine; those of another one leave it to the next run there."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    agents = [loopback.agent(number) for number in range(2)]
+    run = loopback.run("run", *LEDGER, "workload.epochs=null", *SLOW, f"launcher.shared_dir={shared}")
+    run.await_notes("Checkpointed", timeout_s=PATIENCE_S)
+    assert list(shared.rglob("*.ckpt"))
+    run.kill()
+    assert [agent.wait() for agent in agents] == [1, 1]
+    assert list(shared.iterdir()) == []

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from runtime.containment.process import die_with
 from runtime.house import ROOT, module_name
 from runtime.run.preflight import preflight
 
@@ -72,6 +73,7 @@ def _program(words: tuple[str, ...]) -> None:
 def _child(call: Callable[[], object], out: int, err: int, cwd: Path) -> NoReturn:
     exit_code = 1
     try:
+        die_with(os.getppid())
         os.chdir(cwd)
         os.dup2(out, 1)
         os.dup2(err, 2)

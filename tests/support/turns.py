@@ -83,7 +83,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Announce the markers."""
+    """Register the markers ``long`` and ``few``."""
     config.addinivalue_line("markers", "long: one of many cases: for CI and `make slow`")
     config.addinivalue_line("markers", "few: so many of its cases are for every commit, the others are long")
 

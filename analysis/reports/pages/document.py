@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analysis.figures.style import DPI, WIDTH_IN
+from analysis.markup import HARMLESS
 from analysis.records.provenance import without
 
 TABLES, TIMELINE = "tables.js", "timeline.js"
@@ -47,10 +48,11 @@ def document(
     script = "".join(f"<script>\n{file_text(name)}</script>\n" for name in scripts)
     head = f"<title>Stragglab: {escape(title)}</title>\n<style>\n{file_text('look.css')}</style>"
     top = f'<p class="where">Stragglab{where}</p><h1>{escape(title)}</h1><p class="origin">{escape(about)}</p>{lead}'
-    return (
+    page = (
         f'<!DOCTYPE html>\n<html lang="en"><head>{META}{head}</head>\n<body>\n<header>{top}</header>\n'
         f"<main>{body}</main>\n<footer><p>{FOOT}</p></footer>\n{script}</body></html>\n"
     )
+    return page.translate(HARMLESS)
 
 
 @cache

@@ -23,6 +23,7 @@ from runtime.errors import ConfigError
 from runtime.live.joining import wire
 from runtime.live.joining.data import prepare
 from runtime.live.joining.facts import Facts
+from runtime.live.joining.shared_folder import remove_left
 from runtime.live.joining.site import LOCAL, SAVED
 from runtime.live.joining.ways import closed
 from runtime.live.launchers.local import LocalLauncher
@@ -68,6 +69,7 @@ class Membership:
         self.begin: wire.Begin | None = None
         self.directory: Path | None = None
         self._heard_s = self._beaten_s = 0.0
+        self._shared: Path | None = None
         self._listening: Listening
         self._finishing = False
         """Whether the driver wants the end."""
@@ -93,6 +95,8 @@ class Membership:
         os.chdir(self._home)
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
+        if self.begin is not None and self._shared is not None:
+            remove_left(self._shared)  # of a driver of this machine that was killed
         self._shut()
         self.channel.sock.close()
 
@@ -135,6 +139,7 @@ class Membership:
                 kind = NotNeeded if message.later else ConfigError
                 raise kind(f"the driver refuses us: {message.reason}")
             case wire.Prepare():
+                self._shared = Path(message.shared) if message.shared else None
                 port = 0 if self.door is None else self.door.getsockname()[1]
                 self._tell(msgspec.structs.replace(self._prepared(message), port=port))
             case wire.Reach():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.containment import Isolation, contain, inside, is_linux, obstacle
-from runtime.containment.process import die_with
+from runtime.containment.process import die_with, keep_private
 from runtime.errors import FAILED, ConfigError, print_error
 from runtime.live.agent.arguments import Asked, parse
 from runtime.live.agent.dialing import Unreachable, dial
@@ -31,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
     """Join a run; returns the exit code: 0 after a job, 1 if the driver was lost, 2 for whatever was refused."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    keep_private()
     try:
         asked = parse(argv)
         if asked.new_token is not None:

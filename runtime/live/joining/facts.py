@@ -18,7 +18,7 @@ from runtime.house import ROOT
 from runtime.live.machines.doctor import PROBED, missing
 from runtime.version import own_version
 
-PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
+PACKAGES = ("analysis", "injectors", "predictors", "reading", "runtime", "strategies", "workloads")
 DISTRIBUTIONS = ("msgspec", "numpy", "tensorflow", "torch")
 GIT_DEADLINE_S = 5.0
 MODEL = re.compile(r"^Model:(.*)$", re.MULTILINE)

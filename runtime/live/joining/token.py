@@ -11,6 +11,8 @@ import stat
 import sys
 from pathlib import Path
 
+from reading import Unreadable
+from reading.files import decoded, open_file
 from runtime.errors import ConfigError
 
 TOKEN_BYTES = 32
@@ -32,15 +34,13 @@ def read_token(name: str, setting: str) -> bytes:
     """The token in a file, or on standard input (``-``); ``setting`` names it in the :class:`ConfigError`."""
     if name == STDIN:
         return _parsed(sys.stdin.readline(), setting, "standard input")
-    path = Path(name)
     try:
-        with path.open() as file:
+        with open_file(Path(name)) as file:
             mode = os.fstat(file.fileno()).st_mode
-            text = file.read(4 * TOKEN_BYTES)
-    except (OSError, UnicodeDecodeError) as error:
-        words = (getattr(error, "strerror", None) or "is not text").lower()
-        raise ConfigError(f"{setting}={name}: {words}; {NEW}") from None
-    if not stat.S_ISREG(mode) or mode & (stat.S_IRWXG | stat.S_IRWXO):
+            text = decoded(file.read(4 * TOKEN_BYTES))
+    except Unreadable as error:
+        raise ConfigError(f"{setting}={name}: {error}; {NEW}") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(f"{setting}={name}: others can read it (mode {stat.S_IMODE(mode):04o}); chmod 600 {name}")
     return _parsed(text, setting, name)
 

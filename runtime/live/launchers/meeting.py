@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -25,6 +24,7 @@ from runtime.errors import ConfigError
 from runtime.live.joining import wire
 from runtime.live.joining.data import prepare
 from runtime.live.joining.facts import look_here
+from runtime.live.joining.shared_folder import SharedFolder
 from runtime.live.joining.site import Site
 from runtime.live.joining.ways import coordinators_door, open_door, words_of
 from runtime.live.launchers.interfaces import addresses, interface_address
@@ -64,7 +64,7 @@ class Meeting(ABC):
     """As in ``launcher=NAME``."""
     cure: ClassVar[str]
     """What to do when too few have joined; empty: start agents."""
-    _shared: str = field(default="", init=False)
+    _shared: SharedFolder | None = field(default=None, init=False)
     """Our own directory below ``shared_dir``."""
     _salt: bytes = field(default=b"", init=False)
     """Of the job's secret."""
@@ -215,7 +215,7 @@ class Meeting(ABC):
         prepared = prepare(task)
         if prepared.problem:
             raise ConfigError(f"workload: {prepared.problem}")
-        self._shared = "" if self.shared_dir is None else tempfile.mkdtemp(prefix="stragglab-", dir=self.shared_dir)
+        self._shared = None if self.shared_dir is None else SharedFolder(Path(self.shared_dir))
         wanted = Wanted(
             nodes=self.nodes,
             listen=self.here,
@@ -232,7 +232,7 @@ class Meeting(ABC):
             task=task,
             prepared=prepared,
             tasks_port=port,
-            shared=self._shared,
+            shared=self._shared_path,
             certificate=certificate,
         )
         try:
@@ -244,6 +244,10 @@ class Meeting(ABC):
             raise
 
     # ---- the run -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _shared_path(self) -> str:
+        return "" if self._shared is None else str(self._shared.path)
 
     @property
     def _rendezvous(self) -> Rendezvous:
@@ -261,7 +265,7 @@ class Meeting(ABC):
             listen=self.here,
             secret=wire.secret_of(there.wanted.token, self._salt),
             certificate=there.wanted.certificate,
-            checkpoints=self._shared,
+            checkpoints=self._shared_path,
             link_bytes_per_s=None if self.link_mbps is None else self.link_mbps * BITS_PER_MBIT / 8,
         )
 
@@ -272,9 +276,9 @@ class Meeting(ABC):
         while _open:
             _open.pop().close()
         self.dismiss()
-        if self._shared:
-            shutil.rmtree(self._shared, ignore_errors=True)
-            self._shared = ""
+        if self._shared is not None:
+            self._shared.remove()
+            self._shared = None
 
     def describe(self) -> list[dict[str, Any]]:
         there = self._rendezvous

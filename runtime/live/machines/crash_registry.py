@@ -70,7 +70,7 @@ def this_process() -> OwningProcess:
     return OwningProcess(
         machine=os.uname().nodename,
         pid_namespace=_pid_namespace(),
-        boot_id=_boot_id(),
+        boot_id=boot_id(),
         pid=pid,
         start_ticks=start_ticks(pid) or 0,
     )
@@ -80,7 +80,8 @@ def _pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """Of this machine since it was started: equal for all of its containers, and for no other machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -89,7 +90,7 @@ def standing(entry: RegisteredRun) -> Standing:
     owner = entry.owner
     if owner.machine != os.uname().nodename:
         return "elsewhere"
-    if owner.boot_id != _boot_id():
+    if owner.boot_id != boot_id():
         return "rebooted"
     if owner.pid_namespace != _pid_namespace():
         return "elsewhere"

@@ -20,6 +20,7 @@ from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.cluster.hosts import Host, Hosts, parse_machines
 from runtime.config.anchoring import anchored
 from runtime.config.checking import show
+from runtime.config.foreign import refuse_foreign
 from runtime.config.instantiate import TARGET, instantiate, locate
 from runtime.config.parse import ON_THIS_MACHINE, Config, parse
 from runtime.core.cluster.checks import problem_of
@@ -119,7 +120,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         submissions = arrivals.submissions(config.seed)
     if not submissions:
         raise ConfigError(f"jobs={source}: gives no job")
-    shaper = _Shaper(raw, config, start, again, hosts)
+    shaper = _Shaper(raw, config, start, again, hosts, foreign=getattr(arrivals, "foreign", False))
     jobs, names = [], set[str]()
     empty = Room(machines)
     for number, submission in enumerate(submissions):
@@ -301,10 +302,12 @@ class _Shaper:
     Where nothing trains, jobs of one kind have one checked job, so that sets of many thousands are checked in seconds.
     """
 
-    def __init__(self, raw: Mapping[str, Any], config: Config, start: Path, again: Again, hosts: Hosts) -> None:
-        self._config, self._start, self._again = config, start, again
+    def __init__(
+        self, raw: Mapping[str, Any], config: Config, start: Path, again: Again, hosts: Hosts, *, foreign: bool
+    ) -> None:
+        self._config, self._start, self._again, self._foreign = config, start, again, foreign
         self._raws: dict[tuple[str, ...], Mapping[str, Any]] = {(): raw}
-        self._models = Models(config.replay.models)
+        self._models = Models(config.replay.models, start)
         self._costs: dict[str, CostModel] = {}
         self._kinds: dict[Kind, _Alike] = {}
         self._counted: dict[Kind, CheckedJob] = {}
@@ -396,6 +399,9 @@ class _Shaper:
     def _compose(self, submission: Submission) -> Mapping[str, Any]:
         if submission.settings not in self._raws:
             refuse_shared(submission)
+            for line in submission.settings if self._foreign else ():
+                with _named("settings"):
+                    refuse_foreign(line, self._start)
             self._raws[submission.settings] = self._again(submission.settings)
         return self._raws[submission.settings]
 

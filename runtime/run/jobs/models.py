@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from runtime.config.checking import convert, suggest
+from reading.errors import shown
+from runtime.config.checking import convert, refuse_nonfinite, suggest
+from runtime.config.foreign import refuse_elsewhere
 from runtime.errors import ConfigError
 from runtime.fitted import ROOT, Kind
 
@@ -36,16 +39,21 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Models:
     """A table of models; ``name`` is a file of ``runtime/fitted/models/`` or a path, None: an empty table.
 
-    Raises :class:`ConfigError` for a file that is missing or invalid.
+    ``start``: the directory in which the user started. Raises :class:`ConfigError` for a file that is missing or
+    invalid, or names cost models elsewhere.
     """
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, start: Path) -> None:
         self.name = name
         self._models: dict[str, Model] = {}
         if name is not None:
             raw = KIND.parse(KIND.read(name), name)
             try:
+                refuse_nonfinite(raw)
                 file: ModelFile = convert(raw, ModelFile, "")
+                for model, one in file.models.items():
+                    label = f"models.{shown(model)}.costs={shown(one.costs)}"
+                    refuse_elsewhere(one.costs, start, label, beside=KIND.path_of(name).parent)
             except ConfigError as error:
                 raise ConfigError(f"{KIND.setting}={name}: {error}") from None
             self._models = file.models

@@ -16,10 +16,11 @@ from runtime.record.cluster import ClusterRecorder, JobRow
 from runtime.record.cluster_view import make_cluster_view
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.record.sums import OF_CLUSTER, write_sums
-from runtime.run.ending import Ending, ending_of
-from runtime.run.job import JobFailed, prepare_data
+from runtime.run.ending import Ending, JobFailed, ending_of
+from runtime.run.job import prepare_data
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
+from runtime.run.standing import Tick, standing
 
 JOBS = "jobs"
 """Folder of the records of single jobs."""
@@ -53,17 +54,25 @@ def run_set(checked: CheckedSet, run_dir: Path) -> Ending:
         for one in checked.jobs:
             prepare_data(one.checked.task, one.checked.config)
     run_dir.mkdir(parents=True, exist_ok=True)
+    with standing(run_dir) as watching:
+        return _recorded(checked, run_dir, watching)
+
+
+def _recorded(checked: CheckedSet, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
+    """Run all jobs, with their records; ``watching`` is for what is called a few times per second."""
     try:
         record = ClusterRecorder(run_dir, [_row(checked, number) for number in range(len(checked.jobs))])
     except FileExistsError:
         raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
     publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(_meta(checked, run_dir)), indent=1), b"\n"])
     num_hosts, detailed = len(checked.machines), checked.config.replay.detail != "gpus_only"
+    if detailed:
+        (run_dir / JOBS).mkdir()
     running = {
         job.request.job: RunningJob(job, run_dir / JOBS / job.request.job, num_hosts, record) for job in checked.jobs
     }
     view = make_cluster_view(checked.config.view, record.table, title(checked), _num_gpus(checked))
-    cluster = _cluster(checked, running, record, view.tick)
+    cluster = _cluster(checked, running, record, watching(view.tick))
     try:
         cluster.run()
         if not detailed:

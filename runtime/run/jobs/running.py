@@ -53,7 +53,7 @@ class RunningJob:
         assert self._job is not None
         checked, self._job = placed_job(self._job.checked, places, self._num_hosts), None
         job = make_job(checked, prepare_data(checked.task, checked.config))
-        self._run_dir.mkdir(parents=True, exist_ok=True)
+        self._run_dir.mkdir(exist_ok=True)
         self._recorder = open_record(checked.config, self._run_dir)
         write_head(self._run_dir, checked, job)
         spec = make_run_spec(

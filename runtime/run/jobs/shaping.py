@@ -32,6 +32,7 @@ SHARED = (
     "draw",
     "view",
     "hydra",
+    "project",
 )
 """Settings of the whole set, which no job can have for itself."""
 

@@ -12,6 +12,8 @@ import pytest
 
 from analysis import files
 from analysis.files import natural, write_file
+from analysis.reports.report import finish_run
+from tests.support.records import bsp_story
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -65,6 +67,17 @@ files.write_file(pathlib.Path(sys.argv[1]), b"x" * 1_000_000)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a")], cwd=ROOT, check=False)
     assert done.returncode == -signal.SIGKILL
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["columns", "tables", "figures"])
+def test_nothing_is_written_out_of_a_record(name: str, tmp_path: Path) -> None:
+    """Records come from others, too, and a link could lead anywhere."""
+    outside, run = tmp_path / "outside", bsp_story().write(tmp_path / "run")
+    outside.mkdir()
+    (run / name).symlink_to(outside)
+    with pytest.raises(OSError, match="is a link, and would be written through"):
+        finish_run(run)
+    assert list(outside.iterdir()) == []
 
 
 def test_names_are_in_natural_order_whatever_their_numbers_are() -> None:

@@ -135,6 +135,7 @@ BAD = {
     "no rank": ("rank,step,seconds\n,1,1\n", "row 1, column rank: is empty"),
     "empty": ("", "is empty"),
     "no rows": ("rank,step,seconds\n", "holds no step"),
+    "wide": ("rank,step,seconds\n0,1,2,3\n", "rows have more cells than the header has names"),
     "ragged": ("rank,step,seconds\n0,1,1\n0,1,2,3,4\n", "is not a table"),
 }
 

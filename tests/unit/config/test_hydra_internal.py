@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.cli import ROOT
 
-PROGRAM = ("run.py", "analysis", "runtime", "scripts", "workloads", "strategies", "injectors", "predictors")
+PROGRAM = ("run.py", "analysis", "runtime", "scripts", "workloads", "strategies", "injectors", "predictors", "reading")
 ONE_FILE = Path("runtime/config/hydra_internal.py")
 
 

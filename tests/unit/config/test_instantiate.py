@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from runtime.config.instantiate import ALLOW_VARIABLE, instantiate, is_allowed
+from reading.plain import parse_yaml
+from runtime.config.instantiate import ALLOW_VARIABLE, instantiate, is_allowed, locate
+from runtime.config.roles import ROLES, refuse_role, refuse_room
 from runtime.errors import ConfigError
+from runtime.house import ROOT
 
 PLUGIN = """
 from __future__ import annotations
@@ -167,3 +171,81 @@ def test_the_allowance_is_for_whole_package_names(monkeypatch: pytest.MonkeyPatc
     assert not is_allowed("os.system")
     monkeypatch.delenv(ALLOW_VARIABLE)
     assert is_allowed("strategies.bsp.BSP")
+
+
+@pytest.fixture
+def built(carts: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the classes whose constructors were called."""
+    called: list[str] = []
+    for cls in (carts.Wheel, carts.Cart):
+        signed = functools.wraps(cls.__init__)  # type: ignore[misc]
+        monkeypatch.setattr(cls, "__init__", signed(lambda self, *_, **__: called.append(type(self).__name__)))
+    return called
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "message"),
+    [
+        (
+            {"_target_": "depot.carts.Wheel"},
+            "strategy",
+            "strategy._target_=depot.carts.Wheel: is not a strategy (it has",
+        ),
+        ({"_target_": "depot.carts.Wheel"}, "straggler", "is not a straggler pattern (it has no plan)"),
+        ({"_target_": "depot.carts.Wheel"}, "workload.task", "is not a task (it has no prepare)"),
+        (cart(wheels=[cart()]), "cart", "cart.wheels[0]._target_=depot.carts.Cart: must be Wheel"),
+        (cart(profile={"_target_": "depot.carts.Wheel"}), "cart", "must be Profile"),
+        (cart(colour={"_target_": "depot.carts.Wheel"}), "cart", "must be a plain value"),
+        (cart(load_kg={"_target_": "depot.carts.Wheel"}), "cart", "must be a plain value"),
+        (cart(gone={"_target_": "depot.carts.Wheel"}), "cart", "cart.gone: no such setting"),
+    ],
+)
+def test_nothing_is_built_that_is_no_such_thing(
+    spec: dict[str, Any], path: str, message: str, built: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        instantiate(spec, path)
+    assert built == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "message"),
+    [
+        ({"_target_": "workloads.digits.Digits"}, "strategy", "is not a strategy; those are below strategies"),
+        ({"_target_": "runtime.live.tasks.cold.Nothing"}, "jobs", "is not a source of jobs; those are below injectors"),
+        (
+            {"_target_": "strategies.composed.Composed", "gate": {"_target_": "runtime.core.ledger.GradientLedger"}},
+            "strategy",
+            "strategy.gate._target_=runtime.core.ledger.GradientLedger: cannot be a part of strategy",
+        ),
+        (
+            {"_target_": "strategies.composed.Composed", "gate": {"_target_": "strategies.bsp.BSP"}},
+            "strategy",
+            "strategy.gate._target_=strategies.bsp.BSP: must be Gate",
+        ),
+    ],
+)
+def test_modules_of_other_rooms_are_not_imported(
+    spec: dict[str, Any], path: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.import_module
+
+    def import_module(name: str) -> Any:
+        assert name.startswith("strategies.")
+        return real(name)
+
+    monkeypatch.setattr("runtime.config.instantiate.importlib.import_module", import_module)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        instantiate(spec, path)
+
+
+@pytest.mark.parametrize("section", ROLES)
+def test_our_own_classes_are_of_their_roles(section: str) -> None:
+    names = set[str]()
+    for path in (ROOT / "conf" / section.partition(".")[0]).glob("*.yaml"):
+        content = parse_yaml(path.read_bytes())
+        content = content.get("task", {}) if section == "workload.task" else content
+        names.update([content["_target_"]] if "_target_" in content else [])
+    for name in names:
+        refuse_room(name, section, None)
+        refuse_role(locate(name), name, section, Any)

@@ -22,7 +22,7 @@ from strategies.protocol import Strategy
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(sys.executable).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = ("analysis", "injectors", "predictors", "runtime", "strategies", "workloads")
+PACKAGES = ("analysis", "injectors", "predictors", "reading", "runtime", "strategies", "workloads")
 DEV = ("dev", "ml", "ray", "sweeps", "tensorflow")
 """Extras of which the versions are pinned."""
 PURE = ("strategies", "predictors", "injectors/arrivals", "injectors/patterns", "runtime/core")
@@ -79,13 +79,14 @@ def test_an_arrow_in_the_wrong_direction_is_caught(copy: Path) -> None:
     plant(copy, "predictors", "import strategies.protocol")
     plant(copy, "injectors", "import runtime.errors")
     plant(copy, "workloads", "import runtime.errors")
+    plant(copy, "reading", "import runtime.errors")
     plant(copy, "analysis", "import strategies.protocol")
     for room, above in ROOMS.items():
         plant(copy, room, f"import {above}")
     done = lint_imports(copy)
     contracts = [contract["name"] for contract in PROJECT["tool"]["importlinter"]["contracts"]]
     assert done.returncode != 0
-    assert len(contracts) == 8 + len(ROOMS)
+    assert len(contracts) == 9 + len(ROOMS)
     for name in contracts:
         assert f"{name} BROKEN" in done.stdout
 
@@ -134,8 +135,12 @@ def test_an_impure_import_is_caught(package: str, copy: Path) -> None:
 
 # ---- nothing that executes data -------------------------------------------------------------------------------------
 
-DANGEROUS_IMPORTS = {"pickle", "cloudpickle", "marshal", "shelve", "dill"}
-DANGEROUS_CALLS = {"eval", "exec", "yaml.load", "yaml.unsafe_load", "os.system", "os.popen"}
+DANGEROUS_IMPORTS = {"pickle", "_pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib", "jsonpickle"}
+DANGEROUS_CALLS = {"eval", "exec", "compile", "__import__", "yaml.load", "yaml.load_all", "os.system", "os.popen"}
+DANGEROUS_ENDINGS = (".read_pickle", "unsafe_load", "full_load", "unsafe_load_all", "full_load_all", "UnsafeLoader")
+"""Of functions and loaders that execute what a file says, whatever library they are of."""
+NEEDED_WORDS = {"torch.load": "weights_only=True"}
+"""What a call must say, since what it does without differs between versions."""
 
 
 def dangers(text: str) -> Iterator[str]:
@@ -144,10 +149,14 @@ def dangers(text: str) -> Iterator[str]:
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             shell = any(word.arg == "shell" for word in node.keywords)
-            unsafe = any(ast.unparse(word) == "weights_only=False" for word in node.keywords)
-            if name in DANGEROUS_CALLS or shell or unsafe:
+            words = [ast.unparse(word) for word in node.keywords]
+            unsafe = "weights_only=False" in words or "allow_pickle=True" in words
+            lacking = NEEDED_WORDS.get(name) not in (None, *words)
+            if name in DANGEROUS_CALLS or shell or unsafe or lacking:
                 yield ast.unparse(node)
         elif isinstance(node, ast.Constant) and node.value in ("0.0.0.0", "::"):
+            yield ast.unparse(node)
+        if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node).endswith(DANGEROUS_ENDINGS):
             yield ast.unparse(node)
     yield from DANGEROUS_IMPORTS.intersection(imported(tree))
 
@@ -167,6 +176,13 @@ def test_nothing_executes_data_or_listens_to_everybody() -> None:
         "import os\nos.system('ls')",
         "subprocess.run('ls', shell=True)",
         "torch.load(path, weights_only=False)",
+        "torch.load(path)",
+        "numpy.load(path, allow_pickle=True)",
+        "pd.read_pickle(path)",
+        "yaml.full_load(text)",
+        "yaml.parse(text, Loader=yaml.UnsafeLoader)",
+        "__import__(name)",
+        "from joblib import load",
         "sock.bind(('0.0.0.0', 0))",
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.runs import ROOT
 
-PACKAGES = ["analysis", "injectors", "predictors", "runtime", "strategies", "workloads"]
+PACKAGES = ["analysis", "injectors", "predictors", "reading", "runtime", "strategies", "workloads"]
 FRAMEWORK = {"call", "forward"}
 """What Keras and PyTorch document: a layer's computation, whose shapes its class states."""
 INFORMATIVE_ROOMS = [*PACKAGES, "scripts", "tests"]

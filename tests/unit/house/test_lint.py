@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.runs import ROOT
 
-SOURCES = ["run.py", "analysis", "injectors", "predictors", "runtime", "scripts", "strategies", "workloads"]
+SOURCES = ["run.py", "analysis", "injectors", "predictors", "reading", "runtime", "scripts", "strategies", "workloads"]
 PICKLING = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle", "joblib"}
 CALLS = {
     "eval": "evaluates text",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-ROOMS = ("analysis", "injectors", "predictors", "runtime", "strategies")
+ROOMS = ("analysis", "injectors", "predictors", "reading", "runtime", "strategies")
 ROLES = ("worker:", "server:")
 SPLITS = ("partition", "rpartition", "split", "rsplit")
 PARSERS = {"strategies/protocol/nodes.py", "injectors/plan.py", "analysis/records/nodes.py"}

@@ -157,7 +157,7 @@ try:
     stragglab.run("strategy=bspp")
 except RunFailed as error:
     assert str(error).startswith("stragglab: strategy=bspp: no such strategy; did you mean bsp?")
-ours = {"injectors", "predictors", "strategies", "workloads", "scripts", "tests"}
+ours = {"injectors", "predictors", "reading", "strategies", "workloads", "scripts", "tests"}
 assert not ours & {name.partition(".")[0] for name in sys.modules}
 assert type(AllGate()).__module__ == "stragglab.strategies.gates.all"
 from stragglab.runtime import native

@@ -172,7 +172,7 @@ def test_a_list_in_a_file_is_the_same_as_in_the_settings(tmp_path: Path) -> None
             "[{job: a, submit_s: 0, gpus: 1}, {job: a, submit_s: 1, gpus: 1}]",
             "entries[1], column job, a: entries[0] has",
         ),
-        ("a: [", "is not YAML"),
+        ("a: [", "is not a YAML file (line 2"),
         ("a: 1", "Expected array, got object"),
     ],
 )
@@ -536,14 +536,27 @@ def test_a_line_that_is_there_twice_counts_once_if_jobs_have_names(tmp_path: Pat
     assert refusal(other).endswith("a name stands for one job; job_column=null numbers the rows instead")
 
 
-def test_rows_are_the_same_though_cells_hold_no_number_or_a_list(tmp_path: Path) -> None:
+def test_rows_are_the_same_though_cells_hold_no_number(tmp_path: Path) -> None:
     import pandas as pd
 
-    for cell in (math.nan, ["x", "y"]):
-        file = tmp_path / "jobs.parquet"
+    file = tmp_path / "jobs.parquet"
+    for cell, of in ((math.nan, 1), (["x", "y"], 0)):
         pd.DataFrame({"at": [5.0, 5.0], "gpus": [1, 1], "id": ["a", "a"], "who": [cell, cell]}).to_parquet(file)
         made = JobTable(path=str(file), submit_column="at", gpus_column="gpus", job_column="id", user_column="who")
-        assert [one.job for one in made.submissions(0)] == ["a"]
+        if of:
+            assert [one.job for one in made.submissions(0)] == ["a"]
+        else:
+            with pytest.raises(ValueError, match="column who: holds list"):
+                made.submissions(0)
+
+
+def test_names_that_a_terminal_would_obey_are_refused(tmp_path: Path) -> None:
+    for name in ("\x1b[31mred", "x" * 201):
+        (tmp_path / "jobs.csv").write_text(f"at,gpus,who\n0,1,{name}\n")
+        made = JobTable(path=str(tmp_path / "jobs.csv"), submit_column="at", gpus_column="gpus", user_column="who")
+        with pytest.raises(ValueError, match=r"column user, .*: must be up to 200 letters") as caught:
+            made.submissions(0)
+        assert str(caught.value).isprintable()
 
 
 def test_the_first_of_the_jobs_that_are_drawn_is_at_0(tmp_path: Path) -> None:

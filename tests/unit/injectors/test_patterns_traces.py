@@ -158,7 +158,7 @@ def test_hosts_that_a_cluster_does_not_have(tmp_path: Path) -> None:
         ("a.csv", "time,duration,target,kind\n", "has no columns magnitude"),
         ("a.csv", "time,time,duration,target,kind,magnitude\n", "has 2 columns time"),
         ("a.csv", "time,duration,target,kind,magnitude,why\n", "column why has no meaning"),
-        ("a.csv", b"\xff\xfe\x00", "cannot be read (it is not UTF-8 text)"),
+        ("a.csv", b"\xff\xfe\x00", "cannot be read (it is UTF-16); store it as UTF-8"),
         ("a.csv", HEADER + '1,"2', "cannot be read ("),
         ("a.parquet", "time,duration\n", "cannot be read (it is not a Parquet file, or broken)"),
         ("a.parquet", "", "cannot be read (it is not a Parquet file, or broken)"),

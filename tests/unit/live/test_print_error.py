@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from runtime.errors import FAILED, REFUSED, ConfigError, no_process, print_error, refuse
+from runtime.errors import FAILED, REFUSED, ConfigError, no_memory, no_process, print_error, refuse
 from runtime.live.control.tasks import death
 from runtime.live.tasks.agent import Agent
 from runtime.live.tasks.roles import tell_end
@@ -75,3 +75,25 @@ def test_an_agent_that_cannot_fork_says_so_and_lives_on(monkeypatch: pytest.Monk
     assert "ulimit -u" in exited.last_line
     assert not death(exited.exit_code, exited.signal, exited.last_line).retryable
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [
+        (MemoryError(), ""),
+        (MemoryError("Unable to allocate 8 GiB"), " (Unable to allocate 8 GiB)"),
+        (ImportError("libx.so: failed to map segment from shared object"), None),
+        (ImportError("liby.so: cannot allocate memory in static TLS block"), None),
+    ],
+)
+def test_memory_that_is_not_there(problem: Exception, why: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    why = f" ({problem})" if why is None else why
+    assert print_error("p.py", problem, FAILED) == FAILED
+    assert capsys.readouterr().err == (
+        f"p.py: not enough memory{why}; allow more of it (ulimit -v, the limit of a container), or use less\n"
+    )
+
+
+def test_another_import_error_is_no_lack_of_memory() -> None:
+    assert not no_memory(ImportError("No module named 'x'"))
+    assert not no_memory(ValueError("failed to map segment"))

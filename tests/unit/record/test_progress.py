@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import StringIO
+from threading import Event
 
-from runtime.record.progress import CLEARED, counted
+from runtime.record.progress import CLEARED, counted, said_late
 
 
 class Terminal(StringIO):
@@ -59,3 +60,20 @@ def test_the_line_leaves_where_the_work_fails() -> None:
             break
         now[0] = 10.0
     assert stream.getvalue().endswith(CLEARED)
+
+
+def test_what_cannot_be_counted_is_said_once_if_it_lasts() -> None:
+    class Awaited(StringIO):
+        printed = Event()
+
+        def flush(self) -> None:
+            self.printed.set()
+
+    stream = Awaited()
+    with said_late("converting", stream, after_s=0.0):
+        assert stream.printed.wait(30)
+    assert stream.getvalue() == "converting\n"
+    quick = StringIO()
+    with said_late("converting", quick, after_s=3600.0):
+        pass
+    assert quick.getvalue() == ""

@@ -346,10 +346,14 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
         ("events.jsonl", "torn", "events.jsonl: holds no event"),
         ("iterations.parquet", "", "recorded by rows, without decisions; repeat it with record=events"),
         (CONFIG, None, "config.yaml: missing; only it names the strategy's class, meta.json has just the fields"),
-        (CONFIG, "a: [", "config.yaml: while parsing a flow node"),
+        (CONFIG, "a: [", "config.yaml: is not a YAML file (line 2"),
         (CONFIG, "strategy: asp", "config.yaml: strategy: is not there"),
         (CONFIG, "strategy: {data: even}", "strategy: has no _target_"),
-        (CONFIG, "strategy: {_target_: strategies.asp.ASP, data: '${x}'}", "Interpolation key 'x' not found"),
+        (
+            CONFIG,
+            "strategy: {_target_: strategies.asp.ASP, data: '${x}'}",
+            "data=${x}: refers to x, which is not set",
+        ),
         (CONFIG, "strategy: {_target_: strategies.gone.Gone}", "there is no module strategies.gone (meta.json says"),
         (CONFIG, "strategy: {_target_: strategies.asp.Gone}", "strategies.asp has no class Gone"),
         (CONFIG, "strategy: {_target_: strategies.asp.ASP, gone: 1}", "strategy.gone: no such setting"),
@@ -359,6 +363,10 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
             "strategy: {_target_: runtime.core.ledger.GradientLedger}",
             "runtime.core.ledger.GradientLedger: is not a strategy",
         ),
+        (CONFIG, "strategy: {_target_: strategies.gates.AllGate}", "strategies.gates.AllGate: is not a strategy"),
+        (CONFIG, "strategy: {a: '${oc.env:HOME}'}", "resolves something else than a setting"),
+        (CONFIG, "strategy: {a: /proc/self/environ}", "names a file outside of the working directory"),
+        (CONFIG, "strategy: " + "[" * 3000, "config.yaml: line 1: is nested more than"),
     ],
 )
 def test_what_is_no_run_is_refused(name: str, text: str | None, what: str, asp: Path, replayed: Replay) -> None:

@@ -122,7 +122,7 @@ def test_a_directory_that_is_taken_away_is_made_again(tmp_path: Path, monkeypatc
     monkeypatch.setattr(claiming, "_lock", lock_late)
     claim("hydra.run.dir", place)
     assert claimed(place)
-    assert os.path.samestat(os.stat(place), os.fstat(claiming._held[place.resolve()]))
+    assert os.path.samestat(os.stat(place), os.fstat(claiming._held[place.resolve()].descriptor))
 
 
 def test_a_run_that_is_refused_late_leaves_nothing(tmp_path: Path) -> None:
@@ -131,3 +131,51 @@ def test_a_run_that_is_refused_late_leaves_nothing(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "cifar10" in done.err
     assert not (tmp_path / "out" / "x").exists()
+
+
+def tree_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        pytest.param(("hydra.run.dir=mine",), "hydra.run.dir", id="run"),
+        pytest.param(("-m", "seed=0,1", "hydra.sweep.dir=mine"), "hydra.sweep.dir", id="sweep"),
+        pytest.param(
+            ("-m", "seed=0,1", "hydra.sweep.dir=new", "hydra.sweep.subdir=../mine"), "hydra.sweep.subdir", id="subdir"
+        ),
+        pytest.param(
+            ("jobs=list", "cluster=star_servers", "backend=none", "hydra.run.dir=mine"), "hydra.run.dir", id="set"
+        ),
+    ],
+)
+def test_what_a_user_keeps_in_a_directory_stays_as_it_is(words: tuple[str, ...], setting: str, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    for name in ("checkpoints/epoch=3.ckpt", "logs/of_mine.log", "summary.json", "report.html"):
+        (mine / name).parent.mkdir(parents=True, exist_ok=True)
+        (mine / name).write_text("" if name.endswith(".log") else "precious")
+    before = tree_of(tmp_path)
+    done = run_cli(*JOB, *QUIET, *words, cwd=tmp_path)
+    assert (done.exit_code, done.err.count("\n")) == (2, 1), done.err
+    assert done.err.startswith(f"run.py: {setting}=")
+    assert done.err.endswith("is not empty (checkpoints, logs, report.html, ...); choose a new or an empty directory\n")
+    assert tree_of(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_empty_directory_is_taken_also_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    assert run_cli(*JOB, *QUIET, "hydra.run.dir=link", cwd=tmp_path).exit_code == 0
+    assert (tmp_path / "empty" / "events.jsonl").exists()
+
+
+def test_a_refused_run_leaves_the_directories_that_it_found(tmp_path: Path) -> None:
+    """Those above it that were missing go with it; an empty one of the user stays."""
+    words = ("workload=resnet20_cifar10", "runtime=virtual", "cluster.device={base_s:0.1}")
+    (tmp_path / "empty").mkdir()
+    for place in ((), ("hydra.run.dir=a/b/c",), ("hydra.run.dir=empty/a/b",), ("hydra.run.dir=empty",)):
+        done = run_cli(*words, *place, cwd=tmp_path)
+        assert (done.exit_code, done.err.count("\n")) == (2, 1), done.err
+        assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["empty"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.api import Needs
@@ -15,7 +17,9 @@ from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
 from runtime.run.checks.job import CheckedJob
 from runtime.run.jobs import checks
+from runtime.run.jobs.models import Models
 from runtime.run.jobs.shaping import seed_of
+from runtime.run.preflight import preflight
 from tests.support.job_sets import checked_set, row
 from tests.support.turns import by_turns
 
@@ -255,3 +259,68 @@ def test_no_table_of_models_makes_all_jobs_the_runs_own(tmp_path: Path) -> None:
     job = checked_set([row("a", model="anything")], "replay.models=null", "cluster.costs=star_lstm").jobs[0]
     assert job.checked.config.cluster.costs == "star_lstm"
     assert job.checked.config.workload.global_batch_samples == 2 * 16  # 128 of 8 workers
+
+
+# ---- settings from a file -------------------------------------------------------------------------------------------
+
+LISTED = ("jobs=list", "jobs.entries=[]", "runtime=virtual", "cluster=star_servers", "view=none")
+
+
+def listed(folder: Path, *settings: str, **more: Any) -> tuple[str, ...]:
+    """The command line of a file with one job that has these settings."""
+    path = folder / "jobs.yaml"
+    path.write_bytes(msgspec.yaml.encode([{"job": "a", "submit_s": 0, "gpus": 2, "settings": settings, **more}]))
+    return (*LISTED, f"jobs.path={path}")
+
+
+def test_a_file_of_jobs_may_say_what_describes_a_job(tmp_path: Path) -> None:
+    ready = preflight(listed(tmp_path, "strategy=ssp", "strategy.bound=7", iterations=5))
+    assert ready.jobs is not None
+    (job,) = ready.jobs.pending[0][1].jobs  # type: ignore[union-attr]
+    assert job.checked.strategy.bound == 7  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("straggler.name=${oc.env:STRAGGLAB_SECRET}", "resolves something else than a setting"),
+        ("straggler.name='${oc.decode:${oc.env:STRAGGLAB_SECRET}}'", "resolves something else than a setting"),
+        ("straggler.name=${hydra:runtime.cwd}", "resolves something else than a setting"),
+        ("strategy=../../../evil", "must be the name of a choice"),
+        ("+strategy@hydra.job=bsp", "is not a setting of a job"),
+        ("+hydra.job.env_set={A: b}", "is the same for all jobs"),
+        ("project=/tmp", "is the same for all jobs"),
+        ("+straggler={_target_: os.system}", "_target_ is not taken from others"),
+        ("+straggler.path=/proc/self/environ", "outside of the working directory"),
+    ],
+)
+def test_a_file_of_jobs_may_not_say_more(
+    setting: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRAGGLAB_SECRET", "xyzzy")
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        preflight(listed(tmp_path, setting, iterations=5))
+    assert "xyzzy" not in str(caught.value)
+    assert str(caught.value).startswith("jobs=list: job a: ")
+
+
+def test_the_command_line_may_say_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the caller's own."""
+    monkeypatch.setenv("STRAGGLAB_BOUND", "9")
+    settings = '["strategy=ssp", "strategy.bound=${oc.env:STRAGGLAB_BOUND}"]'
+    job = f"{{job: a, submit_s: 0, gpus: 2, iterations: 5, settings: {settings}}}"
+    ready = preflight((*LISTED[2:], "jobs=list", f"jobs.entries=[{job}]"))
+    assert ready.jobs is not None
+    assert ready.jobs.pending[0][1].jobs[0].checked.strategy.bound == 9  # type: ignore[union-attr,attr-defined]
+
+
+def test_a_table_of_models_names_no_costs_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "tables" / "models.yaml"
+    path.parent.mkdir()
+    entry = "{costs: COSTS, num_parameters: 10, batch_samples: 4}"
+    for costs in ("/proc/self/environ", "../../../../../../etc/passwd", "/dev/zero"):
+        path.write_text("schema: 1\nmodels:\n  small: " + entry.replace("COSTS", costs))
+        with pytest.raises(ConfigError, match=r"models\.small\.costs=.*: names a file outside"):
+            Models(str(path), Path.cwd())
+    path.write_text("schema: 1\nmodels:\n  small: " + entry.replace("COSTS", str(path.parent / "own.yaml")))
+    assert Models(str(path), Path.cwd()).find("small") is not None

@@ -348,3 +348,22 @@ def test_ctrl_c_before_the_first_job_says_that_nothing_was_started(delay_s: floa
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "run.py: interrupted; nothing was started"
+
+
+# ---- files of a folder that somebody gives --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("_target_: strategies.bsp.BSP\na: " + "[" * 3000, "mine.yaml: line 2: is nested more than"),
+        ("a: &a [1, 2]\n" + "".join(f"b{n}: &a [*a, *a, *a, *a]\n" for n in range(20)), "mine.yaml: line 2"),
+        ("0x7ff", "mine.yaml: Invalid loaded object type: int"),
+        ("a: " + "9" * 5000, "mine.yaml: Exceeds the limit"),
+    ],
+)
+def test_a_file_of_a_folder_is_read_within_limits(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "strategy").mkdir()
+    (tmp_path / "strategy" / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        preflight(["--config-dir", str(tmp_path), "strategy=mine"])

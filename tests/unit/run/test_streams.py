@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.records.load import load_run
+from runtime.errors import harmless
 from tests.support.runs import ROOT
 
 PRINTS = """
@@ -55,6 +56,14 @@ def shell(program: str, *words: str, lost: str) -> tuple[int, str, str]:
         check=False,
     )
     return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_a_terminal_that_lacks_letters_shows_others_in_their_place() -> None:
+    """With ``PYTHONIOENCODING=ascii``, or where no locale is set."""
+    code = "from runtime.run.streams import run_program; run_program('p', lambda: print('\\u00fc\\u2013\\udcff') or 3)"
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "???\n", "")
 
 
 @pytest.mark.few(4)
@@ -108,3 +117,70 @@ def test_a_run_goes_on_without_its_view(tmp_path: Path, lost: str) -> None:
 @pytest.mark.long(like="test_a_program_goes_on")
 def test_a_refusal_that_nobody_reads_is_one(tmp_path: Path) -> None:
     assert shell("run.py", "seed=-1", lost="2>&-")[0] == 2
+
+
+EVIL = "1.2\x1b]0;owned\x07\x1b[2J\rnode0\x9b31m \u202eesrever\u2069\x00\x7f"
+SHOWN = r"1.2\u001b]0;owned\u0007\u001b[2J\u000dnode0\u009b31m \u202eesrever\u2069\u0000\u007f"
+PRINTS_EVIL = """
+    import sys
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+    from runtime.errors import print_error
+    from runtime.run.streams import run_program
+
+    def main():
+        evil = sys.argv[1]
+        evil = evil.encode().decode("unicode_escape")
+        print(evil)
+        print(evil, file=sys.stderr)
+        sys.stderr.write(evil + chr(10))
+        print_error("p.py", evil)
+        console = Console(force_terminal=True, width=300, highlight=False, markup=False)
+        console.print(evil)
+        table = Table(show_header=False, box=None)
+        table.add_row(evil)
+        console.print(table)
+        console.print(Text("bold", style="bold"))
+        return 0
+
+    run_program("p.py", main)
+"""
+
+
+def test_no_text_makes_the_terminal_obey() -> None:
+    """Whatever prints it; colours of our own pass, and lines end."""
+    program = textwrap.dedent(PRINTS_EVIL)
+    given = EVIL.encode("unicode_escape").decode()
+    done = subprocess.run([sys.executable, "-c", program, given], cwd=ROOT, capture_output=True, check=True)
+    out, err = (text.decode().split("\n") for text in (done.stdout, done.stderr))
+    assert [line.strip() for line in out] == [SHOWN, SHOWN, SHOWN, "\x1b[1mbold\x1b[0m", ""]
+    assert err == [SHOWN, SHOWN, "p.py: " + SHOWN.replace(r"\u000d", " "), ""]
+
+
+def test_ordinary_text_is_printed_as_it_is() -> None:
+    text = "a\tb\n\N{GREEK SMALL LETTER MU}s \N{EM DASH} \N{HEBREW LETTER ALEF}\n"
+    assert harmless(text) == text
+    assert harmless("plain") == "plain"
+
+
+FAILS = """
+    from runtime.run.streams import run_program
+
+    def main():
+        raise {error}
+
+    run_program("p.py", main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [("MemoryError()", 1), ("ImportError('libx.so: failed to map segment')", 1), ("ImportError('no such module')", 0)],
+)
+def test_a_program_without_memory_ends_in_one_line(error: str, lines: int) -> None:
+    """Any other import error is a mistake of ours, whose traceback is wanted."""
+    program = textwrap.dedent(FAILS.format(error=error))
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.startswith("p.py: not enough memory")) == (1, bool(lines))
+    assert ("Traceback" in done.stderr) is not bool(lines)

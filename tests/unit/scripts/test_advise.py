@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from math import nan
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import Ranked
 from analysis.reports.advice import Advice, best_lines, page, sentences, whole_steps
+from analysis.reports.few_steps import compared_ranks
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from scripts import advise, validate_advice
 from scripts.common.choices import choices
@@ -71,8 +74,33 @@ def test_a_log_without_ranks_says_what_it_can(tmp_path: Path, capsys: pytest.Cap
     assert advise.main(words(table(tmp_path / "log.csv"))) == 1
     shown = capsys.readouterr().out
     assert "all 4 ranks logged the same times" in shown
-    assert "40 steps" in shown
+    assert "40 steps without the first 1 (--skip):" in shown
+    assert "39 steps, " in shown
     assert "nothing can be ranked" in shown
+    assert advise.main(words(tmp_path / "log.csv", "--skip", "0")) == 1
+    assert "40 steps, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("steps", "skip", "left"), [(6, 1, 5), (1, 0, 1), (20, 1, 19)])
+def test_a_few_steps_compare_ranks(
+    steps: int, skip: int, left: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As profilers write them: who was slow, but no ranking."""
+    path = table(tmp_path / "log.csv")
+    frame = pd.read_csv(path)
+    frame[frame["step"] < steps].to_csv(path)
+    assert advise.main(words(path, "--compute", "work", "--skip", str(skip))) == 1
+    shown = capsys.readouterr().out
+    assert f"4 ranks, {left} steps: enough to compare ranks" in shown
+    assert re.search(r"slow: rank 2 (2\.9|3\.0|3\.1)\d times\n", shown)
+    assert f"nothing is ranked: 20 and the first {skip} (--skip) are needed" in shown
+
+
+def test_equal_ranks_of_a_few_steps_are_said_to_be() -> None:
+    log = StepLog(source="", ranks=tuple("012"), steps=(0, 1), own_s=np.array([[1.0, 1.05, 1.0], [1.0, 1.05, 1.0]]))
+    assert "no rank is slower by 10% or more" in compared_ranks(log, 0.1, "")[1]
+    many = replace(log, ranks=tuple(map(str, range(90))), own_s=np.where(np.arange(90) < 60, 1.0, 2.0)[None])
+    assert "and 10 more" in compared_ranks(many, 0.1, "")[1]
 
 
 REFUSED = {
@@ -83,7 +111,7 @@ REFUSED = {
     "--unit 0": "--unit 0: must be more than 0",
     "--base-frac 1": "--base-frac 1: must be from 0 to less than 1",
     "--ranks-per-host 0": "--ranks-per-host 0: must be more than 0",
-    "--skip 30": "has 40 steps; 20 and the first 30 (--skip) are needed",
+    "--skip 30": "has 40 steps; 20 and the first 30 (--skip) are needed; --skip 20 leaves enough",
     "--topology ring": "argument --topology: invalid choice",
     "-o /dev/null/x": "-o /dev/null/x: cannot be written",
     "--compute work --strategies bsp --strategy ssp": "--strategy ssp: topology=allreduce: strategy=ssp does not",

@@ -192,6 +192,21 @@ def test_bad_input_is_one_line(
     assert err.count("\n") == 1
 
 
+def test_a_directory_of_the_user_is_not_written_to(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that an earlier comparison has filled is."""
+    mine, ours = tmp_path / "mine", tmp_path / "ours"
+    mine.mkdir()
+    (mine / "report.html").write_text("precious")
+    assert main([str(runs), "-o", str(mine)]) == 2
+    assert capsys.readouterr().err == (
+        f"compare: -o {mine}: is not empty (report.html), and not of this command; choose a new or an empty directory\n"
+    )
+    assert (mine / "report.html").read_text() == "precious"
+    assert [main([str(runs), "-o", str(ours)]) for _ in range(2)] == [0, 0]
+
+
 def test_sets_of_jobs_are_compared_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("meta.json", "cluster.jsonl"):
         (tmp_path / name).write_text("{}")

@@ -269,3 +269,52 @@ def test_another_version_of_the_framework_is_named(tmp_path: Path) -> None:
     checks = {check.question: check for check in verify(story.write(tmp_path / "run"))}
     assert checks["code"].verdict == "unchecked"
     assert f"torch 0.0.1 there, {version('torch')} here" in checks["code"].found
+
+
+# ---- what a record may ask for --------------------------------------------------------------------------------------
+
+
+def again(path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[object, list[str]]:
+    """(the last check, the command line that was started) for a record with other overrides; nothing is started."""
+    (path / ".hydra" / "overrides.yaml").write_text(words)
+    started: list[list[str]] = []
+
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        assert "cwd" not in options  # the caller's
+        started.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("scripts.verify.subprocess.run", run)
+    check = list(verify(path, again=True))[-1]
+    return check, [word for command in started for word in command]
+
+
+def test_the_project_of_a_record_and_its_settings_of_hydra_are_left_out(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "- project=/tmp\n- seed=3\n- hydra.job.chdir=true\n- +hydra/callbacks=tensorboard\n"
+    check, command = again(bare, words, monkeypatch)
+    assert command[-4:-1] == ["seed=3", "draw=false", "view=none"]
+    assert not any(word.startswith(("project=", "hydra.job", "+hydra")) for word in command)
+    assert "(without the record's own project=/tmp, hydra.job.chdir=true, +hydra/callbacks=tensorboard)" in check.found  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("- strategy=../../evil", "must be the name of a choice"),
+        ("- --config-dir=/tmp", "is not a setting"),
+        ("- cleanup", "is not a setting"),
+        ("- straggler.name=${oc.env:HOME}", "resolves something else"),
+        ("- straggler.path=/proc/self/environ", "outside of the working directory"),
+        ("[" * 3000, "is nested more than"),
+        ("a: 1", "is not a list of settings"),
+    ],
+)
+def test_nothing_is_started_with_what_a_record_may_not_ask(
+    words: str, said: str, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, command = again(bare, words, monkeypatch)
+    assert (check.question, check.verdict) == ("again", "unchecked")  # type: ignore[attr-defined]
+    assert said in check.found  # type: ignore[attr-defined]
+    assert command == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import comb, inf
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from strategies.coding import SCHEMES, Code, Rated, build, rounding_error, straggler_sets
 from strategies.coding.matrices import cyclic, cyclic_of, naive
 from strategies.coding.stragglers import best_of, rate
+from strategies.gradient_coding import GradientCoding
 
 SPEEDS = (2, 4, 8, 8, 12, 2, 4, 8)
 """Of unequal workers, again and again."""
@@ -203,3 +205,41 @@ def test_rounding_error_is_in_units_of_the_last_place() -> None:
 def test_group_based_takes_its_groups_along(prune: str) -> None:
     code = build("group_based", [1] * 6, 2, chance(), k=6, prune=prune).code
     assert code.groups == {"packing": ((0, 1), (2, 3), (4, 5)), "paper": ((0, 3), (1, 2))}[prune]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_more_workers_than_codes_are_built_for_are_refused_before_anything_is_built(scheme: str) -> None:
+    """Matrices of 10,000 x 10,000 would take gigabytes and hours."""
+    strategy = GradientCoding(scheme=scheme, s=2)
+    with pytest.raises(ValueError, match=r"s=2: a code for 10000 workers .* at most 1000 workers, or s=0"):
+        strategy.validate(10_000)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_nothing_is_built_where_nothing_is_coded(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strategies.coding.group.build", None)
+    strategy = GradientCoding(scheme=scheme, s=0)
+    strategy.validate(10_000)
+    strategy.validate_batch(10_000, 80_000)
+
+
+def test_a_choice_that_would_take_minutes_is_refused_after_the_first_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the first one of plain sums, it would be the last."""
+    monkeypatch.setattr("strategies.coding.schemes.MAX_WORK", 30 * 12**3)
+    made: list[int] = []
+
+    def counted(*about: Any) -> Any:
+        made.append(1)
+        return cyclic(*about)
+
+    monkeypatch.setattr("strategies.coding.matrices.cyclic", counted)
+    with pytest.raises(ValueError, match=r"draws=31: .* \(12 workers, 12 parts\) .* take at most 30, or fewer workers"):
+        build("cyclic", [1.0] * 12, 2, chance(), draws=31)
+    assert len(made) == 1
+    build("cyclic", [1.0] * 12, 2, chance(), draws=30)
+    build("fractional_repetition", [1.0] * 12, 2, chance(), draws=31)
+
+
+def test_plain_sums_need_no_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numpy.linalg.svd", None)
+    assert build("fractional_repetition", [1.0] * 12, 2, chance()).amplification == 1

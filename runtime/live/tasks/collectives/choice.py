@@ -10,8 +10,9 @@ from typing import Protocol
 
 from runtime.backends.base import Model
 from runtime.core.vectors import FloatVector
+from runtime.live.joining.shared_folder import MEETING_PLACE
 from runtime.live.tasks.collectives.ring import Ring
-from runtime.live.tasks.collectives.torch_groups import MEETING_PLACE, TorchGroup
+from runtime.live.tasks.collectives.torch_groups import TorchGroup
 from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import Peer

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from runtime.core.vectors import FloatVector
+from runtime.live.joining.shared_folder import MEETING_PLACE
 from runtime.live.transport.acceptor import LOOK_EVERY_S
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import Peer
@@ -22,9 +23,6 @@ MEETING_DEADLINE_S = 10.0
 DEADLINE = timedelta(seconds=MEETING_DEADLINE_S)
 SUM_DEADLINE = timedelta(hours=1)
 """More than any sum takes. Gloo gives up by itself when nothing has come from a member for :data:`DEADLINE`."""
-MEETING_PLACE = "groups"
-"""Folder of a run for the rendezvous of groups, which is a file that all members reach: on several machines it is below
-``launcher.shared_dir``, in a directory that only the user may read."""
 
 
 class TorchGroup:

@@ -1,0 +1,65 @@
+"""A session of tests that is ended by a signal leaves nothing that its tests have started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.runs import ROOT, alive
+
+pytestmark = pytest.mark.live
+
+TEST = """
+import os, signal, subprocess, sys, time
+
+def test_it():
+    far = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
+    deaf = subprocess.Popen([sys.executable, "-c", program])
+    print(far.pid, deaf.pid, file=sys.__stdout__, flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)),
+    ],
+)
+def test_what_tests_have_started_ends(number: signal.Signals, tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(TEST)
+    words = [
+        "-m",
+        "pytest",
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.support.reaper",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(tmp_path),
+    ]
+    with subprocess.Popen(
+        [sys.executable, *words, str(file)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as session:
+        assert session.stdout is not None
+        pids = [int(pid) for pid in session.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(map(alive, pids))
+        session.send_signal(number)
+    deadline = time.monotonic() + 60
+    while any(map(alive, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

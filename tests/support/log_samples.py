@@ -1,0 +1,120 @@
+"""A small valid log of every form that ``advise`` reads."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from analysis.logs.reading import Reading
+from analysis.logs.table import Columns
+from tests.support.records import bsp_story
+
+STEPS, RANKS = 24, 3
+
+
+def _seconds(rank: int, step: int) -> float:
+    """Rank 1 is slow; others vary a little."""
+    return (0.15 if rank == 1 else 0.1) * (1.0 + 0.01 * ((7 * step + 3 * rank) % 5))
+
+
+def _frame() -> pd.DataFrame:
+    pairs = [(rank, step) for step in range(STEPS) for rank in range(RANKS)]
+    own_s = [_seconds(*pair) for pair in pairs]
+    about = {"rank": [rank for rank, _ in pairs], "step": [step for _, step in pairs], "seconds": 0.2}
+    frame = pd.DataFrame({**about, "work": own_s, "host": [f"n{rank}" for rank, _ in pairs]})
+    return frame.assign(begin=[0.2 * step for _, step in pairs], n=8)
+
+
+def _csv(separator: str = ",", decimal: str = ".") -> bytes:
+    return str(_frame().to_csv(sep=separator, decimal=decimal, index=False)).encode()
+
+
+def _wide() -> bytes:
+    columns = {f"rank{rank} - time": [_seconds(rank, step) for step in range(STEPS)] for rank in range(RANKS)}
+    return str(pd.DataFrame({"step": range(STEPS), **columns}).to_csv(index=False)).encode()
+
+
+def _parquet() -> bytes:
+    file = io.BytesIO()
+    _frame().to_parquet(file)
+    return file.getvalue()
+
+
+def _megatron(*, timers: bool) -> bytes:
+    lines = []
+    for step in range(1, STEPS + 1):
+        lines.append(f" iteration {step:6d}/ 900 | elapsed time per iteration (ms): 210.5 | global batch size: 64 |")
+        lines += ["times across ranks (ms):", "  forward-backward:"] if timers else []
+        lines += [f"   rank {rank}: {1000 * _seconds(rank, step):.2f}" for rank in range(RANKS)] if timers else []
+    return "\n".join(lines).encode()
+
+
+def _titan() -> bytes:
+    lines = [
+        f"[rank{rank}]:[titan] 2026-03-01 09:12:01,557 - root - INFO - step: {step:2d}  loss: 7.1  "
+        f"tps: {int(800 / _seconds(rank, step)):,}  mfu: 9%"
+        for step in range(1, STEPS + 1)
+        for rank in range(RANKS)
+    ]
+    return "\n".join(lines).encode()
+
+
+def _scores() -> bytes:
+    report = (
+        "GPU relative performance:\n Worst performing 1/3 ranks:\n  Rank=1 Node=n1 Score=0.6{0}\n"
+        " Best performing 1/3 ranks:\n  Rank=0 Node=n0 Score=0.9{0}\n"
+    )
+    return "".join(report.format(step % 10) for step in range(STEPS)).encode()
+
+
+def _trace(rank: int) -> bytes:
+    events = []
+    for step in range(STEPS):
+        start, length = 3e5 * step, 1e6 * _seconds(rank, step)
+        about = {"ph": "X", "tid": 1, "args": {"External id": step}}
+        events.append({**about, "name": f"ProfilerStep#{step}", "cat": "user_annotation", "ts": start, "dur": 2e5})
+        events.append({**about, "name": "gemm", "cat": "kernel", "ts": start, "dur": length})
+        events.append({**about, "name": "ncclAllReduce", "cat": "kernel", "ts": start + length, "dur": 2e5 - length})
+    return json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}).encode()
+
+
+OWN = Reading(Columns(compute="work", start="begin", host="host", samples="n"))
+FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
+    "log.csv": (_csv, OWN),
+    "log.tsv": (lambda: _csv("\t"), OWN),
+    "semicolons.csv": (lambda: _csv(";", ","), OWN),
+    "wide.csv": (_wide, Reading()),
+    "log.csv.gz": (lambda: gzip.compress(_csv(), mtime=0), OWN),
+    "log.parquet": (_parquet, OWN),
+    "timers.log": (lambda: _megatron(timers=True), Reading()),
+    "megatron.log.zst": (lambda: pa.compress(_megatron(timers=False), "zstd", asbytes=True), Reading()),
+    "megatron.log": (lambda: _megatron(timers=False), Reading()),
+    "titan.log": (_titan, Reading(tokens=800.0)),
+    "scores.log": (_scores, Reading()),
+    "trace_rank0.json": (lambda: _trace(0), Reading()),
+}
+"""Content by name, and what the reader has to know."""
+TRACES, RECORD = "traces", "record"
+"""Forms that are directories."""
+
+
+def write_sample(folder: Path, name: str) -> tuple[Path, list[Path], Reading]:
+    """Write the sample: (the log, its files, what its reader has to know)."""
+    if name == RECORD:
+        path = bsp_story().write(folder / "run")
+        return path, sorted(file for file in path.rglob("*") if file.is_file()), Reading()
+    if name == TRACES:
+        (folder / "traces").mkdir(exist_ok=True)
+        files = [folder / "traces" / f"rank{rank}.json" for rank in range(RANKS)]
+        for rank, file in enumerate(files):
+            file.write_bytes(_trace(rank))
+        return folder / "traces", files, Reading()
+    content, reading = FILES[name]
+    (folder / name).write_bytes(content())
+    return folder / name, [folder / name], reading

@@ -1,0 +1,205 @@
+"""Tables as programs of all countries write them: units, commas, blanks, empty cells, a column per rank, restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.logs.reading import Reading, read_log
+from analysis.logs.step_log import LogError, StepLog
+from analysis.logs.table import Columns
+from analysis.logs.units import unit_in, unit_of
+
+STEPS = 24
+
+
+def rows(value: Callable[[int, int], str], *, separator: str = ",", head: str = "rank,step,seconds") -> str:
+    """Three ranks; ``value`` of rank and step."""
+    cells = [(str(rank), str(step), value(rank, step)) for step in range(STEPS) for rank in range(3)]
+    return "\n".join([head.replace(",", separator), *(separator.join(row) for row in cells), ""])
+
+
+def read(path: Path, text: str, columns: Columns = Columns(), **more: Any) -> StepLog:  # noqa: B008 (immutable)
+    path.write_text(text)
+    return read_log(path, Reading(columns, **more))
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+WRITTEN: dict[str, tuple[str, Callable[[int], str]]] = {
+    "decimal comma": (";", lambda rank: f"{rank + 1},25"),
+    "decimal comma, three digits": (";", lambda rank: f"{rank + 1},250"),
+    "decimal comma between tabs": ("\t", lambda rank: f"{rank + 1},25"),
+    "quoted decimal comma": (";", lambda rank: f'"{rank + 1},25"'),
+    "blanks around": (",", lambda rank: f" {rank + 1}.25 "),
+    "a point between semicolons": (";", lambda rank: f"{rank + 1}.25"),
+    "exponent": (",", lambda rank: f"{rank + 1}25e-2"),
+}
+THOUSANDS: dict[str, tuple[str, Callable[[int], str]]] = {
+    "quoted commas": (",", lambda rank: f'"{rank + 1},250"'),
+    "commas and a point": (";", lambda rank: f"{rank + 1},250.0"),
+    "points and a comma": (";", lambda rank: f"{rank + 1}.250,0"),
+    "blanks": (",", lambda rank: f"{rank + 1} 250"),
+    "narrow blanks": (";", lambda rank: f"{rank + 1}\N{NARROW NO-BREAK SPACE}250,0"),
+    "apostrophes": (";", lambda rank: f"{rank + 1}'250.0"),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_numbers_are_read_as_they_are_written(way: str, tmp_path: Path) -> None:
+    separator, text = WRITTEN[way]
+    log = read(tmp_path / "a.csv", rows(lambda rank, _: text(rank), separator=separator))
+    assert log.own_s[0].tolist() == [1.25, 2.25, 3.25]
+    assert any("a comma counts as the decimal point" in remark for remark in log.remarks) == ("comma" in way)
+
+
+@pytest.mark.parametrize("way", THOUSANDS)
+def test_thousands_may_be_apart(way: str, tmp_path: Path) -> None:
+    separator, text = THOUSANDS[way]
+    log = read(tmp_path / "a.csv", rows(lambda rank, _: text(rank), separator=separator), unit_s=1e-3)
+    assert log.own_s[0].tolist() == pytest.approx([1.25, 2.25, 3.25])
+
+
+@pytest.mark.parametrize("cell", ["", "nan", "NaN", "N/A", "null"])
+@pytest.mark.parametrize("name", ["rank", "step", "seconds"])
+def test_an_empty_cell_is_named_with_what_to_do(name: str, cell: str, tmp_path: Path) -> None:
+    row = {"rank": "1", "step": "0", "seconds": "1.0"} | {name: cell}
+    text = "rank,step,seconds\n0,0,1.0\n" + ",".join(row.values()) + "\n"
+    with pytest.raises(LogError, match=rf"a.csv: row 2, column {name}\b.*(leave out the row|leave it out)"):
+        read(tmp_path / "a.csv", text)
+
+
+def test_a_row_that_is_left_out_is_a_step_that_is_not_known(tmp_path: Path) -> None:
+    text = rows(lambda rank, _: f"{rank + 1}.0").replace("\n1,7,2.0\n", "\n")
+    assert pd.isna(read(tmp_path / "a.csv", text).own_s[7]).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "cell", ["1_000", "0x10", "1,5", "soon", "1.2.3", "\N{ARABIC-INDIC DIGIT THREE}", "inf", "1 5"]
+)
+def test_what_is_no_number_is_named(cell: str, tmp_path: Path) -> None:
+    text = rows(lambda rank, step: f'"{cell}"' if (rank, step) == (1, 3) else "1.0")
+    with pytest.raises(LogError, match=r"a.csv: row 11, column seconds, .*must be a finite number"):
+        read(tmp_path / "a.csv", text)
+
+
+@pytest.mark.parametrize("step", ["10000000000000000000", "1764350000000000000", "1e30", "2.5"])
+def test_a_step_is_a_whole_number_that_counts(step: str, tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"row 1, column step, .*must be a whole number that counts steps.*--step"):
+        read(tmp_path / "a.csv", f"rank,step,seconds\n0,{step},1\n1,{step},2\n")
+
+
+def test_dates_are_no_seconds(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"rank": [0, 1], "step": 0, "seconds": 1.0, "at": pd.Timestamp("2026-01-01")})
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(LogError, match=r"column at holds datetime64.*must be numbers"):
+        read_log(tmp_path / "a.parquet", Reading(Columns(start="at")))
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head", ["rank , step , seconds ", " rank, step, seconds", '"rank","step","seconds"'])
+def test_blanks_around_names_are_none_of_theirs(head: str, tmp_path: Path) -> None:
+    assert read(tmp_path / "a.csv", rows(lambda rank, _: f"{rank + 1}.0", head=head)).num_ranks == 3
+
+
+UNITS = {
+    "step_msec": 1e-3,
+    "step_milliseconds": 1e-3,
+    "step_ms_mean": 1e-3,
+    "avg ms per step": 1e-3,
+    "elapsed time per iteration (ms)": 1e-3,
+    "stepTimeMs": 1e-3,
+    "step_usec": 1e-6,
+    "dur_microseconds": 1e-6,
+    "t [\N{MICRO SIGN}s]": 1e-6,
+    "t_\N{GREEK SMALL LETTER MU}s": 1e-6,
+    "step_nanos": 1e-9,
+    "dur_nsec_p50": 1e-9,
+    "step_sec": 1.0,
+    "work_s": 1.0,
+    "minutes": 60.0,
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_may_stand_anywhere_in_a_name(name: str) -> None:
+    assert unit_of(name) == UNITS[name]
+
+
+@pytest.mark.parametrize("name", ["duration", "step_time", "min", "columns", "bonus", "programs", "durationNS"])
+def test_most_names_say_no_unit(name: str) -> None:
+    assert unit_in(name) is None
+
+
+def test_times_that_are_no_likely_seconds_are_remarked(tmp_path: Path) -> None:
+    text = rows(lambda rank, _: f"{100.0 + 50 * rank}", head="rank,step,duration")
+    said = "duration: its name says no unit, so it counts as seconds, and the usual one would be 150 s"
+    assert any(said in remark for remark in read(tmp_path / "a.csv", text, Columns(seconds="duration")).remarks)
+    log = read(tmp_path / "a.csv", text, Columns(seconds="duration"), unit_s=1e-3)
+    assert not any("duration" in remark for remark in log.remarks)
+
+
+# ---- a column per rank ----------------------------------------------------------------------------------------------
+
+WIDE = {
+    "as Weights & Biases exports it": [f"rank{rank} - step_ms{end}" for rank in range(3) for end in ("", "__MIN")],
+    "numbers": ["time_ms_0", "time_ms_1", "time_ms_2"],
+    "a second number in every name": [f"v2/rank_{rank}/ms" for rank in range(3)],
+}
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_a_column_per_rank_is_read(kind: str, tmp_path: Path) -> None:
+    names = WIDE[kind]
+    frame = pd.DataFrame({"it": range(STEPS)} | {name: 100.0 + place for place, name in enumerate(names)})
+    frame.loc[5, names[0]] = None
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    log = read_log(tmp_path / "a.csv", Reading(Columns(step="it")))
+    assert log.ranks == ("0", "1", "2")
+    assert log.own_s[0, 0] == pytest.approx(0.1)
+    assert pd.isna(log.own_s[5]).tolist() == [True, False, False]
+    assert any("3 columns such as" in remark for remark in log.remarks)
+
+
+def test_columns_that_could_be_ranks_twice_are_not_guessed(tmp_path: Path) -> None:
+    names = [f"rank{rank} {what}" for what in ("compute", "wait") for rank in range(2)]
+    pd.DataFrame({"step": [0]} | {name: [1.0] for name in names}).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(LogError, match="a row per rank and step is needed, or a column per rank"):
+        read_log(tmp_path / "a.csv")
+
+
+# ---- restarts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_of_rows_of_a_restarted_job_the_later_counts(ordered: bool, tmp_path: Path) -> None:
+    """Steps 10 to 14 are there twice; ordered by rank and step, as some programs write them, or by time."""
+    first = pd.DataFrame([(rank, step, 1.0 + rank) for step in range(15) for rank in range(3)])
+    second = pd.DataFrame([(rank, step, 2.0 + rank) for step in range(10, 20) for rank in range(3)])
+    frame = pd.concat([first, second]).set_axis(["rank", "step", "seconds"], axis=1)
+    if ordered:
+        frame = frame.sort_values(["rank", "step"], kind="stable")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    log = read_log(tmp_path / "a.csv")
+    assert log.own_s[:, 0].tolist() == [1.0] * 10 + [2.0] * 10
+    assert any("5 steps from 10 to 14 are there more than once" in remark for remark in log.remarks)
+
+
+def test_own_work_of_a_single_rank_is_no_step(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"rank": 0, "step": range(STEPS), "seconds": 0.5, "work": 0.25})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    log = read_log(tmp_path / "a.csv", Reading(Columns(compute="work")))
+    assert not log.per_rank
+    assert log.own_s[:, 0].tolist() == [0.5] * STEPS
+
+
+def test_a_name_with_bytes_that_are_no_text_can_be_written(tmp_path: Path) -> None:
+    """The page, the plan and the cost model name their log."""
+    log = read(tmp_path / "a\udcff.csv", rows(lambda rank, _: f"{rank + 1}.0"))
+    assert log.source.encode().endswith(b"a?.csv")

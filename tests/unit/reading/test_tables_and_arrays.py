@@ -1,0 +1,163 @@
+"""Tables and arrays: what is larger than it looks is refused before it is in memory."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reading import Unreadable, arrays, tables
+from reading.arrays import parse_arrays
+from reading.tables import csv_rows, parquet_columns
+
+
+def test_rows_have_the_number_of_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'\xef\xbb\xbfa,b\r\n1,"two\r\nlines"\r\n\r\n3,4\r\n')
+    assert list(csv_rows(path)) == [(1, ["a", "b"]), (3, ["1", "two\r\nlines"]), (5, ["3", "4"])]
+    assert list(csv_rows("a\n1\n")) == [(1, ["a"]), (2, ["1"])]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"x" * 140_000, "field larger than field limit"),
+        (b"x," * 20_000, "line 1 has more than 10000 cells"),
+        (b"x,y\n" + b"1," * 600_000, "it has a line of more than 1 MiB"),
+        (b"a,b\n1,\xff\n", "it is not UTF-8 text"),
+        ("a,b\n1,2\n".encode("utf-16"), "it is UTF-16"),
+        (b'a,b\n1,"2\n', "line 2: unexpected end of data"),
+    ],
+)
+def test_what_is_no_csv_of_use_is_one_line(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "a.csv").write_bytes(data)
+    with pytest.raises(Unreadable, match=said):
+        list(csv_rows(tmp_path / "a.csv"))
+
+
+def test_a_text_of_too_many_bytes_is_read_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_TABLE_BYTES", 100)
+    (tmp_path / "a.csv").write_text("a,b\n" * 100)
+    rows = csv_rows(tmp_path / "a.csv")
+    assert next(rows) == (1, ["a", "b"])
+    with pytest.raises(Unreadable, match="is the most that is read; cut a part out"):
+        list(rows)
+
+
+def test_empty_lines_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_LINES", 100)
+    with pytest.raises(Unreadable, match="has more than 100 lines"):
+        list(csv_rows("a,b\n" + "\n" * 100))
+
+
+def columns(path: Path, *names: str) -> tuple[dict[str, list[object]], int]:
+    return parquet_columns(path, names, lambda there: None)
+
+
+def test_needed_columns_of_a_parquet_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": range(10_000), "b": ["x"] * 10_000, "c": [None] * 10_000}), path)
+    found, num_rows = columns(path, "a", "b")
+    assert num_rows == 10_000
+    assert found == {"a": list(range(10_000)), "b": ["x"] * 10_000}
+
+
+def test_many_rows_in_a_small_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": pa.nulls(13_000_000, pa.int8())}), path, compression="zstd")
+    assert path.stat().st_size < 50_000
+    with pytest.raises(Unreadable, match="more than 8000000 rows"):
+        columns(path, "a")
+
+
+@pytest.mark.parametrize("coded", [True, False])
+def test_long_cells_in_a_small_file_are_refused(tmp_path: Path, coded: bool) -> None:
+    path = tmp_path / "a.parquet"
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 2_000, pa.int32()), ["x" * 20_000])
+    pq.write_table(pa.table({"a": text if coded else text.dictionary_decode()}), path, compression="zstd")  # 40 MB
+    assert path.stat().st_size < 20_000
+    with pytest.raises(Unreadable, match="column a: has a cell of more than 10000 bytes"):
+        columns(path, "a")
+
+
+def test_much_text_in_a_small_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 1 << 20)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": ["x" * 500] * 3_000}), path)
+    with pytest.raises(Unreadable, match="has more than 1 MiB of text"):
+        columns(path, "a")
+
+
+def test_cells_that_hold_more_than_a_value_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [[1, 2]], "b": [{"c": 1}], "d": [b"bytes"], "e": [1.5]}), path)
+    assert columns(path, "e") == ({"e": [1.5]}, 1)
+    for name in "abd":
+        with pytest.raises(Unreadable, match=f"column {name}: holds"):
+            columns(path, name)
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"\xff" * 20 + b"PAR1", b"PAR1" + b"\0" * 20 + b"PAR1"])
+def test_what_is_no_parquet_is_one_line(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(Unreadable, match="not a Parquet file, or broken"):
+        columns(tmp_path / "a.parquet", "a")
+
+
+def packed(**given: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, **given)
+    return file.getvalue()
+
+
+def member(content: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", content)
+    return file.getvalue()
+
+
+def header(shape: str, kind: str = "<f8") -> bytes:
+    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+def test_arrays_by_name() -> None:
+    found = parse_arrays(packed(a=np.arange(6.0).reshape(2, 3), b="text", c=np.array([], np.int64)))
+    assert found["a"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert str(found["b"]) == "text"
+    assert found["c"].size == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"PK\x03\x04 no archive",
+        packed(a=np.array([{"an": "object"}], object)),
+        member(b""),
+        member(header("(2,)") + b"\0" * 8),
+        member(header("(1000000000000,)")),
+        member(header("(-1,)")),
+        member(header("(1,)", "|O") + b"\x80\x04."),
+        member(header("((((1,)" + "(" * 60)),
+        packed(a=np.arange(100))[:-30],
+    ],
+)
+def test_what_is_no_file_of_arrays_is_one_line(data: bytes) -> None:
+    with pytest.raises(Unreadable, match="is not a file of arrays"):
+        parse_arrays(data)
+
+
+def test_what_unpacks_to_too_much_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MAX_ARRAYS_BYTES", 1 << 20)
+    data = member(b"\0" * ((1 << 20) + 1))
+    assert len(data) < 1 << 14
+    with pytest.raises(Unreadable, match="holds more than 1 MiB"):
+        parse_arrays(data)
