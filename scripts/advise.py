@@ -140,6 +140,7 @@ def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any],
 def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
     from analysis.measures.ranking import by_time, ranked
+    from analysis.measures.slow_units import hosts_of
     from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, ranks_sheet, sentences
     from analysis.reports.cures import cures
     from scripts.common.sheets import print_sheet
@@ -159,6 +160,8 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     jobs = {present: repeat(short, configs.pop(present), asked.seed)}
     logged = float(short.model.rank_steps.sum()) * short.batch
     error = logged / max(float(jobs[present].applied), 1.0) - 1.0
+    if asked.ranks_per_host and hosts_of(log.ranks, log.hosts, None):
+        remark.append(f"--ranks-per-host {asked.ranks_per_host}: is not used, since the log names its hosts")
     advice = replace(advice, baseline_error=error, remarks=[*remark, *not_possible(refused)])
     console.print(check_sentence(advice, asked.limit), markup=False, soft_wrap=True)
     if abs(error) > asked.limit:

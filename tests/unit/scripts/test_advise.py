@@ -41,7 +41,16 @@ def words(path: Path, *more: str) -> list[str]:
 
 def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "log.csv")
-    some = ("--topology", "ps", "--restart-s", "60", "--strategies", "bsp,asp_dds,coding_cyclic")
+    some = (
+        "--topology",
+        "ps",
+        "--restart-s",
+        "60",
+        "--ranks-per-host",
+        "2",
+        "--strategies",
+        "bsp,asp_dds,coding_cyclic",
+    )
     assert advise.main(words(path, "--compute", "work", "--host", "host", *some)) == 0
     shown = capsys.readouterr()
     assert "persistent straggler: host h2 (rank 2), " in shown.out
@@ -59,6 +68,7 @@ def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.Cap
     assert pd.read_csv(out / "ranks.csv").set_index("rank")["then"][0] == "\N{EN DASH}"
     assert "h2" in pd.read_csv(out / "ranks.csv")["host"].iloc[0]
     assert str(out / "advice.html") in shown.err
+    assert "--ranks-per-host 2: is not used, since the log names its hosts" in shown.err
 
 
 def test_a_baseline_that_is_not_repeated_is_not_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
