@@ -8,7 +8,10 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
+
+_written: ContextVar[list[Path] | None] = ContextVar("written", default=None)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -27,6 +30,12 @@ def below(root: Path, name: str) -> Path:
     return folder
 
 
+def write_below(root: Path, name: str, content: bytes | str) -> Path:
+    """Write a derived file of a record, such as ``tables/jobs.parquet``; raises ``OSError`` as :func:`below` does."""
+    folder, _, file = name.rpartition("/")
+    return write_file((below(root, folder) if folder else root) / file, content)
+
+
 def write_file(path: Path, content: bytes | str) -> Path:
     """Write ``content`` atomically, replacing an existing file; creates missing directories. Returns ``path``.
 
@@ -41,7 +50,20 @@ def write_file(path: Path, content: bytes | str) -> Path:
         _write_nameless(path, data)
     except (AttributeError, OSError):
         _write_named(path, data)
+    if (written := _written.get()) is not None:
+        written.append(path)
     return path
+
+
+@contextlib.contextmanager
+def written_files() -> Iterator[list[Path]]:
+    """The files that :func:`write_file` writes meanwhile, in a list that grows."""
+    written: list[Path] = []
+    token = _written.set(written)
+    try:
+        yield written
+    finally:
+        _written.reset(token)
 
 
 def _write_nameless(path: Path, data: bytes) -> None:

@@ -19,13 +19,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import msgspec
 
 from analysis.files import write_file
-from analysis.records.load import RecordError, Run, find_runs, load_run
+from analysis.records.load import RecordError, Run, find_runs
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import INSTALLED, NAME
 from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_file
 from runtime.run.streams import run_program
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
+from scripts.common.finding import readable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         arguments = _parser().parse_args(argv)
         refuse_unwritable_file("-o", arguments.out)
         paths = _find(arguments.folders)
-        runs = [load_run(path) for path in counted(paths, len(paths), "reading records")]
+        runs = readable(counted(paths, len(paths), "reading records"))
         check(runs)
         target = _target(arguments, runs[0])
         fitted = calibrate(runs, [_num_parameters(run, arguments.num_parameters) for run in runs])

@@ -35,7 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parser().parse_args(argv)
         paths = records_below(arguments.dirs, lambda folder: find_runs(folder, of_clusters=False))
         for path in counted(paths, len(paths), "sending runs"):
-            print(export(path, arguments.to, arguments.where))
+            try:
+                print(export(path, arguments.to, arguments.where))
+            except RecordError as error:
+                if len(paths) == 1:
+                    raise
+                print(f"left out: {error}", file=sys.stderr)
     except (ConfigError, RecordError, SinkError, OSError) as error:
         return print_error("export", error)
     return 0

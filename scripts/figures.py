@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from analysis.figures.names import named
 from analysis.figures.style import DPI
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
+from analysis.records.sums import summed
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.importing import importing
@@ -85,7 +86,9 @@ def _redraw(runs: list[Path], out: Path | None, baseline: str | None) -> None:
             if len(runs) == 1:
                 raise
             print(f"left out: {error}", file=sys.stderr)
-    if (figure := _draw_injectors(usable, (out or runs[0]) / "figures" / "injectors.png")) is not None:
+    with summed(out or runs[0], new=out is not None):
+        figure = _draw_injectors(usable, (out or runs[0]) / "figures" / "injectors.png")
+    if figure is not None:
         console.print(f"{figure}", markup=False, soft_wrap=True)
     if out is not None:
         table = compare(counted(usable, len(usable), "reading records"), out, baseline)

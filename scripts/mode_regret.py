@@ -29,6 +29,7 @@ from analysis.files import write_file
 from analysis.measures.metrics import jct_s
 from analysis.measures.modes import TrueTimes, regret, stretches, true_times
 from analysis.records.load import RecordError, find_runs, load_run
+from analysis.records.sums import summed
 from predictors.stragglers import deviations, exceeding
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.record.replay import replay
@@ -59,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         for path, strategy in chosen.items():
             table = regret_of(path, strategy)
-            write_file(path / NAME, table.to_csv(index=False))
+            with summed(path):
+                write_file(path / NAME, table.to_csv(index=False))
             print(line(path, table))
     except (ConfigError, RecordError, OSError) as error:
         return print_error("mode_regret.py", error)

@@ -43,7 +43,7 @@ from analysis.measures.labels import case_labels, strategy_labels
 from analysis.measures.prediction import lead_summary, lead_times, scores
 from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
 from analysis.measures.work import STRAGGLER_FRAC
-from analysis.records.load import RecordError, Run, find_runs, load_run
+from analysis.records.load import RecordError, Run, find_runs
 from predictors import (
     STRAGGLER_PREDICTORS,
     Observation,
@@ -60,6 +60,7 @@ from runtime.house import NAME
 from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from scripts.common.finding import readable
 
 KEPT = "the records are as they were; the same command starts again"
 """What a signal leaves."""
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         tolerance_frac = _tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
         paths = _paths(arguments.folders)
-        runs = [load_run(path) for path in counted(paths, len(paths), "reading records")]
+        runs = readable(counted(paths, len(paths), "reading records"))
         if arguments.predictors is None and not all(len(windows(run)) for run in runs):
             asked = [each for each in asked if each.name != ORACLE]
         if not all(_received(run) for run in runs):

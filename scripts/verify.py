@@ -4,30 +4,34 @@ python run.py verify runs/2024-11-21_08-00-00_ssp_transient_seed0    # one run, 
 python run.py verify out/experiments                                 # every run below, one line each
 python run.py verify runs/... --again                                # virtual runs: run them again, compare the bytes
 
-Asked of each: is it complete, does it obey the laws of the protocol (every sample accounted for), do the summary and
-the tables follow from the log, are the stored parameters those whose hash was recorded, is the plan the one whose hash
-was recorded, does a fresh strategy give the recorded answers to the recorded events, and is the code here the code that
-made it? What cannot be checked is said with the reason, and is no failure. The exit code is 0 if nothing failed, 1 if
-something did, 2 if there is no record.
+Asked of each: is it complete, has every file the hash that it had, does it obey the laws of the protocol (every sample
+accounted for), do summary, tables, columns, timeline and the numbers of figures follow from the log, are parameters and
+plan those whose hashes were recorded, do the settings give the stored configuration, does a fresh strategy give the
+recorded answers to the recorded events, and is the code here the code that made it? Sweeps and comparisons have
+questions of their own. What cannot be checked is said with the reason, by the names of files, and is no failure. The
+exit code is 0 if nothing failed, 1 if something did, 2 if there is no record.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from analysis.files import natural
 from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_clusters, find_runs, load_afresh
+from analysis.records.log import of_record
 from analysis.records.schema import ROWS, Other
-from analysis.reports.verification import Check, Verdict, verify_cluster, verify_record
-from injectors.plan import parse_plan, plan_sha256
+from analysis.reports.vouching import UNVOUCHED, Check, Verdict, listed, unvouched
+from injectors.plan import parse_plan, plan_json, plan_sha256
 from reading import Unreadable
 from reading.errors import shown
 from reading.plain import load_yaml
@@ -38,6 +42,7 @@ from runtime.house import NAME, run_py
 from runtime.importing import importing
 from runtime.record.progress import counted
 from runtime.run.streams import run_program
+from runtime.version import edited_files
 from scripts.common.finding import records_below
 
 if TYPE_CHECKING:
@@ -76,38 +81,80 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def verify(path: Path, *, again: bool = False) -> Iterator[Check]:
-    """All questions about one run, or about a set of jobs; its jobs are runs of their own."""
-    from analysis.records.cluster import load_cluster
-
+    """All questions about one run, a set of jobs, a sweep or a comparison; jobs and runs of these are others."""
+    checks = []
     try:
-        if (path / CLUSTER_EVENTS).exists():
-            yield from verify_cluster(load_cluster(path))
-            return
-        run = load_afresh(path)
+        with of_record(path):
+            for check in _verify(path, again):
+                checks.append(check)
+                yield check
     except RecordError as error:
         yield Check("readable", "failed", str(error))
-        return
-    yield from verify_record(run)
+    yield from unvouched(path, checks)
+
+
+def _verify(path: Path, again: bool) -> Iterator[Check]:
+    from analysis.reports.verify_comparisons import is_comparison, verify_comparison
+    from scripts.common.sweeps import is_sweep, verify_sweep
+
+    if (path / CLUSTER_EVENTS).exists():
+        yield from _verify_set(path)
+    elif is_comparison(path):
+        yield from verify_comparison(path, is_same_code)
+    elif is_sweep(path):
+        yield from verify_sweep(path)
+    else:
+        yield from _verify_run(path, again)
+
+
+def _verify_set(path: Path) -> Iterator[Check]:
+    from analysis.records.cluster import load_cluster
+    from analysis.reports.verification import verify_cluster
+
+    cluster = load_cluster(path)
+    same_code = is_same_code(cluster.meta)
+    yield from verify_cluster(cluster, same_code=same_code)
+    yield _settings(path, cluster.meta, same_code)
+    yield _code(cluster.meta)
+
+
+def _verify_run(path: Path, again: bool) -> Iterator[Check]:
+    from analysis.reports.verification import verify_record
+
+    run = load_afresh(path)
+    same_code = is_same_code(run.meta)
+    yield from verify_record(run, same_code=same_code)
     yield _plan(run)
+    yield _settings(path, run.meta, same_code)
     yield _decisions(run)
-    yield _code(run)
+    yield _code(run.meta, _imported(run))
     if again:
         yield _again(run)
 
 
 def _find(folder: Path) -> list[Path]:
-    return sorted([*find_clusters(folder), *find_runs(folder)], key=lambda path: natural(str(path)))
+    from analysis.reports.verify_comparisons import is_comparison
+    from scripts.common.sweeps import is_sweep
+
+    made_of_runs = [
+        Path(place) for place, _, _ in os.walk(folder) if is_sweep(Path(place)) or is_comparison(Path(place))
+    ]
+    found = {*find_clusters(folder), *find_runs(folder), *made_of_runs}
+    return sorted(found, key=lambda path: natural(str(path)))
 
 
 def _plan(run: Run) -> Check:
     said = str(run.meta.get("plan_sha256"))
     try:
-        found = plan_sha256(parse_plan((run.path / "plan.json").read_bytes()))
+        content = (run.path / "plan.json").read_bytes()
+        plan = parse_plan(content)
     except ValueError as error:
         return Check("plan", "failed", str(error))
+    found = plan_sha256(plan)
     if found != said:
         return Check("plan", "failed", f"plan.json has SHA-256 {found[:12]}, meta.json says {said[:12]}")
-    return Check("plan", "ok", f"{len(run.plan)} disturbances, SHA-256 {found[:12]}")
+    whole = plan_json(plan) == content
+    return Check("plan", "ok", f"{len(run.plan)} disturbances, SHA-256 {found[:12]}", ("plan.json",) if whole else ())
 
 
 def _decisions(run: Run) -> Check:
@@ -121,7 +168,7 @@ def _decisions(run: Run) -> Check:
     try:
         record, strategy = read_record(run.path), build_strategy(run.path)
     except ConfigError as error:
-        if needs := _unnamed_project(run):
+        if needs := _unnamed_project(run.meta):
             return Check("decisions", "unchecked", needs)
         return Check("decisions", "failed", str(error))
     for number, step in enumerate(replay(record.events, strategy)):
@@ -131,27 +178,50 @@ def _decisions(run: Run) -> Check:
     return Check("decisions", "ok", f"{len(record.events):,} events, to each the recorded answer")
 
 
-def _unnamed_project(run: Run) -> str:
+def _settings(path: Path, meta: dict[str, Any], same_code: bool) -> Check:
+    if needs := _unnamed_project(meta):
+        return Check("settings", "unchecked", needs)
+    from scripts.common.recomposed import check_settings
+
+    return check_settings(path, meta, same_code=same_code)
+
+
+def _unnamed_project(meta: dict[str, Any]) -> str:
     """What is missing here of a run with code of its user's own; empty: nothing."""
-    named = str((run.meta.get("versions") or {}).get("project") or "")
+    named = str((meta.get("versions") or {}).get("project") or "")
     if not named or project.folder() is not None:
         return ""
     return f"the run has code of the project {named.rpartition(' ')[0]}, which project=DIR names"
 
 
-def _code(run: Run) -> Check:
-    """Versions of the head and, live, of the framework that was imported."""
+def is_same_code(meta: dict[str, Any]) -> bool:
+    """Whether the files here are known to be those that made the record."""
+    from runtime.record.meta import describe_versions
+
+    said = (meta.get("versions") or {}).get("code")
+    return bool(said) and said == describe_versions()["code"] and not edited_files()
+
+
+def _code(meta: dict[str, Any], imported: Mapping[str, str] = MappingProxyType({})) -> Check:
+    """The files, and the versions of the head and, live, of the framework that was ``imported``."""
     from runtime.record.meta import describe_versions, version_of
 
-    there = {**(run.meta.get("versions") or {}), **_imported(run)}
+    there = {**(meta.get("versions") or {}), **imported}
     here = describe_versions()
     here |= {name: version_of(name) for name in there if name not in here}
-    different = [f"{name} {there[name]} there, {here[name]} here" for name in there if there[name] != here[name]]
-    dirty = " (with uncommitted changes: no commit is what made it)" if "dirty" in str(there.get("commit")) else ""
-    commit = f"commit {there.get('commit', 'unknown')}{dirty}"
-    if different or dirty:
+    if there.get("code") == here["code"]:
+        there.pop("commit", None)  # before or after they were committed, they are the same files
+    different = [
+        f"{name} {there[name][:12]} there, {here[name][:12]} here" for name in there if there[name] != here[name]
+    ]
+    if "code" not in there:
+        different.append("no fingerprint of the code in meta.json (an older record)")
+    if edited := edited_files():
+        different.append(f"edited since it was installed: {listed(edited)}")
+    commit = f"commit {(meta.get('versions') or {}).get('commit', 'unknown')}"
+    if different:
         return Check("code", "unchecked", "; ".join([commit, *different]))
-    return Check("code", "ok", commit)
+    return Check("code", "ok", f"{commit}, files {here['code'][:12]}")
 
 
 def _imported(run: Run) -> dict[str, str]:
@@ -168,7 +238,7 @@ def _again(run: Run) -> Check:
     stored = run.path / ".hydra" / "overrides.yaml"
     if not stored.exists():
         return Check("again", "unchecked", "no .hydra/overrides.yaml, so the command is not known")
-    if needs := _unnamed_project(run):
+    if needs := _unnamed_project(run.meta):
         return Check("again", "unchecked", needs)
     try:
         taken = taken_from_record(load_yaml(stored), Path.cwd())
@@ -201,7 +271,7 @@ def _compared(run: Run, out: Path, done: subprocess.CompletedProcess[str]) -> Ch
     ]
     if different:
         return Check("again", "failed", f"the same command writes other bytes into {', '.join(different)}")
-    return Check("again", "ok", f"the same command writes the same bytes into {', '.join(names)}")
+    return Check("again", "ok", f"the same command writes the same bytes into {', '.join(names)}", tuple(names))
 
 
 def _in_full(path: Path, checks: Sequence[Check]) -> Table:
@@ -216,7 +286,9 @@ def _in_full(path: Path, checks: Sequence[Check]) -> Table:
 def _in_short(path: Path, checks: Sequence[Check]) -> str:
     failed = [f"{check.question}: {check.found}" for check in checks if check.verdict == "failed"]
     passed = sum(check.verdict == "ok" for check in checks)
-    return f"failed  {path}  {'; '.join(failed)}" if failed else f"ok      {path}  {passed} of {len(checks)} checked"
+    left = [check.found for check in checks if check.question in UNVOUCHED]
+    words = "; ".join([f"{passed} of {len(checks)} checked", *left])
+    return f"failed  {path}  {'; '.join(failed)}" if failed else f"ok      {path}  {words}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -133,6 +133,16 @@ def save(figure: Figure, path: Path, shown: pd.DataFrame) -> Path:
         buffer = BytesIO()
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=_metadata(kind, caption))
         write_file(path.with_suffix(f".{kind}"), buffer.getvalue())
+    return save_numbers(path, caption, shown)
+
+
+def is_painted() -> bool:
+    """Whether figures come out as pictures, too; without any format there are their numbers alone."""
+    return bool(_form.get().formats)
+
+
+def save_numbers(path: Path, caption: str, shown: pd.DataFrame) -> Path:
+    """What :func:`save` writes next to the picture ``path``, which it returns."""
     write_file(path.with_suffix(".txt"), f"{caption}\n")
     write_file(path.with_suffix(".csv"), shown.to_csv(index=False))
     return path

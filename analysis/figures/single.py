@@ -13,7 +13,7 @@ from analysis.figures.convergence import draw_convergence
 from analysis.figures.distributions import draw_bpt, draw_staleness
 from analysis.figures.elastic import draw_elastic
 from analysis.figures.modes import draw_modes
-from analysis.figures.page import new_page, save, styled
+from analysis.figures.page import is_painted, new_page, save, save_numbers, styled
 from analysis.figures.style import colour_of, looks
 from analysis.figures.timeline import (
     draw_restarts,
@@ -56,6 +56,8 @@ def _convergence(run: Run, folder: Path, about: str) -> Path | None:
     mark = {"strategy": label, "tta_s": tta, "tta_step_s": step, "missed": int(tta == float("inf")), "runs": 1}
     marks = pd.DataFrame([mark])
     curve = curves([scored], [label])
+    if not is_painted():
+        return save_numbers(folder / "convergence.png", about, curve)
     page = new_page(2.9, about)
     draw_convergence(page.subplots(), curve, marks, looks([label]), job["metric"], target)
     return save(page, folder / "convergence.png", curve)
@@ -70,6 +72,8 @@ def _timeline(run: Run, folder: Path, about: str) -> Path | None:
     if end - start >= 0.8 * end_s:
         start, end = 0.0, end_s
     shown = pieces[(pieces["end_s"] > start) & (pieces["start_s"] < end)]
+    if not is_painted():
+        return save_numbers(folder / "timeline.png", _about(about, run, place), shown)
     lanes, windows = _lanes(run, place)
     panels = 1 if end - start == end_s else 2
     page = new_page((0.62 + 0.29 * len(lanes)) * panels + 0.3, _about(about, run, place))
@@ -127,6 +131,8 @@ def _bpt(run: Run, folder: Path, about: str) -> Path | None:
     rows = work.computed(_of(run.tables.iterations, place))[["worker", "iteration", "t", "bpt_s", "injected_s"]]
     if not len(rows):
         return None
+    if not is_painted():
+        return save_numbers(folder / "bpt.png", _about(about, run, place), rows)
     spread = pd.DataFrame([{"worker": w, **work.quantiles(bpt)} for w, bpt in rows.groupby("worker")["bpt_s"]])
     page = new_page(0.95 + 0.34 * len(spread), _about(about, run, place))
     draw_bpt(page.subplots(), rows, spread, place)
@@ -141,6 +147,8 @@ def _staleness(run: Run, folder: Path, about: str) -> Path | None:
     histogram = pd.DataFrame(
         {"staleness": counts.index, "grads": counts.to_numpy(), "share": counts.to_numpy() / len(tau)}
     )
+    if not is_painted():
+        return save_numbers(folder / "staleness.png", about, histogram)
     notes = [f"mean {tau.mean():.2f}", f"largest {tau.max()}", f"{len(tau)} gradients"]
     page = new_page(2.4, about, width_in=4.2)
     draw_staleness(page.subplots(), histogram, colour_of(run.job["strategy"]), notes)

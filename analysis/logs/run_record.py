@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.logs.step_log import LogError, StepLog, gather, timed
 from analysis.records.load import RecordError, Run, load_run
+from analysis.records.log import of_record
 
 KEPT = ("strategy", "topology", "num_servers", "num_samples", "epochs", "global_batch_samples", "epoch_overlap")
 FEWEST_FRAC = 0.5
@@ -27,10 +28,15 @@ def read_record(path: Path) -> StepLog:
         LogError: it is no readable record, or the job did nothing.
     """
     try:
-        run = load_run(path)
-        rows = run.tables.iterations
+        with of_record(path):
+            return _read(path)
     except RecordError as error:
         raise LogError(str(error)) from None
+
+
+def _read(path: Path) -> StepLog:
+    run = load_run(path)
+    rows = run.tables.iterations
     rows = rows[(rows["samples"] > 0) & (rows["incarnation"] == rows["incarnation"].min())]
     if not len(rows):
         raise LogError(f"{path}: the job never computed anything")

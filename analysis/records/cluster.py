@@ -18,7 +18,9 @@ import pandas as pd
 from msgspec.structs import replace
 
 from analysis.records import cluster_notes as notes
-from analysis.records.load import CLUSTER_EVENTS, RecordError, load_object
+from analysis.records.load import CLUSTER_EVENTS, RecordError, check_kind, load_object
+from analysis.records.log import of_record
+from analysis.records.meta import AboutCluster
 from analysis.records.nodes import parse_node
 from analysis.records.rows import has_end
 
@@ -96,6 +98,11 @@ def load_cluster(path: str | os.PathLike[str]) -> Cluster:
         RecordError: a file is missing or malformed, or the notes contradict each other.
     """
     root = Path(path)
+    with of_record(root):
+        return _load(root)
+
+
+def _load(root: Path) -> Cluster:
     meta = _load_meta(root / "meta.json")
     entries, torn = notes.read_entries(root / CLUSTER_EVENTS)
     lives, status = _lives(root / CLUSTER_EVENTS, entries)
@@ -218,13 +225,7 @@ def _lives(path: Path, entries: list[notes.Entry]) -> tuple[dict[str, _Life], st
 
 def _load_meta(path: Path) -> dict[str, Any]:
     meta = load_object(path)
-    missing = [key for key in ("runtime", "seed") if key not in meta]
-    machine = meta.get("machine")
-    hosts = machine.get("hosts") if isinstance(machine, dict) else None
-    if not isinstance(hosts, list) or not all(isinstance(host, dict) and "gpus" in host for host in hosts):
-        missing.append("machine.hosts (with gpus of each)")
-    if missing:
-        raise RecordError(f"{path}: {', '.join(missing)} missing. Compare it with docs/record.md")
+    check_kind(path, meta, AboutCluster)
     return meta
 
 

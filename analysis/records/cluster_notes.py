@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from analysis.records.load import RecordError
+from analysis.records.schema import UNREADABLE
 
 
 class _OfJob(msgspec.Struct, frozen=True, tag_field="type", tag=True):
@@ -112,11 +113,13 @@ def read_entries(path: Path) -> tuple[list[Entry], bool]:
         *lines, rest = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         raise RecordError(f"{path}: missing. Is {path.parent} the directory of a cluster's run?") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
     entries, torn = list(_decoded(path, lines)), False
     if rest:  # no newline at its end: torn, unless only the newline is missing
         try:
             entries.append(_decode(rest))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, *UNREADABLE):
             torn = True
     _check_order(path, entries)
     return entries, torn
@@ -126,7 +129,7 @@ def _decoded(path: Path, lines: list[bytes]) -> Iterator[Entry]:
     for number, line in enumerate(lines, start=1):
         try:
             yield _decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, *UNREADABLE) as error:
             raise RecordError(f"{path}:{number}: {error}. The record is damaged: repeat the run") from None
 
 

@@ -154,7 +154,7 @@ def _acting(line: Line) -> set[Node]:
 
 def _named(event: object) -> set[Node]:
     grad = getattr(event, "grad", None)
-    worker = getattr(event, "worker", None) if grad is None else grad.worker
+    worker = grad.worker if isinstance(grad, Grad) else getattr(event, "worker", None)
     server = getattr(event, "server", None)
     found = (("worker", worker), ("server", server))
     return {Node(role, (number,)) for role, number in found if number is not None}

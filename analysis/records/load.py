@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from analysis.files import natural
-from analysis.records.log import Log
+from analysis.records.log import Log, of_record
 from analysis.records.log import RecordError as RecordError
-from analysis.records.schema import ROWS, Finished, Line
+from analysis.records.meta import About, Window
+from analysis.records.schema import ROWS, UNREADABLE, Finished, Line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
     from analysis.records.tables import Tables
 
 SCHEMA = 1
-JOB_KEYS = ("strategy", "num_workers", "num_samples", "metric", "higher_is_better")
 CLUSTER_EVENTS = "cluster.jsonl"
 """The file that the directory of a cluster has and that of a single run has not."""
-PLAN_COLUMNS = ("start_s", "end_s", "target", "kind", "magnitude")
 LOG = "events.jsonl"
 
 
@@ -153,9 +152,10 @@ def load_afresh(path: str | os.PathLike[str]) -> Run:
 
 
 def _load(root: Path, contents: Callable[[], Contents]) -> Run:
-    meta = _load_meta(root / "meta.json")
-    plan = _load_plan(root / "plan.json")
-    return Run(path=root, meta=meta, plan=plan, contents=contents())
+    with of_record(root):
+        meta = _load_meta(root / "meta.json")
+        plan = _load_plan(root / "plan.json")
+        return Run(path=root, meta=meta, plan=plan, contents=contents())
 
 
 def gather_contents(root: Path, check: bool = False) -> Contents:
@@ -181,7 +181,7 @@ def gather_contents(root: Path, check: bool = False) -> Contents:
         held=gathered.history.arrivals.held,
         given_up=gathered.history.given_up,
         discarded=gathered.history.discarded,
-        make_tables=cache(lambda: make_tables(waiting.pop(), rows_path)),
+        make_tables=cache(of_record(root)(lambda: make_tables(waiting.pop(), rows_path))),
         problems=None if laws is None else laws.problems,
         modified_ns=modified_ns,
     )
@@ -213,11 +213,7 @@ def _holding(root: str | os.PathLike[str], names: set[str], skipped: frozenset[s
 
 def _load_meta(path: Path) -> dict[str, Any]:
     meta = load_object(path)
-    missing = [key for key in ("runtime", "seed", "job") if key not in meta]
-    job = meta.get("job")
-    missing += [f"job.{key}" for key in JOB_KEYS if not isinstance(job, dict) or key not in job]
-    if missing:
-        raise RecordError(f"{path}: {', '.join(missing)} missing. Compare it with docs/record.md")
+    check_kind(path, meta, About)
     return meta
 
 
@@ -225,13 +221,17 @@ def _load_plan(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = load_object(path).get("disturbances")
-    if not isinstance(rows, list):
-        raise RecordError(f"{path}: `disturbances` must be a list. Compare it with docs/record.md")
-    for number, row in enumerate(rows):
-        missing = [key for key in PLAN_COLUMNS if not isinstance(row, dict) or key not in row]
-        if missing:
-            raise RecordError(f"{path}: disturbances[{number}] lacks {', '.join(missing)}. Compare with docs/record.md")
-    return pd.DataFrame(rows, columns=list(PLAN_COLUMNS))
+    check_kind(path, rows, list[Window], "disturbances")
+    return pd.DataFrame(rows, columns=list(Window.__struct_fields__))
+
+
+def check_kind(path: Path, content: Any, kind: Any, name: str = "") -> None:
+    """Raise :class:`RecordError` unless the content is of this kind."""
+    try:
+        msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        words = f"{name}: {error}" if name else str(error)
+        raise RecordError(f"{path}: {words}. Compare it with docs/record.md") from None
 
 
 def load_object(path: Path) -> dict[str, Any]:
@@ -240,7 +240,9 @@ def load_object(path: Path) -> dict[str, Any]:
         content = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
         raise RecordError(f"{path}: missing. Is {path.parent} the directory of a run?") from None
-    except msgspec.DecodeError as error:
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
+    except (msgspec.DecodeError, *UNREADABLE) as error:
         raise RecordError(f"{path}: {error}. The file is damaged: repeat the run or leave it out") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise RecordError(f"{path}: not of schema {SCHEMA}. Use the version of Stragglab that wrote it")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from traceback import extract_tb
 from typing import BinaryIO
 
 import msgspec
@@ -14,10 +17,31 @@ from analysis.records.schema import Line, decode_line
 BLOCK_BYTES = 1 << 18
 """Lines are read, decoded and released in blocks of about so many bytes."""
 DAMAGED = "The record is damaged: repeat the run or leave it out"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE)
+"""Errors of the machine, not of what is read."""
 
 
 class RecordError(ValueError):
     """A record that cannot be read: the file and line, what is wrong with it, and what to do."""
+
+
+@contextmanager
+def of_record(path: Path) -> Iterator[None]:
+    """Whatever goes wrong meanwhile is said of this record, as a :class:`RecordError`: others are read all the same.
+
+    Nothing that a file holds is known to make sense before it is used, and no two damaged files fail alike.
+    """
+    try:
+        yield
+    except RecordError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise
+        place = extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+        words = " ".join(f"{path}: cannot be analysed ({where}: {error}).".split())
+        raise RecordError(f"{words} {DAMAGED}") from error
 
 
 class Log:
@@ -82,6 +106,8 @@ def _open(path: Path) -> BinaryIO:
         return path.open("rb")
     except FileNotFoundError:
         raise RecordError(f"{path}: missing. Is {path.parent} the directory of a run?") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _is_torn(text: bytes) -> bool:

@@ -22,6 +22,8 @@ DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
 """Parts of an iteration in order; they sum to the whole iteration."""
 PARTS = tuple(name for name in Timings.__struct_fields__ if name not in DURATIONS)
 """What else is known of an iteration: parts of these durations, and processor seconds."""
+UNREADABLE = (UnicodeDecodeError, RecursionError)
+"""What msgspec raises, besides its own errors, for bytes that are no text and for brackets without end."""
 ROWS = "iterations.parquet"
 """The file of a run that was recorded by rows (:mod:`analysis.records.rows`)."""
 
@@ -490,6 +492,8 @@ def decode_line(text: bytes) -> Line:
         known = _KNOWN_LINE.decode(text)
     except msgspec.ValidationError:  # another type, or an error that is to be named
         return _decode_parts(text)
+    except UNREADABLE as error:
+        raise msgspec.DecodeError(str(error)) from None
     if isinstance(known, _NoteLine):
         return Line(known.seq, known.t, note=known.note)
     decide_us, state = known.decide_us or 0.0, bytes(known.state)
@@ -498,7 +502,10 @@ def decode_line(text: bytes) -> Line:
 
 def _decode_parts(text: bytes) -> Line:
     """As :func:`decode_line`, one value after another."""
-    raw = _ENVELOPE.decode(text)
+    try:
+        raw = _ENVELOPE.decode(text)
+    except UNREADABLE as error:
+        raise msgspec.DecodeError(str(error)) from None
     if raw.kind == "note" and raw.note:
         return Line(seq=raw.seq, t=raw.t, note=_decode(_NOTE, raw.note))
     if raw.kind != "event" or not raw.event or raw.version is None:
@@ -518,8 +525,13 @@ def _decode(decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw) -> Any:
     """Decode a tagged value; an unknown type becomes :class:`Other`."""
     try:
         return decoder.decode(raw)
+    except UNREADABLE as error:
+        raise msgspec.DecodeError(str(error)) from None
     except msgspec.ValidationError:
-        fields = msgspec.json.decode(raw)
+        try:
+            fields = msgspec.json.decode(raw)
+        except UNREADABLE as error:
+            raise msgspec.DecodeError(str(error)) from None
         name = fields.get("type") if isinstance(fields, dict) else None
         if isinstance(name, str) and name not in _KNOWN:
             return Other(type=name, fields=fields)

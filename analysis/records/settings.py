@@ -40,7 +40,7 @@ def sweep_command(sweep: Path) -> str:
     head = _text(sweep / NOTE).partition("\n")[0]
     try:
         settings = msgspec.json.decode(head)["settings"] if head else None
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, KeyError, RecursionError, TypeError):
         return ""
     first = next(iter(sorted(sweep.glob(f"*/{META}"))), sweep / META)
     return _command([*_project(first.parent), "-m"], settings) if isinstance(settings, list) else ""
@@ -56,7 +56,7 @@ def _project(run: Path) -> list[str]:
     """The setting that names the user's project, which is not one of the job's: the folder's name, wherever it is."""
     try:
         named = msgspec.json.decode(_text(run / META))["versions"]["project"]
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, KeyError, RecursionError, TypeError):
         return []
     return [shlex.quote(f"project={str(named).rpartition(' ')[0]}")]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.files import below, write_file
 from analysis.records.integrity import Integrity
-from analysis.records.load import LOG, Contents, Run
+from analysis.records.load import LOG, Contents, Run, gather_contents
 from analysis.records.schema import ROWS, Finished, NodeUse, Timings
 
 if TYPE_CHECKING:
@@ -63,18 +63,24 @@ def store_contents(run: Run) -> None:
     """
     if run.by_rows or run.contents.integrity is not None:
         return
-    folder, contents = below(run.path, FOLDER), run.contents
-    found = run.integrity
+    folder = below(run.path, FOLDER)
     (folder / INDEX).unlink(missing_ok=True)  # else it would vouch for files that are being replaced
+    for name, content in contents_files(run).items():
+        write_file(folder / name, content)
+
+
+def contents_files(run: Run) -> dict[str, bytes]:
+    """The files of ``columns/`` by name, of a run that was read from its log; the last is ``index.json``."""
+    contents, found = run.contents, run.integrity
     frames = {name: _of_frame(frame) for name, frame in run.tables.items()}
     frames[HELD] = _of_array(np.array(contents.held, np.int8))
     frames[PLACES] = _of_array(np.array(contents.places, np.int64))
-    files = {name: write_file(_file(folder, name), _encoded(table)).stat().st_size for name, table in frames.items()}
+    files = {name: _encoded(table) for name, table in frames.items()}
     log = run.path / LOG
     source = Source(log.stat().st_size, contents.modified_ns, _hash(log), _hash(run.path / "meta.json"), _code())
     index = Index(
         source=source,
-        files=files,
+        files={name: len(content) for name, content in files.items()},
         end_s=contents.end_s,
         torn=contents.torn,
         finished=contents.finished,
@@ -83,18 +89,25 @@ def store_contents(run: Run) -> None:
         problems=found.problems,
         unchecked=found.unchecked,
     )
-    write_file(folder / INDEX, msgspec.json.encode(index))
+    return {**{f"{name}.arrow": content for name, content in files.items()}, INDEX: msgspec.json.encode(index)}
+
+
+def stored_index(root: Path) -> Index | None:
+    """What ``columns/index.json`` says, whether or not it fits; None if there is none that can be read."""
+    try:
+        return msgspec.json.decode((root / FOLDER / INDEX).read_bytes(), type=Index)
+    except (OSError, ValueError, RecursionError):  # ValueError: of msgspec
+        return None
 
 
 def read_contents(root: Path) -> Contents | None:
     """What an earlier analysis has stored of the log, or None if there is nothing that fits it."""
-    folder = root / FOLDER
+    folder, index = root / FOLDER, stored_index(root)
     try:
-        index = msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
-        if not _fits(root, index):
+        if index is None or not _fits(root, index):
             return None
         held, places = (_map(_file(folder, name)).column(0).to_numpy() for name in (HELD, PLACES))
-    except (OSError, ValueError):  # ValueError: of msgspec and of Arrow
+    except (OSError, ValueError):  # ValueError: of Arrow
         return None
     return Contents(
         end_s=index.end_s,
@@ -104,7 +117,7 @@ def read_contents(root: Path) -> Contents | None:
         held=held,
         given_up=index.given_up,
         discarded=index.discarded,
-        make_tables=lambda: _read_tables(folder),
+        make_tables=lambda: _read_tables(root),
         integrity=Integrity(index.problems, index.unchecked),
     )
 
@@ -121,10 +134,15 @@ def _fits(root: Path, index: Index) -> bool:
     return source.modified_ns == about.st_mtime_ns or source.log == _hash(log)  # a copy has another time
 
 
-def _read_tables(folder: Path) -> Tables:
+def _read_tables(root: Path) -> Tables:
+    """The tables; from the log if a file is damaged."""
     from analysis.records.tables import Tables
 
-    return Tables(**{name: _map(_file(folder, name)).to_pandas(split_blocks=True) for name in Tables.__annotations__})
+    try:
+        names = Tables.__annotations__
+        return Tables(**{name: _map(_file(root / FOLDER, name)).to_pandas(split_blocks=True) for name in names})
+    except (OSError, TypeError, ValueError):
+        return gather_contents(root).make_tables()
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -155,10 +173,15 @@ def _encoded(table: Any) -> bytes:
 
 
 def _map(path: Path) -> Any:
-    """The table in a file, which is not read but mapped into memory."""
+    """The table in a file, which is mapped into memory; of that, only texts are read, lest they end elsewhere.
+
+    Raises ``OSError`` or ``ValueError`` for a file that is none.
+    """
     import pyarrow as pa
 
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    table.validate(full=True)
+    return table
 
 
 def _hash(path: Path) -> str:

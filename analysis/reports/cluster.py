@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pandas as pd
 
 from analysis.figures.cluster.draw import Drawn, draw_cluster, draw_clusters
 from analysis.figures.page import captioned
-from analysis.files import below, write_file
+from analysis.files import below, write_below, write_file
 from analysis.measures.cluster.comparing import (
     cluster_table,
     cluster_warnings,
@@ -27,10 +26,12 @@ from analysis.measures.cluster.summary import summarise_cluster
 from analysis.measures.warned import stored, warnings_of_jobs
 from analysis.records.cluster import Cluster, load_cluster
 from analysis.records.load import CLUSTER_EVENTS, RecordError
+from analysis.records.log import of_record
 from analysis.records.settings import wants_caption
+from analysis.records.sums import summed
 from analysis.reports.pages.cluster import cluster_page, details, how_it_was_run, runs_section
 from analysis.reports.pages.links import back_to_sweep
-from analysis.reports.report import write_json
+from analysis.reports.report import json_bytes, parquet_bytes, write_json
 
 BASELINE = "fifo"
 STRAGGLER_TABLES = ("stragglers", "episodes", "deviations")
@@ -60,24 +61,39 @@ def finish_cluster(path: str | os.PathLike[str], *, draw: bool = True) -> dict[s
         RecordError: the record of the cluster cannot be read. Damaged records of single jobs are left out, and named in
             the summary.
     """
-    done = _results(path)
-    root, found = done.cluster.path, done.drawn.found
-    write_json(root / "summary.json", done.summary)
+    with of_record(Path(path)), summed(Path(path)):
+        done = cluster_results(path)
+        for name, content in derived_files(done):
+            write_below(done.cluster.path, name, content)
+        if draw:
+            _draw(done)
+    return done.summary
+
+
+def derived_files(done: Results) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of what follows from the record of a set, apart from figures and page."""
+    yield "summary.json", json_bytes(done.summary)
+    found = done.drawn.found
     tables = {"job_times": done.drawn.times, "use": done.drawn.use, "host_use": done.hosts}
     if found:
         tables |= dict(zip(STRAGGLER_TABLES, (found.jobs, found.episodes, found.deviations), strict=True))
     for name, frame in tables.items():
-        buffer = BytesIO()
-        frame.to_parquet(buffer, index=False)
-        write_file(below(root, "tables") / f"{name}.parquet", buffer.getvalue())
-    if draw:
-        with captioned(wants_caption(root)):
-            figures = draw_cluster(below(root, "figures"), done.cluster, done.drawn, done.hosts)
-        more = details(done.drawn.times, found.episodes if found else None, root) + how_it_was_run(root)
-        frame = cluster_frame(done.cluster.meta, done.summary)
-        page = cluster_page(frame, [done.cluster.meta], figures, _notes(done), more, back=back_to_sweep(root))
-        write_file(root / "report.html", page)
-    return done.summary
+        yield f"tables/{name}.parquet", parquet_bytes(frame)
+
+
+def draw_figures(done: Results, folder: Path) -> list[Path]:
+    """Draw every figure of a set into ``folder``; returns the PNGs."""
+    return draw_cluster(folder, done.cluster, done.drawn, done.hosts)
+
+
+def _draw(done: Results) -> None:
+    root, found = done.cluster.path, done.drawn.found
+    with captioned(wants_caption(root)):
+        figures = draw_figures(done, below(root, "figures"))
+    more = details(done.drawn.times, found.episodes if found else None, root) + how_it_was_run(root)
+    frame = cluster_frame(done.cluster.meta, done.summary)
+    page = cluster_page(frame, [done.cluster.meta], figures, _notes(done), more, back=back_to_sweep(root))
+    write_file(root / "report.html", page)
 
 
 def cluster_frame(meta: dict[str, Any], summary: dict[str, Any]) -> pd.DataFrame:
@@ -112,7 +128,8 @@ def compare_clusters(
     out, done, skipped = Path(out_dir), [], []
     for path in paths:
         try:
-            done.append(_digest(path))
+            with of_record(Path(path)):
+                done.append(_digest(path))
         except RecordError as error:
             skipped.append(str(error))
     if not done:
@@ -124,28 +141,32 @@ def compare_clusters(
     base = _baseline(runs, baseline)
     pairs = paired_jobs(times, runs, base)
     table = compare_clusters_table(runs, pairs)
-    with captioned(all(wants_caption(path) for _, _, _, path in done)):
-        figures = draw_clusters(out / "figures", runs, drawn, table, pairs, base) if draw else []
-    table.attrs |= {
-        "baseline": base,
-        "warnings": cluster_warnings(runs, times),
-        "skipped": skipped,
-        "figures": [str(figure) for figure in figures],
-        "report": str(out / "report.html"),
-    }
-    write_file(out / "clusters.csv", table.to_csv(index=False))
-    write_file(out / "job_ratios.csv", pairs.to_csv(index=False))
-    facts = {name: table.attrs[name] for name in ("baseline", "warnings", "skipped")}
-    rows = {"labels": table.to_dict("records"), "runs": runs.to_dict("records")}
-    write_json(out / "clusters.json", {"schema": 1, **facts, **rows})
-    notes = [*table.attrs["warnings"], *(f"left out: {reason}" for reason in skipped)]
-    if draw:
-        write_file(out / "report.html", cluster_page(table, metas, figures, notes, runs_section(runs, out)))
+    with summed(out, new=True):
+        with captioned(all(wants_caption(path) for _, _, _, path in done)):
+            figures = draw_clusters(out / "figures", runs, drawn, table, pairs, base) if draw else []
+        table.attrs |= {
+            "baseline": base,
+            "warnings": cluster_warnings(runs, times),
+            "skipped": skipped,
+            "figures": [str(figure) for figure in figures],
+            "report": str(out / "report.html"),
+        }
+        write_file(out / "clusters.csv", table.to_csv(index=False))
+        write_file(out / "job_ratios.csv", pairs.to_csv(index=False))
+        facts = {name: table.attrs[name] for name in ("baseline", "warnings", "skipped")}
+        rows = {"labels": table.to_dict("records"), "runs": runs.to_dict("records")}
+        write_json(out / "clusters.json", {"schema": 1, **facts, **rows})
+        notes = [*table.attrs["warnings"], *(f"left out: {reason}" for reason in skipped)]
+        if draw:
+            write_file(out / "report.html", cluster_page(table, metas, figures, notes, runs_section(runs, out)))
     return table
 
 
-def _results(path: str | os.PathLike[str], found: Straggling | None = None) -> Results:
-    """``found``: the stragglers, if they are known; else all records of jobs are read."""
+def cluster_results(path: str | os.PathLike[str], found: Straggling | None = None) -> Results:
+    """What follows from the record of a set; ``found``: the stragglers, if known; else all records of jobs are read.
+
+    Raises :class:`RecordError`.
+    """
     cluster = load_cluster(path)
     times = job_times(cluster)
     found = found or straggling(cluster)
@@ -157,7 +178,7 @@ def _results(path: str | os.PathLike[str], found: Straggling | None = None) -> R
 
 def _digest(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any], Drawn, Path]:
     """What a comparison keeps of a run: the record itself is released. A finished run has its stragglers in tables."""
-    done = _results(path, _stored(Path(path)))
+    done = cluster_results(path, _stored(Path(path)))
     return done.cluster.meta, done.summary, done.drawn, done.cluster.path
 
 

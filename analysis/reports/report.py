@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from math import isfinite
 from pathlib import Path
@@ -14,13 +15,15 @@ import msgspec
 import pandas as pd
 
 from analysis.figures.names import shown_name
-from analysis.files import below, write_file
+from analysis.files import below, write_below, write_file
 from analysis.measures.metrics import summarise
 from analysis.measures.stats import compare_runs, run_table, warnings_of
 from analysis.measures.targets import scores
 from analysis.records.load import RecordError, Run, load_run
+from analysis.records.log import of_record
 from analysis.records.settings import wants_caption
 from analysis.records.stored import store_contents
+from analysis.records.sums import summed
 from analysis.reports.console import print_summary
 from analysis.reports.elastic import decision_files
 from analysis.reports.timeline import trace
@@ -48,26 +51,35 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
         RecordError: the record cannot be read.
     """
     run = load_run(path, check=True)
-    summary = summarise(run)
-    write_json(run.path / "summary.json", summary)
-    store_contents(run)
-    for name, frame in run.tables.items():
-        buffer = BytesIO()
-        frame.to_parquet(buffer, index=False)
-        write_file(below(run.path, "tables") / f"{name}.parquet", buffer.getvalue())
-    if len(run.tables.iterations) <= MAX_TRACED:
-        write_file(run.path / "timeline.json", trace(run))
-    for name, text in decision_files(run).items():
-        write_file(run.path / name, text)
-    if draw:
-        from analysis.figures.page import captioned
-        from analysis.figures.single import draw_run
-        from analysis.reports.pages.run import run_page
-
-        with captioned(wants_caption(run.path)):
-            draw_run(run, below(run.path, "figures"))
-        write_file(run.path / "report.html", run_page(run, summary))
+    with of_record(run.path), summed(run.path):
+        summary = summarise(run)
+        store_contents(run)
+        for name, content in derived_files(run, summary):
+            write_below(run.path, name, content)
+        if draw:
+            _draw(run, summary)
     return summary
+
+
+def derived_files(run: Run, summary: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of what follows from a run's record, apart from ``columns/``, figures and page."""
+    yield "summary.json", json_bytes(summary)
+    for name, frame in run.tables.items():
+        yield f"tables/{name}.parquet", parquet_bytes(frame)
+    if len(run.tables.iterations) <= MAX_TRACED:
+        yield "timeline.json", trace(run)
+    for name, text in decision_files(run).items():
+        yield name, text.encode()
+
+
+def _draw(run: Run, summary: dict[str, Any]) -> None:
+    from analysis.figures.page import captioned
+    from analysis.figures.single import draw_run
+    from analysis.reports.pages.run import run_page
+
+    with captioned(wants_caption(run.path)):
+        draw_run(run, below(run.path, "figures"))
+    write_file(run.path / "report.html", run_page(run, summary))
 
 
 def summary_frame(summary: dict[str, Any]) -> pd.DataFrame:
@@ -111,6 +123,25 @@ class Gathered:
         """What makes the comparison unfair or thin."""
         return warnings_of(self.table, shown_name)
 
+    @cached_property
+    def compared(self) -> pd.DataFrame:
+        """One row per case and strategy (:func:`analysis.measures.stats.compare_runs`)."""
+        table = compare_runs(self.table, self.baseline)
+        table.attrs |= {"baseline": self.baseline, "warnings": self.warnings, "skipped": self.skipped}
+        return table
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw every figure of the comparison into ``folder``; returns the PNGs."""
+        from analysis.figures.several import draw_comparison
+
+        metas, scored = [digest.meta for digest in self.digests], [digest.scored for digest in self.digests]
+        return draw_comparison(folder, metas, self.table, self.compared, scored)
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """(name, content) of the comparison's own numbers."""
+        yield "comparison.csv", self.compared.to_csv(index=False).encode()
+        yield "comparison.json", json_bytes(_comparison(self.compared, self.table))
+
 
 def gather_runs(paths: Iterable[str | os.PathLike[str]], baseline: str | None = None) -> Gathered:
     """Read records; raises :class:`RecordError` if none can be used, or ``baseline`` is not among them."""
@@ -125,24 +156,17 @@ def gather_runs(paths: Iterable[str | os.PathLike[str]], baseline: str | None = 
 def write_comparison(gathered: Gathered, out_dir: str | os.PathLike[str]) -> pd.DataFrame:
     """What :func:`compare` writes and returns, of records that are read."""
     from analysis.figures.page import captioned
-    from analysis.figures.several import draw_comparison
     from analysis.reports.pages.comparison import comparison_page
 
-    out, runs = Path(out_dir), gathered.table
-    metas, scored = [digest.meta for digest in gathered.digests], [digest.scored for digest in gathered.digests]
-    table = compare_runs(runs, gathered.baseline)
-    with captioned(all(wants_caption(digest.path) for digest in gathered.digests)):
-        figures = draw_comparison(out / "figures", metas, runs, table, scored)
-    table.attrs |= {
-        "baseline": gathered.baseline,
-        "warnings": gathered.warnings,
-        "skipped": gathered.skipped,
-        "figures": [str(figure) for figure in figures],
-        "report": str(out / "report.html"),
-    }
-    write_file(out / "comparison.csv", table.to_csv(index=False))
-    write_json(out / "comparison.json", _comparison(table, runs))
-    write_file(out / "report.html", comparison_page(table, runs, metas, out))
+    out, runs, metas = Path(out_dir), gathered.table, [digest.meta for digest in gathered.digests]
+    table = gathered.compared
+    with summed(out, new=True):
+        with captioned(all(wants_caption(digest.path) for digest in gathered.digests)):
+            figures = gathered.draw(out / "figures")
+        table.attrs |= {"figures": [str(figure) for figure in figures], "report": str(out / "report.html")}
+        for name, content in gathered.files():
+            write_file(out / name, content)
+        write_file(out / "report.html", comparison_page(table, runs, metas, out))
     return table
 
 
@@ -160,11 +184,12 @@ def _digest(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[_Digest], lis
     skipped: list[str] = []
     for path in paths:
         try:
-            run = load_run(path, check=True)
-            if not len(run.tables.decisions):
-                skipped.append(f"{run.path}: the job never started")
-                continue
-            digests.append(_Digest(run.path, run.meta, summarise(run), _scored(run)))
+            with of_record(Path(path)):
+                run = load_run(path, check=True)
+                if not len(run.tables.decisions):
+                    skipped.append(f"{run.path}: the job never started")
+                    continue
+                digests.append(_Digest(run.path, run.meta, summarise(run), _scored(run)))
         except RecordError as error:
             skipped.append(str(error))
     return digests, skipped
@@ -191,6 +216,13 @@ def _comparison(table: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
         "strategies": table.to_dict("records"),
         "runs": runs.to_dict("records"),
     }
+
+
+def parquet_bytes(frame: pd.DataFrame) -> bytes:
+    """The file of a table."""
+    buffer = BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

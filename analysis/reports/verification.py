@@ -6,54 +6,56 @@ Everything is computed again from the log; what an earlier analysis stored next 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
 
-from analysis.records.load import Run
-from analysis.reports.sums import OF_CLUSTER, OF_JOB, SUMS, changed, stored_sums
+from analysis.measures.cluster.checks import check_cluster
+from analysis.measures.metrics import summarise
+from analysis.records.cluster import Cluster
+from analysis.records.load import LOG, Run
+from analysis.records.schema import UNREADABLE
+from analysis.records.stored import FOLDER, INDEX, contents_files, stored_index
+from analysis.reports import cluster as of_sets
+from analysis.reports import report as of_runs
+from analysis.reports.vouching import Check, Verdict, check_sums, compared, listed, numbers_of_figures
 
-if TYPE_CHECKING:
-    from analysis.records.cluster import Cluster
-
-Verdict = Literal["ok", "failed", "unchecked"]
-
-
-class Check(NamedTuple):
-    """One question about a record, its answer, and what was found; ``unchecked`` says why nobody can tell."""
-
-    question: str
-    verdict: Verdict
-    found: str
+__all__ = ["Check", "Verdict", "verify_cluster", "verify_record"]
+REDRAW = "`figures` writes it again"
 
 
-def verify_record(run: Run) -> Iterator[Check]:
+def verify_record(run: Run, *, same_code: bool = True) -> Iterator[Check]:
     """Questions that the directory of a run answers alone.
 
     Args:
         run: read from its log (:func:`analysis.records.load.load_afresh`).
+        same_code: whether the code here is known to be that which made the record. Other code may have written text
+            another way.
     """
     yield _complete(run)
-    yield _files(run.path, OF_JOB)
+    yield from check_sums(run.path)
     yield _lawful(run)
     yield from _unchecked_laws(run)
-    yield _summary(run)
-    yield _tables(run)
+    derived = dict(of_runs.derived_files(run, summarise(run)))
+    yield _summary(run.path, derived, same_code)
+    yield _tables(run.path, derived)
+    yield from _columns(run)
+    yield from _others(
+        run.path, {**_rest(derived), **numbers_of_figures(run.path, lambda folder: _draw_run(run, folder))}, same_code
+    )
     yield _parameters(run)
 
 
-def verify_cluster(cluster: Cluster) -> Iterator[Check]:
+def verify_cluster(cluster: Cluster, *, same_code: bool = True) -> Iterator[Check]:
     """Questions that the record of a set of jobs answers, those of its single jobs apart."""
-    from analysis.measures.cluster.checks import check_cluster
-    from analysis.measures.cluster.jobs import job_times
-
     done = cluster.status == "done"
     yield Check("complete", "ok" if done else "failed", f"{cluster.status} at {cluster.end_s:g} s")
-    yield _files(cluster.path, OF_CLUSTER)
-    sound = check_cluster(cluster, job_times(cluster))
+    yield from check_sums(cluster.path)
+    results = of_sets.cluster_results(cluster.path)
+    sound = check_cluster(cluster, results.drawn.times)
     number = len(cluster.jobs)
     if sound.ok:
         yield Check("lawful", "ok", f"{number} jobs: no GPU held twice, the books agree")
@@ -61,6 +63,11 @@ def verify_cluster(cluster: Cluster) -> Iterator[Check]:
         yield Check("lawful", "failed", "; ".join(sound.problems))
     for reason in sound.unchecked:
         yield Check("lawful", "unchecked", reason)
+    derived = dict(of_sets.derived_files(results))
+    yield _summary(cluster.path, derived, same_code)
+    yield _tables(cluster.path, derived)
+    numbers = numbers_of_figures(cluster.path, lambda folder: of_sets.draw_figures(results, folder))
+    yield from _others(cluster.path, {**_rest(derived), **numbers}, same_code)
 
 
 def _complete(run: Run) -> Check:
@@ -70,19 +77,6 @@ def _complete(run: Run) -> Check:
     verdict: Verdict = "ok" if run.status == "done" else "failed"
     reason = f": {run.finished.reason}" if run.finished.reason else ""
     return Check("complete", verdict, f"{run.status} at {run.end_s:g} s{reason}")
-
-
-def _files(folder: Path, names: Sequence[str]) -> Check:
-    if not (folder / SUMS).exists():
-        return Check("files", "unchecked", f"no {SUMS} (an older record, or the run was killed)")
-    try:
-        sums = stored_sums(folder)
-    except (OSError, ValueError) as error:
-        return Check("files", "failed", str(error))
-    if different := changed(folder, sums, names):
-        return Check("files", "failed", f"{', '.join(different)}: not as the run has left it, by {SUMS}")
-    compared = sum(name in sums for name in names)
-    return Check("files", "ok", f"{compared} files have the SHA-256 that they had when the run ended")
 
 
 def _lawful(run: Run) -> Check:
@@ -96,30 +90,82 @@ def _unchecked_laws(run: Run) -> Iterator[Check]:
         yield Check("lawful", "unchecked", reason)
 
 
-def _summary(run: Run) -> Check:
-    from analysis.measures.metrics import summarise
-    from analysis.reports.report import json_bytes
+def _rest(derived: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Without summary and tables, of which there are questions of their own."""
+    return {name: text for name, text in derived.items() if name != "summary.json" and not name.startswith("tables/")}
 
-    path = run.path / "summary.json"
-    if not path.exists():
+
+def _summary(folder: Path, derived: Mapping[str, bytes], same_code: bool) -> Check:
+    name = "summary.json"
+    same, other, missing = compared(folder, {name: derived[name]})
+    if missing:
         return Check("summary", "unchecked", "no summary.json (draw=false, or the run was killed)")
-    stored, computed = _decoded(path.read_bytes()), _decoded(json_bytes(summarise(run)))
-    if not isinstance(stored, dict):
-        return Check("summary", "failed", "summary.json is not a JSON object")
-    different = sorted(key for key in stored.keys() | computed.keys() if stored.get(key) != computed.get(key))
-    if different:
-        return Check("summary", "failed", f"summary.json differs from the record in {', '.join(different)}")
-    return Check("summary", "ok", f"{len(computed)} entries follow from the record")
+    computed = _decoded(derived[name])
+    if other:
+        stored = _decoded((folder / name).read_bytes())
+        if not isinstance(stored, dict):
+            return Check("summary", "failed", "summary.json is not a JSON object")
+        different = sorted(key for key in stored.keys() | computed.keys() if stored.get(key) != computed.get(key))
+        if different and not same_code and not any(key in stored and key in computed for key in different):
+            return Check("summary", "unchecked", f"the code here knows other entries: {', '.join(different)}")
+        if different:
+            return Check("summary", "failed", f"summary.json differs from the record in {', '.join(different)}")
+    return Check("summary", "ok", f"{len(computed)} entries follow from the record", same)
 
 
-def _tables(run: Run) -> Check:
-    folder = run.path / "tables"
-    if not folder.is_dir():
+def _tables(folder: Path, derived: Mapping[str, bytes]) -> Check:
+    computed = {name: content for name, content in derived.items() if name.startswith("tables/")}
+    if not (folder / "tables").is_dir():
         return Check("tables", "unchecked", "no tables/ (draw=false, or the run was killed)")
-    different = [name for name, frame in run.tables.items() if not _same_frame(folder / f"{name}.parquet", frame)]
+    same, other, missing = compared(folder, computed)
+    different = [*missing, *(name for name in other if not _same_frame(folder / name, computed[name]))]
     if different:
-        return Check("tables", "failed", f"{', '.join(different)}: missing in tables/, or not what the record says")
-    return Check("tables", "ok", f"{len(dict(run.tables.items()))} tables follow from the record")
+        names = ", ".join(Path(name).stem for name in different)
+        return Check("tables", "failed", f"{names}: missing in tables/, or not what the record says", same)
+    return Check("tables", "ok", f"{len(computed)} tables follow from the record", same)
+
+
+def _columns(run: Run) -> Iterator[Check]:
+    """Later analyses read them in the place of the log."""
+    if run.by_rows or not (run.path / FOLDER).is_dir():
+        return
+    computed, stored = contents_files(run), stored_index(run.path)
+    if stored is None:
+        yield Check("columns", "failed", f"{FOLDER}/{INDEX}: cannot be read; {REDRAW}")
+        return
+    now = msgspec.json.decode(computed[INDEX], type=type(stored))
+    if (stored.source.log, stored.source.meta) != (now.source.log, now.source.meta):
+        yield Check("columns", "failed", f"{FOLDER}/ is of another {LOG} or meta.json than those that are here")
+        return
+    if stored.source.code != now.source.code:
+        yield Check("columns", "unchecked", f"{FOLDER}/ was derived by other code, and is not read; {REDRAW}")
+        return
+    when = msgspec.structs.replace(now.source, modified_ns=stored.source.modified_ns)  # of a copy it is another
+    computed[INDEX] = msgspec.json.encode(msgspec.structs.replace(now, source=when))
+    same, other, missing = compared(run.path / FOLDER, computed)
+    names = tuple(f"{FOLDER}/{name}" for name in same)
+    if other or missing:
+        found = listed([f"{FOLDER}/{name}" for name in (*other, *missing)])
+        yield Check("columns", "failed", f"{found}: missing, or not what the log says; {REDRAW}", names)
+        return
+    yield Check("columns", "ok", f"{len(names)} files are what the log says", (*names, LOG, "meta.json"))
+
+
+def _others(folder: Path, computed: Mapping[str, bytes], same_code: bool) -> Iterator[Check]:
+    """Timeline, decisions, numbers of figures."""
+    same, other, _ = compared(folder, computed)
+    if other and same_code:
+        yield Check("derived", "failed", f"{listed(other)}: not what the record says; {REDRAW}", same)
+    elif other:
+        yield Check("derived", "unchecked", f"{listed(other)}: not as the code here writes it; {REDRAW}", same)
+    elif same:
+        yield Check("derived", "ok", f"timeline, decisions and numbers of figures: {len(same)} files follow", same)
+
+
+def _draw_run(run: Run, folder: Path) -> object:
+    from analysis.figures.single import draw_run
+
+    return draw_run(run, folder)
 
 
 def _parameters(run: Run) -> Check:
@@ -128,31 +174,33 @@ def _parameters(run: Run) -> Check:
     path, said = run.path / "parameters.npy", run.finished.parameters_sha256 if run.finished else ""
     if not path.exists():
         return Check("parameters", "unchecked", "not stored (save_parameters=false)")
+    if run.finished and not said:
+        return Check("parameters", "unchecked", "the record does not say their SHA-256: their evaluation was given up")
     try:
-        found = hashlib.sha256(np.ascontiguousarray(np.load(path, allow_pickle=False)).tobytes()).hexdigest()
-    except (OSError, ValueError) as error:
-        return Check("parameters", "failed", f"parameters.npy: {error}")
+        vector = np.ascontiguousarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError, EOFError, SyntaxError, UnicodeError) as error:
+        return Check("parameters", "failed", f"parameters.npy: {' '.join(str(error).split())}")
+    found = hashlib.sha256(vector.tobytes()).hexdigest()
     if found != said:
         return Check("parameters", "failed", f"parameters.npy has SHA-256 {found[:12]}, the record says {said[:12]}")
-    return Check("parameters", "ok", f"SHA-256 {found[:12]}")
+    again = BytesIO()
+    np.save(again, vector)
+    whole = again.getvalue() == path.read_bytes()
+    return Check("parameters", "ok", f"SHA-256 {found[:12]}", (path.name,) if whole else ())
 
 
-def _same_frame(path: Path, frame: Any) -> bool:
-    """Whether the file holds this table: the table is written and read again, too, which changes some types."""
+def _same_frame(path: Path, content: bytes) -> bool:
+    """Whether the file holds this table."""
     import pandas as pd
 
-    if not path.exists():
-        return False
-    buffer = BytesIO()
-    frame.to_parquet(buffer, index=False)
     try:
-        return bool(pd.read_parquet(path).equals(pd.read_parquet(buffer)))
-    except (OSError, ValueError):
+        return bool(pd.read_parquet(path).equals(pd.read_parquet(BytesIO(content))))
+    except Exception:  # noqa: BLE001 (whatever a reader of damaged Parquet raises, it holds no table)
         return False
 
 
 def _decoded(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, *UNREADABLE):
         return None

@@ -6,7 +6,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from analysis.measures.metrics import summarise
 from analysis.records.load import load_run
+from analysis.records.log import of_record
 from analysis.sinks.errors import SinkError
 
 SINKS = {"tensorboard": "runs/tensorboard", "mlflow": "sqlite:///runs/mlflow.db", "mllog": "runs/mllog"}
@@ -28,7 +30,10 @@ def export(run_dir: Path, sink: str, where: str | None = None) -> str:
     """
     module = import_module(f"{__package__}.{sink}")
     try:
-        placed: str = module.export(load_run(run_dir), where or SINKS[sink])
+        run = load_run(run_dir)
+        with of_record(run.path):
+            summarise(run)  # what a sink finds out later has been sent in part
+        placed: str = module.export(run, where or SINKS[sink])
     except ModuleNotFoundError as error:
         raise SinkError(f"{sink}: {error.name} is not installed (pip install {module.NEEDS})") from None
     return placed

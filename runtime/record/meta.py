@@ -13,7 +13,7 @@ from typing import Any
 
 from runtime.config import project
 from runtime.house import INSTALLED, ROOT
-from runtime.version import own_version
+from runtime.version import code_sha256, own_version
 
 SCHEMA = 1
 
@@ -35,11 +35,15 @@ def num_cores() -> int:
 
 
 def describe_versions() -> dict[str, str]:
-    """Versions of Stragglab, Python, numpy, the user's project; the framework's is added when it has been imported."""
+    """Versions of Stragglab, Python, numpy, the user's project; the framework's is added when it has been imported.
+
+    ``code`` is the fingerprint of the running files, with which it does not matter whether there is a commit.
+    """
     own = project.fingerprint()
     return {
         "stragglab": own_version(),
         "commit": _commit(),
+        "code": _code(),
         "python": platform.python_version(),
         "numpy": version_of("numpy"),
         **({"project": own} if own else {}),
@@ -68,6 +72,11 @@ def version_of(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+@functools.cache
+def _code() -> str:
+    return code_sha256()
 
 
 @functools.cache

@@ -3,29 +3,51 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from runtime.errors import is_full
 from runtime.record.checkpoint import publish
 
 SUMS = "SHA256SUMS"
-OF_JOB = ("events.jsonl", "iterations.parquet", "meta.json", "plan.json")
-OF_CLUSTER = ("cluster.jsonl", "hosts.parquet", "jobs.parquet", "meta.json")
+OF_JOB = ("events.jsonl", "iterations.parquet", "meta.json", "plan.json", "parameters.npy")
+OF_CLUSTER = ("cluster.jsonl", "hosts.jsonl", "hosts.parquet", "jobs.parquet")
+OF_SWEEP = ("multirun.yaml", "sweep.jsonl")
+FOLDERS = (".hydra", "checkpoints", "logs")
+JOBS = "jobs"
+"""The folder of a set in which its jobs have records of their own."""
 
 
-def write_sums(run_dir: Path, names: Sequence[str]) -> None:
-    """Write ``SHA256SUMS`` of those files that exist; nothing is added to them any more.
+def write_sums(run_dir: Path) -> None:
+    """Write ``SHA256SUMS`` of all that the run has left; nothing is added to it any more.
 
-    A full disk leaves the file out: nothing of the run is in it, and the log says how the run ended.
+    Of a set of jobs, the sums of theirs are in it, too. A full disk leaves the file out: nothing of the run is in it,
+    and the log says how the run ended.
     """
     try:
-        publish(run_dir / SUMS, [_line(run_dir / name) for name in names if (run_dir / name).exists()])
+        lines = [f"{_sum(run_dir / name)}  {name}\n".encode() for name in _names(run_dir)]
+        publish(run_dir / SUMS, [*lines, *_of_jobs(run_dir)])
     except OSError as error:
         if not is_full(error):
             raise
 
 
-def _line(path: Path) -> bytes:
+def _names(run_dir: Path) -> Iterator[str]:
+    for name in sorted((*OF_JOB, *OF_CLUSTER, *OF_SWEEP)):
+        if (run_dir / name).is_file():
+            yield name
+    for folder in FOLDERS:
+        yield from (f"{folder}/{path.name}" for path in sorted((run_dir / folder).glob("*")) if path.is_file())
+
+
+def _of_jobs(run_dir: Path) -> Iterator[bytes]:
+    """What the jobs have just written, from their directories."""
+    for path in sorted((run_dir / JOBS).glob(f"*/{SUMS}")):
+        for line in path.read_bytes().splitlines():
+            found, _, name = line.partition(b"  ")
+            yield b"%s  %s/%s/%s\n" % (found, JOBS.encode(), path.parent.name.encode(), name)
+
+
+def _sum(path: Path) -> str:
     with path.open("rb") as file:
-        return f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.name}\n".encode()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -23,7 +23,7 @@ from runtime.record.columns import ColumnRecorder
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
 from runtime.record.picture import Picture
 from runtime.record.recorder import Fanout, Recorder
-from runtime.record.sums import OF_JOB, write_sums
+from runtime.record.sums import write_sums
 from runtime.record.view import make_view
 from runtime.run.checks.devices import device_of
 from runtime.run.checks.job import CheckedJob, refuse_empty
@@ -68,7 +68,7 @@ def _recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[
     outcome = checked.runtime.run(spec, Schedule(checked.plan))
     view.close(outcome.t)
     recorder.close()
-    write_sums(run_dir, OF_JOB)
+    write_sums(run_dir)
     if outcome.status not in ("done", "interrupted"):
         words = f"{title(config, job)}: {outcome.reason}"
         raise JobFailed(words, EXIT_CODES[outcome.status], interrupted_by=spec.interrupted_by)
@@ -174,6 +174,42 @@ def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
         raise ConfigError(f"hydra.run.dir={run_dir}: holds a record already; choose another directory") from None
 
 
+def described(config: Config) -> dict[str, Any]:
+    """What ``meta.json`` says of a job that follows from its configuration alone."""
+    workload, topology = config.workload, config.topology
+    return {
+        "strategy": config.names.strategy,
+        "straggler": config.names.straggler,
+        "straggler_fields": _fields(config.straggler),
+        "workload": workload.name,
+        "task_fields": _fields(workload.task),
+        "optimizer": workload.optimizer,
+        "lr_schedule": workload.lr_schedule,
+        "backend": config.names.backend,
+        "backend_fields": _fields(config.backend),
+        "topology": topology.name,
+        "transport": topology.transport,
+        "transfer_bits": topology.transfer_bits,
+        "collective": topology.collective,
+        "cluster": config.names.cluster,
+        "device": config.cluster.device,
+        "scheduler_fields": _fields(config.scheduler),
+        "num_workers": config.num_workers,
+        "num_servers": topology.num_servers,
+        "global_batch_samples": workload.global_batch_samples,
+        "batches_per_shard": workload.batches_per_shard,
+        "epochs": workload.epochs,
+        "epoch_overlap": workload.epoch_overlap,
+        "max_time_s": config.max_time_s,
+        "checkpoint_every_s": config.checkpoint_every_s,
+        "metric": workload.metric,
+        "higher_is_better": workload.higher_is_better,
+        "target": workload.target,
+        "stop_at_target": config.stop_at_target,
+        "lr": workload.optimizer["lr"],
+    }
+
+
 def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> None:
     """Write ``plan.json`` and ``meta.json``, with paths as the user wrote them."""
     config, strategy, runtime, plan = checked.written, checked.strategy, checked.runtime, checked.plan
@@ -192,23 +228,8 @@ def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> None:
         "versions": describe_versions(),
         "machine": {**describe_machine(), **runtime.machine(checked.around)},
         "job": {
-            "strategy": config.names.strategy,
+            **described(config),
             "strategy_fields": fields,
-            "straggler": config.names.straggler,
-            "straggler_fields": _fields(config.straggler),
-            "workload": config.workload.name,
-            "task_fields": _fields(config.workload.task),
-            "optimizer": config.workload.optimizer,
-            "lr_schedule": config.workload.lr_schedule,
-            "backend": config.names.backend,
-            "backend_fields": _fields(config.backend),
-            "topology": config.topology.name,
-            "transport": config.topology.transport,
-            "transfer_bits": config.topology.transfer_bits,
-            "collective": config.topology.collective,
-            "cluster": config.names.cluster,
-            "device": config.cluster.device,
-            "scheduler_fields": _fields(config.scheduler),
             "devices": describe_devices(config.cluster.devices, job.num_workers),
             "data": strategy.data,
             "num_shards": cut_for(job, strategy.data).num_shards,

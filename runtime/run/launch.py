@@ -24,6 +24,7 @@ from runtime.config.hydra_internal import Callbacks
 from runtime.errors import FAILED, print_error
 from runtime.house import NAME
 from runtime.record.progress import left
+from runtime.record.sums import write_sums
 from runtime.run.claiming import is_ours_still
 from runtime.run.preflight import Jobs
 from runtime.run.resuming import Claimed, Part
@@ -94,6 +95,7 @@ def launch_sweep(jobs: Jobs, sweep: Claimed, run: Run, sweep_ended: Callable[[Pa
             return KILLED + interrupted_by
         _log_as_asked(jobs)
     sweep_ended(sweep.directory)
+    write_sums(sweep.directory)
     for line in failures(ended):
         print(line, file=sys.stderr)
     callbacks.on_multirun_end(**about)

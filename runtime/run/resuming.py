@@ -48,6 +48,8 @@ class Claimed(NamedTuple):
     kept: tuple[Ended, ...] = ()
     """Jobs that have ended well there before."""
     continues: bool = False
+    damaged: tuple[int, ...] = ()
+    """Lines of the sweep's note that cannot be read."""
 
 
 def claim_sweep(jobs: Jobs) -> Claimed:
@@ -60,7 +62,7 @@ def claim_sweep(jobs: Jobs) -> Claimed:
         except ConfigError:  # another process writes there
             continue
         note = read(directory)  # again: only now nobody else writes it
-        claimed = _continued(directory, parts, note) if note is not None and note.head == head else None
+        claimed = _continued(directory, parts, note, head) if note is not None else None
         if claimed is not None and (claimed.pending or _is_named(jobs)):
             _refuse_foreign((part for part in claimed.pending if not is_of_a_job(directory / part.job)), directory)
             _begin(jobs.setting, directory, head, claimed.kept)
@@ -88,9 +90,11 @@ def words(claimed: Claimed) -> str:
     """One line that a sweep continues; empty for a new one."""
     if not claimed.continues:
         return ""
+    lines = ", ".join(map(str, claimed.damaged))
+    damaged = f"; {FILE} cannot be read in line {lines}, and what it said there is run again" if lines else ""
     return (
         f"continues in {claimed.directory}: {len(claimed.kept)} of {claimed.num_jobs} jobs are there "
-        "(resume=never starts all again)"
+        f"(resume=never starts all again){damaged}"
     )
 
 
@@ -127,23 +131,32 @@ def _candidates(jobs: Jobs, head: Head) -> Iterator[Path]:
     note = read(jobs.directory)
     if note is None:
         return
-    if note.head.settings == head.settings and note.head != head:
+    if note.head is not None and note.head.settings == head.settings and note.head != head:
         raise ConfigError(
             f"{SWEEP_DIR}={jobs.directory}: holds this sweep as other code has made it; choose another directory"
         )
     yield jobs.directory
 
 
-def _continued(directory: Path, parts: list[Part], note: Note) -> Claimed:
+def _continued(directory: Path, parts: list[Part], note: Note, head: Head) -> Claimed | None:
+    """What is left of the sweep that the note is of; None: it is another's.
+
+    Without a readable head nothing is kept, and the directories must be those of jobs that the note still knows.
+    """
+    if note.head not in (None, head):
+        return None
     kept, pending = [], deque[Part]()
     for part in parts:
         ended = note.ended.get(part.job)
+        ours = ended is not None and ended.content_sha256 == part.content_sha256
+        if note.head is None and not ours and (directory / part.job).exists():
+            return None
         there = ended is not None and not ended.exit_code and holds_record(directory / part.job)
-        if ended is not None and there and ended.content_sha256 == part.content_sha256:
+        if ended is not None and there and ours and note.head:
             kept.append(ended)
         else:
             pending.append(part)
-    return Claimed(directory, len(parts), pending, tuple(kept), continues=True)
+    return Claimed(directory, len(parts), pending, tuple(kept), continues=True, damaged=note.damaged)
 
 
 def _refuse_foreign(parts: Iterable[Part], directory: Path) -> None:

@@ -20,6 +20,7 @@ from runtime.config.instantiate import TARGET
 from runtime.house import ROOT, module_name
 from runtime.live.joining.facts import fingerprint_below
 from runtime.record.checkpoint import publish
+from runtime.record.sums import SUMS
 
 FILE = "sweep.jsonl"
 SCHEMA = 1
@@ -53,8 +54,11 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class Note(msgspec.Struct, frozen=True):
     """What the file says. A job that ran twice is there as it ended last."""
 
-    head: Head
+    head: Head | None
+    """None: it cannot be read, so nobody knows of which code the records are."""
     ended: dict[str, Ended]
+    damaged: tuple[int, ...] = ()
+    """Lines that cannot be read, from 1, one apart that was cut off at the end: their jobs run again."""
 
 
 def head_of(settings: tuple[str, ...], root: Path = ROOT) -> Head:
@@ -90,6 +94,7 @@ def _targets(value: Any) -> Iterator[str]:
 
 def begin(directory: Path, head: Head, kept: Sequence[Ended] = ()) -> None:
     """Write the head, and the jobs that need not run, into a directory, which exists; what the file said is gone."""
+    (directory / SUMS).unlink(missing_ok=True)  # there are others when the sweep ends
     publish(directory / FILE, [msgspec.json.encode(line) + b"\n" for line in (head, *kept)])
 
 
@@ -100,17 +105,22 @@ def add(directory: Path, ended: Ended) -> None:
 
 
 def read(directory: Path) -> Note | None:
-    """What the directory's file says; None without a readable one of this schema."""
+    """What the directory's file says; None without one of this schema."""
     try:
-        lines = (directory / FILE).read_bytes().split(b"\n")
-        head = msgspec.json.decode(lines[0], type=Head)
-    except (OSError, msgspec.DecodeError):
+        *lines, rest = (directory / FILE).read_bytes().split(b"\n")
+    except OSError:
         return None
-    ended: dict[str, Ended] = {}
-    for line in lines[1:]:
-        try:
-            one = msgspec.json.decode(line, type=Ended)
-        except msgspec.DecodeError:  # cut off
-            continue
-        ended[one.job] = one
-    return Note(head, ended) if head.schema == SCHEMA else None
+    found = [_decoded(line, Ended if number else Head) for number, line in enumerate([*lines, rest] if rest else lines)]
+    ended = {one.job: one for one in found if isinstance(one, Ended)}
+    head = found[0] if found and isinstance(found[0], Head) else None
+    if (head is None and not ended) or (head is not None and head.schema != SCHEMA):
+        return None
+    damaged = tuple(number for number, one in enumerate(found[: len(lines)], start=1) if one is None)
+    return Note(head, ended, damaged)
+
+
+def _decoded(line: bytes, kind: type[Head | Ended]) -> Head | Ended | None:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from injectors.patterns import Combined, Persistent, Transient
-from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan, plan_json
+from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan, plan_json, plan_sha256
 from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile
@@ -375,7 +375,13 @@ class VirtualRun:
     def write(self, run_dir: Path) -> Path:
         """A run's directory, as far as an analysis needs it."""
         job = {name: value for name, value in msgspec.structs.asdict(self.world.job).items() if name != "lr_at"}
-        meta = {"schema": 1, "runtime": "virtual", "seed": self.world.job.seed, "job": {"strategy": "?", **job}}
+        meta = {
+            "schema": 1,
+            "runtime": "virtual",
+            "seed": self.world.job.seed,
+            "plan_sha256": plan_sha256(self.world.plan),
+            "job": {"strategy": "?", **job},
+        }
         run_dir.mkdir()
         (run_dir / "meta.json").write_bytes(msgspec.json.encode(meta))
         (run_dir / "plan.json").write_bytes(plan_json(self.world.plan))

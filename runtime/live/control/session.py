@@ -84,6 +84,8 @@ class LiveSession:
         self.on_start: Callable[[], None] = lambda: None
         self.on_left: Callable[[], None] = lambda: None
         self.on_resumed: Callable[[], None] = lambda: None
+        self._driven_s: float | None = None
+        """When the coordinator received what it is busy with; None: it is idle."""
         self._preempted_s: float | None = None
         """The grace of a job that was preempted before it has begun."""
 
@@ -203,18 +205,22 @@ class LiveSession:
         """Let the coordinator react, then send its orders."""
         if self.failure is not None or self.recorded:
             return
+        before, self._driven_s = self._driven_s, self.t
         try:
-            call(self.t)
+            call(self._driven_s)
             self.port.flush()
             self.nodes.free_places()
         except ProtocolError as error:
             self.failed(f"the strategy broke a law: {error}")
+        finally:
+            self._driven_s = before
 
     # ---- from the supervisor -----------------------------------------------------------------------------------------
 
     def note(self, kind: str, /, **fields: object) -> None:
+        """What an event causes has the time of that event, whose line comes after it."""
         if not self.recorded:  # an agent may still answer, or report an end
-            self.record.note(self.t, kind, **fields)
+            self.record.note(self.t if self._driven_s is None else self._driven_s, kind, **fields)
 
     def agent_ready(self, message: AgentReady) -> None:
         """The framework is imported."""

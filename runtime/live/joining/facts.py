@@ -16,9 +16,8 @@ from runtime.backends.devices.found import num_shown
 from runtime.config import project
 from runtime.house import ROOT
 from runtime.live.machines.doctor import PROBED, missing
-from runtime.version import own_version
+from runtime.version import code_sha256, own_version
 
-PACKAGES = ("analysis", "injectors", "predictors", "reading", "runtime", "strategies", "workloads")
 DISTRIBUTIONS = ("msgspec", "numpy", "tensorflow", "torch")
 GIT_DEADLINE_S = 5.0
 MODEL = re.compile(r"^Model:(.*)$", re.MULTILINE)
@@ -99,14 +98,8 @@ def gpus(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> tuple[str, ...]:
 
 
 def fingerprint_below(root: Path) -> str:
-    """SHA-256 of the Python files of our packages below ``root``, and of the user's project."""
-    digest = hashlib.sha256()
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
-            digest.update(path.read_bytes())
-    digest.update(project.fingerprint().encode())
-    return digest.hexdigest()
+    """SHA-256 of the sources of our packages below ``root``, and of the user's project."""
+    return hashlib.sha256(f"{code_sha256(root)}{project.fingerprint()}".encode()).hexdigest()
 
 
 def code_below(root: Path) -> Code:

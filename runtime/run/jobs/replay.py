@@ -15,15 +15,12 @@ from runtime.record.checkpoint import publish
 from runtime.record.cluster import ClusterRecorder, JobRow
 from runtime.record.cluster_view import make_cluster_view
 from runtime.record.meta import SCHEMA, describe_machine, describe_versions, started_at
-from runtime.record.sums import OF_CLUSTER, write_sums
+from runtime.record.sums import JOBS, write_sums
 from runtime.run.ending import Ending, JobFailed, ending_of
 from runtime.run.job import prepare_data
 from runtime.run.jobs.checks import CheckedSet
 from runtime.run.jobs.running import RunningJob
 from runtime.run.standing import Tick, standing
-
-JOBS = "jobs"
-"""Folder of the records of single jobs."""
 
 
 class _Cluster(Protocol):
@@ -90,7 +87,7 @@ def _recorded(checked: CheckedSet, run_dir: Path, watching: Callable[[Tick], Tic
         for job in running.values():
             job.close()
         record.close()
-    write_sums(run_dir, OF_CLUSTER)
+    write_sums(run_dir)
     if failed and not cluster.interrupted_by:
         why = f" ({reason})" if (reason := record.reasons.get(failed[0].job, "").partition("\n")[0]) else ""
         first = f"job {failed[0].job} {failed[0].status}{why}; see {run_dir / JOBS / failed[0].job}"

@@ -13,7 +13,7 @@ from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config
 from runtime.record.cluster import ClusterRecorder
 from runtime.record.crash import log_crash
-from runtime.record.sums import OF_JOB, write_sums
+from runtime.record.sums import write_sums
 from runtime.run.checks.job import CheckedJob
 from runtime.run.job import make_job, make_run_spec, open_record, prepare_data, write_head
 from runtime.run.jobs.checks import SetJob
@@ -72,7 +72,7 @@ class RunningJob:
             if not self.begun:
                 record_outcome(self._recorder, outcome)
             self._recorder.close()
-            write_sums(self._run_dir, OF_JOB)
+            write_sums(self._run_dir)
             del self._recorder
         self._record.table.rows[self._name].iterations = outcome.samples_applied // self._batch_samples
         self._record.reasons[self._name] = outcome.reason

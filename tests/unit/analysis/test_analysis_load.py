@@ -113,9 +113,17 @@ def test_a_missing_file_is_named(record: Path, name: str) -> None:
     ("name", "content", "what"),
     [
         ("meta.json", '{"schema": 9}', "not of schema 1"),
-        ("meta.json", '{"schema": 1, "seed": 0, "job": {"strategy": "bsp"}}', "runtime, job.num_workers"),
+        (
+            "meta.json",
+            '{"schema": 1, "seed": 0, "job": {"strategy": "bsp"}}',
+            "missing required field `num_workers` - at `$.job`",
+        ),
         ("plan.json", "{", "damaged"),
-        ("plan.json", '{"schema": 1, "disturbances": [{"start_s": 1}]}', "disturbances[0] lacks end_s, target"),
+        (
+            "plan.json",
+            '{"schema": 1, "disturbances": [{"start_s": 1}]}',
+            "disturbances: Object missing required field `end_s` - at `$[0]`",
+        ),
     ],
 )
 def test_a_malformed_head_is_refused(record: Path, name: str, content: str, what: str) -> None:

@@ -158,7 +158,13 @@ def test_the_trace_has_the_plan_the_updates_and_the_scores(tmp_path: Path) -> No
 def test_a_comparison_leaves_tables_figures_and_a_page(comparison: tuple[pd.DataFrame, Path]) -> None:
     table, out = comparison
     assert list(table["strategy"]) == ["bsp", "asp"]
-    assert {file.name for file in out.glob("*")} == {"comparison.csv", "comparison.json", "report.html", "figures"}
+    assert {file.name for file in out.glob("*")} == {
+        "SHA256SUMS",
+        "comparison.csv",
+        "comparison.json",
+        "report.html",
+        "figures",
+    }
     names = {"convergence", "times", "time_spent"}
     assert {Path(figure).stem for figure in table.attrs["figures"]} == names == {f.stem for f in out.glob("figures/*")}
     stored = json.loads((out / "comparison.json").read_text())

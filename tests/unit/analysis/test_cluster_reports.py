@@ -190,7 +190,7 @@ def test_policies_compared(sweep: Path, tmp_path: Path) -> None:
     assert (fifo.jct_mean_s_low, fifo.jct_mean_s_high) == pytest.approx(by_student(means[0]))
     assert (sjf.ratio_over, sjf.pairs, isnan(fifo.jct_ratio)) == ("seeds", 12, True)
     names = {file.name for file in tmp_path.iterdir()}
-    assert {"clusters.csv", "clusters.json", "job_ratios.csv", "report.html", "figures"} == names
+    assert {"clusters.csv", "clusters.json", "job_ratios.csv", "report.html", "figures", "SHA256SUMS"} == names
     assert {file.stem for file in tmp_path.glob("figures/*.png")} == {"job_times", "job_ratios", "gpu_use"}
     page = Page((tmp_path / "report.html").read_text())
     assert page.images == 3

@@ -44,3 +44,20 @@ def test_so_are_notes() -> None:
     session.recorded = True
     session.note("Injected", target="worker:0")
     assert noted == ["Injected"]
+
+
+def test_what_an_event_causes_has_its_time() -> None:
+    """A limit is set, read back and noted while a strategy's answer is carried out, whose line comes after the note."""
+    session, noted = session_of([]), list[float]()
+    loop = SimpleNamespace(now=1.0)
+    session.loop = cast("Any", loop)
+    session.record = cast("Any", SimpleNamespace(note=lambda t, kind, **fields: noted.append(t)))
+
+    def receive(t: float, given: inputs.AnyInput) -> None:
+        loop.now += 0.5
+        session.note("Enforced", node="worker:3")
+
+    session.coordinator = cast("Any", SimpleNamespace(receive=receive, status=None))
+    session.receive(inputs.ServerBusy(0, 0, 1, 1.0, 0.0))
+    session.note("Enforced", node="worker:4")
+    assert noted == [1.0, 1.5]

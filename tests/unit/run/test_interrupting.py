@@ -49,25 +49,25 @@ def test_a_command_says_what_is_kept(number: int, kept: str, said: str) -> None:
     assert (done.exit_code, done.out, done.err) == (128 + number, "cleaned up\n", said)
 
 
-def interrupted_job(mode: RunMode, number: int) -> None:
+def interrupted_job(mode: RunMode, run_dir: Path, number: int) -> None:
     """A job which the signal ends in good order."""
     vars(hydra_config).update(HydraConfig=SimpleNamespace(get=lambda: SimpleNamespace(mode=mode)))
     vars(checking).update(run_checked=lambda job, run_dir: Ending(128 + number if number else 0, number))
     run_job = runpy.run_path(str(ROOT / "run.py"))["run_job"]
-    raise SystemExit(run_job(SimpleNamespace(models_hosts=False, draws=False), Path("runs/a")).exit_code)
+    raise SystemExit(run_job(SimpleNamespace(models_hosts=False, draws=False), run_dir).exit_code)
 
 
-def test_a_job_says_that_its_record_is_kept_and_a_sweep_that_it_continues() -> None:
-    done = in_a_fork(partial(interrupted_job, RunMode.RUN, signal.SIGTERM), ROOT)
+def test_a_job_says_that_its_record_is_kept_and_a_sweep_that_it_continues(tmp_path: Path) -> None:
+    done = in_a_fork(partial(interrupted_job, RunMode.RUN, tmp_path, signal.SIGTERM), ROOT)
     assert (done.exit_code, done.err.splitlines()) == (
         143,
-        ["run.py: interrupted; what was recorded is kept", "record: runs/a"],
+        ["run.py: interrupted; what was recorded is kept", f"record: {tmp_path}"],
     )
-    done = in_a_fork(partial(interrupted_job, RunMode.MULTIRUN, signal.SIGINT), ROOT)
+    done = in_a_fork(partial(interrupted_job, RunMode.MULTIRUN, tmp_path, signal.SIGINT), ROOT)
     assert done.exit_code == 130
     assert "run.py: interrupted; runs that have ended are kept; the same command continues from there" in done.err
-    done = in_a_fork(partial(interrupted_job, RunMode.RUN, 0), ROOT)
-    assert (done.exit_code, done.err) == (0, "record: runs/a\n")
+    done = in_a_fork(partial(interrupted_job, RunMode.RUN, tmp_path, 0), ROOT)
+    assert (done.exit_code, done.err) == (0, f"record: {tmp_path}\n")
 
 
 def test_a_plain_keyboard_interrupt_is_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,6 +129,33 @@ def test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice(copied: Path, 
 
 
 @pytest.mark.long(like="test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice")
+@pytest.mark.few(2)
+@pytest.mark.parametrize("damage", [b"\xff", b"[" * 100_000, b"", b'{"job": 3}'])
+@pytest.mark.parametrize("line", [1, 0])
+def test_what_cannot_be_read_of_its_note_runs_again(
+    line: int, damage: bytes, whole: Path, copied: Path, tmp_path: Path
+) -> None:
+    """Of a job; and without the first line nobody knows the code, so nothing is kept."""
+    lines = (copied / FILE).read_bytes().split(b"\n")
+    lines[line] = lines[line][:10] + damage + lines[line][10:] if damage == b"\xff" else damage
+    (copied / FILE).write_bytes(b"\n".join(lines))
+    before = [(copied / job / "meta.json").stat().st_ino for job in JOBS]
+    done = sweep(tmp_path, f"hydra.sweep.dir={copied}")
+    assert done.exit_code == 0, done.err
+    assert f"sweep.jsonl cannot be read in line {line + 1}, and what it said there is run again" in done.err
+    again = [(copied / job / "meta.json").stat().st_ino != inode for job, inode in zip(JOBS, before, strict=True)]
+    assert again == ([True, False, False, False] if line else [True] * 4)
+    assert events(copied) == events(whole)
+
+
+def test_without_the_first_line_of_a_note_records_of_others_are_left_alone(copied: Path, tmp_path: Path) -> None:
+    lines = (copied / FILE).read_bytes().split(b"\n")
+    (copied / FILE).write_bytes(b"\n".join([b"\xff", *lines[2:]]))
+    done = sweep(tmp_path, f"hydra.sweep.dir={copied}")
+    assert done.exit_code == 2
+    assert "holds a record already; choose another directory" in done.err
+
+
 def test_a_job_whose_record_was_removed_runs_again(whole: Path, copied: Path, tmp_path: Path) -> None:
     shutil.rmtree(copied / JOBS[1])
     done = sweep(tmp_path)

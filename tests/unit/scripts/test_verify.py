@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import shutil
 import subprocess
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.reports import sums as checking
+from analysis.records import sums as checking
+from analysis.reports import vouching
+from analysis.reports.vouching import Check
 from runtime.record import sums as writing
 from scripts.verify import main, verify
 from tests.support.cli import run_cli
 from tests.support.records import bsp_story
+from tests.support.tampering import sum_again
 
 JOB = (
     "runtime=virtual strategy=ssp workload=ledger backend=numpy workload.epochs=2 straggler=transient view=none "
@@ -95,6 +101,7 @@ def test_another_seed_would_have_written_others(record: Path) -> None:
 
 def test_a_prettier_summary(record: Path) -> None:
     rewrite(record / "summary.json", lambda content: content.update(jct_s=1.0))
+    sum_again(record)
     assert failures(record) == {"summary": "summary.json differs from the record in jct_s"}
 
 
@@ -103,14 +110,14 @@ def test_a_changed_table(record: Path) -> None:
     frame = pd.read_parquet(path)
     frame.loc[3, "compute_s"] += 1e-6
     frame.to_parquet(path, index=False)
-    assert set(failures(record)) == {"tables"}
+    assert set(failures(record)) == {"files", "tables"}
 
 
 def test_other_parameters(record: Path) -> None:
     vector = np.load(record / "parameters.npy")
     vector[7] = np.nextafter(vector[7], np.float32(9))
     np.save(record / "parameters.npy", vector)
-    assert set(failures(record)) == {"parameters"}
+    assert set(failures(record)) == {"files", "parameters"}
 
 
 def test_an_easier_plan(record: Path) -> None:
@@ -170,14 +177,19 @@ def test_another_program_reads_the_sums(bare: Path) -> None:
         pytest.skip("no sha256sum here")
     check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
     done = subprocess.run(check, cwd=bare, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "events.jsonl: OK\nmeta.json: OK\nplan.json: OK\n")
+    assert done.returncode == 0
+    settings = (".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml")
+    names = ("events.jsonl", "meta.json", "parameters.npy", "plan.json", *settings)
+    assert done.stdout.splitlines() == [f"{name}: OK" for name in names]
     edit_compute_s(bare / "events.jsonl", 1e-6)
     assert subprocess.run(check, cwd=bare, capture_output=True, check=False).returncode == 1
 
 
 def test_what_is_written_is_what_is_checked() -> None:
     """The two know nothing of each other."""
-    assert (writing.SUMS, writing.OF_JOB, writing.OF_CLUSTER) == (checking.SUMS, checking.OF_JOB, checking.OF_CLUSTER)
+    assert writing.SUMS == checking.SUMS
+    optional = {"hosts.jsonl", "parameters.npy"}
+    assert set(vouching.REQUIRED) == {*writing.OF_JOB, *writing.OF_CLUSTER} - optional
 
 
 @pytest.mark.parametrize(
@@ -194,12 +206,16 @@ def test_sums_that_were_edited(bare: Path, change: Callable[[list[str]], list[st
     assert words in failures(bare)["files"]
 
 
-def test_only_files_that_were_compared_are_counted(bare: Path) -> None:
-    number = len((bare / "SHA256SUMS").read_text().splitlines())
+def test_a_file_that_is_gone_is_named(bare: Path) -> None:
     with (bare / "SHA256SUMS").open("a") as file:
-        file.write(f"{'0' * 64}  of_another_record.txt\n")
-    (found,) = [check.found for check in verify(bare) if check.question == "files"]
-    assert found.startswith(f"{number} files ")
+        file.write(f"{'0' * 64}  logs/worker_0.log\n")
+    assert failures(bare) == {"files": "logs/worker_0.log: not as the run has left it, by SHA256SUMS"}
+
+
+def test_a_file_that_was_added_is_named(bare: Path) -> None:
+    (bare / "notes of mine.txt").write_text("x")
+    (found,) = [check for check in verify(bare) if check.question == "no sums"]
+    assert (found.verdict, found.found) == ("unchecked", "nothing vouches for notes of mine.txt")
 
 
 def test_an_older_record_has_no_sums(bare: Path) -> None:
@@ -212,7 +228,8 @@ def test_a_decision_that_the_strategy_does_not_take(record: Path) -> None:
     path = record / ".hydra" / "config.yaml"
     path.write_text(path.read_text().replace("bound: 3", "bound: 0"))
     assert "bound: 0" in path.read_text()
-    assert set(failures(record)) == {"decisions"}
+    sum_again(record)
+    assert set(failures(record)) == {"decisions", "settings"}
 
 
 def test_a_run_with_code_of_its_user_is_not_wrong_where_that_is_not_named(record: Path) -> None:
@@ -220,10 +237,11 @@ def test_a_run_with_code_of_its_user_is_not_wrong_where_that_is_not_named(record
     config.write_text(config.read_text().replace("_target_: strategies.ssp.SSP", "_target_: my_lab.ssp.SSP"))
     assert "name the project" in failures(record)["decisions"], "nothing says that there is one"
     rewrite(record / "meta.json", lambda meta: meta["versions"].update(project="my lab 0123456789ab"))
-    writing.write_sums(record, writing.OF_JOB)
+    shutil.rmtree(record / "columns")
+    sum_again(record)
     found = {check.question: check for check in verify(record, again=True)}
     assert {name for name, check in found.items() if check.verdict == "failed"} == set()
-    for name in ("decisions", "again"):
+    for name in ("decisions", "settings", "again"):
         assert found[name].verdict == "unchecked"
         assert "the project my lab, which project=DIR names" in found[name].found
 
@@ -231,7 +249,7 @@ def test_a_run_with_code_of_its_user_is_not_wrong_where_that_is_not_named(record
 def test_a_run_that_was_killed(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record / "events.jsonl"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    for name in ("summary.json", "tables", "parameters.npy", "SHA256SUMS"):
+    for name in ("summary.json", "timeline.json", "tables", "columns", "figures", "parameters.npy", "SHA256SUMS"):
         target = record / name
         shutil.rmtree(target) if target.is_dir() else target.unlink()
     found = failures(record)
@@ -274,7 +292,7 @@ def test_another_version_of_the_framework_is_named(tmp_path: Path) -> None:
 # ---- what a record may ask for --------------------------------------------------------------------------------------
 
 
-def again(path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[object, list[str]]:
+def again(path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, list[str]]:
     """(the last check, the command line that was started) for a record with other overrides; nothing is started."""
     (path / ".hydra" / "overrides.yaml").write_text(words)
     started: list[list[str]] = []
@@ -284,8 +302,8 @@ def again(path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[obje
         started.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("scripts.verify.subprocess.run", run)
-    check = list(verify(path, again=True))[-1]
+    monkeypatch.setattr("scripts.verify.subprocess", SimpleNamespace(run=run, TimeoutExpired=TimeoutError))
+    (check,) = [check for check in verify(path, again=True) if check.question == "again"]
     return check, [word for command in started for word in command]
 
 
@@ -296,7 +314,7 @@ def test_the_project_of_a_record_and_its_settings_of_hydra_are_left_out(
     check, command = again(bare, words, monkeypatch)
     assert command[-4:-1] == ["seed=3", "draw=false", "view=none"]
     assert not any(word.startswith(("project=", "hydra.job", "+hydra")) for word in command)
-    assert "(without the record's own project=/tmp, hydra.job.chdir=true, +hydra/callbacks=tensorboard)" in check.found  # type: ignore[attr-defined]
+    assert "(without the record's own project=/tmp, hydra.job.chdir=true, +hydra/callbacks=tensorboard)" in check.found
 
 
 @pytest.mark.parametrize(
@@ -315,6 +333,53 @@ def test_nothing_is_started_with_what_a_record_may_not_ask(
     words: str, said: str, bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, command = again(bare, words, monkeypatch)
-    assert (check.question, check.verdict) == ("again", "unchecked")  # type: ignore[attr-defined]
-    assert said in check.found  # type: ignore[attr-defined]
+    assert (check.question, check.verdict) == ("again", "unchecked")
+    assert said in check.found
     assert command == []
+
+
+def code_of(record: Path) -> Check:
+    (found,) = [check for check in verify(record) if check.question == "code"]
+    return found
+
+
+def test_the_same_files_are_the_same_code_whatever_commit_has_them(record: Path) -> None:
+    rewrite(record / "meta.json", lambda meta: meta["versions"].update(commit="0123456-dirty"))
+    assert code_of(record).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda versions: versions.update(code="0" * 64), f"code {'0' * 12} there, "),
+        (lambda versions: versions.pop("code"), "no fingerprint of the code in meta.json (an older record)"),
+    ],
+)
+def test_other_files_are_other_code(record: Path, change: Callable[[dict[str, str]], object], words: str) -> None:
+    rewrite(record / "meta.json", lambda meta: change(meta["versions"]))
+    found = code_of(record)
+    assert found.verdict == "unchecked"
+    assert words in found.found
+
+
+def test_an_installed_package_that_was_edited_is_not_the_code(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``RECORD`` has a hash of every file that was installed."""
+    (tmp_path / "stragglab-9.dist-info").mkdir()
+    (tmp_path / "stragglab-9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: stragglab\nVersion: 9\n")
+    (tmp_path / "stragglab").mkdir()
+    lines = []
+    for name in ("kept.py", "edited.py", "gone.py"):
+        (tmp_path / "stragglab" / name).write_text("pass\n")
+        digest = hashlib.sha256(b"pass\n").digest()
+        lines.append(f"stragglab/{name},sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')},5")
+    (tmp_path / "stragglab-9.dist-info" / "RECORD").write_text("\n".join([*lines, "stragglab-9.dist-info/RECORD,,"]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("runtime.version.INSTALLED", True)
+    assert code_of(original).verdict == "ok"
+    (tmp_path / "stragglab" / "edited.py").write_text("pass \n")
+    (tmp_path / "stragglab" / "gone.py").unlink()
+    found = code_of(original)
+    assert found.verdict == "unchecked"
+    assert found.found.endswith("edited since it was installed: stragglab/edited.py, stragglab/gone.py")
