@@ -6,10 +6,11 @@ python run.py advise traces/                           # traces of the PyTorch p
 python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, NVIDIA's resiliency extension
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
 
-It says how much time stragglers cost and which ranks they are, fits a cost model and a disturbance plan, repeats the
-job on the virtual clock under every strategy that fits its topology, each under the same histories, resampled in
-blocks, and ranks: docs/advise.md. If the repeated present strategy is not as long as the logged one (--limit), nothing
-is ranked. The exit code is 0, 1 if nothing could be ranked, or 2 for invalid input.
+It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a plan of
+disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of
+the whole log, and ranks these and what cures stragglers without a strategy: docs/advise.md. If the repeated present
+strategy is not as long as the logged one (--limit), nothing is ranked. The exit code is 0, 1 if nothing could be
+ranked, or 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -51,8 +52,12 @@ RESTART_S = 120.0
 """Seconds until a restarted node computes, where nothing is known (AntDT: two minutes)."""
 LIVE_RESTART_S = 0.05
 """The same of the processes of a live run of ours (runtime/fitted/costs/local_tcp.yaml)."""
-RANK_STEPS = 24_000
-"""A repeated job has no more iterations of all ranks together, so that minutes suffice."""
+RANK_STEPS = 2_000_000
+"""All repeated jobs together have about so many iterations of ranks, so that two processors need a minute."""
+FEWEST_REPEATED = 100
+"""No repeated job has fewer steps, however many ranks, unless the log has."""
+SAID_BYTES = 1 << 22
+"""Reading a larger file takes so long that it is said."""
 FEWEST_STEPS = 20
 GIVEN_UP = 4.0
 """A job is given up when it has taken so many times the logged time."""
@@ -87,6 +92,9 @@ def answer(asked: argparse.Namespace) -> int:
     from analysis.reports.advice import whole_steps
     from analysis.reports.few_steps import compared_ranks
 
+    for path in asked.logs:
+        if path.is_file() and path.stat().st_size > SAID_BYTES:
+            print(f"reading {path} ...", file=sys.stderr, flush=True)
     try:
         log, *others = [_read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
@@ -112,8 +120,8 @@ def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespac
     present = asked.strategy or log.job.get("strategy") or "bsp"
     _known("strategy", present)
     barrier = present not in ASYNCHRONOUS
-    found = straggling(log, barrier=barrier, slow_frac=asked.slow_frac)
-    model = fit_steps(log, found.found, barrier=barrier, others=others, round_s=asked.round_s)
+    found = straggling(log, barrier=barrier, slow_frac=asked.slow_frac, ranks_per_host=asked.ranks_per_host)
+    model = fit_steps(log, found.found, barrier=barrier, others=others, round_s=asked.round_s, late=found.late)
     return Job(log, present, found, model, replay_of(log, model, asked))
 
 
@@ -131,31 +139,67 @@ def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any],
 
 def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
-    from analysis.measures.ranking import LOGGED, ranked
+    from analysis.measures.ranking import by_time, ranked
+    from analysis.measures.slow_units import hosts_of
     from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, ranks_sheet, sentences
+    from analysis.reports.cures import cures
     from scripts.common.sheets import print_sheet
-    from scripts.jobs.advice import run_all, run_one
+    from scripts.jobs.advice import configured, repeat, repeat_all
 
-    log, present, found, model, repeat = job
-    advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan)
+    log, present, found, model, replay = job
+    made = cures(found, replay.restart_s)
+    advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan, cures=made)
+    advice = replace(advice, restart_s=replay.restart_s)
     for line in sentences(advice):
         console.print(line, markup=False, soft_wrap=True)
     print_sheet(console, ranks_sheet(advice), "Ranks", WORDS)
     names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
     configs, refused = prepared(job, names, asked.out)
-    error = run_one(repeat, configs[present], LOGGED)["jct_s"] / logged_s(job) - 1.0
-    remarks = not_possible(refused)
-    advice = replace(advice, baseline_error=error, remarks=remarks)
+    short, remark = shortened(job, len(configs))
+    configs = {name: configured(short, name, config, asked.out / "costs.yaml") for name, config in configs.items()}
+    jobs = {present: repeat(short, configs.pop(present), asked.seed)}
+    logged = float(short.model.rank_steps.sum()) * short.batch
+    error = logged / max(float(jobs[present].applied), 1.0) - 1.0
+    if asked.ranks_per_host and hosts_of(log.ranks, log.hosts, None):
+        remark.append(f"--ranks-per-host {asked.ranks_per_host}: is not used, since the log names its hosts")
+    advice = replace(advice, baseline_error=error, remarks=[*remark, *not_possible(refused)])
     console.print(check_sentence(advice, asked.limit), markup=False, soft_wrap=True)
     if abs(error) > asked.limit:
         return advice
-    jobs = run_all(repeat, configs, [LOGGED, *range(asked.seed, asked.seed + asked.resamples)], asked.jobs)
-    advice = replace(advice, ranking=ranked(jobs, present))
-    title = f"Predicted job completion times (JCT); intervals over {asked.resamples} histories resampled from the log"
+    jobs |= repeat_all(short, configs, asked.seed, asked.jobs)
+    strategies = ranked(jobs, present, found.actual_s, float(found.late.pause_s.sum()))
+    advice = replace(advice, ranking=by_time([*(one.row for one in made), *strategies]))
+    title = "Predicted job completion times (JCT) of the logged steps; intervals of 95 %"
     print_sheet(console, in_numbers(advice), title, WORDS)
     for line in best_lines(advice):
         console.print(line, markup=False, soft_wrap=True)
     return advice
+
+
+def shortened(job: Job, strategies: int) -> tuple[Replay, list[str]]:
+    """(the job that lasts as long as the logged history, or a part of it that stands for all; what is said of that)."""
+    import numpy as np
+
+    from analysis.fitting.step_times import part_of
+    from analysis.fitting.thinning import thinned
+    from analysis.measures.straggling import block_of
+    from scripts.jobs.advice import lasting
+
+    model, ranks = job.model, job.replay.workers
+    steps = max(FEWEST_REPEATED, RANK_STEPS // (max(1, strategies) * ranks))
+    one_in = -(-model.steps // steps)
+    found, late = job.found.found, job.found.late
+    excess_s = np.where(found.slow, found.excess * found.base_s, 0.0)
+    cost_s = np.column_stack([late.length_s - late.pause_s, excess_s])
+    pieces = thinned(cost_s, one_in, block_of(found.slow))
+    part = lasting(replace(job.replay, model=part_of(model, pieces)))
+    if one_in == 1:
+        return part, []
+    remark = (
+        f"repeated are {part.model.steps} of the {model.steps} steps: of every {one_in} one, in blocks all over the "
+        "log, chosen so that each rank's excess and the time of all steps keep their proportion"
+    )
+    return part, [remark]
 
 
 def not_possible(refused: Mapping[str, str]) -> list[str]:
@@ -175,12 +219,11 @@ def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Repl
     topology = asked.topology or job.get("topology") or "allreduce"
     batch = asked.batch or max(1, round(job.get("global_batch_samples", BATCH * log.num_ranks) / log.num_ranks))
     own = "num_samples" in job and not asked.batch
-    steps = max(FEWEST_STEPS, min(model.steps, RANK_STEPS // log.num_ranks))
     epochs = int(job["epochs"]) if own else asked.epochs
-    num_samples = int(job["num_samples"]) if own else max(1, steps // epochs) * batch * log.num_ranks
+    num_samples = int(job["num_samples"]) if own else max(1, model.steps // epochs) * batch * log.num_ranks
     known = job.get("own_clock", False)
     restart_s = asked.restart_s if asked.restart_s is not None else LIVE_RESTART_S if known else RESTART_S
-    length_s = job.get("jct_s", model.length_s) if own else model.length_s * steps / model.steps
+    length_s = job.get("jct_s", model.length_s) if own else model.length_s
     return Replay(
         model=model,
         topology=topology,
@@ -197,17 +240,6 @@ def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Repl
     )
 
 
-def logged_s(job: Job) -> float:
-    """What the repeated job took when it was logged: of a record the whole job, else so many of its steps."""
-    from analysis.logs.step_log import spent_s
-
-    log, replay = job.log, job.replay
-    if "num_samples" in log.job and replay.num_samples == log.job["num_samples"]:
-        return float(log.job["jct_s"])
-    steps = replay.num_samples * replay.epochs // (replay.batch * replay.workers)
-    return spent_s(log, steps) if job.present not in ASYNCHRONOUS else job.found.actual_s * steps / len(log.steps)
-
-
 def _read(path: Path, asked: argparse.Namespace) -> StepLog:
     from analysis.logs.reading import Reading, read_log
     from analysis.logs.step_log import LogError, without_first
@@ -219,6 +251,7 @@ def _read(path: Path, asked: argparse.Namespace) -> StepLog:
         seconds=asked.seconds,
         compute=asked.compute,
         comm=asked.comm,
+        data=asked.data,
         start=asked.start,
         host=asked.host,
         samples=asked.samples,
@@ -256,7 +289,6 @@ def _plan_table(replay: Replay) -> str:
     """The logged history as a trace file (docs/stragglers.md), in the virtual job's seconds."""
     import pandas as pd
 
-    from analysis.measures.ranking import LOGGED
     from scripts.jobs.advice import plan_of
 
     rows = [
@@ -267,7 +299,7 @@ def _plan_table(replay: Replay) -> str:
             "kind": one.kind,
             "magnitude": one.magnitude,
         }
-        for one in plan_of(replay, LOGGED).disturbances
+        for one in plan_of(replay).disturbances
     ]
     frame = pd.DataFrame(rows, columns=["time", "duration", "target", "kind", "magnitude"])
     return str(frame.round(6).to_csv(index=False))
@@ -298,7 +330,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         "batch": (asked.batch, 0, inf),
         "servers": (asked.servers, 0, inf),
         "epochs": (asked.epochs, 0, inf),
-        "resamples": (asked.resamples, 1, inf),
+        "ranks-per-host": (asked.ranks_per_host, 0, inf),
         "jobs": (asked.jobs, 0, inf),
         "skip": (asked.skip, -1, inf),
         "seed": (asked.seed, -1, inf),
@@ -369,8 +401,8 @@ def _parser() -> argparse.ArgumentParser:
         default=0.1,
         help="error of the repeated present strategy that is allowed (0.1)",
     )
-    add("--resamples", metavar="N", type=int, default=20, help="histories drawn from the log (default: 20)")
-    add("--seed", metavar="N", type=int, default=0, help="number of the first history (default: 0)")
+    add("--seed", metavar="N", type=int, default=0, help="of the jitter of repeated jobs (default: 0)")
+    add("--ranks-per-host", metavar="N", type=int, help="ranks of every host, of a log that does not name hosts")
     add(
         "--jobs",
         metavar="N",
@@ -385,6 +417,7 @@ def _parser() -> argparse.ArgumentParser:
         ("seconds", "seconds", "the time of that step at that rank"),
         ("compute", None, "the part of it that the rank worked itself"),
         ("comm", None, "the part that it communicated or waited"),
+        ("data", None, "the part in which it loaded data"),
         ("start", None, "when the step began"),
         ("host", None, "the rank's machine"),
         ("samples", None, "samples of that step at that rank"),

@@ -26,7 +26,6 @@ from rich.console import Console
 from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError, without_first
 from analysis.markup import markdown_lines, to_csv
-from analysis.measures.ranking import LOGGED
 from analysis.records.load import Run
 from analysis.records.provenance import caption
 from runtime.errors import ConfigError, refuse
@@ -39,7 +38,7 @@ from scripts.common.choices import choices
 from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored
 from scripts.common.lists import names_of, numbers_of
 from scripts.common.marked import put_between
-from scripts.jobs.advice import run_one
+from scripts.jobs.advice import jct_of
 
 PRESENT = "bsp"
 STRATEGIES = "asp_dds,ssp,backup_workers,lb_bsp,lgc"
@@ -107,10 +106,7 @@ def _predicted(log_of: Cell, cells: Sequence[Cell], runs: dict[str, Run], asked:
     configs, refused = advise.prepared(job, [cell.strategy for cell in same], options.out)
     if refused:
         raise ConfigError("; ".join(f"--strategies {name}: {why}" for name, why in refused.items()))
-    return [
-        Compared(cell, runs[cell.name].end_s, run_one(job.replay, configs[cell.strategy], LOGGED)["jct_s"])
-        for cell in same
-    ]
+    return [Compared(cell, runs[cell.name].end_s, jct_of(job.replay, configs[cell.strategy])) for cell in same]
 
 
 def _report(

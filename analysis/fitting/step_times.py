@@ -7,7 +7,7 @@ computes on it then, and a job that waits less passes more iterations in the sam
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
@@ -16,19 +16,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.logs.step_log import StepLog
-from analysis.measures.slow_steps import Floats, SlowSteps
-from analysis.measures.straggling import barrier_s, block_of
+from analysis.measures.lateness import Lateness, lateness
+from analysis.measures.slow_steps import SLOW_FRAC, Floats, SlowSteps
 
 SAME_BASE = 0.02
 """Ranks whose bases differ by less, relative to the median, count as equal devices."""
 ALIKE = 0.15
 """Slow steps that follow each other are one window while their factors differ by less (and by less than jitter)."""
-COLUMNS = ("start_s", "end_s", "rank", "excess_frac", "of_machine")
+COLUMNS = ("start_s", "end_s", "rank", "excess_frac", "of_machine", "sent")
 
 
 @dataclass(frozen=True)
 class StepModel:
-    """What a virtual job needs to be like the logged one.
+    """What a virtual job needs to be like the logged one, but for pauses of all ranks, which no strategy shortens.
 
     Attributes:
         base_s: seconds of a usual step, by rank.
@@ -36,10 +36,11 @@ class StepModel:
         message_s: what every iteration takes beyond the rank's own work, whether or not others wait for it.
         barrier_s: what a round takes beyond that, once its slowest rank is done.
         windows: ``start_s``, ``end_s``, ``rank`` (number), ``excess_frac`` (added part of a usual step), ``of_machine``
-            (a restart elsewhere would leave it behind).
+            (a restart elsewhere would leave it behind), ``sent`` (communication, which no smaller batch shortens).
         length_s: of the log.
         steps: in it.
-        block_s: length of a block when windows are resampled.
+        times_s: [steps + 1] when each step begins, and the last one ends.
+        rank_steps: [steps] how many ranks did each.
     """
 
     base_s: tuple[float, ...]
@@ -50,7 +51,8 @@ class StepModel:
     windows: pd.DataFrame
     length_s: float
     steps: int
-    block_s: float
+    times_s: Floats
+    rank_steps: NDArray[np.int64]
 
     @property
     def usual_s(self) -> float:
@@ -59,7 +61,13 @@ class StepModel:
 
 
 def fit_steps(
-    log: StepLog, found: SlowSteps, *, barrier: bool, others: Sequence[StepLog] = (), round_s: float | None = None
+    log: StepLog,
+    found: SlowSteps,
+    *,
+    barrier: bool,
+    others: Sequence[StepLog] = (),
+    round_s: float | None = None,
+    late: Lateness | None = None,
 ) -> StepModel:
     """Fit the log of a job.
 
@@ -70,17 +78,20 @@ def fit_steps(
         others: logs of the same job without barriers (with them, if this one has none): what rounds cost and what
             messages cost can only be separated by both.
         round_s: seconds of a round beyond its slowest rank; None: as the log says.
+        late: the log, divided; None: it is divided here.
     """
+    late = late or lateness(log, barrier=barrier, slow_frac=SLOW_FRAC)
     waiting = [one for one in (log, *others) if _waits(one, log, barrier)]
     free = [one for one in (log, *others) if not _waits(one, log, barrier)]
-    per_round = _median([float(barrier_s(one)[0]) for one in waiting]) if round_s is None else round_s
+    rounds = [late if one is log else lateness(one, barrier=True, slow_frac=SLOW_FRAC) for one in waiting]
+    per_round = _median([each.barrier_s for each in rounds]) if round_s is None else round_s
     message = _median([_per_iteration(one) for one in free])
     if message is None:
         message = _quickest_comm_s(log)
     per_round = per_round if per_round is not None else message or 0.0
     message = min(message if message is not None else 0.0, per_round) if waiting else message or 0.0
-    edges = _edges(log, per_round, barrier=barrier)
-    windows = pd.DataFrame(list(_windows(found, edges)), columns=list(COLUMNS))
+    edges = _edges(log, late, barrier=barrier)
+    windows = pd.DataFrame(list(_windows(found, edges, late)), columns=list(COLUMNS))
     length_s = float(np.nanmax(edges))
     base_s = np.where(np.abs(found.base_s / found.usual_s - 1.0) < SAME_BASE, found.usual_s, found.base_s)
     return StepModel(
@@ -92,28 +103,33 @@ def fit_steps(
         windows=windows,
         length_s=length_s,
         steps=len(log.steps),
-        block_s=block_of(found.slow) * length_s / len(log.steps),
+        times_s=np.nanmedian(edges, axis=1) * (length_s / float(np.nanmedian(edges[-1]))),
+        rank_steps=np.asarray((~np.isnan(log.own_s)).sum(axis=1)),
     )
-
-
-def resampled(model: StepModel, horizon_s: float, seed: int) -> pd.DataFrame:
-    """Windows of another history like the logged one, as long as ``horizon_s``: moving blocks of time (Künsch 1989).
-
-    A block takes what all ranks did at the same time, so ranks that are slow together remain so. Blocks have one length
-    and begin anywhere in the log.
-    """
-    rng = np.random.default_rng([seed, 0xB10C])
-    block_s = min(model.block_s, model.length_s)
-    starts = rng.uniform(0.0, model.length_s - block_s, size=ceil(horizon_s / block_s))
-    return _joined(model.windows, [(start, start + block_s) for start in starts.tolist()], horizon_s)
 
 
 def repeated(model: StepModel, horizon_s: float) -> pd.DataFrame:
     """The logged windows, over and over up to ``horizon_s``."""
-    return _joined(model.windows, [(0.0, model.length_s)] * ceil(horizon_s / model.length_s), horizon_s)
+    return joined(model.windows, [(0.0, model.length_s)] * ceil(horizon_s / model.length_s), horizon_s)
 
 
-def _joined(windows: pd.DataFrame, pieces: Sequence[tuple[float, float]], horizon_s: float) -> pd.DataFrame:
+def part_of(model: StepModel, pieces: Sequence[tuple[int, int]]) -> StepModel:
+    """The same job with these steps only: [first, end) of each piece."""
+    times = [(float(model.times_s[first]), float(model.times_s[end])) for first, end in pieces]
+    length_s = sum(end - start for start, end in times)
+    kept = np.concatenate([np.arange(first, end) for first, end in pieces])
+    lengths = np.diff(model.times_s)[kept]
+    return replace(
+        model,
+        windows=joined(model.windows, times, length_s),
+        length_s=length_s,
+        steps=len(kept),
+        times_s=np.concatenate([[0.0], np.cumsum(lengths)]),
+        rank_steps=model.rank_steps[kept],
+    )
+
+
+def joined(windows: pd.DataFrame, pieces: Sequence[tuple[float, float]], horizon_s: float) -> pd.DataFrame:
     """The windows of these pieces of time, one piece after another, cut at the horizon."""
     starts, ends = windows["start_s"].to_numpy(), windows["end_s"].to_numpy()
     frames, now_s = [], 0.0
@@ -123,8 +139,8 @@ def _joined(windows: pd.DataFrame, pieces: Sequence[tuple[float, float]], horizo
         end_s = (inside["end_s"].clip(upper=high) - low + now_s).clip(upper=horizon_s)
         frames.append(inside.assign(start_s=begin_s, end_s=end_s))
         now_s += high - low
-    joined = pd.concat(frames, ignore_index=True)
-    return joined[joined["end_s"] > joined["start_s"]].reset_index(drop=True)
+    whole = pd.concat(frames, ignore_index=True)
+    return whole[whole["end_s"] > whole["start_s"]].reset_index(drop=True)
 
 
 def _waits(one: StepLog, log: StepLog, barrier: bool) -> bool:
@@ -152,30 +168,34 @@ def _quickest_comm_s(log: StepLog) -> float | None:
     return max(0.0, float(np.nanmedian(np.nanmin(log.comm_s, axis=1))))
 
 
-def _edges(log: StepLog, per_round: float, *, barrier: bool) -> Floats:
-    """[steps + 1, ranks] when each step begins, from 0 on, and the last ends."""
-    own_s = log.own_s
-    if log.begin_s is not None and not np.isnan(log.begin_s).any():
+def _edges(log: StepLog, late: Lateness, *, barrier: bool) -> Floats:
+    """[steps + 1, ranks] when each step begins, from 0 on, and the last ends; without pauses."""
+    own_s = late.own_s
+    if log.begin_s is not None and not np.isnan(log.begin_s).any() and not late.pause_s.any():
         last = log.begin_s[-1] + own_s[-1]
         return np.concatenate([log.begin_s, np.where(np.isnan(last), np.nanmax(last), last)[None]])
     if barrier:
-        lengths = np.broadcast_to((np.nanmax(own_s, axis=1) + per_round)[:, None], own_s.shape)
+        lengths = np.broadcast_to((late.length_s - late.pause_s)[:, None], own_s.shape)
     else:
         lengths = np.where(np.isnan(own_s), np.nanmedian(own_s), own_s)
     return np.concatenate([np.zeros((1, own_s.shape[1])), np.cumsum(lengths, axis=0)])
 
 
-def _windows(found: SlowSteps, edges: Floats) -> Iterator[tuple[float, float, int, float, bool]]:
+def _windows(found: SlowSteps, edges: Floats, late: Lateness) -> Iterator[tuple[float, float, int, float, bool, bool]]:
     """Slow steps that follow each other and are alike as one window each."""
     apart = max(ALIKE, 3.0 * found.sigma)
-    for rank in range(found.slow.shape[1]):
+    for rank in np.flatnonzero(found.slow.any(axis=0)).tolist():
         steps = np.flatnonzero(found.slow[:, rank])
         excess: NDArray[np.float64] = found.excess[steps, rank]
         cuts = [0, *_breaks(steps, excess, apart), len(steps)]
         for first, end in pairwise(cuts):
-            if first < end:
+            mean, where = float(excess[first:end].mean()), steps[first:end]
+            if mean > 0:
                 start_s, end_s = edges[steps[first], rank], edges[steps[end - 1] + 1, rank]
-                yield float(start_s), float(end_s), rank, float(excess[first:end].mean()), bool(found.persistent[rank])
+                lasts = 0 <= found.since[rank] <= steps[first]
+                more_s = mean * found.base_s[rank] * len(where)
+                sent = float(late.comm_s[where, rank].sum()) > 0.5 * more_s
+                yield float(start_s), float(end_s), rank, mean, bool(lasts), sent
 
 
 def _breaks(steps: NDArray[np.int64], excess: Floats, apart: float) -> Iterator[int]:

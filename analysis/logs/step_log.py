@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 SAME_SPREAD = 0.01
 """Ranks whose times differ by less, as a part of nearly every step, have logged the step and not their own work."""
 NEARLY_ALL = 0.95
+SAME_TOTAL = 0.02
+"""Ranks that wait for each other spend the same time on all steps, but for so much of it."""
 
 
 class LogError(RecordError):
@@ -37,8 +39,10 @@ class StepLog:
         own_s: [steps, ranks] seconds of a rank's own work, without waiting and transfers; NaN where nothing was logged.
             Those of whole steps (``per_rank`` is False) have one column.
         comm_s: [steps, ranks] seconds of transfers, waiting included where a collective waits; None: not logged.
+        data_s: [steps, ranks] seconds of loading, a part of ``own_s``; None: not logged.
         begin_s: [steps, ranks] when the work of that step began, from the log's first; None: not logged.
         round_s: [steps] seconds from one step's end to the next's, of all ranks; None: not logged.
+        own_is_rest: whether own work is what transfers leave of a step, so that it may contain the wait for others.
         per_rank: whether the log distinguishes its ranks.
         hosts: host of every rank, or empty.
         job: what is known of the job besides its times: ``strategy``, ``topology``, ``num_servers``, ``num_samples``,
@@ -52,8 +56,10 @@ class StepLog:
     steps: tuple[int, ...]
     own_s: Floats
     comm_s: Floats | None = None
+    data_s: Floats | None = None
     begin_s: Floats | None = None
     round_s: Floats | None = None
+    own_is_rest: bool = False
     per_rank: bool = True
     hosts: tuple[str, ...] = ()
     job: dict[str, Any] = field(default_factory=dict)
@@ -71,15 +77,17 @@ def gather(
     *,
     remarks: Sequence[str] = (),
     job: dict[str, Any] | None = None,
+    own_is_rest: bool = False,
 ) -> StepLog:
     """A log of rows, in any order; in that of time, if steps were done again.
 
     Args:
         source: form of the log, for people and for messages.
-        rows: ``rank``, ``step``, ``own_s`` and perhaps ``comm_s``, ``begin_s``, ``round_s``, ``host``. Of a step that
-            was done again the last row counts.
+        rows: ``rank``, ``step``, ``own_s`` and perhaps ``comm_s``, ``data_s``, ``begin_s``, ``round_s``, ``host``. Of a
+            step that was done again the last row counts.
         remarks: what a reader must know.
         job: see :class:`StepLog`.
+        own_is_rest: see :class:`StepLog`.
 
     Raises:
         LogError: there are no rows, too many, or several processes have the same rank.
@@ -114,12 +122,25 @@ def gather(
         steps=tuple(int(step) for step in steps),
         own_s=own_s,
         comm_s=wide("comm_s"),
+        data_s=wide("data_s"),
         begin_s=None if begin_s is None else begin_s - np.nanmin(begin_s),
-        round_s=None if rounds is None else np.nanmax(rounds, axis=1),
+        round_s=None if rounds is None else _together(rounds, own_s),
+        own_is_rest=own_is_rest,
         hosts=tuple(hosts),
         job=dict(job or {}),
         remarks=(*remarks, *repeated),
     )
+
+
+def _together(rounds: Floats, own_s: Floats) -> Floats:
+    """[steps] seconds of whole steps: the median rank's if all contain the wait for the slowest, else the longest.
+
+    Clocks of ranks read the end of a step a little apart, and the longest of many would add up to more than any rank's.
+    """
+    middle, totals = np.nanmedian(rounds, axis=1), np.nanmean(rounds, axis=0)
+    waits = float(np.mean(middle >= (1.0 - SAME_SPREAD) * np.nanmax(own_s, axis=1))) >= NEARLY_ALL
+    alike = totals.max() / totals.min() - 1.0 < SAME_TOTAL
+    return np.asarray(middle if waits and alike else np.nanmax(rounds, axis=1))
 
 
 def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -163,7 +184,7 @@ def tell_apart(log: StepLog) -> StepLog:
 
 
 def _whole(log: StepLog, why: str) -> StepLog:
-    seconds = _rounds(log)  # own work is no step if more is known
+    seconds = rounds_s(log)  # own work is no step if more is known
     return StepLog(
         source=log.source,
         ranks=("all",),
@@ -198,19 +219,13 @@ def _of(log: StepLog, chosen: NDArray[np.bool_]) -> StepLog:
         steps=tuple(compress(log.steps, chosen)),
         own_s=log.own_s[chosen],
         comm_s=rest(log.comm_s),
+        data_s=rest(log.data_s),
         begin_s=None if begin_s is None else begin_s - np.nanmin(begin_s),
         round_s=rest(log.round_s),
     )
 
 
-def spent_s(log: StepLog, steps: int) -> float:
-    """Seconds of the first ``steps`` steps, of a job in which all wait for all; more than there are: in proportion."""
-    rounds = _rounds(log)
-    count = min(steps, len(rounds))
-    return float(rounds[:count].sum()) * steps / count
-
-
-def _rounds(log: StepLog) -> Floats:
+def rounds_s(log: StepLog) -> Floats:
     """[steps] seconds of whole steps; where the log does not say, those of the slowest rank and the usual rest."""
     slowest = np.asarray(np.nanmax(log.own_s, axis=1))
     if log.round_s is None:

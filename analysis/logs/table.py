@@ -19,7 +19,7 @@ from analysis.logs.units import unit_of, unit_remark
 
 SHOWN = 12
 """So many column names in a message."""
-TIMES = ("seconds", "compute", "comm", "start")
+TIMES = ("seconds", "compute", "comm", "data", "start")
 NUMBERS = ("step", *TIMES, "samples")
 FEWEST = 3
 """Columns that every table needs."""
@@ -35,6 +35,7 @@ class Columns(NamedTuple):
     seconds: str = "seconds"
     compute: str | None = None
     comm: str | None = None
+    data: str | None = None
     start: str | None = None
     host: str | None = None
     samples: str | None = None
@@ -45,7 +46,7 @@ def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> Ste
 
     ``seconds`` is the time of the step at this rank. With a ``compute`` column that is the rank's own work, with a
     ``comm`` column its own work is the rest of ``seconds``; without either, ``seconds`` are its own work, and nothing
-    is known of transfers and barriers.
+    is known of transfers and barriers. What a ``data`` column says of loading is own work, too.
 
     Args:
         path: one for which :func:`analysis.logs.table_file.is_table` holds; a text has a header.
@@ -78,7 +79,8 @@ def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> Ste
         hint = f" (of its other columns, {others}, --compute or --comm may name one)" if others else ""
         remarks.append(f"the seconds count as each rank's own work: barriers and transfers are not known{hint}")
     job = {"global_batch_samples": int(rows.groupby("step")["samples"].sum().median())} if "samples" in rows else {}
-    return gather(str(path), rows, remarks=tuple(remarks), job=job)
+    rest = columns.comm is not None and columns.compute is None
+    return gather(str(path), rows, remarks=tuple(remarks), job=job, own_is_rest=rest)
 
 
 def _long(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> pd.DataFrame:
@@ -154,14 +156,17 @@ def _said_of_commas(names: set[str]) -> list[str]:
 
 def _with_own_work(path: Path, rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     """With ``own_s``, and what else is known of the step."""
-    own_s = rows["compute"] if "compute" in rows else rows["seconds"] - rows["comm"] if "comm" in rows else None
+    loading_s = rows.get("data", 0.0)
+    own_s = rows["compute"] + loading_s if "compute" in rows else None
+    if own_s is None and "comm" in rows:
+        own_s = rows["seconds"] - rows["comm"]
     rows["own_s"] = rows["seconds"] if own_s is None else own_s
     bad = ~(rows["own_s"] > 0)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         what = f"{columns.seconds} less {columns.comm}" if columns.comm and not columns.compute else "its seconds"
         raise LogError(f"{path}: row {row + 1}, rank {shown(rows['rank'].iloc[row])}: {what} must be more than 0")
-    rows = rows.rename(columns={"comm": "comm_s", "start": "begin_s"})
+    rows = rows.rename(columns={"comm": "comm_s", "data": "data_s", "start": "begin_s"})
     if own_s is not None:
         rows["round_s"] = rows["seconds"]
         if "comm_s" not in rows:

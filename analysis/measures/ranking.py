@@ -1,83 +1,108 @@
-"""Rank strategies by repeated jobs, each under the same resampled histories as the present strategy."""
+"""Rank what could be done: strategies by the work of repeated jobs in the logged history, cures by what they save."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import isnan, nan
+from collections.abc import Mapping
+from math import inf, isnan, nan
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from analysis.measures.block_intervals import in_blocks, ratio_interval
 from analysis.measures.distinguishing import SAME_FRAC
+from analysis.measures.slow_steps import Floats
 
-CONFIDENCE = 0.95
-LOGGED = -1
-"""The history as it was logged; others are resampled, with their number as the seed."""
+
+class Repeated(NamedTuple):
+    """What a strategy did while the logged history passed once.
+
+    ``work``: [blocks] samples of progress in every block of time, all of one length. ``applied``: samples applied in
+    all, of which some are no progress if a slower worker's part is never done.
+    """
+
+    work: Floats
+    applied: float
+    staleness: float
+    update_frac: float
+    dropped_frac: float
 
 
 class Ranked(NamedTuple):
-    """One strategy: its time under the logged history, relative to the present one's, and the interval over others."""
+    """One strategy or cure: its time for the logged steps, relative to the present time, and the interval around it."""
 
     strategy: str
     ratio: float
     low: float
     high: float
     jct_s: float
-    staleness: float
+    staleness: float = 0.0
     """Mean, in updates."""
-    update_frac: float
+    update_frac: float = 1.0
     """Samples of an update, of the global batch."""
-    dropped_frac: float
+    dropped_frac: float = 0.0
     """Of all gradients."""
-    unfinished: int
-    """Histories in which it did not finish; such a job counts as infinitely long."""
 
     @property
     def verdict(self) -> str:
         """What the interval shows: faster, slower, the same (within 1 %), or not distinguishable."""
+        if self.ratio == inf:
+            return "slower"
         if isnan(self.low):
-            return "one history only"
+            return "not distinguishable"
         if self.low > 1.0 - SAME_FRAC and self.high < 1.0 + SAME_FRAC:
             return "the same"
         return "faster" if self.high < 1.0 else "slower" if self.low > 1.0 else "not distinguishable"
 
 
-def ranked(jobs: pd.DataFrame, present: str) -> list[Ranked]:
-    """Strategies from the fastest to the slowest, by the ratio under the history that was logged.
+def ranked(jobs: Mapping[str, Repeated], present: str, logged_s: float, paused_s: float = 0.0) -> list[Ranked]:
+    """Strategies from the fastest to the slowest, by the time that each needs for the present one's work.
 
-    The interval has 95 % of the ratios over the resampled histories (percentile bootstrap), so it is that of another
-    job of this length on this cluster.
+    All pass the whole logged history; who is faster does more in it.
 
     Args:
-        jobs: a row per strategy and history: ``strategy``, ``history`` (:data:`LOGGED`, or the number of a resampled
-            one), ``jct_s`` (infinite: did not finish), ``staleness``, ``update_frac``, ``dropped_frac``.
+        jobs: by strategy.
         present: the strategy that others are relative to.
+        logged_s: seconds of all logged steps.
+        paused_s: of these, pauses of all ranks, which no strategy shortens.
     """
-    base = jobs[jobs["strategy"] == present].set_index("history")["jct_s"]
-    rows = jobs.groupby("strategy", sort=False)
-    return sorted((_one(str(name), group, base, name == present) for name, group in rows), key=lambda one: one.ratio)
+    fixed = paused_s / logged_s
+    base = jobs[present].work
+
+    def one(name: str, job: Repeated) -> Ranked:
+        total = float(job.work.sum())
+        ends = (inf, nan, nan) if total <= 0 else (float(base.sum()) / total, *ratio_interval(base, job.work))
+        if name == present:
+            ends = (1.0, nan, nan)
+        ratio, low, high = (fixed + (1.0 - fixed) * each for each in ends)
+        return Ranked(name, ratio, low, high, ratio * logged_s, job.staleness, job.update_frac, job.dropped_frac)
+
+    return by_time([one(name, job) for name, job in jobs.items()])
 
 
-def _one(name: str, rows: pd.DataFrame, base: pd.Series, is_present: bool) -> Ranked:
-    times = rows.set_index("history")["jct_s"]
-    ratios = times / base.reindex(times.index)
-    others = ratios.drop(LOGGED).dropna().to_numpy("float64")
-    low, high = (nan, nan) if len(others) < 2 or is_present else _ends(others)
-    return Ranked(
-        strategy=name,
-        ratio=float(ratios[LOGGED]),
-        low=low,
-        high=high,
-        jct_s=float(times[LOGGED]),
-        staleness=float(rows["staleness"].median()),
-        update_frac=float(rows["update_frac"].median()),
-        dropped_frac=float(rows["dropped_frac"].median()),
-        unfinished=int(np.isinf(times).sum()),
-    )
+def cured(name: str, length_s: Floats, saved_s: Floats, restart_s: float, block: int) -> Ranked:
+    """A cure that is no strategy.
+
+    Args:
+        name: of it.
+        length_s: [steps] seconds of the logged steps.
+        saved_s: [steps] of these, what it saves.
+        restart_s: what it costs once.
+        block: steps of a block of its interval.
+    """
+    total = float(length_s.sum())
+    once = restart_s / total
+    ratio = 1.0 - float(saved_s.sum()) / total
+    low, high = ratio_interval(in_blocks(length_s - saved_s, block), in_blocks(length_s, block))
+    return Ranked(name, ratio + once, low + once, high + once, (ratio + once) * total)
 
 
-def _ends(ratios: np.ndarray) -> tuple[float, float]:
-    tail = (1.0 - CONFIDENCE) / 2.0
-    ends: Sequence[float] = np.quantile(ratios, [tail, 1.0 - tail], method="inverted_cdf").tolist()
-    return ends[0], ends[1]
+def by_time(rows: list[Ranked]) -> list[Ranked]:
+    """The same rows, the fastest first."""
+    return sorted(rows, key=lambda one: one.ratio)
+
+
+def work_in_blocks(times_s: Floats, work: Floats, end_s: float, blocks: int) -> Floats:
+    """[blocks] of work that was done at some times: what was done between two of them is spread evenly."""
+    edges = np.linspace(0.0, end_s, blocks + 1)
+    done = np.interp(edges, np.concatenate([[0.0], times_s]), np.concatenate([[0.0], np.cumsum(work)]))
+    return np.asarray(np.diff(done))

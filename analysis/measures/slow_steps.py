@@ -35,7 +35,8 @@ class SlowSteps:
     ``slow``: [steps, ranks]. ``base_s``: [ranks] mean seconds of a usual step; of a rank that is never as quick as
     others, their median. ``usual_s``: the median of these. ``shared``: [steps] how long a step was for all. ``sigma``,
     ``rho``: standard deviation and AR(1) coefficient of the logarithms of usual steps around that. ``excess``: [steps,
-    ranks] seconds / (base * shared) - 1 of slow steps, else 0.
+    ranks] seconds / (base * shared) - 1 of slow steps, else 0. ``since``: [ranks] position of the step from which a
+    rank is slow by its machine's fault; -1 of all others.
     """
 
     slow: Bools
@@ -45,6 +46,7 @@ class SlowSteps:
     sigma: float
     rho: float
     excess: Floats
+    since: NDArray[np.int64]
 
     @property
     def slow_frac(self) -> Floats:
@@ -74,14 +76,14 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
     """
     logs = np.log(own_s)
     least = log(1.0 + slow_frac)
-    shared = _quick(logs)
+    shared = quick(logs)
     offset = _centred(np.nanmedian(logs - shared[:, None], axis=0), least)
     slow = np.zeros(own_s.shape, bool)
     for turn in range(ROUNDS):
-        shared = _quick(logs - offset)
+        shared = quick(logs - offset)
         over = logs - offset - shared[:, None]
         usual = np.where(slow, np.nan, over)
-        over = over - _level(usual, least)
+        over = over - _level(usual)
         sigma = _spread(over, slow)
         if turn:  # who is slow is known but for a few
             sigma = max(sigma, _noise(np.where(slow, np.nan, logs))[0])
@@ -91,12 +93,10 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
     return _described(own_s, slow, offset)
 
 
-def _level(usual: Floats, least: float) -> float:
-    """The level of usual steps: the median of all, unless half of the ranks or more are slow all the time."""
-    middle = float(np.nanmedian(usual))
+def _level(usual: Floats) -> float:
+    """The level of usual steps: that of the quicker ranks, since half of them or more may be slow all the time."""
     known = usual[:, ~np.isnan(usual).all(axis=0)]
-    quick = float(np.quantile(np.nanmedian(known, axis=0), QUICK, method="lower"))
-    return quick if middle - quick > least / 2 else middle
+    return float(np.quantile(np.nanmedian(known, axis=0), QUICK, method="lower"))
 
 
 def _spread(over: Floats, slow: Bools) -> float:
@@ -112,9 +112,11 @@ def _spread(over: Floats, slow: Bools) -> float:
     return MAD_SIGMA * max(half, float(np.median(np.abs(changes))) / sqrt(2.0) if len(changes) else 0.0)
 
 
-def _quick(logs: Floats) -> Floats:
-    """[steps] the level of the quicker ranks."""
-    return np.asarray(np.nanquantile(logs, QUICK, axis=1, method="lower"))
+def quick(values: Floats) -> Floats:
+    """[steps] the level of the quicker ranks: the lower quartile, one of the values; NaN where none is known."""
+    known = (~np.isnan(values)).sum(axis=1)
+    places = np.floor(QUICK * np.maximum(known - 1, 0)).astype(np.int64)
+    return np.asarray(np.sort(values, axis=1)[np.arange(len(values)), places])  # NaN is sorted last
 
 
 def _medians(rows: Floats, instead: Floats) -> Floats:
@@ -146,7 +148,7 @@ def _described(own_s: Floats, slow: Bools, offset: Floats) -> SlowSteps:
     sigma, rho = _noise(np.where(slow, np.nan, np.log(own_s)))
     ratio = own_s / (base_s * shared[:, None]) - 1.0
     excess = np.where(slow, np.nan_to_num(ratio, nan=0.0).clip(min=0.0), 0.0)
-    return SlowSteps(slow, base_s, usual_s, shared, sigma, rho, excess)
+    return SlowSteps(slow, base_s, usual_s, shared, sigma, rho, excess, np.where(persistent, 0, -1))
 
 
 def _noise(logs: Floats) -> tuple[float, float]:

@@ -15,16 +15,21 @@ from analysis.figures.style import colour_of
 from analysis.fitting.step_times import StepModel
 from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import Ranked
-from analysis.measures.straggling import Straggling
+from analysis.measures.straggling import SlowUnit, Straggling
 from analysis.reports.comparing import Sheet
 from analysis.reports.console import number_text
+from analysis.reports.cures import Cure, action
 from analysis.reports.pages.document import document, figures_html, notes_html, numbers_html
 from analysis.reports.pages.table import Cell, Head, table_html
-from analysis.reports.remedies import REMEDIES
+from analysis.reports.remedies import REMEDIES, Remedy
 
 DASH = "\N{EN DASH}"
 MOST_BEST = 3
 """So many strategies are described in words."""
+MOST_UNITS = 10
+"""So many stragglers have a line each."""
+LEAST_PAUSE = 0.005
+"""Pauses of all ranks are mentioned if they take so much of the time."""
 MOST_RANKS = 20
 """So many ranks are listed; those that cost most come first."""
 WORST = 0.1
@@ -45,7 +50,8 @@ UNEVEN = (
 class Advice:
     """Everything that is said about a log; ``ranking`` is empty if nothing could be ranked.
 
-    ``baseline_error``: relative error of the repeated present strategy's time; NaN: it was not repeated.
+    ``baseline_error``: relative error of the repeated present strategy's time; NaN: it was not repeated. ``restart_s``:
+    what replacing a host costs. ``cures``: those that are no strategies; their rows are in the ranking, too.
     """
 
     log: StepLog
@@ -53,8 +59,14 @@ class Advice:
     found: Straggling
     model: StepModel
     baseline_error: float
+    restart_s: float = 0.0
+    cures: Sequence[Cure] = ()
     ranking: Sequence[Ranked] = ()
     remarks: Sequence[str] = ()
+
+    def remedy(self, name: str) -> Remedy:
+        """Of a strategy or a cure."""
+        return {one.row.strategy: one.remedy for one in self.cures}.get(name) or REMEDIES[name]
 
 
 def whole_steps(log: StepLog) -> list[str]:
@@ -74,7 +86,6 @@ def whole_steps(log: StepLog) -> list[str]:
 def sentences(advice: Advice) -> list[str]:
     """What stragglers cost, and who they are."""
     found, model = advice.found, advice.model
-    rows = found.ranks[found.ranks["straggler"]]
     interval = "" if isnan(found.low) else f" [{found.low:.2f}, {found.high:.2f}]"
     lines = [
         f"{advice.log.num_ranks} ranks, {model.steps} steps, {found.actual_s:.4g} s with {advice.present}",
@@ -84,21 +95,62 @@ def sentences(advice: Advice) -> list[str]:
         f"alone would make that {found.without_slow:.2f}",
     ]
     uneven = [UNEVEN.format(extra=found.without_slow - 1.0)] if found.without_slow >= 1.0 + WORST else []
-    if not len(rows):
-        return [*lines, *([CHANGING, *uneven] if uneven else [NOBODY])]
-    for kind in ("persistent", "transient"):
-        names = [str(name) for name in rows.loc[rows["kind"] == kind, "rank"]]
-        if names:
-            lines.append(f"{kind} stragglers: rank {', '.join(names)}")
-    return [*lines, *uneven]
+    if not found.units:
+        return [*lines, *([CHANGING, *uneven] if uneven else [NOBODY]), *pause_lines(advice)]
+    return [*lines, *unit_lines(advice), *uneven, *pause_lines(advice)]
+
+
+def unit_lines(advice: Advice) -> list[str]:
+    """A line for each of what is slow: who, since when, in which part, and what its cure saves."""
+    found = advice.found
+    lines = [_unit_line(advice, unit) for unit in found.units[:MOST_UNITS]]
+    if len(found.units) > MOST_UNITS:
+        lines.append(f"and {len(found.units) - MOST_UNITS} more stragglers, which cost less (ranks.csv)")
+    if len(found.units) > 1:
+        members = [place for unit in found.units for place in unit.group.members]
+        together = float(found.saved_s(members).sum()) / found.actual_s
+        lines.append(f"without all of these the job would save {together:.1%} of its time")
+    return lines
+
+
+def _unit_line(advice: Advice, unit: SlowUnit) -> str:
+    steps, course = advice.log.steps, unit.course
+    begin_s = float(advice.found.late.length_s[: course.since].sum())
+    end = steps[course.until - 1]
+    rarely = f"in {unit.slow_frac:.1%} of the steps, {course.events} times from step {steps[course.since]} to {end}"
+    when = {
+        "persistent": f"since step {steps[course.since]} ({begin_s:.4g} s)" if course.since else "throughout",
+        "periodic": f"every {course.period} steps ({course.events} times, the first at step {steps[course.since]})",
+        "once": f"once, from step {steps[course.since]} ({begin_s:.4g} s) to {end}",
+        "transient": f"now and then, {rarely}",
+    }[course.kind]
+    part = f", {unit.part}" if unit.part else ""
+    saves = f"to {action(unit)} saves {unit.saves_frac:.1%}" if course.kind != "once" else f"cost {unit.saves_frac:.1%}"
+    if course.kind == "persistent" and advice.restart_s and unit.saves_frac:
+        rate = float(unit.saved_s.sum() / advice.found.late.length_s[course.since :].sum())
+        saves += f" (a restart of {advice.restart_s:g} s pays for itself in {advice.restart_s / rate:.3g} s)"
+    return f"{course.kind} straggler: {unit.group.name}, {unit.factor:.2f} times {when}{part}; {saves}"
+
+
+def pause_lines(advice: Advice) -> list[str]:
+    """Steps that were long for all ranks, which are nobody's fault."""
+    pauses, total = advice.found.pauses, advice.found.actual_s
+    if not pauses.count or pauses.seconds < LEAST_PAUSE * total:
+        return []
+    each = f"{pauses.count} times, {pauses.seconds / pauses.count:.3g} s each, {pauses.seconds / total:.1%} of the time"
+    if pauses.period is None:
+        return [f"some steps are long although no single rank is late ({each}): all wait for something that they share"]
+    return [
+        f"all ranks pause every {pauses.period} steps ({each}): checkpoints or evaluations, for which no rank is blamed"
+    ]
 
 
 def best_lines(advice: Advice) -> list[str]:
-    """What the fastest strategies change and need."""
+    """What the fastest strategies and cures change and need."""
     best = _faster(advice)
     if not best:
         return ["nothing that was tried is faster than what the job does now"]
-    remedies = [(one.strategy, REMEDIES[one.strategy]) for one in best[:MOST_BEST]]
+    remedies = [(one.strategy, advice.remedy(one.strategy)) for one in best[:MOST_BEST]]
     return [f"{name}: {remedy.changes}; needs {remedy.needs}" for name, remedy in remedies]
 
 
@@ -141,7 +193,7 @@ def in_numbers(advice: Advice) -> Sheet:
 
 def ranking_sheet(advice: Advice) -> Sheet:
     """The same, with what each changes in training and what it needs."""
-    numbers, remedies = in_numbers(advice), [REMEDIES[one.strategy] for one in advice.ranking]
+    numbers, remedies = in_numbers(advice), [advice.remedy(one.strategy) for one in advice.ranking]
     rows = [(*row, *remedy) for row, remedy in zip(numbers.rows, remedies, strict=True)]
     return Sheet((*numbers.head, "what changes in training", "what it needs"), rows)
 
@@ -153,7 +205,7 @@ def _ranking_row(one: Ranked, present: str) -> tuple[str, ...]:
         number_text(one.ratio, 2),
         interval,
         "now" if one.strategy == present else one.verdict,
-        f"{one.jct_s:.4g}" if isfinite(one.jct_s) else "did not finish",
+        f"{one.jct_s:.4g}" if isfinite(one.jct_s) else "never",
         number_text(one.staleness, 2),
         f"{one.update_frac:.0%}",
         f"{one.dropped_frac:.1%}",
@@ -172,7 +224,7 @@ def page(advice: Advice, limit: float, figure: Path | None = None, version: str 
     items = "".join(f"<li>{escape(_said(line))}.</li>" for line in _lines(advice, limit))
     body = f'<h2>What stragglers cost</h2><ul class="lead">{items}</ul>'
     if advice.ranking:
-        body += f'<h2>Strategies, predicted</h2>{_strategies(advice)}<p class="note">{escape(READING)}</p>'
+        body += f'<h2>Strategies and cures, predicted</h2>{_strategies(advice)}<p class="note">{escape(READING)}</p>'
     body += f'<h2>Ranks</h2>{_ranks(advice)}<p class="note">{escape(RANKS_READ)}</p>'
     if figure is not None:
         body += f"<h2>Figure</h2>{figures_html([(figure, 'Who was slow when')])}"
@@ -210,7 +262,7 @@ def _strategies(advice: Advice) -> str:
     for one in advice.ranking:
         name, ratio, interval, verdict, predicted, *more = _ranking_row(one, advice.present)
         cells: list[Cell | str] = [Cell(shown_name(name), colour=colour_of(name)), f"{ratio} {interval}".strip()]
-        rows.append([*cells, verdict, predicted, *REMEDIES[one.strategy], *more])
+        rows.append([*cells, verdict, predicted, *advice.remedy(one.strategy), *more])
     return table_html(heads, rows)
 
 
@@ -230,9 +282,12 @@ READS = (
     "From the step times that the job logged: what stragglers cost, and how long it would take under other strategies."
 )
 READING = (
-    "Ratios and seconds are for the logged history; intervals have 95 % of those resampled from it in blocks. "
-    "Staleness: mean, in updates; update: samples, of the present batch; dropped: of all gradients. Time is predicted, "
-    "learning is not: compare accuracy before you choose what changes training."
+    "Every strategy passes the whole logged history, and a faster one does more in it: ratios and seconds are of the "
+    "logged steps. Intervals lie around the ratio and say how much of it chance makes (jitter, and when short slow "
+    "phases fell), by neighbouring blocks of the log; long phases count as given. Cures that are no strategies are the "
+    "log without what they cure, and a restart. Staleness: mean, in updates; update: samples, of the present batch; "
+    "dropped: of all gradients. Time is predicted, learning is not: compare accuracy before you choose what changes "
+    "training."
 )
 
 

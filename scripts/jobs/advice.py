@@ -7,17 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 
-from analysis.fitting.step_times import StepModel, repeated, resampled
-from analysis.measures.ranking import LOGGED
+from analysis.fitting.step_times import StepModel, repeated
+from analysis.measures.block_intervals import FEWEST_BLOCKS, MOST_BLOCKS
+from analysis.measures.ranking import Repeated, work_in_blocks
 from injectors.plan import Disturbance, Plan, build_plan
+from runtime.api import Outcome
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
@@ -30,8 +33,6 @@ from scripts.common.forks import in_forks
 from strategies.protocol import Apply, Arrived, Drop
 
 DOING = "repeating the job under every strategy"
-TOGETHER = 5
-"""Histories of one strategy that a fork repeats: few enough that progress shows."""
 USUAL_S = 0.06
 """Seconds of a usual iteration for which the shipped settings in seconds (windows, cooldowns) are made."""
 FIXED = (
@@ -46,6 +47,10 @@ FIXED = (
     "draw=false",
 )
 """Settings of every job: only time matters."""
+SLOW_TO_REPEAT = ("star_h", "sync_switch_elastic", "sync_switch", "coding_heter_aware", "lb_bsp")
+"""Strategies whose virtual jobs take longest, so that they begin first."""
+MOST_TIMES = 50.0
+"""No strategy does so many times the logged steps while the history lasts."""
 OF_TOPOLOGY = {"lgc": {"topology": "{topology}"}}
 """Settings of strategies that have to be given the topology."""
 
@@ -79,15 +84,19 @@ class Replay:
 
 
 class Counting(Forgetful):
-    """Counts what a strategy does to the training."""
+    """Counts what a strategy does to the training; ``times_s``, ``grads``: gradients of every update."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int) -> None:
         self.read: dict[int, int] = {}
         self.staleness, self.used, self.dropped, self.updates = 0, 0, 0, 0
+        self.of_worker: list[list[float]] = [[] for _ in range(workers)]
+        self.times_s: list[float] = []
+        self.grads: list[int] = []
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
         if isinstance(event, Arrived):
             self.read[event.grad.id] = event.grad.version
+            self.of_worker[event.grad.worker].append(t)
         orders: Sequence[object] = commands  # type: ignore[assignment]  # what a strategy answers
         applied = version - sum(isinstance(order, Apply) for order in orders)
         for order in orders:
@@ -95,6 +104,8 @@ class Counting(Forgetful):
                 known = [self.read.pop(grad) for grad in order.grads if grad in self.read]
                 self.staleness += sum(applied - read for read in known)
                 self.used, self.updates, applied = self.used + len(known), self.updates + 1, applied + 1
+                self.times_s.append(t)
+                self.grads.append(len(known))
             elif isinstance(order, Drop):
                 self.dropped += len(order.grads)
 
@@ -108,6 +119,9 @@ def configurations(replay: Replay, names: Sequence[str], costs: Path) -> tuple[d
     for name, raw in _composed(replay.topology, tuple(names)).items():
         config = configured(replay, name, raw, costs)
         try:
+            check_job(
+                parse({**raw, "strategy": config["strategy"]})
+            )  # of few workers: is it possible on this topology?
             check_job(parse(config))
         except ConfigError as error:
             refused[name] = str(error)
@@ -173,17 +187,16 @@ def cost_file(replay: Replay, about: str) -> str:
     return text
 
 
-def plan_of(replay: Replay, history: int) -> Plan:
-    """The disturbances of one history."""
-    model, horizon_s = replay.model, replay.horizon_s
-    windows = repeated(model, horizon_s) if history == LOGGED else resampled(model, horizon_s, history)
-    return build_plan("advice", max(history, 0), horizon_s * replay.scale, _disturbances(replay, windows))
+def plan_of(replay: Replay) -> Plan:
+    """The disturbances of the logged history, which begins again where the job lasts longer."""
+    windows = repeated(replay.model, replay.horizon_s)
+    return build_plan("advice", 0, replay.horizon_s * replay.scale, _disturbances(replay, windows))
 
 
 def _disturbances(replay: Replay, windows: pd.DataFrame) -> Iterator[Disturbance]:
     """Adjacent pieces of one window, cut by blocks, as one."""
     ordered = windows.sort_values(["rank", "start_s"], kind="stable").itertuples()
-    for _, same in groupby(ordered, key=lambda one: (one.rank, one.excess_frac, one.of_machine)):
+    for _, same in groupby(ordered, key=lambda one: (one.rank, one.excess_frac, one.of_machine, one.sent)):
         pieces = list(same)
         open_s, end_s = pieces[0].start_s, pieces[0].end_s
         for piece in pieces[1:]:
@@ -195,60 +208,77 @@ def _disturbances(replay: Replay, windows: pd.DataFrame) -> Iterator[Disturbance
 
 
 def _disturbance(replay: Replay, window: Any, start_s: float, end_s: float) -> Disturbance:
-    added = window.excess_frac * (1.0 if replay.kind == "slowdown" else replay.model.base_s[window.rank] * replay.scale)
+    """What is sent slowly takes longer by as many seconds, whatever the batch."""
+    grows = replay.kind == "slowdown" and not window.sent
     return Disturbance(
         start_s=start_s * replay.scale,
         end_s=end_s * replay.scale,
         target=f"worker:{window.rank}",
-        kind="slowdown" if replay.kind == "slowdown" else "delay",
-        magnitude=added,
+        kind="slowdown" if grows else "delay",
+        magnitude=window.excess_frac * (1.0 if grows else replay.model.base_s[window.rank] * replay.scale),
         of_machine=bool(window.of_machine),
     )
 
 
-def run_one(replay: Replay, config: Mapping[str, Any], history: int) -> dict[str, float]:
-    """A job under one history: ``jct_s`` in the log's seconds (infinite: it did not finish), and what training saw."""
-    plan = plan_of(replay, history)
-    job = check_job(parse({**config, "seed": max(history, 0)}))
-    counted = Counting()
-    outcome = outcome_of_job(replace(job, plan=plan), counted)
+def jct_of(replay: Replay, config: Mapping[str, Any]) -> float:
+    """Seconds of the log's clock that the job takes; infinite: it was given up."""
+    outcome, _ = _run(replay, config, 0)
+    done = outcome.status == "done" and outcome.epochs_done == replay.epochs
+    return outcome.t / replay.scale if done else inf
+
+
+def lasting(replay: Replay) -> Replay:
+    """The job with more data than it can pass while the logged history lasts, so that it ends with the history."""
+    step = replay.batch * replay.workers
+    steps = ceil(MOST_TIMES * replay.model.steps)
+    return replace(replay, num_samples=steps * step, epochs=1, horizon_s=replay.model.length_s)
+
+
+def repeat(replay: Replay, config: Mapping[str, Any], seed: int) -> Repeated:
+    """What a strategy does in a job that is :func:`lasting`."""
+    outcome, counts = _run(replay, config, seed)
+    times, grads, samples = counts.times_s, np.array(counts.grads, "float64"), float(outcome.samples_applied)
+    if config["strategy"].get("data") == "even":  # as much as its slowest worker: none can help with its part
+        times = min(counts.of_worker, key=len)
+        grads, samples = np.ones(len(times)), float(len(times) * replay.batch * replay.workers)
+    blocks = max(FEWEST_BLOCKS, min(MOST_BLOCKS, replay.model.steps // 4))
+    work = work_in_blocks(np.array(times), grads, replay.horizon_s * replay.scale, blocks)
+    return Repeated(
+        work=work * (samples / max(float(work.sum()), 1e-12)),
+        applied=float(outcome.samples_applied),
+        staleness=counts.staleness / max(counts.used, 1),
+        update_frac=outcome.samples_applied / max(outcome.version, 1) / (replay.batch * replay.workers),
+        dropped_frac=counts.dropped / max(counts.used + counts.dropped, 1),
+    )
+
+
+def _run(replay: Replay, config: Mapping[str, Any], seed: int) -> tuple[Outcome, Counting]:
+    job = check_job(parse({**config, "seed": seed}))
+    counts = Counting(replay.workers)
+    outcome = outcome_of_job(replace(job, plan=plan_of(replay)), counts)
     if outcome.status == "interrupted":
         raise KeyboardInterrupt
-    done = outcome.status == "done" and outcome.epochs_done == replay.epochs
-    batch = replay.batch * replay.workers
-    return {
-        "history": history,
-        "jct_s": outcome.t / replay.scale if done else inf,
-        "staleness": counted.staleness / max(counted.used, 1),
-        "update_frac": outcome.samples_applied / max(outcome.version, 1) / batch,
-        "dropped_frac": counted.dropped / max(counted.used + counted.dropped, 1),
-    }
+    return outcome, counts
 
 
-def run_all(replay: Replay, configs: Mapping[str, Any], histories: Sequence[int], jobs: int) -> pd.DataFrame:
-    """Every strategy under every history: a row each (:func:`run_one`), in forks if ``jobs`` is more than one."""
+def repeat_all(replay: Replay, configs: Mapping[str, Any], seed: int, jobs: int) -> dict[str, Repeated]:
+    """What every strategy does, in forks if ``jobs`` is more than one; says on standard error how far it is."""
     if jobs <= 1:
-        pairs = [(name, history) for name in configs for history in histories]
-        asked = counted(pairs, len(pairs), DOING)
-        return pd.DataFrame([{"strategy": name, **run_one(replay, configs[name], one)} for name, one in asked])
-    pieces = {
-        f"{name}@{at}": (name, histories[at : at + TOGETHER])
-        for name in configs
-        for at in range(0, len(histories), TOGETHER)
-    }
+        return {name: repeat(replay, configs[name], seed) for name in counted(configs, len(configs), DOING)}
     with TemporaryDirectory() as folder:
 
-        def work(piece: str) -> int:
-            name, some = pieces[piece]
-            found = [{"strategy": name, **run_one(replay, configs[name], one)} for one in some]
-            pd.DataFrame(found).to_json(Path(folder, piece), orient="records", double_precision=15)
+        def work(name: str) -> int:
+            found = repeat(replay, configs[name], seed)
+            Path(folder, name).write_text(json.dumps([found.work.tolist(), *found[1:]]))
             return 0
 
-        for piece, code in counted(in_forks(list(pieces), work, jobs), len(pieces), DOING):
+        ended = in_forks(sorted(configs, key=_longest_first), work, jobs)
+        for name, code in counted(ended, len(configs), DOING):
             if code != 0:
-                raise ConfigError(
-                    f"--strategies {pieces[piece][0]}: its virtual job failed (exit code {code}); leave it out"
-                )
-        frames = [pd.read_json(Path(folder, piece), orient="records") for piece in pieces]
-    jobs_table = pd.concat(frames, ignore_index=True)
-    return jobs_table.assign(jct_s=jobs_table["jct_s"].astype("float64").fillna(inf))
+                raise ConfigError(f"--strategies {name}: its virtual job failed (exit code {code}); leave it out")
+        told = {name: json.loads(Path(folder, name).read_text()) for name in configs}
+    return {name: Repeated(np.array(work), *rest) for name, (work, *rest) in told.items()}
+
+
+def _longest_first(name: str) -> int:
+    return SLOW_TO_REPEAT.index(name) if name in SLOW_TO_REPEAT else len(SLOW_TO_REPEAT)

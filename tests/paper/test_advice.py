@@ -16,9 +16,8 @@ import pytest
 
 from analysis.fitting.step_times import StepModel, fit_steps
 from analysis.logs.table import Columns, read_table
-from analysis.measures.ranking import LOGGED
 from analysis.measures.straggling import Straggling, straggling
-from scripts.jobs.advice import Replay, configurations, cost_file, run_one
+from scripts.jobs.advice import Replay, configurations, cost_file, jct_of
 from tests.support.planted_jobs import BASE_S, BATCH, USUAL_S, Planted, calm, planted, run_planted
 from tests.support.turns import by_turns
 
@@ -83,7 +82,7 @@ def predicted(one: Read, names: tuple[str, ...], folder: Path) -> dict[str, floa
     costs.write_text(cost_file(job, "fitted"))
     configs, refused = configurations(job, names, costs)
     assert not refused
-    return {name: run_one(job, configs[name], LOGGED)["jct_s"] for name in names}
+    return {name: jct_of(job, configs[name]) for name in names}
 
 
 @pytest.mark.parametrize("grid", GRIDS)

@@ -50,7 +50,7 @@ def advice_page() -> str:
     log = StepLog("a_job's_log.csv", ranks, tuple(range(40)), own_s, round_s=own_s.max(axis=1) + 0.1)
     found = straggling(log, barrier=True, slow_frac=0.1)
     model = fit_steps(log, found.found, barrier=True, others=[], round_s=None)
-    ranking = [Ranked(name, 0.4, 0.3, 0.5, 12.0, 1.5, 0.25, 0.01, 0) for name in REMEDIES]
+    ranking = [Ranked(name, 0.4, 0.3, 0.5, 12.0, 1.5, 0.25, 0.01) for name in REMEDIES]
     advice = Advice(log=log, present="bsp", found=found, model=model, baseline_error=0.01, ranking=ranking)
     return page(advice, 0.1)
 

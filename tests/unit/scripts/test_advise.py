@@ -36,19 +36,28 @@ def table(path: Path, *, slow: float = 3.0, comm: float = 0.0) -> Path:
 
 
 def words(path: Path, *more: str) -> list[str]:
-    return [str(path), "-o", str(path.parent / "out"), "--jobs", "1", "--resamples", "2", *more]
+    return [str(path), "-o", str(path.parent / "out"), "--jobs", "1", *more]
 
 
 def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "log.csv")
-    some = ("--topology", "ps", "--strategies", "bsp,asp_dds,coding_cyclic")
+    some = (
+        "--topology",
+        "ps",
+        "--restart-s",
+        "60",
+        "--ranks-per-host",
+        "2",
+        "--strategies",
+        "bsp,asp_dds,coding_cyclic",
+    )
     assert advise.main(words(path, "--compute", "work", "--host", "host", *some)) == 0
     shown = capsys.readouterr()
-    assert "persistent stragglers: rank 2" in shown.out
+    assert "persistent straggler: host h2 (rank 2), " in shown.out
     assert "check: bsp, repeated on the virtual clock, takes 1.0" in shown.out
     out = tmp_path / "out"
     ranking = pd.read_csv(out / "ranking.csv")
-    assert set(ranking["strategy"]) == {"bsp", "asp_dds", "coding_cyclic"}
+    assert set(ranking["strategy"]) == {"bsp", "asp_dds", "coding_cyclic", "replace host h2"}
     assert ranking["strategy"].iloc[0] == "asp_dds"
     assert ranking.set_index("strategy")["JCT / bsp"]["asp_dds"] == pytest.approx(0.4, abs=0.1)
     page = (out / "advice.html").read_text()
@@ -59,6 +68,7 @@ def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.Cap
     assert pd.read_csv(out / "ranks.csv").set_index("rank")["then"][0] == "\N{EN DASH}"
     assert "h2" in pd.read_csv(out / "ranks.csv")["host"].iloc[0]
     assert str(out / "advice.html") in shown.err
+    assert "--ranks-per-host 2: is not used, since the log names its hosts" in shown.err
 
 
 def test_a_baseline_that_is_not_repeated_is_not_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +120,7 @@ REFUSED = {
     "--seconds ms": "has no column ms; --seconds names it",
     "--unit 0": "--unit 0: must be more than 0",
     "--base-frac 1": "--base-frac 1: must be from 0 to less than 1",
-    "--resamples 1": "--resamples 1: must be more than 1",
+    "--ranks-per-host 0": "--ranks-per-host 0: must be more than 0",
     "--skip 30": "has 40 steps; 20 and the first 30 (--skip) are needed; --skip 20 leaves enough",
     "--topology ring": "argument --topology: invalid choice",
     "-o /dev/null/x": "-o /dev/null/x: cannot be written",
@@ -181,8 +191,7 @@ def test_the_fastest_is_one_that_the_interval_shows(high: float, named: bool) ->
     noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((40, 2)))
     log = StepLog(source="", ranks=tuple("01"), steps=tuple(range(40)), own_s=noise)
     job = advise.understood(log, [], advise.parse(["log.csv"]))
-    rest = (1.0, 0.0, 1.0, 0.0, 0)
-    ranking = [Ranked("asp_dds", 0.95, 0.93, high, *rest), Ranked("bsp", 1.0, nan, nan, *rest)]
+    ranking = [Ranked("asp_dds", 0.95, 0.93, high, 1.0), Ranked("bsp", 1.0, nan, nan, 1.0)]
     advice = Advice(log=log, present="bsp", found=job.found, model=job.model, baseline_error=0.0, ranking=ranking)
     assert ("fastest, predicted" in page(advice, 0.1)) == named
     assert ("nothing that was tried is faster" in best_lines(advice)[0]) != named

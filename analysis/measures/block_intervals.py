@@ -1,0 +1,37 @@
+"""The interval of a ratio of two sums over time, from how much neighbouring blocks of time differ.
+
+The point is the ratio of the sums themselves, and the interval lies around it. What differs from one block to the next
+is chance (jitter, and when short slow phases fell); what changes once in a log, as a host that is slow from some step
+on, is in both of nearly all neighbours and counts as given. That is the estimator by successive differences of
+systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
+"""
+
+from __future__ import annotations
+
+from math import exp, isfinite, nan, sqrt
+
+import numpy as np
+from scipy.special import stdtrit
+
+from analysis.measures.slow_steps import Floats
+
+CONFIDENCE = 0.95
+MOST_BLOCKS, FEWEST_BLOCKS = 40, 4
+
+
+def ratio_interval(tops: Floats, bottoms: Floats) -> tuple[float, float]:
+    """The 95 % interval of ``sum(tops) / sum(bottoms)``, both [blocks]; NaN of fewer than four blocks."""
+    count, ratio = len(tops), float(tops.sum() / bottoms.sum())
+    if count < FEWEST_BLOCKS or not isfinite(ratio) or ratio <= 0:
+        return nan, nan
+    left = np.diff(tops - ratio * bottoms)
+    error = sqrt(count / (2.0 * (count - 1)) * float((left**2).sum())) / float(tops.sum())
+    reach = float(stdtrit(max(2.0, 2.0 * (count - 1) / 3.0), 0.5 + CONFIDENCE / 2.0)) * error
+    return ratio * exp(-reach), ratio * exp(reach)
+
+
+def in_blocks(values: Floats, length: int) -> Floats:
+    """[blocks] sums of as many steps each, of at most forty blocks; what is left over belongs to the last one."""
+    length = max(length, -(-len(values) // MOST_BLOCKS))
+    starts = np.arange(0, max(1, len(values) - length + 1), length)
+    return np.asarray(np.add.reduceat(values, starts))

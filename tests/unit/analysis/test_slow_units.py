@@ -1,0 +1,232 @@
+"""Who is slow together, since when and in which part, and what curing it saves: jobs whose clean times are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.logs.step_log import StepLog
+from analysis.measures.phases import period_of, phases, runs
+from analysis.measures.slow_units import course, groups, hosts_of
+from analysis.measures.straggling import Straggling, straggling
+from tests.support.planted_logs import CALM, KINDS, USUAL_S, PlantedLog, calm_log, planted_log
+
+COLUMNS = {
+    "card": (("work", "comm"), ("comm",), ("work", "comm", "data")),
+    "card of a rank": (("work", "comm"), ("comm",)),
+    "loader": (("work", "comm", "data"), ("work", "data"), ("comm", "data")),
+}
+"""Columns that a log may have so that its straggler can be seen; of others their work is enough."""
+SIZES = ((64, 300), (128, 200), (64, 500))
+JOBS = [(kind, seed) for seed in range(13) for kind in KINDS][:100]
+PARTS = 5
+
+
+def found_in(log: StepLog) -> Straggling:
+    return straggling(log, barrier=True, slow_frac=0.1)
+
+
+def is_right(one: PlantedLog, found: Straggling, *columns: str) -> bool:
+    """One unit, which is the planted one, since then and of that kind, and its saving is that of the clean times."""
+    if len(found.units) != 1:
+        return False
+    (unit,) = found.units
+    same = (
+        unit.group.members == one.members and unit.course.kind == one.kind and abs(unit.course.since - one.since) <= 2
+    )
+    part = unit.part == one.part if "comm" in columns or "data" in columns else unit.part in ("", "computing")
+    return same and part and unit.saves_frac == pytest.approx(one.saving_frac, rel=0.1, abs=0.003)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_straggler_is_found(kind: str) -> None:
+    one = planted_log(100, kind, 64, 200)
+    columns = COLUMNS.get(kind, (("work",),))[0]
+    assert is_right(one, found_in(one.log(*columns)), *columns)
+
+
+@pytest.mark.long(like="test_each_kind_of_straggler_is_found")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_of_a_hundred_jobs_nearly_all_are_right(part: int) -> None:
+    """No part of them has more than one that is wrong: 95 of 100 are right."""
+    wrong = []
+    for number in range(part, len(JOBS), PARTS):
+        kind, seed = JOBS[number]
+        ways = COLUMNS.get(kind, (("work",), ("work", "comm")))
+        columns, (ranks, steps) = ways[number // len(KINDS) % len(ways)], SIZES[number % len(SIZES)]
+        one = planted_log(seed, kind, ranks, steps)
+        if not is_right(one, found_in(one.log(*columns)), *columns):
+            wrong.append((kind, seed, columns))
+    assert len(wrong) <= 1, wrong
+
+
+@pytest.mark.long(like="test_each_kind_of_straggler_is_found")
+def test_a_thousand_ranks_are_told_apart() -> None:
+    one = planted_log(1, "host", 1024, 300)
+    assert is_right(one, found_in(one.log("work")))
+
+
+@pytest.mark.parametrize("kind", CALM)
+def test_a_job_without_stragglers_has_no_name(kind: str) -> None:
+    assert not found_in(calm_log(100, kind, 64, 200).log("work")).units
+
+
+@pytest.mark.long(like="test_a_job_without_stragglers_has_no_name")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_of_a_hundred_jobs_without_stragglers_none_has_a_name(part: int) -> None:
+    named = []
+    for number in range(part, 100, PARTS):
+        kind, ways = CALM[number % len(CALM)], (("work",), ("comm",), ("work", "comm", "data"))
+        columns, (ranks, steps) = ways[number % len(ways)], SIZES[number // len(CALM) % len(SIZES)]
+        if units := found_in(calm_log(number, kind, ranks, steps).log(*columns)).units:
+            named.append((kind, number, columns, [unit.group.name for unit in units]))
+    assert not named
+
+
+@pytest.mark.parametrize("columns", [("work",), ("comm",), ("work", "comm"), ("work", "comm", "data"), ()])
+def test_the_time_of_the_job_is_that_of_its_steps_whatever_columns_are_named(columns: tuple[str, ...]) -> None:
+    one = planted_log(0, "host", 64, 100)
+    by_rank = one.table.groupby("rank")["seconds"].sum()
+    assert by_rank.min() <= found_in(one.log(*columns)).actual_s <= by_rank.max() + 0.005 * 100
+
+
+def test_pauses_are_named_with_their_period_and_nobody_is_blamed() -> None:
+    one = calm_log(0, "checkpoints", 64, 200)
+    found = found_in(one.log("work"))
+    lengths = one.table[one.table["rank"] == 0]["seconds"].to_numpy()
+    assert found.pauses.period in (25, 40, 50)
+    assert found.pauses.count == 200 // found.pauses.period
+    assert found.pauses.seconds == pytest.approx(
+        lengths[lengths > 2 * USUAL_S].sum() - found.pauses.count * 1.25, rel=0.1
+    )
+
+
+def test_two_hosts_are_two_units_and_together_save_what_both_do() -> None:
+    one = planted_log(1, "host", 64, 300)
+    own_s = one.log("work").own_s.copy()
+    clean = own_s.copy()
+    clean[one.since :, list(one.members)] = np.median(own_s)
+    other = [rank for rank in range(64) if rank // 8 == (one.members[0] // 8 + 3) % 8]
+    own_s[:, other] *= 1.3
+    log = StepLog(source="", ranks=tuple(map(str, range(64))), steps=tuple(range(300)), own_s=own_s)
+    found = straggling(log, barrier=True, slow_frac=0.1, ranks_per_host=8)
+    assert {unit.group.members for unit in found.units} == {one.members, tuple(other)}
+    assert {unit.course.since for unit in found.units} == {one.since, 0}
+    members = [place for unit in found.units for place in unit.group.members]
+    saved = 1 - clean.max(axis=1).sum() / own_s.max(axis=1).sum()
+    assert found.saved_s(members).sum() / found.actual_s == pytest.approx(saved, abs=0.01)
+
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+
+NAMES = {
+    ("node1:0", "node1:1", "node2:0", "node2:1"): ("node1", "node1", "node2", "node2"),
+    ("a/rank0", "a/rank1", "b/rank0", "b/rank1"): ("a", "a", "b", "b"),
+    ("n1_gpu0", "n1_gpu1", "n2_gpu0", "n2_gpu1"): ("n1", "n1", "n2", "n2"),
+    ("0", "1", "2", "3"): (),
+    ("rank0", "rank1", "rank2", "rank3"): (),
+    ("worker-1", "worker-2", "trainer-1", "chief"): (),
+}
+
+
+@pytest.mark.parametrize("ranks", NAMES)
+def test_names_of_ranks_may_tell_their_hosts(ranks: tuple[str, ...]) -> None:
+    assert hosts_of(ranks, (), None) == NAMES[ranks]
+    assert hosts_of(ranks, ("x", "x", "y", "y"), 3) == ("x", "x", "y", "y")
+    if not NAMES[ranks]:
+        assert hosts_of(ranks, (), 3) == ("0", "0", "0", "1")
+
+
+def mask(ranks: int, *members: int, steps: int = 50) -> np.ndarray:
+    slow = np.zeros((steps, ranks), bool)
+    slow[10:30, list(members)] = True
+    return slow
+
+
+GROUPED = {
+    (8, (2,)): ["rank 2"],
+    (8, (2, 3)): ["rank 2", "rank 3"],
+    (8, (2, 3, 4, 5)): ["ranks 2 to 5"],
+    (12, (1, 5, 9)): ["ranks 1, 5, 9 ... (one in 4, 3 in all)"],
+    (16, (1, 5, 9)): ["rank 1", "rank 5", "rank 9"],
+}
+
+
+@pytest.mark.parametrize(("ranks", "members"), GROUPED)
+def test_ranks_without_hosts_are_grouped_by_number(ranks: int, members: tuple[int, ...]) -> None:
+    found = groups(mask(ranks, *members), list(members), tuple(map(str, range(ranks))), ())
+    assert [group.name for group in found] == GROUPED[ranks, members]
+
+
+def test_a_host_needs_most_of_its_ranks() -> None:
+    ranks, hosts = tuple(map(str, range(8))), ("a",) * 4 + ("b",) * 4
+    (most,) = groups(mask(8, 4, 5, 7), [4, 5, 7], ranks, hosts)
+    assert (most.form, most.name) == ("host", "host b (3 of 4 ranks)")
+    assert [group.name for group in groups(mask(8, 4, 5), [4, 5], ranks, hosts)] == ["rank 4", "rank 5"]
+    assert groups(mask(8), [], ranks, hosts) == []
+
+
+def test_ranks_that_are_slow_at_other_times_are_apart() -> None:
+    slow = mask(8, 2, 3, 4, 5)
+    slow[:, 3] = np.roll(slow[:, 3], 15)
+    found = groups(slow, [2, 3, 4, 5], tuple(map(str, range(8))), ())
+    assert sorted(group.name for group in found) == ["rank 2", "rank 3", "rank 4", "rank 5"]
+
+
+def series(*slices: slice, steps: int = 200) -> np.ndarray:
+    slow = np.zeros(steps, bool)
+    for each in slices:
+        slow[each] = True
+    return slow
+
+
+COURSES = [
+    (series(slice(90, None)), ("persistent", 90, 200, None, 1)),
+    (series(slice(None)), ("persistent", 0, 200, None, 1)),
+    (series(slice(20, 60)), ("once", 20, 60, None, 1)),
+    (series(slice(9, None, 20)), ("periodic", 9, 190, 20, 10)),
+    (series(slice(5, 10), slice(40, 50), slice(190, 200)), ("transient", 5, 200, None, 3)),
+    (series(slice(198, 200)), ("once", 198, 200, None, 1)),
+    (series(slice(10, 12), slice(100, None)), ("persistent", 100, 200, None, 2)),
+]
+
+
+@pytest.mark.parametrize(("slow", "expected"), COURSES, ids=[str(each[1][0]) + str(each[1][1]) for each in COURSES])
+def test_a_course_is_named(slow: np.ndarray, expected: tuple[object, ...]) -> None:
+    assert course(slow) == expected
+
+
+@pytest.mark.parametrize(
+    ("starts", "period"),
+    [
+        ([0, 10, 20, 30], 10),
+        ([0, 10, 20, 40, 50], 10),
+        ([0, 10, 20], None),
+        ([0, 3, 20, 24, 50], None),
+        ([0, 2, 4, 6], None),
+    ],
+)
+def test_a_period_needs_regular_events(starts: list[int], period: int | None) -> None:
+    assert period_of(starts) == period
+
+
+def test_a_phase_has_its_onset_although_some_of_its_steps_are_quick() -> None:
+    over = 0.05 * np.random.default_rng(0).standard_normal((400, 16))
+    over[150:, 3] += 0.15
+    found = phases(over, 0.05, 0.0, 0.095)
+    assert not found[:, np.arange(16) != 3].any()
+    ((start, end),) = runs(found[:, 3])
+    assert abs(start - 150) <= 4
+    assert end == 400
+
+
+def test_a_single_step_is_no_phase() -> None:
+    over = np.zeros((100, 4))
+    over[50, 1] = 3.0
+    assert not phases(over, 0.01, 0.0, 0.095).any()
+
+
+def test_runs_with_a_small_gap_are_one() -> None:
+    slow = series(slice(2, 4), slice(5, 6), slice(9, 10), steps=12)
+    assert runs(slow) == [(2, 4), (5, 6), (9, 10)]
+    assert runs(slow, 1) == [(2, 6), (9, 10)]
