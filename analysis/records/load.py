@@ -153,7 +153,7 @@ def load_afresh(path: str | os.PathLike[str]) -> Run:
 
 def _load(root: Path, contents: Callable[[], Contents]) -> Run:
     with of_record(root):
-        meta = _load_meta(root / "meta.json")
+        meta = load_meta(root)
         plan = _load_plan(root / "plan.json")
         return Run(path=root, meta=meta, plan=plan, contents=contents())
 
@@ -211,7 +211,9 @@ def _holding(root: str | os.PathLike[str], names: set[str], skipped: frozenset[s
     return sorted(found, key=lambda path: natural(str(path)))
 
 
-def _load_meta(path: Path) -> dict[str, Any]:
+def load_meta(root: Path) -> dict[str, Any]:
+    """What ``meta.json`` of a run's directory says; raises :class:`RecordError`."""
+    path = root / "meta.json"
     meta = load_object(path)
     check_kind(path, meta, About)
     return meta
