@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 CLUSTER_EVENTS = "cluster.jsonl"
 """The file that the directory of a cluster has and that of a single run has not."""
-LOG = "events.jsonl"
+LOG, FOLDER = "events.jsonl", "columns"
+"""The log, and the folder of what is derived from it for later loads."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from analysis.records.tables import Tables
 
-FOLDER, INDEX = "columns", "index.json"
+INDEX = "index.json"
 HELD, PLACES = "held", "places"
 """Files that are no tables: whether arrivals were held, and where notable lines begin."""
 
