@@ -329,6 +329,11 @@ def _nodes_of(config: Config) -> dict[str, object]:
     }
 
 
+def divides_again(strategy: Strategy) -> bool:
+    """Whether the number of servers that hold the parameters may change."""
+    return Repartition in strategy.needs
+
+
 def outcome_of(
     coordinator: Coordinator,
     *,

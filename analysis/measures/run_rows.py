@@ -79,12 +79,12 @@ def numbers(rows: Iterable[Row], name: str) -> list[float]:
 
 
 def largest(values: Sequence[float]) -> float:
-    """NaN of none."""
+    """The largest of these numbers; NaN of none."""
     return max(values, default=nan)
 
 
 def seeds(rows: Iterable[Row]) -> int:
-    """How many different ones."""
+    """How many different seeds there are."""
     return len({row["seed"] for row in rows})
 
 

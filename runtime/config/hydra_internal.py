@@ -29,7 +29,7 @@ from hydra.plugins.config_source import ConfigResult
 from reading.plain import measure_yaml
 from runtime.errors import ConfigError
 
-__all__ = ["BASIC_LAUNCHER", "BASIC_SWEEPER", "Callbacks", "get_args_parser", "read_in_c", "read_once", "read_plain"]
+__all__ = ["BASIC_LAUNCHER", "BASIC_SWEEPER", "Callbacks", "get_args_parser", "read_in_c", "read_once"]
 
 BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 """Hydra's launcher that starts one job after another, in this process."""
@@ -60,12 +60,6 @@ def read_in_c(folder: Path) -> None:
         return InC(stream) if name.startswith(f"{folder}{os.sep}") else known(stream)
 
     omegaconf_utils.get_yaml_loader = lambda: loader
-
-
-def read_plain(path: Path) -> Any:
-    """What a YAML file without interpolations says, as OmegaConf reads it."""
-    with path.open(encoding="utf-8") as file:
-        return yaml.load(file, omegaconf_utils.get_yaml_loader()) or {}
 
 
 def read_once(loader: ConfigLoader) -> None:

@@ -17,7 +17,6 @@ from runtime.config.anchoring import anchored
 from runtime.config.choices import Choice, format_group, ordered, read_choices, sentence
 from runtime.config.compose import Composer, announce, to_raw
 from runtime.config.hydra_errors import own_part
-from runtime.config.hydra_internal import read_plain
 from runtime.config.parse import NO_JOBS, Config, parse
 from runtime.config.shadowing import searched_folders
 from runtime.errors import ConfigError
@@ -84,9 +83,10 @@ def straggler_of(composer: Composer, master: DictConfig, choice: Choice) -> Any:
         raise ConfigError(f"{choice.path}: {error}") from None
     text = choice.path.read_text("utf-8", "replace") if choice.path is not None else "defaults:"
     if not re.search(r"^defaults:|\$\{hydra:", text, re.MULTILINE):
+        section = OmegaConf.load(choice.path)  # type: ignore[arg-type]
         if not re.search(r"\$\{|\?\?\?", text):
-            return read_plain(choice.path)  # type: ignore[arg-type]
-        put(master, OmegaConf.load(choice.path))  # type: ignore[arg-type]
+            return OmegaConf.to_container(section)
+        put(master, section)
         return to_raw(master, "straggler")["straggler"]
     one = composer.compose([*composer.lines, f"straggler={choice.name}"])
     announce(one)

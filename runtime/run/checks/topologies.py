@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.api import Runtime
+from runtime.api import Runtime, divides_again
 from runtime.config.checking import show
 from runtime.config.parse import Config, Topology
 from runtime.errors import ConfigError
-from strategies.protocol import Repartition, Strategy
+from strategies.protocol import Strategy
 
 PS, ALLREDUCE = "ps", "allreduce"
 EXACT_BITS = 32
@@ -84,7 +84,7 @@ def _check_shares(strategy: Strategy, config: Config) -> None:
     """Shares are used wherever there are as many servers; without another number of these ever, they must fit."""
     topology = config.topology
     shares, servers = topology.server_shares, topology.num_servers
-    if shares is not None and len(shares) != servers and Repartition not in strategy.needs:
+    if shares is not None and len(shares) != servers and not divides_again(strategy):
         raise ConfigError(
             f"topology.server_shares={show(list(shares))}: has {len(shares)} shares, and strategy="
             f"{config.names.strategy} keeps topology.num_servers={servers}; give every server one, or leave it out"
