@@ -23,6 +23,7 @@ from runtime.config.checking import convert
 from runtime.config.parse import MIN_PERIOD_S, Cluster, Config
 from runtime.containment import inside
 from runtime.errors import ConfigError
+from runtime.importing import importing
 from runtime.live.joining.shared_folder import MEETING_PLACE
 from runtime.live.launchers.local import ThisMachine
 from runtime.live.launchers.starter import Starter
@@ -269,7 +270,8 @@ class LiveRuntime:
 
     def lab(self, spec: RunSpec) -> LiveLab:
         """For this job, and for others on the same hosts."""
-        from runtime.live.control.lab import LiveLab
+        with importing():
+            from runtime.live.control.lab import LiveLab
 
         hosts = self._hosts_of(spec)
         starter = self.launcher
