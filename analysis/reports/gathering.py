@@ -47,9 +47,7 @@ class Gathered:
         return warnings_of(self.rows, shown_name)
 
 
-def gather_runs(
-    paths: Iterable[str | os.PathLike[str]], baseline: str | None = None, *, kept: bool = True
-) -> Gathered:
+def gather_runs(paths: Iterable[str | os.PathLike[str]], baseline: str | None = None, *, kept: bool = True) -> Gathered:
     """Read records; raises :class:`RecordError` if none can be used, or ``baseline`` is not among them.
 
     ``kept``: False makes every summary again.
