@@ -50,7 +50,8 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
     Raises:
         RecordError: the record cannot be read.
     """
-    sums = sums_of(Path(path))
+    with of_record(Path(path)):
+        sums = sums_of(Path(path))
     run = load_run(path, check=True)
     with of_record(run.path), summed(run.path):
         summary = summarise(run)
