@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -92,6 +93,7 @@ class Target(NamedTuple):
         return self.ids[0]
 
 
+@lru_cache(maxsize=4096)
 def parse_target(text: str) -> Target | None:
     """The target that ``text`` names; None if it is not written exactly as above."""
     found = _TARGET.fullmatch(text)

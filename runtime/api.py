@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 import msgspec
 
@@ -14,11 +14,9 @@ from runtime.backends.base import Backend
 from runtime.config.instantiate import TARGET, locate
 from runtime.config.parse import MIN_PERIOD_S, Config
 from runtime.containment import Isolation
-from runtime.core.coordinator import Coordinator
 from runtime.core.job import Job, RecordSink, Status
 from runtime.core.layout import why_fixed
 from runtime.core.scheduling import ConstantPending, Scheduler
-from runtime.record.columns import IterationWriter
 from strategies.protocol import (
     AggregatorsAt,
     Allocate,
@@ -30,6 +28,10 @@ from strategies.protocol import (
     Retire,
     Strategy,
 )
+
+if TYPE_CHECKING:  # checks need neither
+    from runtime.core.coordinator import Coordinator
+    from runtime.record.columns import IterationWriter
 
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
@@ -325,6 +327,11 @@ def _nodes_of(config: Config) -> dict[str, object]:
         "collective": config.topology.collective,
         "data": strategy.get("data", getattr(locate(strategy[TARGET]), "data", None)),
     }
+
+
+def divides_again(strategy: Strategy) -> bool:
+    """Whether the number of servers that hold the parameters may change."""
+    return Repartition in strategy.needs
 
 
 def outcome_of(

@@ -31,6 +31,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -71,17 +72,17 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
         from rich.console import Console
 
         from analysis.reports.comparing import compared, sheet
-        from analysis.reports.report import gather_runs, write_comparison
+        from analysis.reports.gathering import gather_runs
         from analysis.reports.runtimes import runtime_lines
         from scripts.common.sheets import print_sheet
 
     left = [one for folder in arguments.dirs if (one := read_compared(folder)) is not None]
     own = {label: name for one in reversed(left) for label, name in one.names.items()} | dict(arguments.names)
     gathered = gather_runs(counted(paths, len(paths), "reading records"), arguments.baseline)
-    runs, baseline = gathered.table, gathered.baseline
+    runs, baseline = gathered.rows, gathered.baseline
     remarks = [f"left out: {reason}" for reason in gathered.skipped]
     quantity: Quantity = arguments.by
-    if quantity == "tta" and runs["tta_s"].isna().all():
+    if quantity == "tta" and all(isnan(row["tta_s"]) for row in runs):
         raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
     names = own if arguments.form in ("table", *FOR_PEOPLE) else None
     columns = arguments.columns or (COLUMNS if arguments.form == "table" else NUMBERS)
@@ -90,6 +91,8 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
         remarks += gathered.warnings
         remarks += runtime_lines(runs, quantity)
         if arguments.out is not None:
+            from analysis.reports.report import write_comparison
+
             remarks.append(str(write_comparison(gathered, arguments.out).attrs["report"]))
     if arguments.form == "table":
         title = f"{IN_WORDS[quantity]} of {len(runs)} runs, relative to {shown_name(baseline, own)}"

@@ -50,7 +50,8 @@ from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
 from analysis.reports.columns import NUMBERS
 from analysis.reports.comparing import compared, sheet
-from analysis.reports.report import gather_runs, write_comparison
+from analysis.reports.gathering import gather_runs
+from analysis.reports.report import write_comparison
 from reading import Unreadable
 from reading.plain import load_yaml
 from runtime.config import project
@@ -327,7 +328,7 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
     paths = [path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()]
     gathered, names = gather_runs(paths), names_in_records(spec)
     write_compared(out, paths, names)
-    rows = compared(gathered.table, gathered.baseline, "jct")
+    rows = compared(gathered.rows, gathered.baseline, "jct")
     found = sheet(rows, gathered.baseline, "jct", names)
     print_sheet(console, found, f"job completion time, relative to {shown_name(gathered.baseline, names)}", TEXTS)
     for line in (*found.notes, *gathered.warnings):

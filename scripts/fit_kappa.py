@@ -28,7 +28,7 @@ from rich.console import Console
 from analysis.files import write_file
 from analysis.fitting.staleness import MOST_PHI, StalenessFit, fit_staleness, predicted, squared
 from analysis.measures import targets
-from analysis.measures.stats import median
+from analysis.measures.small_samples import median
 from analysis.records.load import RecordError, Run
 from runtime.errors import ConfigError, refuse
 from runtime.run.probing import refuse_unwritable_folder

@@ -44,15 +44,10 @@ from analysis.measures.prediction import lead_summary, lead_times, scores
 from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs
-from predictors import (
-    STRAGGLER_PREDICTORS,
-    Observation,
-    PlannedWindow,
-    StragglerPredictor,
-    backtest,
-    straggler_predictor,
-)
-from predictors.registry import OF_RESOURCES, settings_of
+from predictors.backtest import backtest
+from predictors.oracle import PlannedWindow
+from predictors.registry import OF_RESOURCES, STRAGGLER_PREDICTORS, settings_of, straggler_predictor
+from predictors.stragglers import Observation, StragglerPredictor
 from runtime.config.instantiate import TARGET, instantiate
 from runtime.config.project import adopt
 from runtime.errors import ConfigError, print_error, refuse

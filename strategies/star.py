@@ -50,7 +50,7 @@ class Star(Composition):
     levels and carry gradients only; with one an iteration's time is that until its gradient is ready.
 
     Attributes:
-        predictor: a name of ``predictors.STRAGGLER_PREDICTORS``; ``fixed_duration`` is the ablation /SP.
+        predictor: a name of ``predictors.registry.STRAGGLER_PREDICTORS``; ``fixed_duration`` is the ablation /SP.
         predictor_settings: settings of the predictor that differ from its defaults.
         history_iters: iterations of a worker whose median bounds its predictions (to 0.2 and 5 times).
         horizon_iters: iterations ahead that are predicted.

@@ -18,8 +18,7 @@ import pandas as pd
 from analysis.claims.cells import cell_of
 from analysis.claims.ledger import Cell, Claim
 from analysis.claims.shapes import SHAPES
-from analysis.measures.small_samples import CONFIDENCE, interval
-from analysis.measures.stats import median
+from analysis.measures.small_samples import CONFIDENCE, interval, median
 
 UNITS = {"s": 1.0, "min": 1 / 60, "h": 1 / 3600, "%": 100.0, "x": 1.0, "": 1.0}
 """Factor for a measure in seconds, or for a plain fraction."""

@@ -9,8 +9,7 @@ import pandas as pd
 
 from analysis.claims.answers import by_seed
 from analysis.experiments.results import Results
-from analysis.measures.small_samples import interval
-from analysis.measures.stats import median
+from analysis.measures.small_samples import interval, median
 
 WIN, LOSS, EVEN = "sooner", "later", "undecided"
 

@@ -23,7 +23,7 @@ from analysis.measures.cluster.learning import Learning
 from analysis.measures.cluster.per_task import use_per_task
 from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
-from analysis.measures.stats import median
+from analysis.measures.small_samples import median
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.cluster import MOVED, Cluster
 

@@ -19,9 +19,9 @@ from analysis.experiments.spec import PAIRED, PREDICTOR, Cell, Spec
 from analysis.measures import targets
 from analysis.measures.cluster.learning import Learning, tta_of
 from analysis.measures.metrics import completed
-from analysis.measures.small_samples import interval
-from analysis.measures.stats import median
-from analysis.measures.warned import disturbances_of, together, warnings_of_run
+from analysis.measures.small_samples import interval, median
+from analysis.measures.warned import disturbances_of, warnings_of_run
+from analysis.measures.warning_lines import together
 from analysis.records.cluster import Cluster
 from analysis.records.load import Run
 

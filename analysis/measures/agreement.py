@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.measures.stats import interval, median
+from analysis.measures.small_samples import median
+from analysis.measures.stats import interval
 
 TOLERANCE_FRAC = 0.05
 """Relative errors up to this count as agreement, and strategies that differ by no more as equally fast."""

@@ -95,8 +95,9 @@ def _pairs(effect: float, power: float, significance: float) -> int:
 
 def power_of(effect: float, pairs: int, significance: float = SIGNIFICANCE) -> float:
     """Power of a two-sided paired t test for a standardised mean difference (noncentral t)."""
-    from scipy.stats import nct, t
+    from scipy.special import nctdtr, stdtrit  # those of scipy.stats take 0.3 s more to import
 
     shift = effect * pairs**0.5
-    critical = float(t.isf(significance / 2, pairs - 1))
-    return float(nct.sf(critical, pairs - 1, shift) + nct.cdf(-critical, pairs - 1, shift))
+    critical = stdtrit(pairs - 1, 1.0 - significance / 2)
+    below, least = np.nan_to_num(nctdtr(pairs - 1, shift, [critical, -critical]))  # NaN so far below the shift: none
+    return float(1.0 - below + least)

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures import targets, work
-from analysis.measures.warned import disturbances_of, in_summary, warnings_of_run
+from analysis.measures.warned import disturbances_of, warnings_of_run
+from analysis.measures.warning_lines import in_summary
 from analysis.records.jumps import jumps_of
 from analysis.records.load import Run
 

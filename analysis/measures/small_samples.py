@@ -1,4 +1,4 @@
-"""The interval of a median over few seeds: Student's t, or order statistics where a run never ended."""
+"""A median and its interval over few seeds: Student's t, or order statistics where a run never ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from math import inf, nan
 import numpy as np
 
 CONFIDENCE = 0.95
+
+
+def median(values: Iterable[float]) -> float:
+    """The median, infinite if half of the values are; NaN for no values."""
+    array = np.asarray(list(values), dtype="float64")
+    return float(np.median(array)) if len(array) else nan
 
 
 def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -2,83 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from math import inf, nan
+from collections.abc import Iterable, Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.measures.labels import case_labels, strategy_labels
-from analysis.measures.small_samples import interval_of_times
-from analysis.measures.warned import stored, together
+from analysis.measures.run_rows import (
+    CELL,
+    MEANS,
+    TIMES,
+    Rows,
+    grouped,
+    largest,
+    numbers,
+    of_cell,
+    paired_ratios,
+    run_rows,
+    seeds,
+    warned_counts,
+)
+from analysis.measures.small_samples import interval_of_times, median
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
-TIMES = ("jct_s", "tta_s")
-PAIR = ["seed", "plan_sha256"]
-"""What two runs have in common that are compared with each other."""
-MEANS = (
-    "final_metric",
-    "best_metric",
-    "updates",
-    "staleness_mean",
-    "staleness_max",
-    "wait_frac",
-    "dropped_frac",
-    "bpt_median_s",
-)
 
 
 def run_table(
     metas: Sequence[dict[str, Any]], summaries: Sequence[dict[str, Any]], paths: Sequence[object]
 ) -> pd.DataFrame:
-    """One row per run from its ``meta.json`` and summary.
-
-    ``path``, ``run_id``, ``case``, ``strategy`` (labels), ``runtime``, ``calibration``, ``backend``, ``seed``,
-    ``plan_sha256``, ``status``, ``completed``, ``jct_s`` (infinite unless completed), ``lasted_s`` (finite),
-    ``tta_s`` (infinite if missed, nan without a target), ``tta_step_s`` (it may have been so much sooner), ``target``,
-    the columns of ``MEANS``, ``spent_*_s``, the seconds that all workers spent in each phase, and ``warnings``, as in
-    the summary.
-    """
-    rows = []
-    for summary in summaries:
-        keys = ("run_id", "seed", "plan_sha256", "status", "completed", "target", "metric", "higher_is_better")
-        row = {key: summary[key] for key in keys} | {key: summary.get(key) for key in MEANS}
-        row |= {f"spent_{name}": seconds for name, seconds in summary["time_spent_s"].items()}
-        row["bpt_median_s"] = summary["bpt_s"]["median"]
-        row["warnings"] = summary.get("warnings") or []
-        row["tta_step_s"] = summary.get("tta_step_s")
-        row["lasted_s"] = summary["jct_s"]
-        row["jct_s"] = summary["jct_s"] if summary["completed"] else inf
-        row["tta_s"] = inf if summary["tta_missed"] else summary["tta_s"]
-        rows.append(row)
-    frame = pd.DataFrame(rows)
-    frame = frame.astype(dict.fromkeys((*TIMES, *MEANS, "target", "lasted_s", "tta_step_s"), "float64"))
-    where = {key: [meta.get(key) for meta in metas] for key in ("runtime", "calibration")}
-    where["backend"] = [meta["job"].get("backend") for meta in metas]
-    labels = {"path": [str(path) for path in paths], "case": case_labels(metas), "strategy": strategy_labels(metas)}
-    return frame.assign(**where, **labels)
+    """The :func:`analysis.measures.run_rows.run_rows` as a frame."""
+    return pd.DataFrame(run_rows(metas, summaries, paths))
 
 
-def compare_runs(runs: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
-    """One row per case and strategy of a :func:`run_table`, in order of appearance.
+def compare_runs(runs: Rows, baseline: str | None = None) -> pd.DataFrame:
+    """One row per case and strategy of :func:`analysis.measures.run_rows.run_rows`, in order of appearance.
 
     ``runs``, ``seeds`` (numbers); ``metric``, ``higher_is_better``, ``target``; for ``jct`` and ``tta`` each: ``_s``
     ``_low_s``, ``_high_s``, ``_missed``, ``_ratio``, ``_ratio_low``, ``_ratio_high``, ``_pairs`` (seeds compared);
     ``tta_step_s`` (the largest); ``warned`` and ``warned_pairs``, how many runs have warnings, and how many pairs with
-    one that has; medians of the columns of ``MEANS``, but the largest ``staleness_max``. Intervals are those of the
-    verdicts (:func:`analysis.measures.small_samples.interval_of_times`).
+    one that has; medians of ``MEANS``, but the largest ``staleness_max``. Intervals are those of the verdicts
+    (:func:`analysis.measures.small_samples.interval_of_times`).
     """
     rows = []
-    for (case, strategy), group in runs.groupby(["case", "strategy"], sort=False):
-        row = {"case": case, "strategy": strategy, "runs": len(group), "seeds": group["seed"].nunique()}
-        row |= {name: group[name].iloc[0] for name in ("metric", "higher_is_better", "target")}
-        other = runs[(runs["case"] == case) & (runs["strategy"] == baseline)]
+    for (case, strategy), group in grouped(runs, *CELL).items():
+        row = {"case": case, "strategy": strategy, "runs": len(group), "seeds": seeds(group)}
+        row |= {name: group[0][name] for name in ("metric", "higher_is_better", "target")}
+        other = of_cell(runs, case, baseline)
         for name in TIMES:
             row |= _time(name.removesuffix("_s"), group, other)
-        row |= {"tta_step_s": group["tta_step_s"].max()} | warned_counts(group, other)
-        row |= {name: group[name].median() for name in MEANS} | {"staleness_max": group["staleness_max"].max()}
+        row |= {"tta_step_s": largest(numbers(group, "tta_step_s"))} | warned_counts(group, other)
+        row |= {name: median(numbers(group, name)) for name in MEANS}
+        row["staleness_max"] = largest(numbers(group, "staleness_max"))
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -91,10 +67,10 @@ def time_shares(runs: pd.DataFrame) -> pd.DataFrame:
     return shares.groupby([runs["case"], runs["strategy"]], sort=False).mean().reset_index()
 
 
-def _time(name: str, group: pd.DataFrame, baseline: pd.DataFrame) -> dict[str, float]:
-    values = group[f"{name}_s"].dropna().to_numpy()
+def _time(name: str, group: Rows, baseline: Rows) -> dict[str, float]:
+    values = np.array(numbers(group, f"{name}_s"))
     low, high = interval_of_times(values)
-    ratio = paired_ratios(group, baseline, f"{name}_s").to_numpy()
+    ratio = paired_ratios(group, baseline, f"{name}_s")
     ratio_low, ratio_high = interval_of_times(ratio)
     return {
         f"{name}_s": median(values),
@@ -106,12 +82,6 @@ def _time(name: str, group: pd.DataFrame, baseline: pd.DataFrame) -> dict[str, f
         f"{name}_ratio_high": ratio_high,
         f"{name}_pairs": len(ratio),
     }
-
-
-def median(values: Iterable[float]) -> float:
-    """The median, infinite if half of the values are; NaN for no values."""
-    array = np.asarray(list(values), dtype="float64")
-    return float(np.median(array)) if len(array) else nan
 
 
 def interval(values: Iterable[float], confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float]:
@@ -131,63 +101,6 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE, seed: int 
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(result.bootstrap_distribution, [tail, 1.0 - tail], method="inverted_cdf")
     return float(low), float(high)
-
-
-def paired_ratios(group: pd.DataFrame, baseline: pd.DataFrame, name: str) -> pd.Series:
-    """Ratio of ``name`` in the group to that in the baseline, by seed, for seeds that both ran with the same plan.
-
-    Runs of the same seed are merged by their median. Infinite over finite stays infinite, finite over infinite is 0; if
-    both are infinite there is no ratio, and the seed is left out.
-    """
-    ours, theirs = (frame.groupby(PAIR, dropna=False)[name].median() for frame in (group, baseline))
-    ours, theirs = ours.align(theirs, join="inner")
-    with np.errstate(invalid="ignore"):
-        ratios = ours / theirs
-    return ratios.dropna().droplevel("plan_sha256")
-
-
-def warned_counts(group: pd.DataFrame, baseline: pd.DataFrame) -> dict[str, int]:
-    """``warned``: how many runs have warnings; ``warned_pairs``: how many pairs (seeds) have a run that has."""
-    ours, theirs = (
-        frame["warnings"].map(bool).groupby([frame[key] for key in PAIR], dropna=False).any()
-        for frame in (group, baseline)
-    )
-    ours_paired, theirs_paired = ours.align(theirs, join="inner")
-    return {
-        "warned": int(group["warnings"].map(bool).sum()),
-        "warned_pairs": int((ours_paired.astype(bool) | theirs_paired.astype(bool)).sum()),
-    }
-
-
-def warnings_of(runs: pd.DataFrame, shown: Callable[[str], str] = str) -> list[str]:
-    """Reasons why a comparison is unfair or thin: different plans for one seed, fewer than five seeds, missing seeds.
-
-    Includes the warnings of the runs themselves (:mod:`analysis.measures.warned`), of each strategy the worst;
-    ``shown``: what lines call it.
-    """
-    found = []
-    for (case, seed), group in runs.groupby(["case", "seed"], sort=False):
-        if group["plan_sha256"].nunique() > 1:
-            where = f" ({case})" if case else ""
-            found.append(
-                f"seed {seed}{where}: {group['plan_sha256'].nunique()} different plans; such runs are not paired"
-            )
-    for case, group in runs.groupby("case", sort=False):
-        where = f"{case}: " if case else ""
-        found += few_seeds(group.groupby("strategy", sort=False)["seed"].nunique(), f"{where}strategies ran", where)
-    for (case, strategy), group in runs.groupby(["case", "strategy"], sort=False) if "warnings" in runs else ():
-        where = f" ({case})" if case else ""
-        alike = together((stored({"warnings": each}) for each in group["warnings"]), "runs")
-        found += [f"{shown(strategy)}{where}, {one.text}" for one in alike]
-    return found
-
-
-def few_seeds(seeds: pd.Series, who: str, where: str) -> list[str]:
-    """What is thin about these numbers of seeds, by what is compared; ``who`` begins the sentence if they differ."""
-    if seeds.min() != seeds.max():
-        return [f"{who} with different numbers of seeds ({seeds.min()} to {seeds.max()})"]
-    thin = f"{where}{seeds.max()} seeds only: intervals are wide; five or more narrow them"
-    return [thin] if 1 < seeds.max() < 5 else []
 
 
 def curves(scored: Sequence[pd.DataFrame], labels: Sequence[str], points: int = 400) -> pd.DataFrame:

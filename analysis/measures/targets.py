@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from math import inf, isnan, nan
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WINDOW = 5
 TOLERANCE = 0.001
@@ -16,6 +19,8 @@ SETTLED_FRAC = 0.2
 def scores(evaluations: pd.DataFrame, metric: str) -> pd.DataFrame:
     """``asked_s`` and ``value`` of one metric, without NaN; empty if it was never evaluated."""
     if metric not in evaluations:
+        import pandas as pd
+
         return pd.DataFrame({"asked_s": [], "value": []}, dtype="float64")
     frame = evaluations[["asked_s", metric]].rename(columns={metric: "value"})
     return frame.dropna().reset_index(drop=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.measures import work
 from analysis.measures.disturbances import achieved
+from analysis.measures.warning_lines import Warned, together
 from analysis.records.load import RecordError, Run, load_run
 from analysis.records.nodes import Node
 from analysis.records.schema import Allocated, Other
@@ -22,19 +22,6 @@ LEAST_FRAC = 0.01
 """Of the job's time: seconds that were injected too many or too few count from here on."""
 LEAST_LATE_S = 0.1
 ENFORCED = ("cpu_cores", "link_bytes_per_s")
-
-
-class Warned(NamedTuple):
-    """One warning. ``what`` is the same for all runs, ``detail`` of this one, ``share`` says which of two is worse."""
-
-    what: str
-    detail: str = ""
-    share: float = 0.0
-
-    @property
-    def text(self) -> str:
-        """The warning in one line."""
-        return ": ".join(filter(None, (self.what, self.detail)))
 
 
 def disturbances_of(run: Run) -> pd.DataFrame:
@@ -64,30 +51,6 @@ def warnings_of_jobs(folders: Iterable[Path]) -> list[Warned]:
             continue
         found.append(warnings_of_run(run, disturbances_of(run)))
     return together(found, "jobs")
-
-
-def in_summary(found: Sequence[Warned]) -> dict[str, Any]:
-    """As a summary has them: ``warning`` for people (null: there is none), and its parts."""
-    return {"warning": "; ".join(one.text for one in found) or None, "warnings": [one._asdict() for one in found]}
-
-
-def stored(summary: Mapping[str, Any]) -> list[Warned]:
-    """The warnings of a summary."""
-    return [Warned(**each) for each in summary.get("warnings") or ()]
-
-
-def together(found: Iterable[Sequence[Warned]], of: str) -> list[Warned]:
-    """The warnings of many (``of``: ``runs``, ``jobs``), each once: how many have it, and the worst of them."""
-    by_what: dict[str, list[Warned]] = {}
-    for each in found:
-        for one in each:
-            by_what.setdefault(one.what, []).append(one)
-    return [_worst(alike, of) for alike in by_what.values()]
-
-
-def _worst(alike: Sequence[Warned], of: str) -> Warned:
-    worst = max(alike, key=lambda one: one.share)
-    return worst._replace(what=f"{len(alike)} of its {of}: {worst.what}")
 
 
 def _overrun(run: Run) -> Iterator[Warned]:

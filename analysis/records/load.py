@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 CLUSTER_EVENTS = "cluster.jsonl"
 """The file that the directory of a cluster has and that of a single run has not."""
-LOG = "events.jsonl"
+LOG, FOLDER = "events.jsonl", "columns"
+"""The log, and the folder of what is derived from it for later loads."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def load_afresh(path: str | os.PathLike[str]) -> Run:
 
 def _load(root: Path, contents: Callable[[], Contents]) -> Run:
     with of_record(root):
-        meta = _load_meta(root / "meta.json")
+        meta = load_meta(root)
         plan = _load_plan(root / "plan.json")
         return Run(path=root, meta=meta, plan=plan, contents=contents())
 
@@ -211,7 +212,9 @@ def _holding(root: str | os.PathLike[str], names: set[str], skipped: frozenset[s
     return sorted(found, key=lambda path: natural(str(path)))
 
 
-def _load_meta(path: Path) -> dict[str, Any]:
+def load_meta(root: Path) -> dict[str, Any]:
+    """What ``meta.json`` of a run's directory says; raises :class:`RecordError`."""
+    path = root / "meta.json"
     meta = load_object(path)
     check_kind(path, meta, About)
     return meta

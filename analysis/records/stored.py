@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.files import below, write_file
 from analysis.records.integrity import Integrity
-from analysis.records.load import LOG, Contents, Run, gather_contents
+from analysis.records.load import FOLDER, LOG, Contents, Run, gather_contents
 from analysis.records.schema import ROWS, Finished, NodeUse, Timings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from analysis.records.tables import Tables
 
-FOLDER, INDEX = "columns", "index.json"
+INDEX = "index.json"
 HELD, PLACES = "held", "places"
 """Files that are no tables: whether arrivals were held, and where notable lines begin."""
 

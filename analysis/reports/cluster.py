@@ -23,7 +23,8 @@ from analysis.measures.cluster.hosts import host_use
 from analysis.measures.cluster.jobs import job_times, use_over_time, window
 from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
-from analysis.measures.warned import stored, warnings_of_jobs
+from analysis.measures.warned import warnings_of_jobs
+from analysis.measures.warning_lines import stored
 from analysis.records.cluster import Cluster, load_cluster
 from analysis.records.load import CLUSTER_EVENTS, RecordError
 from analysis.records.log import of_record

@@ -7,12 +7,23 @@ from functools import partial
 from math import isinf, isnan, nan
 from typing import NamedTuple
 
-import pandas as pd
+import numpy as np
 
 from analysis.figures.names import NO_NAMES, shown_case, shown_name
 from analysis.measures.distinguishing import MOST_SEEDS, Distinction, distinguish
 from analysis.measures.profiles import MOST, profile_scores
-from analysis.measures.stats import median, paired_ratios, warned_counts
+from analysis.measures.run_rows import (
+    CELL,
+    Rows,
+    grouped,
+    largest,
+    numbers,
+    of_cell,
+    paired_ratios,
+    seeds,
+    warned_counts,
+)
+from analysis.measures.small_samples import median
 from analysis.reports.columns import COLUMNS, NAMES, Name, Quantity
 from analysis.reports.console import MARK, MARKED, marked, number_text
 
@@ -46,35 +57,39 @@ class Sheet(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def compared(runs: pd.DataFrame, baseline: str, quantity: Quantity) -> list[Compared]:
-    """A row per strategy of :func:`analysis.measures.stats.run_table`, case by case, in order of appearance."""
+def compared(runs: Rows, baseline: str, quantity: Quantity) -> list[Compared]:
+    """A row per strategy of :func:`analysis.measures.run_rows.run_rows`, case by case, in order of appearance."""
     scores = _scores(runs, f"{quantity}_s")
     found = []
-    for (case, strategy), group in runs.groupby(["case", "strategy"], sort=False):
-        other = runs[(runs["case"] == case) & (runs["strategy"] == baseline)]
-        step_s = float(group["tta_step_s"].max()) if quantity == "tta" else nan
-        against = None if strategy == baseline or not len(other) else _distinguish(group, other, quantity)
-        head = (str(case), str(strategy), group["seed"].nunique(), median(group[f"{quantity}_s"].dropna()), step_s)
+    for (case, strategy), group in grouped(runs, *CELL).items():
+        other = of_cell(runs, case, baseline)
+        step_s = largest(numbers(group, "tta_step_s")) if quantity == "tta" else nan
+        against = None if strategy == baseline or not other else _distinguish(group, other, quantity)
+        head = (case, strategy, seeds(group), median(numbers(group, f"{quantity}_s")), step_s)
         warned = warned_counts(group, other)
-        found.append(Compared(*head, against, scores[str(strategy)], warned["warned"], warned["warned_pairs"]))
+        found.append(Compared(*head, against, scores[strategy], warned["warned"], warned["warned_pairs"]))
     cases = list(dict.fromkeys(row.case for row in found))
     return sorted(found, key=lambda row: cases.index(row.case))
 
 
-def _distinguish(group: pd.DataFrame, other: pd.DataFrame, quantity: Quantity) -> Distinction:
+def _distinguish(group: Rows, other: Rows, quantity: Quantity) -> Distinction:
     """Times to the target are as coarse as the evaluations of both."""
     ratios = paired_ratios(group, other, f"{quantity}_s")
     if quantity == "jct":
         return distinguish(ratios)
-    step_s = pd.concat([group["tta_step_s"], other["tta_step_s"]]).max()
-    return distinguish(ratios, coarse_frac=float(step_s / other["tta_s"].median()))
+    step_s = np.float64(largest(numbers([*group, *other], "tta_step_s")))
+    with np.errstate(divide="ignore", invalid="ignore"):  # the target was reached at once
+        coarse_frac = float(step_s / median(numbers(other, "tta_s")))
+    return distinguish(ratios, coarse_frac)
 
 
-def _scores(runs: pd.DataFrame, name: str) -> dict[str, float]:
-    medians = runs.groupby(["case", "strategy"], sort=False)[name].median().unstack()
-    if len(medians) < 2:
-        return dict.fromkeys((str(strategy) for strategy in medians), float("nan"))
-    return dict(zip((str(strategy) for strategy in medians), profile_scores(medians.to_numpy()), strict=True))
+def _scores(runs: Rows, name: str) -> dict[str, float]:
+    medians = {cell: median(numbers(group, name)) for cell, group in grouped(runs, *CELL).items()}
+    cases, strategies = (list(dict.fromkeys(names)) for names in zip(*medians, strict=True))
+    if len(cases) < 2:
+        return dict.fromkeys(strategies, nan)
+    times = np.array([[medians.get((case, strategy), nan) for strategy in strategies] for case in cases])
+    return dict(zip(strategies, profile_scores(times).tolist(), strict=True))
 
 
 def sheet(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, isfinite, isnan, nan
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from analysis.measures.targets import step_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 UNLIMITED = 1000
 NAMES = ("strategy", "run")

@@ -22,7 +22,8 @@ import pandas as pd
 from analysis.measures.agreement import TOLERANCE_FRAC, agreement, order, relative
 from analysis.measures.labels import STRATEGY_KEYS, strategy_labels
 from analysis.measures.metrics import summarise
-from analysis.measures.stats import median, run_table
+from analysis.measures.small_samples import median
+from analysis.measures.stats import run_table
 from analysis.records.load import RecordError, Run
 
 RELATIVE = ("jct_s", "tta_s", "tta_interp_s", "bpt_median_s", "bpt_p90_s", "cpu_s", "updates")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.markup import markdown_lines
-from analysis.measures.warned import stored, together
+from analysis.measures.warning_lines import stored, together
 from analysis.reports.fidelity import NAMES, Fidelity
 from analysis.reports.fidelity_summary import DASH, error_text, percent
 

@@ -33,7 +33,7 @@ def finish(run_dir: Path) -> list[str]:
 
 
 def _finish_job(run_dir: Path) -> list[str]:
-    from analysis.measures.warned import stored
+    from analysis.measures.warning_lines import stored
     from analysis.reports.report import finish_run, print_summary, summary_frame
 
     summary = finish_run(run_dir)
@@ -50,7 +50,7 @@ def objective(run_dir: Path, metric: str) -> float:
 
 
 def _finish_cluster(run_dir: Path) -> list[str]:
-    from analysis.measures.warned import stored
+    from analysis.measures.warning_lines import stored
     from analysis.records.load import load_object
     from analysis.reports.cluster import cluster_frame, finish_cluster
     from analysis.reports.cluster_console import print_clusters

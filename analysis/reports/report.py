@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -14,23 +14,23 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from analysis.figures.names import shown_name
 from analysis.files import below, write_below, write_file
 from analysis.measures.metrics import summarise
-from analysis.measures.stats import compare_runs, run_table, warnings_of
-from analysis.measures.targets import scores
-from analysis.records.load import RecordError, Run, load_run
+from analysis.measures.run_rows import run_rows
+from analysis.measures.stats import compare_runs
+from analysis.records.load import Run, load_run
 from analysis.records.log import of_record
 from analysis.records.settings import wants_caption
 from analysis.records.stored import store_contents
 from analysis.records.sums import summed
 from analysis.reports.console import print_summary
 from analysis.reports.elastic import decision_files
+from analysis.reports.gathering import Gathered, gather_runs, scores_of
+from analysis.reports.kept_summary import forget_summary, sums_of, vouch
 from analysis.reports.timeline import trace
 
 __all__ = ["compare", "finish_run", "print_summary", "summary_frame"]
 
-BASELINE = "bsp"
 MAX_TRACED = 200_000
 """Most iterations for which a run gets a ``timeline.json``: viewers cannot handle more than a million entries."""
 
@@ -50,12 +50,16 @@ def finish_run(path: str | os.PathLike[str], *, draw: bool = True) -> dict[str, 
     Raises:
         RecordError: the record cannot be read.
     """
+    with of_record(Path(path)):
+        sums = sums_of(Path(path))
     run = load_run(path, check=True)
     with of_record(run.path), summed(run.path):
         summary = summarise(run)
         store_contents(run)
+        forget_summary(run.path)
         for name, content in derived_files(run, summary):
             write_below(run.path, name, content)
+        vouch(run, sums)
         if draw:
             _draw(run, summary)
     return summary
@@ -85,7 +89,7 @@ def _draw(run: Run, summary: dict[str, Any]) -> None:
 def summary_frame(summary: dict[str, Any]) -> pd.DataFrame:
     """One run's summary as a frame for :func:`print_summary`."""
     meta = {"job": {"strategy": summary["strategy"]}}
-    return compare_runs(run_table([meta], [summary], [""]))
+    return compare_runs(run_rows([meta], [summary], [""]))
 
 
 def compare(
@@ -109,48 +113,35 @@ def compare(
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
-    """Runs that are to be compared: ``table`` has a row each (:func:`analysis.measures.stats.run_table`)."""
+class Comparison:
+    """Gathered runs as tables, files and figures."""
 
-    table: pd.DataFrame
-    baseline: str
-    skipped: list[str]
-    """Why a record was left out."""
-    digests: list[_Digest]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What makes the comparison unfair or thin."""
-        return warnings_of(self.table, shown_name)
+    gathered: Gathered
 
     @cached_property
-    def compared(self) -> pd.DataFrame:
+    def runs(self) -> pd.DataFrame:
+        """A row for each run (:func:`analysis.measures.run_rows.run_rows`)."""
+        return pd.DataFrame(self.gathered.rows)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
         """One row per case and strategy (:func:`analysis.measures.stats.compare_runs`)."""
-        table = compare_runs(self.table, self.baseline)
-        table.attrs |= {"baseline": self.baseline, "warnings": self.warnings, "skipped": self.skipped}
+        found, table = self.gathered, compare_runs(self.gathered.rows, self.gathered.baseline)
+        table.attrs |= {"baseline": found.baseline, "warnings": found.warnings, "skipped": found.skipped}
         return table
 
     def draw(self, folder: Path) -> list[Path]:
         """Draw every figure of the comparison into ``folder``; returns the PNGs."""
         from analysis.figures.several import draw_comparison
 
-        metas, scored = [digest.meta for digest in self.digests], [digest.scored for digest in self.digests]
-        return draw_comparison(folder, metas, self.table, self.compared, scored)
+        digests = self.gathered.digests
+        metas, scored = [digest.meta for digest in digests], [scores_of(digest) for digest in digests]
+        return draw_comparison(folder, metas, self.runs, self.table, scored)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """(name, content) of the comparison's own numbers."""
-        yield "comparison.csv", self.compared.to_csv(index=False).encode()
-        yield "comparison.json", json_bytes(_comparison(self.compared, self.table))
-
-
-def gather_runs(paths: Iterable[str | os.PathLike[str]], baseline: str | None = None) -> Gathered:
-    """Read records; raises :class:`RecordError` if none can be used, or ``baseline`` is not among them."""
-    digests, skipped = _digest(paths)
-    if not digests:
-        raise RecordError("no run to compare: " + ("; ".join(skipped) or "no directory given"))
-    metas, summaries = [digest.meta for digest in digests], [digest.summary for digest in digests]
-    table = run_table(metas, summaries, [digest.path for digest in digests])
-    return Gathered(table, _baseline(table, baseline), skipped, digests)
+        yield "comparison.csv", self.table.to_csv(index=False).encode()
+        yield "comparison.json", json_bytes(_comparison(self.table, self.runs))
 
 
 def write_comparison(gathered: Gathered, out_dir: str | os.PathLike[str]) -> pd.DataFrame:
@@ -158,54 +149,16 @@ def write_comparison(gathered: Gathered, out_dir: str | os.PathLike[str]) -> pd.
     from analysis.figures.page import captioned
     from analysis.reports.pages.comparison import comparison_page
 
-    out, runs, metas = Path(out_dir), gathered.table, [digest.meta for digest in gathered.digests]
-    table = gathered.compared
+    out, found, metas = Path(out_dir), Comparison(gathered), [digest.meta for digest in gathered.digests]
+    table = found.table
     with summed(out, new=True):
         with captioned(all(wants_caption(digest.path) for digest in gathered.digests)):
-            figures = gathered.draw(out / "figures")
+            figures = found.draw(out / "figures")
         table.attrs |= {"figures": [str(figure) for figure in figures], "report": str(out / "report.html")}
-        for name, content in gathered.files():
+        for name, content in found.files():
             write_file(out / name, content)
-        write_file(out / "report.html", comparison_page(table, runs, metas, out))
+        write_file(out / "report.html", comparison_page(table, found.runs, metas, out))
     return table
-
-
-class _Digest(msgspec.Struct):
-    """The part of a run that a comparison keeps; the events themselves are released."""
-
-    path: Path
-    meta: dict[str, Any]
-    summary: dict[str, Any]
-    scored: pd.DataFrame
-
-
-def _digest(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[_Digest], list[str]]:
-    digests: list[_Digest] = []
-    skipped: list[str] = []
-    for path in paths:
-        try:
-            with of_record(Path(path)):
-                run = load_run(path, check=True)
-                if not len(run.tables.decisions):
-                    skipped.append(f"{run.path}: the job never started")
-                    continue
-                digests.append(_Digest(run.path, run.meta, summarise(run), _scored(run)))
-        except RecordError as error:
-            skipped.append(str(error))
-    return digests, skipped
-
-
-def _scored(run: Run) -> pd.DataFrame:
-    return scores(run.tables.evaluations, run.job["metric"])
-
-
-def _baseline(runs: pd.DataFrame, wanted: str | None) -> str:
-    labels: Sequence[str] = list(dict.fromkeys(runs["strategy"]))
-    if wanted is None:
-        return BASELINE if BASELINE in labels else labels[0]
-    if wanted not in labels:
-        raise RecordError(f"baseline {wanted!r} is not among the strategies: {', '.join(labels)}")
-    return wanted
 
 
 def _comparison(table: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:

@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterator
 from math import isnan
 
-import pandas as pd
-
 from analysis.figures.names import shown_case, shown_name
 from analysis.measures.distinguishing import distinguish
-from analysis.measures.stats import paired_ratios, warned_counts
+from analysis.measures.run_rows import CELL, Row, Rows, grouped, paired_ratios, warned_counts
 from analysis.reports.columns import NAMES, Quantity
 from analysis.reports.console import number_text
 
@@ -18,18 +16,17 @@ APART = ("runtime", "calibration", "backend")
 """In what the two may differ: a virtual run has a cost model, and may leave out the computing. Cases may name these."""
 
 
-def runtime_lines(runs: pd.DataFrame, quantity: Quantity) -> list[str]:
+def runtime_lines(runs: Rows, quantity: Quantity) -> list[str]:
     """A line for each strategy and case that both runtimes ran with the same plan: the virtual time over the live one.
 
-    ``runs``: :func:`analysis.measures.stats.run_table`. Runs with the same backend are paired or, if there are none,
+    ``runs``: :func:`analysis.measures.run_rows.run_rows`. Runs with the same backend are paired or, if there are none,
     all; a line says which backends, if they differ, and which calibration, if there are several. If there are runs of
     both runtimes and none can be paired, one line says so.
     """
-    if not {"live", "virtual"} <= set(runs["runtime"]):
+    if not {"live", "virtual"} <= {row["runtime"] for row in runs}:
         return []
-    rest = runs["case"].map(_rest)
     found = []
-    for (case, strategy), group in runs.groupby([rest, "strategy"], sort=False):
+    for (case, strategy), group in grouped(({**row, "case": _rest(row["case"])} for row in runs), *CELL).items():
         for virtual, live, differing in _pairs(group):
             ratio = distinguish(paired_ratios(virtual, live, f"{quantity}_s"))
             if ratio.pairs:
@@ -37,9 +34,9 @@ def runtime_lines(runs: pd.DataFrame, quantity: Quantity) -> list[str]:
                 seeds = "1 seed" if ratio.pairs == 1 else f"{ratio.pairs} seeds"
                 warned = warned_counts(virtual, live)["warned_pairs"]
                 seeds += f", {warned} with a run that has a warning" if warned else ""
-                about = f" under {shown_case(str(case))}" if case else ""
+                about = f" under {shown_case(case)}" if case else ""
                 found.append(
-                    f"virtual / live {NAMES[quantity]} of {shown_name(str(strategy))}{about}{differing}: "
+                    f"virtual / live {NAMES[quantity]} of {shown_name(strategy)}{about}{differing}: "
                     f"{number_text(ratio.ratio, 3)}{limits} ({seeds})"
                 )
     return found or [
@@ -54,10 +51,10 @@ def _rest(case: str) -> str:
     return ", ".join(word for word in words if word.partition("=")[0] not in APART)
 
 
-def _pairs(group: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, str]]:
+def _pairs(group: Rows) -> Iterator[tuple[list[Row], list[Row], str]]:
     """Virtual runs alike, live runs alike, and in what they differ from each other or from other virtual runs."""
     sides = {
-        name: list(group[group["runtime"] == name].groupby(["backend", "calibration"], dropna=False, sort=False))
+        name: list(grouped((row for row in group if row["runtime"] == name), "backend", "calibration").items())
         for name in ("virtual", "live")
     }
     for (backend, calibration), virtual in sides["virtual"]:

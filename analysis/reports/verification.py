@@ -16,9 +16,9 @@ import msgspec
 from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.metrics import summarise
 from analysis.records.cluster import Cluster
-from analysis.records.load import LOG, Run
+from analysis.records.load import FOLDER, LOG, Run
 from analysis.records.schema import UNREADABLE
-from analysis.records.stored import FOLDER, INDEX, contents_files, stored_index
+from analysis.records.stored import INDEX, contents_files, stored_index
 from analysis.reports import cluster as of_sets
 from analysis.reports import report as of_runs
 from analysis.reports.vouching import Check, Verdict, check_sums, compared, listed, numbers_of_figures

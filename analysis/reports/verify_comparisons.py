@@ -10,7 +10,8 @@ from typing import Any
 
 from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, load_object
 from analysis.reports.cluster import compare_clusters
-from analysis.reports.report import gather_runs
+from analysis.reports.gathering import gather_runs
+from analysis.reports.report import Comparison
 from analysis.reports.vouching import Check, check_sums, compared, listed, numbers_of_figures
 
 RUNS, SETS = "comparison.json", "clusters.json"
@@ -55,10 +56,10 @@ def _here(folder: Path, named: Path, log: str) -> Path | None:
 
 
 def _runs(folder: Path, here: list[Path], named: list[Path], stored: dict[str, Any]) -> dict[str, bytes]:
-    found = gather_runs(here, str(stored["baseline"]))
-    table = found.table.assign(path=[str(path) for path in named])
-    numbers = numbers_of_figures(folder, found.draw)
-    return {**dict(replace(found, table=table, skipped=stored["skipped"]).files()), **numbers}
+    found = gather_runs(here, str(stored["baseline"]), kept=False)
+    rows = [{**row, "path": str(path)} for row, path in zip(found.rows, named, strict=True)]
+    numbers = numbers_of_figures(folder, Comparison(found).draw)
+    return {**dict(Comparison(replace(found, rows=rows, skipped=stored["skipped"])).files()), **numbers}
 
 
 def _sets(here: list[Path], named: list[Path], stored: dict[str, Any]) -> dict[str, bytes]:

@@ -6,7 +6,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from analysis.measures.metrics import summarise
 from analysis.records.load import load_run
 from analysis.records.log import of_record
 from analysis.sinks.errors import SinkError
@@ -28,6 +27,8 @@ def export(run_dir: Path, sink: str, where: str | None = None) -> str:
         SinkError: the sink's library is not installed, or refuses.
         RecordError: the record cannot be read.
     """
+    from analysis.measures.metrics import summarise
+
     module = import_module(f"{__package__}.{sink}")
     try:
         run = load_run(run_dir)

@@ -65,8 +65,8 @@ def read_in_c(folder: Path) -> None:
 def read_once(loader: ConfigLoader) -> None:
     """Let the loader read no file again that this process has read, until it changes, and merge the same files once.
 
-    Hydra parses and merges the same thirty files for every configuration that it composes, and OmegaConf parses the
-    same interpolations in them.
+    Hydra parses and merges the same thirty files for every configuration that it composes, searches its folders for
+    every group that it lists, and OmegaConf parses the same interpolations.
     """
     loader.repository = ReadOnce(loader.repository)  # type: ignore[attr-defined]
     merge, merged = loader._compose_config_from_defaults_list, Kept()  # type: ignore[attr-defined]
@@ -76,6 +76,13 @@ def read_once(loader: ConfigLoader) -> None:
         return merged.copy_of(files, lambda: merge(defaults=defaults, repo=repo))
 
     loader._compose_config_from_defaults_list = compose  # type: ignore[attr-defined]
+    search = functools.cache(loader._parse_overrides_and_create_caching_repo)  # type: ignore[attr-defined]
+
+    def options(group_name: str, results_filter: ObjectType | None = ObjectType.CONFIG) -> list[str]:
+        found: list[str] = search(None, ())[1].get_group_options(group_name, results_filter)
+        return found
+
+    loader.get_group_options = options  # type: ignore[assignment]
     _work_once()
 
 

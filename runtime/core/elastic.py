@@ -30,7 +30,6 @@ from strategies.protocol import (
     Retire,
     ServerJoined,
     ServerLost,
-    Strategy,
 )
 
 RETIRED = "retired"
@@ -39,11 +38,6 @@ EVICTED = "taken away by the cluster"
 
 Told = Callable[[AnyEvent], None]
 Lose = Callable[[float, int, str, LossCause], None]
-
-
-def divides_again(strategy: Strategy) -> bool:
-    """Whether the number of servers that hold the parameters may change."""
-    return Repartition in strategy.needs
 
 
 class Elastic:

@@ -8,11 +8,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import msgspec
 
-from injectors.schedule import Schedule
 from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_telemetry, commands_on
 from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.devices.found import num_devices
@@ -24,10 +23,7 @@ from runtime.config.checking import convert
 from runtime.config.parse import MIN_PERIOD_S, Cluster, Config
 from runtime.containment import inside
 from runtime.errors import ConfigError
-from runtime.live.control.job import LiveJob
-from runtime.live.control.lab import LiveLab
-from runtime.live.control.seat import Seat
-from runtime.live.control.settings import Processes
+from runtime.importing import importing
 from runtime.live.joining.shared_folder import MEETING_PLACE
 from runtime.live.launchers.local import ThisMachine
 from runtime.live.launchers.starter import Starter
@@ -37,6 +33,13 @@ from runtime.live.machines.mps import mps_daemon
 from runtime.live.transport.address import congestion_control
 from runtime.live.transport.auxiliaries import EVALUATOR
 from runtime.record.checkpoint import CHECKPOINTS
+
+if TYPE_CHECKING:  # what only carries out a job is imported where it starts: no check waits for it
+    from injectors.schedule import Schedule
+    from runtime.live.control.job import LiveJob
+    from runtime.live.control.lab import LiveLab
+    from runtime.live.control.seat import Seat
+    from runtime.live.control.settings import Processes
 
 MAX_NICENESS = 19
 VIRTUAL = "choose runtime=virtual"
@@ -216,6 +219,8 @@ class LiveRuntime:
         """No calibration: time is real."""
 
     def _processes(self, watches_use: bool, device: str) -> Processes:
+        from runtime.live.control.settings import Processes
+
         every_s = self.telemetry_every_s
         if every_s == "auto":
             every_s = TELEMETRY_S if self.cluster.hosts is not None or watches_use else None
@@ -265,12 +270,17 @@ class LiveRuntime:
 
     def lab(self, spec: RunSpec) -> LiveLab:
         """For this job, and for others on the same hosts."""
+        with importing():
+            from runtime.live.control.lab import LiveLab
+
         hosts = self._hosts_of(spec)
         starter = self.launcher
         return LiveLab(hosts, self.mechanisms(spec.around), starter.make, starter.loop(), starter.release)
 
     def job(self, spec: RunSpec, schedule: Schedule, seat: Seat) -> LiveJob:
         """A job of a lab; the record is written by ``spec.record``."""
+        from runtime.live.control.job import LiveJob
+
         for directory in DIRECTORIES:
             (spec.run_dir / directory).mkdir(exist_ok=True)
         hosts = self._hosts_of(spec)

@@ -83,7 +83,10 @@ def straggler_of(composer: Composer, master: DictConfig, choice: Choice) -> Any:
         raise ConfigError(f"{choice.path}: {error}") from None
     text = choice.path.read_text("utf-8", "replace") if choice.path is not None else "defaults:"
     if not re.search(r"^defaults:|\$\{hydra:", text, re.MULTILINE):
-        put(master, OmegaConf.load(choice.path))  # type: ignore[arg-type]
+        section = OmegaConf.load(choice.path)  # type: ignore[arg-type]
+        if not re.search(r"\$\{|\?\?\?", text):
+            return OmegaConf.to_container(section)
+        put(master, section)
         return to_raw(master, "straggler")["straggler"]
     one = composer.compose([*composer.lines, f"straggler={choice.name}"])
     announce(one)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.reports import fidelity_page
 from analysis.reports.comparing import Sheet
+
+if TYPE_CHECKING:
+    from analysis.reports import fidelity_page
 
 WIDE = 1000
 """Columns of what is no terminal, so that no row is broken."""

@@ -12,7 +12,8 @@ from analysis.experiments.spec import Prediction, Spec, SpecError
 from analysis.measures.prediction import RATES, rates
 from analysis.measures.prediction_labels import losses, realised, timed
 from analysis.records.load import Run
-from predictors import backtest, straggler_predictor
+from predictors.backtest import backtest
+from predictors.registry import straggler_predictor
 from predictors.stragglers import PredictsByFile
 from scripts.score_predictors import ORACLE, observed
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import final
 
-from predictors import SPEED_PREDICTORS, SpeedPredictor, SpeedRecord, prepare, speed_predictor
+from predictors.base import SpeedPredictor, SpeedRecord
+from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started

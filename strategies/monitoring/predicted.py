@@ -8,15 +8,16 @@ from math import ceil, isfinite, isnan, nan
 from statistics import fmean, median
 from typing import Any, final
 
-from predictors import Observation, StragglerPredictor, straggler_predictor
 from predictors.iteration_time import LEAST_FRAC, MOST_FRAC
 from predictors.recent import Recent
-from predictors.registry import OF_RESOURCES, settings_of
+from predictors.registry import OF_RESOURCES, settings_of, straggler_predictor
 from predictors.stragglers import (
     STRAGGLER_FRAC,
+    Observation,
     PredictsAhead,
     PredictsByFile,
     PredictsTimes,
+    StragglerPredictor,
     deviations,
     exceeding,
 )
@@ -37,7 +38,7 @@ class PredictedTimes:
     the median of the others.
 
     Attributes:
-        predictor: a name of ``predictors.STRAGGLER_PREDICTORS``.
+        predictor: a name of ``predictors.registry.STRAGGLER_PREDICTORS``.
         settings: of the predictor, where they differ from its defaults.
         straggler_frac: part of the fastest worker's time by which a straggler's exceeds it.
         history_iters: iterations of a worker whose median bounds its predictions.

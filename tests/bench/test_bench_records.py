@@ -15,8 +15,8 @@ from statistics import median
 
 import pytest
 
-from analysis.records.load import load_run
-from analysis.records.stored import FOLDER, store_contents
+from analysis.records.load import FOLDER, load_run
+from analysis.records.stored import store_contents
 from tests.support.records import Story, bsp_story
 from tests.support.runs import ROOT
 

@@ -16,8 +16,8 @@ from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import INK, LINES, Look, level_looks
 from analysis.figures.time_axis import time_axis
 from analysis.measures import targets
-from analysis.measures.small_samples import interval
-from analysis.measures.stats import curves, median
+from analysis.measures.small_samples import interval, median
+from analysis.measures.stats import curves
 from analysis.records.provenance import caption
 
 NOTE = "curves: median over the seeds, shaded: from the least to the largest"

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures.cluster.labels import cluster_labels
-from analysis.measures.small_samples import interval, interval_of_times
-from analysis.measures.stats import few_seeds, median
+from analysis.measures.run_rows import few_seeds
+from analysis.measures.small_samples import interval, interval_of_times, median
 from analysis.measures.stats import interval as resampled
-from analysis.measures.warned import stored
+from analysis.measures.warning_lines import stored
 
 MEASURED = {
     "jct_mean_s": ("jct_s", "mean"),
@@ -133,7 +133,7 @@ def cluster_warnings(runs: pd.DataFrame, times: Sequence[pd.DataFrame]) -> list[
     for case, group in runs.groupby("case", sort=False):
         where = f"{case}: " if case else ""
         seeds = group.groupby("label", sort=False)["seed"].nunique()
-        found += few_seeds(seeds, f"{where}runs", where)
+        found += few_seeds(seeds.tolist(), f"{where}runs", where)
         if seeds.max() == 1 and len(group) > 1:
             found.append(f"{where}one seed: intervals are over its jobs and do not cover other workloads")
     for row in runs.itertuples():

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures import targets
-from analysis.measures.stats import median
+from analysis.measures.small_samples import median
 from analysis.records.cluster import Cluster
 from analysis.records.job_evaluations import read_evaluations
 from analysis.records.load import load_object

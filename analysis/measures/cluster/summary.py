@@ -13,7 +13,7 @@ from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import TIMES, gpus_used, in_system, makespan_s, running, window
 from analysis.measures.cluster.labels import settings_of
 from analysis.measures.cluster.straggling import Straggling, straggler_summary
-from analysis.measures.warned import Warned, in_summary
+from analysis.measures.warning_lines import Warned, in_summary
 from analysis.records.cluster import Cluster
 
 

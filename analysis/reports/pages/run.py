@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.figures.names import shown_name
 from analysis.measures.targets import step_text
-from analysis.measures.warned import stored
+from analysis.measures.warning_lines import stored
 from analysis.records.load import Run
 from analysis.records.provenance import SEPARATOR, caption
 from analysis.reports.console import number_text

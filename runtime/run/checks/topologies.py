@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.api import Runtime
+from runtime.api import Runtime, divides_again
 from runtime.config.checking import show
 from runtime.config.parse import Config, Topology
-from runtime.core.elastic import divides_again
 from runtime.errors import ConfigError
 from strategies.protocol import Strategy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, isnan, nan
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.measures import stats
+from analysis.measures import run_rows, small_samples, stats
 from analysis.measures.distinguishing import distinguish
 from analysis.measures.labels import case_labels, strategy_labels
 from tests.support.records import Story
@@ -73,9 +74,9 @@ def test_nested_settings_and_runtimes_split_cases() -> None:
 
 
 def test_the_median_is_infinite_when_half_of_the_runs_missed() -> None:
-    assert stats.median([1.0, 2.0, inf]) == 2.0
-    assert stats.median([1.0, 2.0, inf, inf]) == inf
-    assert isnan(stats.median([]))
+    assert small_samples.median([1.0, 2.0, inf]) == 2.0
+    assert small_samples.median([1.0, 2.0, inf, inf]) == inf
+    assert isnan(small_samples.median([]))
     assert np.mean([1.0, 2.0, inf]) == inf, "as the mean is with a single miss"
 
 
@@ -93,25 +94,25 @@ def test_the_interval_of_misses() -> None:
     assert all(isnan(bound) for bound in stats.interval([1.0]))
 
 
-def rows(strategy: str, values: list[float], plans: str = "abcde") -> pd.DataFrame:
-    frame = pd.DataFrame({"seed": range(len(values)), "plan_sha256": list(plans[: len(values)]), "jct_s": values})
-    return frame.assign(strategy=strategy, case="")
+def rows(strategy: str, values: list[float], plans: str = "abcde", said: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    about = {"strategy": strategy, "case": "", "warnings": said}
+    return [{"seed": seed, "plan_sha256": plans[seed], "jct_s": value, **about} for seed, value in enumerate(values)]
 
 
 def test_ratios_are_paired_by_seed_and_plan() -> None:
     ours, base = rows("asp", [1.0, 4.0, inf, 3.0, inf]), rows("bsp", [2.0, 4.0, 2.0, inf, inf])
-    assert stats.paired_ratios(ours, base, "jct_s").to_dict() == {0: 0.5, 1: 1.0, 2: inf, 3: 0.0}
+    assert run_rows.paired_ratios(ours, base, "jct_s") == [0.5, 1.0, inf, 0.0]
     other = rows("bsp", [2.0, 4.0], plans="ax")
-    assert stats.paired_ratios(ours, other, "jct_s").to_dict() == {0: 0.5}, "seed 1 faced another plan"
+    assert run_rows.paired_ratios(ours, other, "jct_s") == [0.5], "seed 1 faced another plan"
 
 
 def test_repeated_seeds_are_merged_before_they_are_paired() -> None:
-    ours = pd.concat([rows("asp", [1.0]), rows("asp", [3.0])])
-    assert stats.paired_ratios(ours, rows("bsp", [4.0]), "jct_s").to_dict() == {0: 0.5}
+    ours = rows("asp", [1.0]) + rows("asp", [3.0])
+    assert run_rows.paired_ratios(ours, rows("bsp", [4.0]), "jct_s") == [0.5]
 
 
 def summary(strategy: str, seed: int, jct_s: float, tta_s: float | None, **other: Any) -> dict[str, Any]:
-    zero = dict.fromkeys(stats.MEANS, 0.0)
+    zero = dict.fromkeys(run_rows.MEANS, 0.0)
     spent = {"time_spent_s": {"wait_s": 1.0, "compute_s": 3.0}, "bpt_s": {"median": 0.06}}
     ends = {"status": "done", "completed": True, "jct_s": jct_s, "tta_s": tta_s, "tta_missed": tta_s is None}
     about = {"run_id": f"{strategy}{seed}", "seed": seed, "plan_sha256": f"{seed}", "metric": "accuracy"}
@@ -120,7 +121,7 @@ def summary(strategy: str, seed: int, jct_s: float, tta_s: float | None, **other
 
 def compared(*summaries: dict[str, Any]) -> pd.DataFrame:
     metas = [meta(item["run_id"][:3]) for item in summaries]
-    return stats.compare_runs(stats.run_table(metas, summaries, ["x"] * len(metas)), "bsp").set_index("strategy")
+    return stats.compare_runs(run_rows.run_rows(metas, summaries, ["x"] * len(metas)), "bsp").set_index("strategy")
 
 
 def test_a_comparison() -> None:
@@ -163,18 +164,17 @@ def test_shares_of_time_sum_to_one() -> None:
 
 
 def test_unfair_comparisons_are_warned_of() -> None:
-    fair = pd.concat([rows("bsp", [1.0] * 5), rows("asp", [1.0] * 5)])
-    assert stats.warnings_of(fair) == []
-    assert "2 different plans" in stats.warnings_of(pd.concat([fair, rows("ssp", [1.0] * 5, plans="xbcde")]))[0]
-    assert "different numbers of seeds (3 to 5)" in stats.warnings_of(pd.concat([fair, rows("ssp", [1.0] * 3)]))[0]
-    assert "five or more" in stats.warnings_of(rows("bsp", [1.0] * 3))[0]
-    assert stats.warnings_of(rows("bsp", [1.0])) == []
+    fair = rows("bsp", [1.0] * 5) + rows("asp", [1.0] * 5)
+    assert run_rows.warnings_of(fair) == []
+    assert "2 different plans" in run_rows.warnings_of(fair + rows("ssp", [1.0] * 5, plans="xbcde"))[0]
+    assert "different numbers of seeds (3 to 5)" in run_rows.warnings_of(fair + rows("ssp", [1.0] * 3))[0]
+    assert "five or more" in run_rows.warnings_of(rows("bsp", [1.0] * 3))[0]
+    assert run_rows.warnings_of(rows("bsp", [1.0])) == []
 
 
 def test_what_strategies_warn_of_stands_among_the_warnings() -> None:
-    said = [[]] * 5 + [[{"what": "too short"}]] * 5
-    runs = pd.concat([rows("bsp", [1.0] * 5), rows("nd", [1.0] * 5)]).assign(warnings=said)
-    assert stats.warnings_of(runs) == ["nd, 5 of its runs: too short"]
+    runs = rows("bsp", [1.0] * 5) + rows("nd", [1.0] * 5, said=[{"what": "too short"}])
+    assert run_rows.warnings_of(runs) == ["nd, 5 of its runs: too short"]
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_several_curves_are_interpolated_and_hold_their_last_value() -> None:
 
 def test_runs_without_a_score_have_no_curve() -> None:
     assert len(stats.curves([scored([], [])], ["bsp"])) == 0
-    assert isnan(stats.median([nan]))
+    assert isnan(small_samples.median([nan]))
 
 
 def test_a_curve_of_several_seeds_begins_where_all_have_a_value() -> None:
@@ -210,5 +210,5 @@ def test_a_curve_of_several_seeds_begins_where_all_have_a_value() -> None:
 
 
 def test_four_seeds_are_not_enough_and_five_are() -> None:
-    assert "4 seeds only: intervals are wide; five or more" in stats.warnings_of(rows("bsp", [1.0] * 4))[0]
-    assert stats.warnings_of(rows("bsp", [1.0] * 5)) == []
+    assert "4 seeds only: intervals are wide; five or more" in run_rows.warnings_of(rows("bsp", [1.0] * 4))[0]
+    assert run_rows.warnings_of(rows("bsp", [1.0] * 5)) == []

@@ -15,9 +15,9 @@ import pytest
 
 from analysis.measures.metrics import summarise
 from analysis.records import stored
-from analysis.records.load import RecordError, Run, load_run
-from analysis.records.stored import FOLDER, INDEX, store_contents
-from analysis.reports.report import gather_runs
+from analysis.records.load import FOLDER, RecordError, Run, load_run
+from analysis.records.stored import INDEX, store_contents
+from analysis.reports.gathering import gather_runs
 from tests.support.records import Story, asp_story, backup_story, bsp_story, churn_story, rollback_story
 
 STORIES = [bsp_story, asp_story, backup_story, churn_story, rollback_story]

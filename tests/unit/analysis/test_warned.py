@@ -10,7 +10,7 @@ import pytest
 
 from analysis.experiments.results import warnings_of_live
 from analysis.measures.metrics import summarise
-from analysis.measures.warned import Warned, together
+from analysis.measures.warning_lines import Warned, together
 from analysis.records.load import Run, load_run
 from analysis.reports.fidelity import fidelity
 from analysis.reports.fidelity_page import live_warnings

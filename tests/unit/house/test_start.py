@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.reports.report import finish_run
+from tests.support.records import asp_story, bsp_story
+
 ROOT = Path(__file__).resolve().parents[3]
 LARGE = ("torch", "tensorflow", "jax", "pandas", "pyarrow", "matplotlib", "PIL", "sklearn", "scipy")
 HYDRA = (*LARGE, "hydra")
@@ -80,3 +83,11 @@ def test_a_library_that_is_loaded_is_found() -> None:
 @pytest.mark.parametrize("line", RUNS)
 def test_a_virtual_run_without_gradients_waits_for_no_framework(line: str, tmp_path: Path) -> None:
     assert loaded({f"{line} hydra.run.dir={tmp_path / 'run'}": RUNS[line]}) == {}
+
+
+def test_comparing_finished_records_waits_for_no_frames(tmp_path: Path) -> None:
+    """Nor for scipy: one seed has no interval."""
+    for name, story in (("bsp", bsp_story()), ("asp", asp_story())):
+        finish_run(story.write(tmp_path / name), draw=False)
+    assert loaded({f"compare {tmp_path}": (*HYDRA,)}) == {}
+    assert loaded({f"compare {tmp_path} -o {tmp_path / 'out'}": ("pandas",)}) != {}

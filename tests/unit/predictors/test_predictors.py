@@ -9,19 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors import (
-    SPEED_PREDICTORS,
-    Arx,
-    Ema,
-    LastValue,
-    Narx,
-    SpeedPredictor,
-    SpeedRecord,
-    prepare,
-    speed_predictor,
-)
+from predictors.arx import Arx
+from predictors.base import SpeedPredictor, SpeedRecord
+from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
+from predictors.ema import Ema
 from predictors.history import History
-from predictors.narx import _loss, _spread
+from predictors.last_value import LastValue
+from predictors.narx import Narx, _loss, _spread
 
 every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
 

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from predictors import Observation, straggler_predictor
 from predictors.fitted_file import FITTED
 from predictors.from_resources import FromResources
 from predictors.iteration_time import Coefficients, fit_times, inputs_of, plausible, predict_times
 from predictors.lstm import FORMAT, Lstm, load_lstm, relative
 from predictors.received import RESOURCES, Received, forecast
+from predictors.registry import straggler_predictor
 from predictors.regressors import REGRESSORS, regressor
+from predictors.stragglers import Observation
 
 RNG = np.random.default_rng(0)
 BATCH = RNG.choice([32.0, 64.0, 128.0], 60)

@@ -10,17 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictors import (
-    STRAGGLER_PREDICTORS,
-    Observation,
-    Oracle,
-    PlannedWindow,
-    StragglerPredictor,
-    backtest,
-    straggler_predictor,
-)
+from predictors.backtest import backtest
 from predictors.fixed_duration import SlowFor
 from predictors.nvrx import Nvrx
+from predictors.oracle import Oracle, PlannedWindow
+from predictors.registry import STRAGGLER_PREDICTORS, straggler_predictor
+from predictors.stragglers import Observation, StragglerPredictor
 
 MEASURING = tuple(name for name in STRAGGLER_PREDICTORS if name != "oracle")
 every_predictor = pytest.mark.parametrize("name", STRAGGLER_PREDICTORS)

@@ -129,7 +129,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a folder for the plan": folder_instead("plan.json"),
     "a pipe for the log": pipe_instead("events.jsonl"),
     "a pipe for the sums": pipe_instead("SHA256SUMS"),
-    "a pipe beside all": pipe_instead("other"),
+    "a pipe next to all": pipe_instead("other"),
 }
 ONE_LINE = {
     "verify": lambda paths, out: verify.main(paths),

@@ -9,8 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from predictors import STRAGGLER_PREDICTORS
-from predictors.registry import OF_RESOURCES
+from predictors.registry import OF_RESOURCES, STRAGGLER_PREDICTORS
 from runtime.config.project import SETTING, VARIABLE
 from scripts.score_predictors import main
 from tests.support.records import Story, asp_story, bsp_story, disturbance

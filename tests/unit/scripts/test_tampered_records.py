@@ -42,6 +42,7 @@ OF_RUN = (
     *SETTINGS,
     *(f"columns/{name}.arrow" for name in (*TABLES, "held", "places")),
     "columns/index.json",
+    "columns/summary.json",
     "events.jsonl",
     *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("csv", "png", "txt")),
     "meta.json",

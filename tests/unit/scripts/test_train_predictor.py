@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from predictors import straggler_predictor
 from predictors.lstm import load_lstm
 from predictors.noise_table import NoiseTable, rows_of
+from predictors.registry import straggler_predictor
 from scripts import profile_noise, train_predictor
 from tests.support.records import bsp_story
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from predictors import Observation
+from predictors.stragglers import Observation
 from strategies.monitoring.predicted import PredictedTimes
 from strategies.protocol import Arrived, Grad, Lost, Ready, Restored, Started, Timings
 

@@ -1,0 +1,114 @@
+"""A comparison takes the kept summary of a record that is as it was analysed, and makes it again of any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from analysis.measures.metrics import summarise
+from analysis.records.load import FOLDER, RecordError, load_afresh
+from analysis.reports import gathering, kept_summary
+from analysis.reports.gathering import Gathered, gather_runs
+from analysis.reports.report import finish_run
+from tests.support.records import Story, asp_story, bsp_story
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """A record with its summary."""
+    path = bsp_story().write(tmp_path / "bsp")
+    finish_run(path, draw=False)
+    return path
+
+
+def facts(gathered: Gathered) -> object:
+    return [{name: repr(value) for name, value in row.items()} for row in gathered.rows], gathered.warnings
+
+
+def test_it_is_read_instead_of_the_log_and_says_the_same(
+    record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = asp_story().write(tmp_path / "asp")
+    made = gather_runs([bsp_story().write(tmp_path / "again" / "bsp"), other])
+    finish_run(other, draw=False)
+    monkeypatch.setattr(gathering, "load_run", None)
+    kept = gather_runs([record, other])
+    for row, same in zip(kept.rows, made.rows, strict=True):
+        row["path"] = same["path"]
+    assert facts(kept) == facts(made)
+    assert [digest.scored for digest in kept.digests] == [None, None]
+
+
+def test_what_is_drawn_of_it_is_read(record: Path) -> None:
+    (digest,) = gather_runs([record]).digests
+    (record / FOLDER / "summary.json").unlink()
+    (made,) = gather_runs([record]).digests
+    assert made.scored is not None
+    assert gathering.scores_of(digest).equals(made.scored)
+    assert gathering.scores_of(made) is made.scored
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "meta.json", "plan.json", "iterations.parquet"])
+def test_of_a_record_that_was_changed_it_is_made_again(record: Path, name: str) -> None:
+    assert kept_summary.kept_summary(record) == msgspec.json.decode((record / "summary.json").read_bytes())
+    with (record / name).open("ab") as file:
+        file.write(b"\n")
+    assert kept_summary.kept_summary(record) is None
+
+
+@pytest.mark.parametrize("name", ["summary.json", f"{FOLDER}/summary.json", "plan.json"])
+def test_where_a_file_is_missing_it_is_made_again(record: Path, name: str) -> None:
+    (record / name).unlink()
+    assert kept_summary.kept_summary(record) is None
+
+
+def test_a_damaged_note_is_none(record: Path) -> None:
+    (record / FOLDER / "summary.json").write_text("[")
+    assert kept_summary.kept_summary(record) is None
+
+
+def test_what_other_code_has_made_is_made_again(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_summary, "_code", lambda: "another")
+    assert kept_summary.kept_summary(record) is None
+
+
+def test_its_code_is_that_of_measures_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kept_summary._code()
+    assert kept_summary._code() == before
+    for room in ("measures", "records"):
+        (folder := tmp_path / room).mkdir()
+        (folder / "one.py").write_text("")
+        with monkeypatch.context() as patch:
+            patch.setattr(getattr(kept_summary, room), "__path__", [str(folder)])
+            found = kept_summary._code()
+            (folder / "one.py").write_text("x = 1")
+            assert len({before, found, kept_summary._code()}) == 3
+
+
+def test_one_that_was_edited_is_left_out_in_a_line(record: Path, tmp_path: Path) -> None:
+    summary = record / "summary.json"
+    summary.write_bytes(summary.read_bytes().replace(b'"jct_s": ', b'"jct_s": 1'))
+    line = f"{summary}: changed since it was written. Write it again: python run.py figures {record}"
+    with pytest.raises(RecordError, match="no run to compare") as told:
+        gather_runs([record])
+    assert line in str(told.value)
+    whole = gather_runs([record, asp_story().write(tmp_path / "asp")])
+    assert (whole.skipped, [row["strategy"] for row in whole.rows]) == ([line], ["asp"])
+    finish_run(record, draw=False)
+    assert gather_runs([record]).skipped == []
+
+
+def test_of_a_job_that_never_started_none_is_kept(tmp_path: Path) -> None:
+    path = Story().write(tmp_path / "run")
+    finish_run(path, draw=False)
+    assert kept_summary.kept_summary(path) is None
+    with pytest.raises(RecordError, match="the job never started"):
+        gather_runs([path])
+
+
+def test_a_record_without_one_is_summarised(tmp_path: Path) -> None:
+    path = bsp_story().write(tmp_path / "run")
+    (digest,) = gather_runs([path]).digests
+    assert digest.summary == summarise(load_afresh(path))
