@@ -20,7 +20,8 @@ MOST_FILES = 10_000
 """Of a folder."""
 MOST_STEP = 1 << 53
 """Larger whole numbers are not exact in every form that a log may have."""
-MOST_SECONDS = 1e9
+LEAST_SECONDS, MOST_SECONDS = 1e-9, 1e9
+"""Of a step; own work of less than the least counts as that much, so that ratios of times are finite."""
 MOST_SHOWN = 40
 """Characters of what a message quotes."""
 

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.files import natural
-from analysis.logs.limits import MOST_CELLS, shown
+from analysis.logs.limits import LEAST_SECONDS, MOST_CELLS, shown
 from analysis.records.log import RecordError
 
 Floats = NDArray[np.float64]
@@ -115,6 +115,7 @@ def gather(
 
     own_s, begin_s, rounds = wide("own_s"), wide("begin_s"), wide("round_s")
     assert own_s is not None
+    own_s = np.maximum(own_s, LEAST_SECONDS)
     hosts = rows.groupby("rank", observed=True)["host"].first().astype("str").reindex(ranks) if "host" in rows else []
     return StepLog(
         source=source.encode(errors="replace").decode(),  # a file's name may have bytes that are no text
@@ -173,8 +174,8 @@ def tell_apart(log: StepLog) -> StepLog:
         return _whole(log, "the log has one rank only")
     if log.comm_s is not None or log.round_s is not None:
         return log
-    spread = np.nanmax(log.own_s, axis=1) / np.nanmin(log.own_s, axis=1) - 1.0
-    if float(np.mean(spread < SAME_SPREAD)) < NEARLY_ALL:
+    same = np.nanmax(log.own_s, axis=1) < (1.0 + SAME_SPREAD) * np.nanmin(log.own_s, axis=1)
+    if float(np.mean(same)) < NEARLY_ALL:
         return log
     return _whole(
         log,

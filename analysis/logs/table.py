@@ -96,6 +96,7 @@ def _long(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> pd.Da
                 rows[field] = piece[name].astype("str").str.strip().astype("category")
         rows["step"] = whole_numbers(table.path, wanted["step"], rows["step"], first)
         frames.append(rows)
+    _refuse_no_rows(table, frames)
     remarks += _said_of_commas(commas)
     for field in ("rank", "host"):
         if field in wanted:
@@ -119,9 +120,16 @@ def _wide(table: TableFile, step: str, by_rank: Sequence[str], remarks: list[str
             count += len(seconds)
             if count > MOST_ROWS:
                 raise LogError(f"{table.path}: has more than {MOST_ROWS:,} steps of ranks; give fewer of them")
+    _refuse_no_rows(table, frames)
     remarks.append(f"{len(by_rank)} columns such as {shown(by_rank[0])} count as the times of a rank each")
     remarks += _said_of_commas(commas)
     return pd.concat(frames, ignore_index=True)
+
+
+def _refuse_no_rows(table: TableFile, frames: Sequence[pd.DataFrame]) -> None:
+    """A Parquet file may have columns and no piece at all."""
+    if not frames:
+        raise LogError(f"{table.path}: has no rows; give the table of a job that has logged its steps")
 
 
 def _columns_of_ranks(names: Sequence[str], wanted: dict[str, str]) -> list[str]:

@@ -225,7 +225,7 @@ def _with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
     for _ in range(PHASE_ROUNDS):
         over = np.log(relative / base_s)
         slow = found.slow | (phases(over, found.sigma, found.rho, least, usual_frac) & ~np.isnan(own_s))
-        enough = ((~slow).mean(axis=0) > 1.0 - PERSISTENT_FRAC) & ~np.isnan(own_s).all(axis=0)
+        enough = ((~slow).mean(axis=0) > 1.0 - PERSISTENT_FRAC) & (~slow & ~np.isnan(own_s)).any(axis=0)
         base_s = base_s.copy()
         base_s[enough] = np.nanmean(np.where(slow, np.nan, relative)[:, enough], axis=0)
     excess = np.where(slow, np.nan_to_num(relative / base_s - 1.0), 0.0)

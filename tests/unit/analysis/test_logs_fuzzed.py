@@ -19,7 +19,7 @@ from tests.support.runs import ROOT
 
 SAMPLES = (*FILES, TRACES, RECORD)
 DAMAGED = ROOT / "tests" / "logs" / "damaged"
-FEW, MANY = 4, 5_000
+FEW, MANY = 4, 1_000
 LONGEST = 2_000
 """Characters of a message, beyond the path."""
 
@@ -87,6 +87,7 @@ def test_what_once_failed_is_used_or_refused(path: Path) -> None:
     is_used_or_refused(path, Reading())
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.long(like="test_a_damaged_log_is_used_or_refused")
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_many_damaged_logs_are_used_or_refused(sample: str, tmp_path: Path) -> None:

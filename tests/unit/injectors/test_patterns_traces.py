@@ -173,9 +173,11 @@ def test_what_is_no_such_table(name: str, text: str | bytes, message: str, tmp_p
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
-    for path in ("no/such.csv", str(tmp_path / "folder.csv")):
-        with pytest.raises(ValueError, match=rf"^path={path}: there is no such file here or below {ROOT}$"):
-            Trace(path=path).plan(CLUSTER, 9.0, 0)
+    with pytest.raises(ValueError, match=rf"^path=no/such.csv: there is no such file here or below {ROOT}$"):
+        Trace(path="no/such.csv").plan(CLUSTER, 9.0, 0)
+    folder = tmp_path / "folder.csv"
+    with pytest.raises(ValueError, match=rf"^path={folder}: cannot be read \(it is a directory, and not a file\)$"):
+        Trace(path=str(folder)).plan(CLUSTER, 9.0, 0)
     for name in ("trace.txt", "", "trace\n.txt"):
         with pytest.raises(ValueError, match=r"^path=.*: must name a file that ends in \.csv or \.parquet$"):
             Trace(path=name)

@@ -72,11 +72,14 @@ BAD_LINES = [
         f"cluster.costs=idael: cannot be read (no such file or directory); there are {', '.join(MODELS)}",
     ),
     (f"{VIRTUAL} cluster.costs=@missing.yaml", "missing.yaml: cannot be read (no such file or directory)"),
-    (f"{VIRTUAL} cluster.costs=@", "cannot be read (is a directory)"),
+    (f"{VIRTUAL} cluster.costs=@", "cannot be read (it is a directory, and not a file)"),
     (f"{VIRTUAL} cluster.costs=@foreign.yaml", "is not a cost model; python run.py calibrate writes them"),
     (f"{VIRTUAL} cluster.costs=@progress.yaml", "is not a cost model; python run.py calibrate writes them"),
     (f"{VIRTUAL} cluster.costs=@list.yaml", "is not a cost model; python run.py calibrate writes them"),
-    (f"{VIRTUAL} cluster.costs=@binary.yaml", "is not a YAML file; python run.py calibrate writes cost models"),
+    (
+        f"{VIRTUAL} cluster.costs=@binary.yaml",
+        "is not a YAML file (invalid leading UTF-8 octet); python run.py calibrate writes",
+    ),
     (f"{VIRTUAL} cluster.costs=@unknown.yaml", "values.contrl_s: no such setting; did you mean values.control_s?"),
     (f"{VIRTUAL} cluster.costs=@negative.yaml", "values.control_s=-1: must be at least 0"),
     (f"{VIRTUAL} cluster.costs=@nan.yaml", "values.control_s=nan: must be a finite number"),
@@ -178,7 +181,10 @@ BAD_LINES = [
     # progress models
     (f"{NONE} backend.progress=digits_ml", "backend.progress=digits_ml: cannot be read (no such file or directory)"),
     (f"{NONE} backend.progress=@good.yaml", "is not a progress model; scripts/fit_progress.py writes them"),
-    (f"{NONE} backend.progress=@binary.yaml", "is not a YAML file; scripts/fit_progress.py writes progress models"),
+    (
+        f"{NONE} backend.progress=@binary.yaml",
+        "is not a YAML file (invalid leading UTF-8 octet); scripts/fit_progress.py",
+    ),
     (f"{NONE} backend.progress=@loss.yaml", "is a model of the metric loss, not of accuracy"),
     (f"{NONE} backend.progress=@ledger.yaml", "is a model of workload=ledger, not of digits"),
     (f"{NONE} workload=ledger backend.progress=digits_mlp", "is a model of workload=digits, not of ledger"),
