@@ -11,6 +11,7 @@ from runtime.cluster.hosts import parse_machines
 from runtime.run.jobs.models import Models
 from runtime.virtual.costs import load_costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
+from tests.support.runs import ROOT
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = {
@@ -40,7 +41,7 @@ def test_the_cluster_is_that_of_the_experiment_settings() -> None:
 def test_a_cost_model_adds_up_to_the_active_times(model: str) -> None:
     """Published code, packing table: a worker is active for wrk_active, the server for ps_active with transfers."""
     ps_ms, worker_ms, gpu_ms, use_percent, step_ms, mib = TABLE[model]
-    entry = Models("star").find(model)
+    entry = Models("star", ROOT).find(model)
     assert entry is not None
     costs, gpu_s = load_costs(entry.costs).values, (entry.device or {})["per_sample_s"] * 128
     assert entry.num_parameters * 4 == pytest.approx(mib * 2**20, rel=1e-5)
