@@ -11,7 +11,6 @@ from runtime.cluster.hosts import parse_machines
 from runtime.run.jobs.models import Models
 from runtime.virtual.costs import load_costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
-from tests.support.runs import ROOT
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = {
