@@ -182,6 +182,7 @@ def by_hydra(ready: Ready) -> int:
 
     from analysis.reports.sweep import report_end_of_sweep
     from runtime.config.hydra_errors import REFUSALS, explain
+    from runtime.record.sums import write_sums
     from runtime.run.elsewhere import FailedElsewhere, ask, noted, tell
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
@@ -198,6 +199,8 @@ def by_hydra(ready: Ready) -> int:
         return print_error(NAME, explain(error))
     if ready.jobs:
         report_end_of_sweep(ready.jobs.directory)
+        if ready.jobs.directory.is_dir():
+            write_sums(ready.jobs.directory)
         failures = noted(ready.jobs.directory)
         exit_codes.extend(one.exit_code for one in failures)
         if line := tell(failures):
