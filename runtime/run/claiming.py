@@ -32,8 +32,8 @@ def claim(setting: str, directory: Path, *, with_record: bool = False) -> None:
 
     ``with_record``: it is that of a sweep, which continues there.
     """
-    made = _missing(directory)
     try:
+        made = _missing(directory)
         descriptor = _locked(directory)
     except BlockingIOError:
         raise ConfigError(f"{setting}={directory}: another run is writing there; choose another directory") from None

@@ -31,8 +31,13 @@ class Faulty:
     def __post_init__(self) -> None:
         self.ledger = SampleLedger(num_samples=self.num_samples)
         self.num_parameters = self.ledger.num_parameters
-        self.prepare, self.preload = self.ledger.prepare, self.ledger.preload
         self.initial_parameters = self.ledger.initial_parameters
+
+    def prepare(self) -> int:
+        return self.ledger.prepare()
+
+    def preload(self) -> list[str]:
+        return self.ledger.preload()
 
     def numpy_gradient(
         self, params: NDArray[np.float32], indices: NDArray[np.int64], grad: NDArray[np.float32]
