@@ -18,6 +18,8 @@ pytestmark = pytest.mark.live
 TEST = """
 import os, signal, subprocess, sys, time
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+
 def test_it():
     far = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
