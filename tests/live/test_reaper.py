@@ -18,7 +18,8 @@ pytestmark = pytest.mark.live
 TEST = """
 import os, signal, subprocess, sys, time
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it,
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and those of nohup this one
 
 def test_it():
     far = subprocess.Popen(["sleep", "1000"], start_new_session=True)
