@@ -182,7 +182,6 @@ def by_hydra(ready: Ready) -> int:
 
     from analysis.reports.sweep import report_end_of_sweep
     from runtime.config.hydra_errors import REFUSALS, explain
-    from runtime.record.sums import write_sums
     from runtime.run.elsewhere import FailedElsewhere, ask, noted, tell
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
@@ -198,6 +197,8 @@ def by_hydra(ready: Ready) -> int:
     except REFUSALS as error:
         return print_error(NAME, explain(error))
     if ready.jobs:
+        from runtime.record.sums import write_sums
+
         report_end_of_sweep(ready.jobs.directory)
         if ready.jobs.directory.is_dir():
             write_sums(ready.jobs.directory)
