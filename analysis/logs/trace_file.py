@@ -77,7 +77,7 @@ def read_trace(path: Path) -> Trace:
     except msgspec.ValidationError as error:
         wrong = LogError if "`$." in str(error) or "]." in str(error) else NotATrace  # the place of a field
         raise wrong(f"{path}: is no Chrome trace ({str(error).replace('`', '')})") from None
-    except msgspec.DecodeError as error:
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise LogError(f"{path}: is no trace ({error}); copy or profile it again") from None
     except RecursionError:
         raise LogError(f"{path}: is no trace (too many brackets are open at once)") from None

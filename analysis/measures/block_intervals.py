@@ -8,7 +8,7 @@ systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
 
 from __future__ import annotations
 
-from math import exp, isfinite, nan, sqrt
+from math import exp, inf, isfinite, nan, sqrt
 
 import numpy as np
 from scipy.special import stdtrit
@@ -17,6 +17,8 @@ from analysis.measures.slow_steps import Floats
 
 CONFIDENCE = 0.95
 MOST_BLOCKS, FEWEST_BLOCKS = 40, 4
+MOST_REACH = 100.0
+"""Of the logarithm of a ratio: beyond that nothing is known of it."""
 
 
 def ratio_interval(tops: Floats, bottoms: Floats) -> tuple[float, float]:
@@ -27,7 +29,7 @@ def ratio_interval(tops: Floats, bottoms: Floats) -> tuple[float, float]:
     left = np.diff(tops - ratio * bottoms)
     error = sqrt(count / (2.0 * (count - 1)) * float((left**2).sum())) / float(tops.sum())
     reach = float(stdtrit(max(2.0, 2.0 * (count - 1) / 3.0), 0.5 + CONFIDENCE / 2.0)) * error
-    return ratio * exp(-reach), ratio * exp(reach)
+    return (ratio * exp(-reach), ratio * exp(reach)) if reach < MOST_REACH else (0.0, inf)
 
 
 def in_blocks(values: Floats, length: int) -> Floats:

@@ -342,3 +342,8 @@ def test_a_cure_costs_its_restart() -> None:
     assert row.low <= row.ratio <= row.high
     assert row.verdict == "faster"
     assert cured("replace", np.full(40, 2.0), np.full(40, 0.5), 30.0, 4).verdict == "slower"
+
+
+def test_of_blocks_that_differ_beyond_all_measure_nothing_is_known() -> None:
+    """Of damaged logs parts may be less than nothing, so that a sum is small and its parts are not."""
+    assert ratio_interval(np.array([1e9, 1.0, 1e9, -2e9 + 1.0]), np.ones(4)) == (0.0, np.inf)
