@@ -53,6 +53,11 @@ def code_sha256(root: Path = ROOT) -> str:
     return digest.hexdigest()
 
 
+def with_project(code: str, project: str) -> str:
+    """One fingerprint of our sources and of the user's project (:func:`runtime.config.project.fingerprint`)."""
+    return hashlib.sha256(f"{code}{project}".encode()).hexdigest()
+
+
 def edited_files() -> list[str]:
     """Files of the installed package that are not as they were installed; none in a repository, which git watches."""
     if not INSTALLED:

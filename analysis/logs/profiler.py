@@ -111,8 +111,9 @@ def _ends(path: Path, spans: Sequence[Event]) -> Floats:
     bad = ~((np.abs(starts) < FURTHEST) & (lengths >= 0.0) & (lengths < FURTHEST))
     if bad.any():
         span = spans[int(np.flatnonzero(bad)[0])]
+        begin = "none" if span.ts is UNSET else span.ts
         raise LogError(
-            f"{path}: the event {shown(span.label.decode(errors='replace'))} has ts {span.ts} and dur {span.dur}: "
+            f"{path}: the event {shown(span.label.decode(errors='replace'))} has ts {begin} and dur {span.dur}: "
             "must be microseconds; profile again, or remove it"
         )
     return np.stack([starts, starts + lengths], axis=1)

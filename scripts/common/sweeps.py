@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from analysis.records.load import RecordError
 from analysis.records.settings import MULTIRUN, NOTE
 from analysis.reports.vouching import Check, check_sums, listed
 from runtime.run.sweep_note import Ended, Note, read
+from runtime.version import with_project
 
 
 def is_sweep(folder: Path) -> bool:
@@ -46,6 +46,6 @@ def _wrong(folder: Path, note: Note, one: Ended) -> Iterator[str]:
     if (record.status == "done") != (one.exit_code == 0):
         yield f"{one.job}: exit code {one.exit_code}, but its record says {record.status}"
     versions = record.meta.get("versions") or {}
-    code = hashlib.sha256(f"{versions.get('code', '')}{versions.get('project', '')}".encode()).hexdigest()
+    code = with_project(versions.get("code", ""), versions.get("project", ""))
     if note.head is not None and "code" in versions and code != note.head.code_sha256:
         yield f"{one.job}: is of other code than the sweep"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import os
 import platform
@@ -16,7 +15,7 @@ from runtime.backends.devices.found import num_shown
 from runtime.config import project
 from runtime.house import ROOT
 from runtime.live.machines.doctor import PROBED, missing
-from runtime.version import code_sha256, own_version
+from runtime.version import code_sha256, own_version, with_project
 
 DISTRIBUTIONS = ("msgspec", "numpy", "tensorflow", "torch")
 GIT_DEADLINE_S = 5.0
@@ -99,7 +98,7 @@ def gpus(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> tuple[str, ...]:
 
 def fingerprint_below(root: Path) -> str:
     """SHA-256 of the sources of our packages below ``root``, and of the user's project."""
-    return hashlib.sha256(f"{code_sha256(root)}{project.fingerprint()}".encode()).hexdigest()
+    return with_project(code_sha256(root), project.fingerprint())
 
 
 def code_below(root: Path) -> Code:
