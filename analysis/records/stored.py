@@ -19,6 +19,7 @@ from analysis.files import below, write_file
 from analysis.records.integrity import Integrity
 from analysis.records.load import FOLDER, LOG, Contents, Run, gather_contents
 from analysis.records.schema import ROWS, Finished, NodeUse, Timings
+from analysis.records.sums import code_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -191,7 +192,5 @@ def _hash(path: Path) -> str:
 
 def _code() -> str:
     """A hash of this room and of the values that it reads: columns that other code has derived may differ."""
-    found = hashlib.blake2b(repr((Timings.__struct_fields__, NodeUse.__struct_fields__)).encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+    fields = repr((Timings.__struct_fields__, NodeUse.__struct_fields__))
+    return hashlib.blake2b(f"{fields}{code_of(Path(__file__).parent)}".encode()).hexdigest()

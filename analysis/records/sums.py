@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from analysis.files import write_file, written_files
@@ -48,6 +49,15 @@ def _write(folder: Path, derived: Mapping[str, str], new: bool) -> None:
         return
     lines = (f"{found}  {name}\n" for name, found in {**before, **derived}.items())
     write_file(folder / SUMS, "".join(lines))
+
+
+@cache
+def code_of(*rooms: Path) -> str:
+    """A hash of the modules in these folders, read once: what other code has derived may lack something, or differ."""
+    found = hashlib.blake2b()
+    for path in (path for room in rooms for path in sorted(room.glob("*.py"))):
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def sum_of(path: Path) -> str | None:

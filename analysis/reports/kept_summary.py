@@ -18,7 +18,7 @@ from analysis.files import below, write_below
 from analysis.records.load import FOLDER, LOG, RecordError, Run
 from analysis.records.schema import ROWS
 from analysis.records.settings import PROGRAM
-from analysis.records.sums import sum_of
+from analysis.records.sums import code_of, sum_of
 
 SOURCES = (LOG, ROWS, "meta.json", "plan.json")
 SUMMARY = "summary.json"
@@ -69,9 +69,5 @@ def kept_summary(folder: Path) -> dict[str, Any] | None:
 
 
 def _code() -> str:
-    """A hash of all that a summary is made by: what other code has made may lack something, or be something else."""
-    found = hashlib.blake2b()
-    for room in (measures, records):
-        for path in sorted(Path(room.__path__[0]).glob("*.py")):
-            found.update(path.read_bytes())
-    return found.hexdigest()
+    """A hash of all that a summary is made by."""
+    return code_of(*(Path(room.__path__[0]) for room in (measures, records)))
