@@ -42,8 +42,8 @@ NOT_ELSEWHERE = "launcher={launcher} disturbs workers, servers and links, and no
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckedJob:
-    """A job that can run, with all objects that its configuration names. It runs once: strategies have a state."""
+class Undisturbed:
+    """A job that can run if nothing disturbs it, with all objects that its configuration names."""
 
     written: Config
     """The configuration as the user wrote it, for the record."""
@@ -54,6 +54,14 @@ class CheckedJob:
     backend: Any
     runtime: Runtime
     scheduler: Scheduler
+    gpus: tuple[int, ...]
+    """GPUs that its workers use, in turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedJob(Undisturbed):
+    """A job that can run. It runs once: strategies have a state."""
+
     plan: Plan
     """The plan: all disturbances of the run."""
     around: RunContext
@@ -74,20 +82,6 @@ class CheckedJob:
     def real_time(self) -> bool:
         """Whether its time is that of this machine."""
         return self.runtime.real_time
-
-
-@dataclass(frozen=True, kw_only=True)
-class Undisturbed:
-    """A job that can run if nothing disturbs it; its fields are those of :class:`CheckedJob`."""
-
-    written: Config
-    config: Config
-    strategy: Strategy
-    task: Any
-    backend: Any
-    runtime: Runtime
-    scheduler: Scheduler
-    gpus: tuple[int, ...]
 
 
 def check_job(written: Config, start: Path | None = None) -> CheckedJob:
@@ -157,18 +151,7 @@ def disturbed(job: Undisturbed) -> CheckedJob:
         replicas=strategy.replicas,
         gpus=gpus,
     )
-    return CheckedJob(
-        written=job.written,
-        config=config,
-        strategy=strategy,
-        task=job.task,
-        backend=backend,
-        runtime=runtime,
-        scheduler=job.scheduler,
-        plan=plan,
-        around=around,
-        needs=runtime.check(around),
-    )
+    return CheckedJob(**vars(job), plan=plan, around=around, needs=runtime.check(around))
 
 
 def check_system(runtime: Runtime, config: Config) -> None:
