@@ -47,7 +47,7 @@ SURROUNDINGS = {
 }
 """What else a choice of a group needs: jobs that share hosts, and for ``prevention`` some that ask for more."""
 SUITE = ("test_strategies.py", "test_virtual.py", "test_virtual_allreduce.py")
-PLUGINS = ("tests.support.turns", "tests.support.users_suite")
+PLUGINS = ("tests.support.long_tests", "tests.support.users_suite")
 FOLDER = "STRAGGLAB_CONTRACT_STRATEGIES"
 """Environment variable: where the contract suite finds the strategies."""
 

@@ -22,7 +22,7 @@ LOOSE = ("scripts", "scripts/common", "scripts/jobs", "scripts/tables", "tests/c
 ROOTS = frozenset({*PACKAGES, "scripts", "tests"})
 SUITE = ("tests.contract.test_strategies", "tests.contract.test_virtual", "tests.contract.test_virtual_allreduce")
 """What a user's strategy is checked by; of the tests only these are shipped, with the modules that they import."""
-PLUGINS = ("tests.support.turns", "tests.support.users_suite")
+PLUGINS = ("tests.support.long_tests", "tests.support.users_suite")
 """Of pytest, for these."""
 OF_THE_REPOSITORY = ("docs_site", "mutant_lists", "mutant_runs", "mutants", "packing", "snapshot", "torch_index")
 """Scripts that need it."""

@@ -1,4 +1,4 @@
-"""For all tests: chance, long tests by turns, the end of what they start, and golden transcripts written again.
+"""For all tests: chance, long tests, the end of what they start, and golden transcripts written again.
 
 Chance repeats itself (profiles ``dev`` and ``ci``), so that a failure is the same for everybody; ``nightly`` (``make
 slow``) draws other examples, and many more, and keeps what it found in ``.hypothesis``.
@@ -15,7 +15,7 @@ pytest_plugins = [
     "tests.support.grammars_once",
     "tests.support.groups",
     "tests.support.reaper",
-    "tests.support.turns",
+    "tests.support.long_tests",
     "tests.support.yaml_once",
 ]
 

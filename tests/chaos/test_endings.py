@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.invariants import problems
 from tests.support.leaks import Oracle, Start, listening_sockets, open_files
+from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, ROOT, RecordSink, Run, processes_of, read_lines
-from tests.support.turns import by_turns
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 DRAWN = tuple(option for option in LEDGER if option != "draw=false")
@@ -193,7 +193,7 @@ def while_drawing(run: Run) -> None:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("moment", by_turns([while_training, while_importing, while_drawing], always=1))
+@pytest.mark.parametrize("moment", long_after([while_training, while_importing, while_drawing], always=1))
 def test_killed(start: Start, tmp_path: Path, moment: Moment) -> None:
     oracle, run = Oracle(tmp_path), begin(start, "ledger, with figures")
     moment(run)

@@ -49,7 +49,7 @@ from tests.support.laws import (
     unpicklable,
     unrepeatable,
 )
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 
 SEEDS = range(6)
 
@@ -215,7 +215,7 @@ def test_nothing_is_found_where_nothing_is_wrong(mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "mode", "checkers"),
-    rows_by_turns(
+    rows_long_after(
         [
             (PeeksAtTheClock, "calm", {"deterministic", "replayable", "picklable"}),
             (ThrowsDice, "calm", {"deterministic", "replayable", "picklable"}),

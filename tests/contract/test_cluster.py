@@ -46,7 +46,7 @@ from tests.contract.cluster_laws import (
     unfinished,
 )
 from tests.support.clusters_of_jobs import machines_of, random_jobs
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 POLICIES = sorted(path.stem for path in (CONF / "policy").glob("*.yaml"))
@@ -64,7 +64,7 @@ every_policy = pytest.mark.parametrize("name", POLICIES)
 every_placement = pytest.mark.parametrize("placement", PLACEMENTS)
 RUNS = [(*about, seed) for seed in range(3) for about in product(POLICIES, PLACEMENTS, CLUSTERS)]
 every_run = pytest.mark.parametrize(
-    "run", by_turns(RUNS, always=len(RUNS) // 3), ids=lambda run: "-".join(str(part) for part in run)
+    "run", long_after(RUNS, always=len(RUNS) // 3), ids=lambda run: "-".join(str(part) for part in run)
 )
 
 
@@ -101,7 +101,7 @@ def test_it_is_lawful_total_and_every_job_ends_once(run: tuple[str, str, str, in
 
 
 @every_policy
-@pytest.mark.parametrize("seed", by_turns(range(3), 1))
+@pytest.mark.parametrize("seed", long_after(range(3), 1))
 def test_it_lives_with_jobs_that_restart_tasks_elsewhere(name: str, seed: int) -> None:
     """A worker changes its GPU whenever the placement has one for it, and the policy is asked again."""
     jobs, machines = jobs_of(seed), CLUSTERS["unequal"]

@@ -19,8 +19,8 @@ from tests.contract.catalogue import NAMES, fits, hurried, sample, uneven_job
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import HeapRun
 from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
+from tests.support.long_tests import rows_long_after
 from tests.support.scores import random_scores
-from tests.support.turns import rows_by_turns
 
 START = 4
 SEEDS = (1, 2)
@@ -93,7 +93,7 @@ SEEDED = [(*job, seed) for seed in SEEDS for job in JOBS]
 """All jobs with the first seed, for every commit, and then with the other."""
 
 
-@pytest.mark.parametrize(("name", "num_servers", "seed"), rows_by_turns(SEEDED, always=len(JOBS)))
+@pytest.mark.parametrize(("name", "num_servers", "seed"), rows_long_after(SEEDED, always=len(JOBS)))
 def test_every_strategy_goes_on_whatever_becomes_of_newcomers(name: str, num_servers: int, seed: int) -> None:
     run, refused = grown(name, num_servers, seed)
     assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []

@@ -25,7 +25,7 @@ from strategies.star import Star
 from strategies.static_x import StaticX
 from strategies.sync_switch import SyncSwitch
 from strategies.zeno_pp import ZenoPP
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.support.virtual_runs import VirtualRun, World, draw_host_world, draw_world, still_world
 
 Make = Callable[[int], Strategy]
@@ -84,7 +84,7 @@ def difference(first: VirtualRun, second: VirtualRun) -> str:
 @every_pair
 @pytest.mark.parametrize("num_workers", [*(pytest.param(number, marks=pytest.mark.long) for number in (1, 2)), 4])
 @pytest.mark.parametrize("draw", [draw_world, draw_host_world])
-@pytest.mark.parametrize("seed", by_turns(range(3), always=1))
+@pytest.mark.parametrize("seed", long_after(range(3), always=1))
 def test_it_is_the_same_in_every_respect(name: str, num_workers: int, draw: Draw, seed: int) -> None:
     make, make_other = SAME[name]
     one = VirtualRun(draw(num_workers, seed), make(num_workers))

@@ -16,8 +16,8 @@ from tests.contract.catalogue import NAMES, fits, hurried, uneven_job
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import Desk, HeapRun, Puppet, compute, make_job, puppet_desk
 from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
+from tests.support.long_tests import rows_long_after
 from tests.support.scores import random_scores
-from tests.support.turns import rows_by_turns
 
 START, NEW, GONE = 4, NodeId.worker(4), NodeId.worker(1)
 SEEDS = (1, 2)
@@ -47,7 +47,7 @@ PLAYERS = [name for name in NAMES if fits(name, START)]
 SHORT = [(name, "restarts", SEEDS[number % 2]) for number, name in enumerate(PLAYERS)]
 SHORT += [(name, "calm", SEEDS[0]) for name in PLAYERS[::8]]
 MORE = [job for job in product(PLAYERS, MODES, SEEDS) if job not in SHORT]
-every_job = pytest.mark.parametrize(("name", "mode", "seed"), rows_by_turns([*SHORT, *MORE], always=len(SHORT)))
+every_job = pytest.mark.parametrize(("name", "mode", "seed"), rows_long_after([*SHORT, *MORE], always=len(SHORT)))
 
 
 @every_job

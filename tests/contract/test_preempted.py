@@ -13,7 +13,7 @@ from tests.contract.catalogue import NAMES, fits, hurried, uneven_job
 from tests.support.faults import Fault, Outage, Preempted, preemptions, random_outcome, random_seconds
 from tests.support.harness import HeapRun
 from tests.support.laws import dead, played, unaveraged, unconserved, unlawful, unpicklable, unrepeatable
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 FIRST = 1
 PLAYERS = [name for name in NAMES if fits(name, 4)]
@@ -25,8 +25,8 @@ def run_of(name: str, seed: int, faults: Sequence[Fault], num_workers: int = 4) 
     return HeapRun(hurried(name), job, random_seconds(seed), faults, random_outcome(seed))
 
 
-@pytest.mark.parametrize("seed", by_turns(range(FIRST, 5), 1))
-@pytest.mark.parametrize("name", by_turns([*PLAYERS[::2], *PLAYERS[1::2]], len(PLAYERS) // 2))
+@pytest.mark.parametrize("seed", long_after(range(FIRST, 5), 1))
+@pytest.mark.parametrize("name", long_after([*PLAYERS[::2], *PLAYERS[1::2]], len(PLAYERS) // 2))
 def test_it_owes_what_every_strategy_owes(name: str, seed: int) -> None:
     run = run_of(name, seed, preemptions(seed))
     refused = played(run)

@@ -62,7 +62,7 @@ UNSEEN = {
 
 
 def cases() -> Iterator[ParameterSet]:
-    """Each strategy in one of the worlds for every commit, in the other by its turn."""
+    """Each strategy in one of the worlds for every commit, in the other it is long."""
     for place, name in enumerate(NAMES):
         for number, world in enumerate(WORLDS):
             if fits(name, 4):

@@ -14,7 +14,7 @@ from tests.contract.catalogue import HURRIES, MODES, faults, make, uneven_job
 from tests.support.faults import random_outcome, random_seconds
 from tests.support.harness import HeapRun
 from tests.support.laws import dead, played, unaveraged, unconserved, unlawful, unpicklable, unrepeatable
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 RESERVING = ("star_h", "star_ahead", "star_ml")
 SETTINGS = {"prevent": True, "when_calm": "ssgd", "max_pause_frac": 1.0}
@@ -59,8 +59,8 @@ def run_of(name: str, mode: str, seed: int) -> tuple[HeapRun, Moody]:
     return run, cluster
 
 
-@pytest.mark.parametrize("seed", by_turns(range(1, 5), 1))
-@pytest.mark.parametrize("mode", by_turns(reversed(MODES), always=1))
+@pytest.mark.parametrize("seed", long_after(range(1, 5), 1))
+@pytest.mark.parametrize("mode", long_after(reversed(MODES), always=1))
 @pytest.mark.parametrize("name", RESERVING)
 def test_it_owes_what_every_strategy_owes(name: str, mode: str, seed: int) -> None:
     run, cluster = run_of(name, mode, seed)

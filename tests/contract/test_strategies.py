@@ -44,7 +44,7 @@ from tests.support.laws import (
     unpicklable,
     unrepeatable,
 )
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 every_case = pytest.mark.parametrize("case", marked(cases()), scope="module")
 every_eventful_case = pytest.mark.parametrize(
@@ -52,7 +52,7 @@ every_eventful_case = pytest.mark.parametrize(
 )
 """For what plays everything once more: for every commit those in which all happens."""
 every_name = pytest.mark.parametrize("name", NAMES)
-every_second_name = pytest.mark.parametrize("name", by_turns([*NAMES[::2], *NAMES[1::2]], always=len(NAMES[::2])))
+every_second_name = pytest.mark.parametrize("name", long_after([*NAMES[::2], *NAMES[1::2]], always=len(NAMES[::2])))
 WITNESSES = ("antdt_nd", "asp", "bsp", "sync_switch_restart")
 """Of what is in the scenarios, which are the same for every strategy; and of restarts of workers and servers."""
 

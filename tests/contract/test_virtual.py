@@ -126,7 +126,7 @@ def runs(case: Case) -> Iterator[VirtualRun]:
 
 
 def some_runs(case: Case) -> Iterator[VirtualRun]:
-    """For what costs as much as a run: one of either kind, another kind for the next strategy; all in its turn."""
+    """For what costs as much as a run: one of either kind, another kind for the next strategy; the rest is long."""
     if case.long:
         yield from runs(case)
     elif NAMES.index(case.name) % 2:

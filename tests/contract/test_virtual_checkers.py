@@ -27,7 +27,7 @@ from tests.contract.test_virtual import (
 )
 from tests.support.invariants import replay
 from tests.support.laws import Complaints
-from tests.support.turns import by_turns, rows_by_turns
+from tests.support.long_tests import long_after, rows_long_after
 from tests.support.virtual_runs import Line, VirtualRun, World, draw_world, still_world
 
 
@@ -77,7 +77,7 @@ def found(cls: Make, kind: str, wanted: set[str] | None = None) -> set[str]:
     return complaining
 
 
-@pytest.mark.parametrize("kind", by_turns(DRAW, always=1))
+@pytest.mark.parametrize("kind", long_after(DRAW, always=1))
 def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
     assert found(Sound, kind) == set()
 
@@ -114,7 +114,7 @@ def test_a_wrong_clock_is_found(
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "spoil"),
-    rows_by_turns(
+    rows_long_after(
         [
             ("Restored", lambda lines, at: lines[at]["event"].update(version=lines[at]["version"] + 1)),
             ("Restored", lambda lines, at: lines[at].update(t=lines[at]["t"] - 6.0)),

@@ -13,8 +13,8 @@ from runtime.core.vectors import server_range
 from tests.live.retrace import Retracing
 from tests.live.test_faults import PACED, assert_sound, assert_uses_are_exact
 from tests.support.leaks import Start
+from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, Run
-from tests.support.turns import by_turns
 
 pytestmark = pytest.mark.live
 
@@ -81,7 +81,7 @@ def test_what_is_learned_is_to_the_bit_what_the_record_says(start: Start, strate
 
 
 @pytest.mark.parametrize(
-    "strategy", by_turns([(*LGC, "strategy.reselect_iters=3"), WAITING], always=1), ids=["lgc", "waiting"]
+    "strategy", long_after([(*LGC, "strategy.reselect_iters=3"), WAITING], always=1), ids=["lgc", "waiting"]
 )
 def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, strategy: tuple[str, ...]) -> None:
     """In turns; another is the child after that, since all are in the ring first."""

@@ -16,8 +16,8 @@ from runtime.live.machines.doctor import missing
 from scripts.replay import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
+from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, Run
-from tests.support.turns import by_turns
 
 pytestmark = pytest.mark.live
 
@@ -96,7 +96,7 @@ def test_the_kill_that_a_job_does_not_survive_ends_it_on_both_clocks(
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("by", by_turns(["cgroup", "duty", "cpulimit"], always=1))
+@pytest.mark.parametrize("by", long_after(["cgroup", "duty", "cpulimit"], always=1))
 def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: Path, by: str) -> None:
     if by != "duty" and (lack := missing({"cgroup": "cgroup_cpu", "cpulimit": "cpulimit"}[by])):
         pytest.skip(f"{lack.reason}; {lack.cure}")

@@ -14,8 +14,8 @@ from analysis.records.load import load_run
 from scripts.replay import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
+from tests.support.long_tests import rows_long_after
 from tests.support.runs import DIGITS, LEDGER, Run
-from tests.support.turns import rows_by_turns
 
 pytestmark = pytest.mark.live
 
@@ -49,7 +49,7 @@ def assert_sound(run: Run) -> None:
 # ---- workers and the evaluator --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("strategy", "transport"), rows_by_turns([("bsp", "tcp"), ("asp_dds", "shm")], always=1))
+@pytest.mark.parametrize(("strategy", "transport"), rows_long_after([("bsp", "tcp"), ("asp_dds", "shm")], always=1))
 def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}")
     run.await_training(5)

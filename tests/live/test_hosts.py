@@ -16,8 +16,8 @@ from scripts.replay import build_strategy
 from tests.live.test_disturbances import assert_carried_out, write_plan
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
+from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, Run
-from tests.support.turns import by_turns
 
 pytestmark = pytest.mark.live
 
@@ -137,7 +137,7 @@ def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("count", by_turns([2, 8], always=1))
+@pytest.mark.parametrize("count", long_after([2, 8], always=1))
 def test_runs_at_once_do_not_touch_each_other(start: Start, count: int) -> None:
     runs: list[Run] = [start(f"run{number}", *LEDGER, *HOSTS, "workload.epochs=1") for number in range(count)]
     digests = {run.finish(110).sha256 for run in runs}

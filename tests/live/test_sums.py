@@ -13,8 +13,8 @@ from strategies.protocol import NodeId
 from tests.live.test_faults import ALLOW, PACED
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
+from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, Run
-from tests.support.turns import by_turns
 
 pytestmark = pytest.mark.live
 
@@ -134,7 +134,7 @@ def test_the_servers_link_carries_half_and_the_record_shows_it(start: Start) -> 
     assert 0.4 < vectors_a_round(run, "host:0") / vectors_a_round(direct_run, "host:0") < 0.6  # (4 + 39 * 2) / 160
 
 
-@pytest.mark.parametrize("struck", by_turns([("aggregator:0",), ("aggregator:1", "worker:1", "server:0")], always=1))
+@pytest.mark.parametrize("struck", long_after([("aggregator:0",), ("aggregator:1", "worker:1", "server:0")], always=1))
 def test_who_is_killed_on_a_host(start: Start, struck: tuple[str, ...]) -> None:
     run = on_hosts(start, "run", "strategy.tree_wait_s=0.2", *PACED, "workload.epochs=2", env=ALLOW)
     run.await_training(5)

@@ -18,15 +18,15 @@ from analysis.fitting.step_times import StepModel, fit_steps
 from analysis.logs.table import Columns, read_table
 from analysis.measures.straggling import Straggling, straggling
 from scripts.jobs.advice import Replay, configurations, cost_file, jct_of
+from tests.support.long_tests import long_after
 from tests.support.planted_jobs import BASE_S, BATCH, USUAL_S, Planted, calm, planted, run_planted
-from tests.support.turns import by_turns
 
 STEPS = 120
 SMALL = ((4, 0), (4, 3), (8, 2), (8, 7))
 LONG = [
     ((workers, first), (workers, first + 1), (workers, first + 2)) for workers in (4, 8, 16, 32) for first in (10, 20)
 ]
-GRIDS = by_turns([SMALL, *LONG], always=1)
+GRIDS = long_after([SMALL, *LONG], always=1)
 TRIED = ("bsp", "asp_dds", "ssp", "backup_workers", "lb_bsp", "lgc")
 TIE = 0.03
 """Strategies whose times differ by less may come in either order."""
@@ -122,7 +122,7 @@ def test_the_fitted_costs_are_those_of_the_job(grid: tuple[tuple[int, int], ...]
         assert predicted(without, ("bsp",), folder)["bsp"] == pytest.approx(twin_s, rel=0.05)
 
 
-@pytest.mark.parametrize("grid", by_turns([SMALL[:1], *LONG[:4]], always=1))
+@pytest.mark.parametrize("grid", long_after([SMALL[:1], *LONG[:4]], always=1))
 def test_the_first_three_are_the_best_three(grid: tuple[tuple[int, int], ...], folder: Path) -> None:
     """Beyond the paper: what other strategies take under the plan, which no log mentions; ties count as right."""
     for workers, seed in grid:

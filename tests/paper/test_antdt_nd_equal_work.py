@@ -14,7 +14,7 @@ from strategies.bsp import BSP
 from strategies.monitoring.detector import NEVER_MATURE
 from strategies.protocol import Compute, Restart
 from tests.support.harness import HeapRun, Seconds, make_job
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 SHIPPED: dict[str, Any] = {
     "short_window_s": 6.0,
@@ -139,7 +139,7 @@ def test_single_pauses_do_not_make_a_straggler() -> None:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("sleep_s", by_turns([1.5, 60.0, 1.0, 5.0, 20.0], always=2))
+@pytest.mark.parametrize("sleep_s", long_after([1.5, 60.0, 1.0, 5.0, 20.0], always=2))
 @pytest.mark.parametrize("judge", ["at_equal_work", "published"])
 def test_the_slowest_stragglers_are_detected_in_the_shortest_windows(sleep_s: float, judge: str) -> None:
     """Beyond the paper: windows of 6 and 12 s hold fewer than ten iterations of 1.5 s, and none of a minute."""

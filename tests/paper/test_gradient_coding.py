@@ -18,7 +18,7 @@ from strategies.protocol import Apply, Compute, Drop, Partition
 from tests.support.faults import Crash
 from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import dead, miscounted, unconserved, unlawful
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 UNIT_SAMPLES = 840
 """Global batch: divides into the parts of all schemes here."""
@@ -70,7 +70,7 @@ def test_heter_aware_workers_all_finish_together_at_the_optimum() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["cyclic", "heter_aware", "group_based"])
-@pytest.mark.parametrize("delay_s", by_turns([4.0, 0.5, NEVER_S], always=1))
+@pytest.mark.parametrize("delay_s", long_after([4.0, 0.5, NEVER_S], always=1))
 def test_the_time_of_a_round_does_not_depend_on_one_workers_delay(scheme: str, delay_s: float) -> None:
     """Figure 2a: flat in the delay, and so with a worker that never answers."""
     for late in range(5):
@@ -97,7 +97,7 @@ def test_cyclic_with_two_stragglers_rises_to_the_slow_workers_bound() -> None:
 @pytest.mark.few(4)
 @pytest.mark.parametrize("scheme", ["fractional_repetition", "cyclic", "heter_aware", "group_based"])
 @pytest.mark.parametrize("s", [1, 2])
-@pytest.mark.parametrize("first", by_turns(range(3), always=1))
+@pytest.mark.parametrize("first", long_after(range(3), always=1))
 def test_every_update_is_the_full_gradient_whoever_is_missing(scheme: str, s: int, first: int) -> None:
     """Theorem 4: robust to any s stragglers."""
     speeds = [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]

@@ -14,7 +14,7 @@ from strategies.coding.groups import find_groups, group_based, packed
 from strategies.coding.matrices import cyclic, heter_aware, naive
 from strategies.coding.partitions import counts, default_parts, support
 from strategies.coding.stragglers import rate
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 
 CLUSTERS = {
     "A": (2,) * 2 + (4,) * 2 + (8,) * 3 + (12,),
@@ -114,7 +114,7 @@ def test_one_straggler_more_is_too_many(cluster: str, s: int) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["heter_aware", "group_based"])
-@pytest.mark.parametrize(("cluster", "s"), rows_by_turns(EVERY, always=3))
+@pytest.mark.parametrize(("cluster", "s"), rows_long_after(EVERY, always=3))
 def test_the_worst_case_is_the_lower_bound(scheme: str, cluster: str, s: int) -> None:
     """Theorem 5. Nobody can be earlier than (s + 1) / sum(c) whole works: s + 1 copies of everything have to be
     computed."""

@@ -29,7 +29,7 @@ from strategies.transfers.fluid import fair_rates
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import played, unaveraged, unconserved, unlawful
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 MB = 1_000_000
 A, B, C, D, FIRST = range(5)
@@ -304,8 +304,8 @@ def job_of(strategy: MLfabric, seed: int, num_workers: int = 5) -> HeapRun:
     return run
 
 
-@pytest.mark.parametrize("window_s", by_turns([None, 1.5, 0.0], always=2))
-@pytest.mark.parametrize("tau_max", by_turns([None, 4, 6], always=2))
+@pytest.mark.parametrize("window_s", long_after([None, 1.5, 0.0], always=2))
+@pytest.mark.parametrize("tau_max", long_after([None, 4, 6], always=2))
 def test_no_applied_update_is_later_than_the_bound(tau_max: int | None, window_s: float | None) -> None:
     """Slide 12's guarantee, with transfers that take longer than planned, lost workers and servers."""
     for seed in range(3):

@@ -2,7 +2,7 @@
 
 Everything is built as always: axes, labels, the CSV file. What is left out is what Matplotlib does when it saves, the
 layout and the painting (80 % of the time of a report). Tests about a figure itself are marked ``painted``, if there are
-not many alike; all others are painted when it is their turn (:mod:`tests.support.turns`).
+not many alike; all others are painted where long tests run, too (:mod:`tests.support.long_tests`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import pytest
 from matplotlib.figure import Figure
 
-from tests.support.turns import runs_long
+from tests.support.long_tests import runs_long
 
 BLANK = b"\x89PNG\r\n\x1a\n"
 """What every PNG begins with."""

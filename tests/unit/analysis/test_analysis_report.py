@@ -20,9 +20,9 @@ from analysis.reports.console import print_summary
 from analysis.reports.report import compare, finish_run, summary_frame
 from analysis.reports.sweep import report_end_of_sweep, report_sweep
 from scripts import figures as script
+from tests.support.long_tests import long_after
 from tests.support.pages import loaded
 from tests.support.records import Story, asp_story, bsp_story, churn_story, disturbance, rollback_story
-from tests.support.turns import by_turns
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -74,7 +74,7 @@ def test_finishing_twice_replaces_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.long(like="test_a_finished_run_leaves_what_the_record_promises")
-@pytest.mark.parametrize("tell", by_turns([rollback_story, churn_story], always=1))
+@pytest.mark.parametrize("tell", long_after([rollback_story, churn_story], always=1))
 @pytest.mark.painted
 def test_runs_with_faults_are_drawn(tell: Any, tmp_path: Path) -> None:
     plan = [disturbance(0.1, 0.3, "server:0", 0.01), disturbance(0.0, 0.2, "link:0-1", 1e6, kind="rate")]

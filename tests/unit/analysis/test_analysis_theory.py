@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.measures import theory
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 
 EXACT = 1e-9
 """Relative tolerance of the integrals."""
@@ -112,7 +112,7 @@ PLACES += [(k, n, name) for k, n in ((7, 8), (1, 2), (3, 8), (31, 60)) for name 
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("k", "n", "name"), rows_by_turns(PLACES, always=4))
+@pytest.mark.parametrize(("k", "n", "name"), rows_long_after(PLACES, always=4))
 def test_identities_between_places(k: int, n: int, name: str) -> None:
     assert broken_identities(KTH, TIMES[name], k, n) == []
 

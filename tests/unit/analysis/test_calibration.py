@@ -21,8 +21,8 @@ from analysis.records.load import RecordError, Run, load_run
 from runtime.virtual.costs import Costs, load_costs
 from scripts import calibrate as script
 from tests.support.live_records import Live
+from tests.support.long_tests import long_after
 from tests.support.records import Story, disturbance
-from tests.support.turns import by_turns
 
 ROOT = Path(__file__).resolve().parents[3]
 DEVICE = {"base_s": 0.02, "per_sample_s": 0.00125}
@@ -204,7 +204,7 @@ def test_updates_of_a_server_that_was_stopped_now_and_then_are_left_out(tmp_path
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    "name", by_turns(["control_s", "update_base_s", "compute_base_s", "data_base_s", "latency_s"], always=2)
+    "name", long_after(["control_s", "update_base_s", "compute_base_s", "data_base_s", "latency_s"], always=2)
 )
 def test_a_changed_cost_changes_its_figure_and_no_other(tmp_path: Path, plain_fit: Calibration, name: str) -> None:
     changed = msgspec.structs.replace(COSTS, **{name: 2 * getattr(COSTS, name)})

@@ -67,7 +67,7 @@ def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None
 
 
 PAINTED = ("bars", "delays")
-"""For every commit; the other kinds when it is their turn."""
+"""For every commit; the other kinds are long."""
 
 
 @pytest.mark.few(5)

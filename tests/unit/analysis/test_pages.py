@@ -23,9 +23,9 @@ from analysis.reports.pages.lanes import lanes_of
 from analysis.reports.pages.table import Cell, Head, table_html
 from analysis.reports.report import compare, finish_run
 from analysis.reports.timeline import trace
+from tests.support.long_tests import long_after
 from tests.support.pages import Reader, dead_links, loaded
 from tests.support.records import asp_story, bsp_story, churn_story, rollback_story
-from tests.support.turns import by_turns
 
 SETTINGS = ["strategy=bsp", "seed=0", "hydra.run.dir=runs/a b"]
 
@@ -165,7 +165,7 @@ def laid_out_again(data: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["lane", "number", "t", *PHASES])
 
 
-@pytest.mark.parametrize("tell", by_turns([bsp_story, churn_story, rollback_story], always=1))
+@pytest.mark.parametrize("tell", long_after([bsp_story, churn_story, rollback_story], always=1))
 def test_the_page_has_every_iteration(tell: Any, tmp_path: Path) -> None:
     run = load_run(tell().write(tmp_path / "run"))
     data = lanes_of(run)
@@ -222,7 +222,7 @@ def test_a_page_of_a_thousand_workers_is_no_larger_than_two_megabytes(tmp_path: 
 # ---- the trace's arrows ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tell", by_turns([asp_story, rollback_story, bsp_story, churn_story], always=2))
+@pytest.mark.parametrize("tell", long_after([asp_story, rollback_story, bsp_story, churn_story], always=2))
 def test_arrows_lead_from_slice_to_slice(tell: Any, tmp_path: Path) -> None:
     run = load_run(tell().write(tmp_path / "run"))
     entries = json.loads(trace(run))["traceEvents"]

@@ -1,6 +1,6 @@
 """Pages as Chromium shows them: nothing scrolls sideways, texts have contrast, tables sort, the timeline zooms.
 
-One start of the browser looks at all that every commit looks at; all widths in light and dark have their turns.
+One start of the browser looks at all that every commit looks at; all widths in light and dark are long.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_the_timeline_zooms_and_pans(view: View, seen: dict[View, dict[str, Any]
     assert found["colours"] >= 3, "something is drawn"
 
 
-# ---- by turns: all widths, light and dark, and pictures -------------------------------------------------------------
+# ---- long: all widths, light and dark, and pictures -------------------------------------------------------------
 
 
 @pytest.mark.long(like="test_a_page_fits_and_can_be_read")

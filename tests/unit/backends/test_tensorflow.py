@@ -19,9 +19,9 @@ from runtime.backends.torch import TorchBackend, TorchModel
 from runtime.core.vectors import aligned_vector
 from runtime.run.checks import job as checks
 from tests.support.cli import run_cli
+from tests.support.long_tests import long_after
 from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, descend, needs_tensorflow
-from tests.support.turns import by_turns
 from tests.unit.backends.tensorflow_process import BACKEND, Computed
 from workloads.digits import Digits
 from workloads.torch_random import Draws
@@ -105,7 +105,7 @@ def test_a_number_of_threads_is_one_at_least() -> None:
     assert (finished.exit_code, finished.err) == (2, "run.py: backend.num_threads=0: must be at least 1\n")
 
 
-@pytest.mark.parametrize("backend", by_turns(["numpy", "torch"], 1))
+@pytest.mark.parametrize("backend", long_after(["numpy", "torch"], 1))
 def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: Path) -> None:
     workload = {"torch": "digits", "numpy": "ledger"}[backend]
     words = [f"workload={workload}", f"backend={backend}", "runtime=virtual", "draw=false", "view=none"]

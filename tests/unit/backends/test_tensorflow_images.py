@@ -36,7 +36,7 @@ MORE = (
 """Made of the same layers."""
 SOON, AGAIN = ("alexnet-32-0.125", "alexnet-32-0.1250"), ("googlenet-96-0.06", "googlenet-96-0.060")
 METRICS = ("loss", "test_accuracy", "test_loss")
-by_turns = pytest.mark.long(
+long_after = pytest.mark.long(
     like="tests/live/test_tensorflow_tasks.py::test_torch_and_tensorflow_give_the_same_loss_sequence"
 )
 Found = Callable[[str], Facts]
@@ -56,7 +56,7 @@ def compare(ours: Facts, wanted: Facts, names: Iterable[str]) -> None:
         np.testing.assert_allclose(ours[name], wanted[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@by_turns
+@long_after
 @pytest.mark.parametrize("case", [*CASES, *MORE, *(pytest.param(case, marks=pytest.mark.slow) for case in DEEP)])
 def test_a_model_is_the_same_in_both(case: str, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     make_comparable(MAKERS, nn.ELU(), nn.AvgPool2d, monkeypatch)
@@ -73,14 +73,14 @@ def test_every_model_is_compared() -> None:
     assert own_forms - {name for name, large in compared if large} == {"densenet121", "vgg16"}, "like others of theirs"
 
 
-@by_turns
+@long_after
 @pytest.mark.parametrize("case", LAYERS)
 def test_a_layer_is_the_same_in_both(case: str, found: Found) -> None:
     wanted = facts_of(TorchModel(task_of(case), 0, 1))
     compare(found(case), wanted, (*METRICS, "means", "variances"))
 
 
-@by_turns
+@long_after
 @pytest.mark.parametrize(("once", "again"), [SOON, AGAIN])
 def test_a_model_that_is_made_again_in_a_process_computes_the_same_bits(found: Found, once: str, again: str) -> None:
     """GoogLeNet's did not while Keras counted on in the names of layers."""

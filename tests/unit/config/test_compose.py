@@ -17,7 +17,7 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, announce, composing, to_raw
 from runtime.config.hydra_internal import Kept, ReadOnce
 from runtime.errors import ConfigError
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 SWEEPS = [
     "-m strategy=bsp,ssp seed=1 workload=digits,ledger",
@@ -74,7 +74,7 @@ hydra:
 @pytest.mark.parametrize(
     "line",
     [
-        *by_turns(SWEEPS, always=1),
+        *long_after(SWEEPS, always=1),
         pytest.param("--config-name mine", marks=pytest.mark.long),
         "--config-name mine seed=7 max_time_s=9",
     ],

@@ -15,11 +15,11 @@ from tests.support.elastic import Wanderer
 from tests.support.faults import random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import Complaints, dead, played, unconserved, unlawful
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 SEEDS = range(40)
 OFTEN = SEEDS[:12]
-"""For every commit; the others in their turn."""
+"""For every commit; the others are long."""
 SCHEDULER = Quota(cores_total=3, cores_max=5, pending_s=0.5, pending_s_per_core=0.25, evict_after_s=4.0)
 UNNOTICED = replace(SCHEDULER, evict_notice=False)
 START = 3
@@ -52,7 +52,7 @@ def stormy(seed: int, failover: str, num_servers: int) -> tuple[HeapRun, Wandere
 @pytest.mark.few(22)
 @pytest.mark.parametrize("num_servers", [2, 0])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
-@pytest.mark.parametrize("seed", by_turns(SEEDS, always=len(OFTEN)))
+@pytest.mark.parametrize("seed", long_after(SEEDS, always=len(OFTEN)))
 def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: str, num_servers: int) -> None:
     run, _, refused = stormy(seed, failover, num_servers)
     assert refused + dead(run) + unlawful(run) + unconserved(run) == []

@@ -16,7 +16,7 @@ from scipy import stats
 
 from runtime.core.data import permutation
 from runtime.core.data.permutation import MAX_LENGTH, MAX_TABLE, Key, _sorted, permute, permute_one
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 Shuffle = Callable[[NDArray[np.int64], int, Key], NDArray[np.int64]]
 
@@ -112,7 +112,7 @@ def p_uniform(values: Iterable[int], length: int) -> float:
     return float(stats.chisquare(counts).pvalue)
 
 
-@pytest.mark.parametrize("length", by_turns([2, 3, 4, 7, 9, 16, 45, 100], always=6))
+@pytest.mark.parametrize("length", long_after([2, 3, 4, 7, 9, 16, 45, 100], always=6))
 def test_a_position_lands_everywhere_equally_often(length: int) -> None:
     orders = np.array([whole(length, (3, epoch)) for epoch in range(30 * length)])
     worst = min(p_uniform(orders[:, position].tolist(), length) for position in range(length))
@@ -123,7 +123,7 @@ def test_a_position_that_does_not_is_caught() -> None:
     assert p_uniform((int(whole(10, (3, epoch), halve)[0]) for epoch in range(600)), 10) < 1e-6
 
 
-@pytest.mark.parametrize("length", by_turns([2, 3, 4, 5], always=3))
+@pytest.mark.parametrize("length", long_after([2, 3, 4, 5], always=3))
 def test_all_orders_are_equally_likely(length: int) -> None:
     assert p_orders(length) > 1e-3
 

@@ -40,7 +40,7 @@ def test_only_figures_that_are_the_subject_are_painted(
 ) -> None:
     pytester.makepyfile(test_it=TESTS)
     pytester.makeini("[pytest]\nmarkers = painted")
-    words = ["-p", "tests.support.turns", "-p", "no:cacheprovider", f"test_it.py::{name}", *words]
+    words = ["-p", "tests.support.long_tests", "-p", "no:cacheprovider", f"test_it.py::{name}", *words]
     pytester.inline_run(*words).assertoutcome(passed=1)
     image = Path(pytester.path, "figure.png").read_bytes()
     assert image.startswith(BLANK)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from runtime.live.machines.cgroup_files import MIN_CORES, Quota, Throttled, quota_of
 from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, counting_apart, run_group
 from tests.support.cgroup_trees import Machine, both, effective, fill, in_range
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 RUN_ID = "0123456789abcdef"
 NAME = f"stragglab-{RUN_ID}"
@@ -258,7 +258,7 @@ def test_a_host_may_be_slowed_down_below_its_worker_and_back(machine: Machine, b
 
 @pytest.mark.few(6)
 @both
-@pytest.mark.parametrize("seed", by_turns(range(20), 6))
+@pytest.mark.parametrize("seed", long_after(range(20), 6))
 def test_no_lawful_request_is_ever_refused(machine: Machine, build: Build, seed: int) -> None:
     random = Random(seed)
     build(machine)

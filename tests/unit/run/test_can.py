@@ -16,7 +16,7 @@ from runtime.config.parse import Config, parse
 from strategies import protocol
 from strategies.protocol import AnyCommand, Command
 from tests.support.cli import run_cli
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 
 VIRTUAL = "runtime=virtual workload.target=null"
 NEEDY = """
@@ -116,7 +116,7 @@ def test_what_it_can(line: str, commands: tuple[str, ...]) -> None:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize(("line", "command", "reason"), rows_by_turns(REFUSALS, always=12))
+@pytest.mark.parametrize(("line", "command", "reason"), rows_long_after(REFUSALS, always=12))
 def test_what_it_cannot(line: str, command: str, reason: str) -> None:
     runtime, config = asked(line)
     assert (runtime.can(config)[command] or "").startswith(reason)

@@ -21,7 +21,7 @@ from runtime.run.jobs.models import Models
 from runtime.run.jobs.shaping import seed_of
 from runtime.run.preflight import preflight
 from tests.support.job_sets import checked_set, row
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 LIVE = ("runtime=live", "workload=ledger", "backend=numpy", "cluster=hosts", "cluster.hosts.gpus=2")
 BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
@@ -169,7 +169,7 @@ def test_live_jobs_need_all_that_one_of_them_needs(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("case", by_turns(BAD, 3))
+@pytest.mark.parametrize("case", long_after(BAD, 3))
 def test_what_cannot_run_is_refused_in_one_line(case: str) -> None:
     rows, words, line = BAD[case]
     with pytest.raises(ConfigError, match=line) as error:

@@ -15,7 +15,7 @@ from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
 from tests.support.job_sets import gpu_violations, notes_of, row, run_rows
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 ITERATION_S = 0.1
 HOSTS, GPUS = 2, 4
@@ -150,7 +150,7 @@ def final(run_dir: Path, job: str) -> np.ndarray:
 
 
 @pytest.mark.long(like="test_every_sample_is_applied_once")
-@pytest.mark.parametrize("grace_s", by_turns([30, 0], 1))
+@pytest.mark.parametrize("grace_s", long_after([30, 0], 1))
 def test_the_parameters_of_a_synchronous_job_are_those_undisturbed(tmp_path: Path, grace_s: int) -> None:
     """To the last bit, with the optimizer's state: momentum that began again would be seen."""
     rows = [one | {"iterations": count} for one, count in zip(moving(), (100, 25, 50), strict=True)]
@@ -168,8 +168,8 @@ def test_the_parameters_of_a_synchronous_job_are_those_undisturbed(tmp_path: Pat
     assert final(tmp_path / "run", "long").tobytes() == final(tmp_path / "alone", "long").tobytes()
 
 
-@pytest.mark.parametrize("strategy", by_turns(["asp", "bsp"], 1))
-@pytest.mark.parametrize("grace_s", by_turns([0, 30], 1))
+@pytest.mark.parametrize("strategy", long_after(["asp", "bsp"], 1))
+@pytest.mark.parametrize("grace_s", long_after([0, 30], 1))
 def test_every_sample_is_applied_once(tmp_path: Path, strategy: str, grace_s: int) -> None:
     """The parameters of this workload count the uses of every sample; what is in progress returns."""
     words = (
@@ -189,7 +189,7 @@ def test_every_sample_is_applied_once(tmp_path: Path, strategy: str, grace_s: in
 # ---- records --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("record", by_turns(["events", "iterations"], 1))
+@pytest.mark.parametrize("record", long_after(["events", "iterations"], 1))
 def test_its_record_is_one_ordinary_record(tmp_path: Path, record: str) -> None:
     run_rows(tmp_path / "run", moving(), *plain(tmp_path), f"record={record}")
     run = load_run(tmp_path / "run" / "jobs" / "long")
@@ -235,8 +235,8 @@ def drawn(seed: int, count: int = 8) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("seed", by_turns([2, 0], 1))
-@pytest.mark.parametrize("policy", by_turns(["las", "srtf", "srsf"], 1))
+@pytest.mark.parametrize("seed", long_after([2, 0], 1))
+@pytest.mark.parametrize("policy", long_after(["las", "srtf", "srsf"], 1))
 def test_jobs_that_share_nothing_end_when_they_do_without_detail(tmp_path: Path, policy: str, seed: int) -> None:
     """Those that train leave at the end of a round, so a job may be off by a round per preemption of anybody. Seeds in
     which two jobs are so close that a round decides which goes first say nothing."""

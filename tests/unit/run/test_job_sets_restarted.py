@@ -13,8 +13,8 @@ from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
 from runtime.errors import ConfigError
 from tests.support.job_sets import checked_set, gpu_violations, notes_of, row, run_rows
+from tests.support.long_tests import long_after
 from tests.support.runs import RecordSink
-from tests.support.turns import by_turns
 from tests.unit.run.test_job_sets_preempted import GPUS, HOSTS, final, notes_in, plain
 
 SLOW = ("strategy=antdt_nd", "straggler=persistent", "straggler.sleep_s=0.3", "straggler.sleep_iters=null")
@@ -101,8 +101,8 @@ def test_who_waits_is_not_overtaken_by_a_restart(tmp_path: Path) -> None:
     assert placed["t"] == pytest.approx(ended)
 
 
-@pytest.mark.parametrize("grace_s", by_turns([30, 0], 1))
-@pytest.mark.parametrize("mode", by_turns(["antdt_nd", "antdt_nd_asp"], 1))
+@pytest.mark.parametrize("grace_s", long_after([30, 0], 1))
+@pytest.mark.parametrize("mode", long_after(["antdt_nd", "antdt_nd_asp"], 1))
 def test_every_sample_is_applied_once_with_restarts_and_preemption(tmp_path: Path, mode: str, grace_s: int) -> None:
     """It is restarted, then gives way to a shorter job, and comes back."""
     rows = [slow_one(310), row("short", 16.0, gpus=7, iterations=62, model="", settings=ALONE)]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import run_cli
+from tests.support.long_tests import rows_long_after
 from tests.support.measuring import noisy
-from tests.support.turns import rows_by_turns
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def chosen(tmp_path: Path) -> list[str]:
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("line", "reason"),
-    rows_by_turns(
+    rows_long_after(
         [
             ("workload.optimizer.name=adam", "workload.optimizer.name=adam: steps along gradients that are scaled"),
             ("workload.optimizer.name=adagrad", "workload.optimizer.name=adagrad: steps along"),

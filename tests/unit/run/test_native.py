@@ -9,7 +9,7 @@ import pytest
 
 from runtime import native
 from tests.support.cli import run_cli
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 
 JOB = ("backend=none", "workload=ledger", "max_time_s=1", "view=none", "draw=false")
 SWEEP = ("-m", "runtime=virtual", "strategy=bsp", "seed=0,1", *JOB)
@@ -36,7 +36,7 @@ def test_the_switch_turns_twins_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long(like="test_the_switch_turns_twins_off")
-@pytest.mark.parametrize(("cluster", "times"), rows_by_turns([("hosts", 1), ("local", 0)], always=1))
+@pytest.mark.parametrize(("cluster", "times"), rows_long_after([("hosts", 1), ("local", 0)], always=1))
 def test_jobs_on_hosts_say_once_that_they_are_slower(
     cluster: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from runtime.record import meta
 from tests.support.cli import ROOT, run_cli
+from tests.support.long_tests import long_after
 from tests.support.prepared import Prepared
-from tests.support.turns import by_turns
 
 JOB = ("runtime=virtual", "workload.epochs=1", "view=plain")
 TIMED = ("backend=none", "workload.target=null", "eval_every_s=null")
@@ -61,7 +61,7 @@ KINDS = {
 
 
 @pytest.mark.long(like="test_what_needs_linux_is_refused_in_one_line")
-@pytest.mark.parametrize("kind", by_turns(KINDS, always=1))
+@pytest.mark.parametrize("kind", long_after(KINDS, always=1))
 def test_virtual_runs_of_other_kinds(kind: str, mac: Mac, tmp_path: Path) -> None:
     there = mac("run.py", *JOB, *KINDS[kind], "draw=false", "hydra.run.dir=mac", cwd=tmp_path)
     assert there.returncode == 0, there.stderr
@@ -69,7 +69,7 @@ def test_virtual_runs_of_other_kinds(kind: str, mac: Mac, tmp_path: Path) -> Non
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("words", by_turns([(), ("doctor",), ("-m", "seed=0,1")], always=2))
+@pytest.mark.parametrize("words", long_after([(), ("doctor",), ("-m", "seed=0,1")], always=2))
 def test_what_needs_linux_is_refused_in_one_line(words: tuple[str, ...], mac: Mac, tmp_path: Path) -> None:
     done = mac("run.py", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

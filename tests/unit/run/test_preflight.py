@@ -28,7 +28,7 @@ from runtime.run.checks.job import check_job
 from runtime.run.preflight import preflight
 from runtime.version import own_version
 from tests.support.cli import ROOT, run_cli
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.unit.run.bad_lines import BAD_LINES, REPLICATED
 
 CONF = ROOT / "conf"
@@ -99,7 +99,7 @@ def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("line", by_turns(GOOD_LINES, always=5))
+@pytest.mark.parametrize("line", long_after(GOOD_LINES, always=5))
 def test_accepted(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     preflight(words(line))
@@ -157,7 +157,7 @@ def composer() -> Composer:
 
 
 @pytest.mark.few(10)
-@pytest.mark.parametrize("line", by_turns(choices(), always=30))
+@pytest.mark.parametrize("line", long_after(choices(), always=30))
 def test_every_file_in_conf_composes_and_builds(line: str, composer: Composer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))  # whatever this machine lacks
     monkeypatch.setattr("runtime.run.checks.job.find_spec", lambda name: name)

@@ -9,7 +9,7 @@ import pytest
 from runtime.errors import ConfigError
 from runtime.run.preflight import preflight
 from tests.support.cli import ROOT
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 
 VIRTUAL = ("runtime=virtual", "straggler=none")
 
@@ -74,7 +74,7 @@ def test_another_launcher_is_welcome_to_virtual_jobs(launcher: list[str]) -> Non
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("line", "message"),
-    rows_by_turns(
+    rows_long_after(
         [
             ("strategy@foo=bsp", "strategy@foo=bsp: no such setting; did you mean strategy?"),
             ("strategy@names.x=bsp seed=3", "strategy@names.x=bsp: no such setting; "),

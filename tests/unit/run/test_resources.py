@@ -16,7 +16,7 @@ from runtime.run.checks import resources
 from runtime.run.checks.resources import Demand, Limit, Room, check_resources, demand_of, look_around
 from runtime.run.preflight import preflight
 from tests.support.cli import ROOT
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 from tests.unit.run.test_preflight import composed
 from workloads.digits import Digits
 
@@ -34,7 +34,7 @@ def default() -> Config:
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("line", "message"),
-    rows_by_turns(
+    rows_long_after(
         [
             (
                 "workload.task.hidden_units=100000000000",

@@ -13,7 +13,7 @@ import pytest
 from scripts import prepare_data
 from tests.support import raw_files
 from tests.support.cli import run_cli
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 Act = Callable[[Path], None]
 """On the folder of the original files."""
@@ -103,7 +103,7 @@ def check(said: str, program: str, case: Case) -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("case", by_turns(sorted(CASES, key="wrong checksum".__ne__), always=2), indirect=True)
+@pytest.mark.parametrize("case", long_after(sorted(CASES, key="wrong checksum".__ne__), always=2), indirect=True)
 def test_a_run_is_refused(case: Case, tmp_path: Path) -> None:
     before = everything(tmp_path)
     verify = [] if case.verify else ["+workload.task.dataset.verify=false"]

@@ -22,9 +22,9 @@ from scripts.jobs.injectors import (
     probe,
 )
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
+from tests.support.long_tests import long_after
 from tests.support.records import disturbance
 from tests.support.runs import ROOT
-from tests.support.turns import by_turns
 from tests.unit.analysis.test_injections import Telling
 
 SAMPLE_S = 2e-4
@@ -137,7 +137,7 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 @pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
-@pytest.mark.parametrize("hosts", by_turns([True, False], always=1))
+@pytest.mark.parametrize("hosts", long_after([True, False], always=1))
 def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
     asked = script.parse(["-o", str(tmp_path)])

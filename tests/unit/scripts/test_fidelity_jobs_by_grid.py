@@ -10,7 +10,7 @@ import yaml
 
 from scripts import fidelity as script
 from scripts.common.choices import steady_strategies
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.unit.scripts.test_fidelity_script import GRID, Bench, ComparedRunner, bench, whole
 
 __all__ = ["bench", "whole"]
@@ -136,12 +136,12 @@ def test_every_strategy_is_compared() -> None:
 
 
 @pytest.mark.long(like="test_the_virtual_runs_can_be_made_alone")
-@pytest.mark.parametrize("grid", by_turns(sorted(script.GRIDS, key="hosts".__ne__), always=1))
-@pytest.mark.parametrize("part", by_turns(["a third", "all of their own", "all"], always=1))
+@pytest.mark.parametrize("grid", long_after(sorted(script.GRIDS, key="hosts".__ne__), always=1))
+@pytest.mark.parametrize("part", long_after(["a third", "all of their own", "all"], always=1))
 def test_the_settings_of_a_grid_can_be_composed(grid: str, part: str, tmp_path: Path) -> None:
     """A strategy that renames a field would else be refused in the middle of the measurement.
 
-    For every commit a third of what by turns is each pattern once, and each strategy that has settings of its own once.
+    For every commit a third of all: each pattern once, and each strategy that has settings of its own once.
     """
     asked = script.parse(["--grid", grid, "-o", str(tmp_path), "--seeds", "0", "workload.epochs=1"])
     first_of = {straggler: case for case in reversed(asked.cases) for straggler in case[:1]}

@@ -16,7 +16,7 @@ from tests.contract.catalogue import HURRIES, MODES, scenario
 from tests.paper.test_star_tree import ready, second_round, sends, summed
 from tests.support.harness import HeapRun
 from tests.support.laws import dead, different, played, unaveraged, unconserved, unlawful, unpicklable, unrepeatable
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 AGGREGATOR = "aggregator"
 NAMES = ["aggregator:0", "aggregator:1"]
@@ -39,7 +39,7 @@ def played_in(name: str, mode: str, seed: int) -> tuple[HeapRun, list[str]]:
 
 @pytest.mark.parametrize("name", MAKES)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", by_turns(range(6), always=1))
+@pytest.mark.parametrize("seed", long_after(range(6), always=1))
 def test_it_owes_what_all_strategies_owe(name: str, mode: str, seed: int) -> None:
     make = MAKES[name]
     run, refused = played_in(name, mode, seed)

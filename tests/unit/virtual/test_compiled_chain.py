@@ -30,7 +30,7 @@ from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
 from strategies.protocol import NodeId, Timings
 from tests.support.compiled import HOSTS, needs_compiled
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 pytestmark = needs_compiled
 
@@ -233,7 +233,7 @@ def interpreted(seed: int) -> Chains:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("block", by_turns(BLOCKS, always=2))
+@pytest.mark.parametrize("block", long_after(BLOCKS, always=2))
 def test_iterations_and_orders_take_as_long_on_both_clocks(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
         assert compiled(seed).run() == interpreted(seed).run(), seed

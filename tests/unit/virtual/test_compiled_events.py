@@ -48,7 +48,7 @@ from strategies.protocol import (
 )
 from tests.contract.catalogue import NAMES, hurried
 from tests.support.harness import Puppet, make_job, make_run_spec
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 
 built = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
 SECONDS = st.sampled_from([0.0, 1e-4, 3e-4, 0.001, 0.0101, 0.03])
@@ -136,7 +136,9 @@ def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int 
 
 
 @built
-@pytest.mark.parametrize("name", by_turns([*FIRST, *(name for name in NAMES if name not in FIRST)], always=len(FIRST)))
+@pytest.mark.parametrize(
+    "name", long_after([*FIRST, *(name for name in NAMES if name not in FIRST)], always=len(FIRST))
+)
 @settings(max_examples=EXAMPLES)
 @given(
     job=jobs_of(),

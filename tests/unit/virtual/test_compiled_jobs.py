@@ -31,7 +31,7 @@ from strategies.zeno_pp import ZenoPP
 from tests.support.compiled import HOSTS, needs_compiled
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.support.virtual_runs import VirtualRun, draw_host_world, draw_replica_world, draw_world
 from tests.unit.virtual.test_virtual_elastic import stormy
 from tests.unit.virtual.test_virtual_lab import Recorded
@@ -46,7 +46,7 @@ STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "antdt_nd": AntDTND,
     "zeno_pp": ZenoPP,
 }
-SOME = by_turns(range(1, 9), always=1)
+SOME = long_after(range(1, 9), always=1)
 
 
 @pytest.fixture(name="twin")
@@ -77,7 +77,7 @@ def played(run: VirtualRun, *, chained: bool = True) -> bytes:
 
 
 @pytest.mark.parametrize("seed", SOME)
-@pytest.mark.parametrize("name", by_turns(STRATEGIES, always=3))
+@pytest.mark.parametrize("name", long_after(STRATEGIES, always=3))
 def test_workers_and_servers_are_killed_paused_throttled_and_cut_off(
     name: str, seed: int, twin: Callable[[bool], None]
 ) -> None:
@@ -88,7 +88,7 @@ def test_workers_and_servers_are_killed_paused_throttled_and_cut_off(
 @pytest.mark.few(2)
 @pytest.mark.parametrize("requests", [False, True], ids=["limits", "requests"])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
-@pytest.mark.parametrize("seed", by_turns(range(6), always=1))
+@pytest.mark.parametrize("seed", long_after(range(6), always=1))
 def test_nodes_come_and_go_and_parameters_move(
     seed: int, failover: str, requests: bool, twin: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +109,7 @@ def test_nodes_come_and_go_and_parameters_move(
     assert one[1]
 
 
-@pytest.mark.parametrize("seed", by_turns(range(1, 7), always=2))
+@pytest.mark.parametrize("seed", long_after(range(1, 7), always=2))
 def test_replicas_have_the_chain_of_the_python_twin(seed: int, twin: Callable[[bool], None]) -> None:
     one, other = both(twin, lambda: played(VirtualRun(draw_replica_world(3, seed), BSP()), chained=False))
     assert one == other
@@ -144,7 +144,7 @@ class Company:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("seed", by_turns(range(1, 7), always=2))
+@pytest.mark.parametrize("seed", long_after(range(1, 7), always=2))
 def test_jobs_that_share_hosts(seed: int, twin: Callable[[bool], None], tmp_path: Path) -> None:
     def record() -> dict[str, bytes]:
         place = tmp_path / str(twins.COMPILED is not None)

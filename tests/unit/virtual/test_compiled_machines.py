@@ -15,7 +15,7 @@ from strategies.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from tests.support.compiled import HOSTS, needs_compiled
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.support.virtual_runs import VirtualRun, draw_host_world
 from tests.unit.virtual.test_machines_by_reference import BLOCKS, Busy, Found, seeds
 
@@ -47,7 +47,7 @@ def test_requests_change_something() -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("seeds", by_turns(JOBS, always=1))
+@pytest.mark.parametrize("seeds", long_after(JOBS, always=1))
 @pytest.mark.parametrize("strategy", [ASP, BSP, SSP])
 def test_records_are_the_same_to_the_byte(
     strategy: type[Strategy], seeds: str, monkeypatch: pytest.MonkeyPatch

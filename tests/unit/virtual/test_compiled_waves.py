@@ -14,7 +14,7 @@ from runtime.virtual.fast_path.regular import RegularRun
 from strategies.asp import ASP
 from strategies.protocol import Strategy
 from strategies.ssp import SSP
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 from tests.unit.virtual.test_regular import BATCH, COSTS, LOOPS, both, job_of, play
 
 compiled = native(WAVES)
@@ -33,7 +33,9 @@ def test_the_same_rows_of_many_workers(name: str, tmp_path: Path) -> None:
         both(tmp_path, job, MANY[name], COSTS["all"])
 
 
-@pytest.mark.parametrize(("looks", "costs"), rows_by_turns([(4, "all"), (1, "all"), (1, "slow coordinator")], always=1))
+@pytest.mark.parametrize(
+    ("looks", "costs"), rows_long_after([(4, "all"), (1, "all"), (1, "slow coordinator")], always=1)
+)
 def test_a_signal_ends_both_loops_at_the_same_gradient(
     looks: int, costs: str, tmp_path: Path, monkeypatch: Any
 ) -> None:

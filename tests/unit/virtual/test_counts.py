@@ -22,7 +22,7 @@ from strategies.cluster.policies.sjf import Sjf
 from strategies.cluster.policies.srtf import Srtf
 from strategies.protocol import JobRequest, Policy
 from tests.support.clusters_of_jobs import Choice, by_hand, easy, greedy, keeping, machines_of, play, random_jobs
-from tests.support.turns import by_turns, rows_by_turns
+from tests.support.long_tests import long_after, rows_long_after
 
 THRESHOLDS = (60.0, 200.0)
 KINDS: dict[str, tuple[Callable[[], Policy], Choice]] = {
@@ -43,7 +43,7 @@ def ends_of(policy: Policy, jobs: list[JobRequest], placement: Any = None, gpus:
 # ---- against the independent simulation ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", by_turns(range(12), always=3))
+@pytest.mark.parametrize("seed", long_after(range(12), always=3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_job_ends_when_an_independent_simulation_says(kind: str, seed: int) -> None:
     make, choose = KINDS[kind]
@@ -69,8 +69,8 @@ def test_where_gangs_are_changes_nothing_for_counts(kind: str, placement: Any) -
     assert ends_of(make(), jobs, placement, (4, 0, 3, 1)) == ends_of(make(), jobs)
 
 
-@pytest.mark.parametrize("promote", by_turns([2.0, 0.5, 8.0], always=1))
-@pytest.mark.parametrize("seed", by_turns(range(6), always=2))
+@pytest.mark.parametrize("promote", long_after([2.0, 0.5, 8.0], always=1))
+@pytest.mark.parametrize("seed", long_after(range(6), always=2))
 def test_jobs_that_starve_are_promoted_when_an_independent_simulation_says(seed: int, promote: float) -> None:
     jobs = random_jobs(seed, 150, (1, 1, 2, 3, 4, 8), every_s=(18.0, 25.0)[seed % 2])
     choose = KINDS["las"][1]
@@ -134,7 +134,7 @@ def mean_times(policy: Callable[[], Policy], servers: int, rate: float, kind: st
     return found
 
 
-@pytest.mark.parametrize(("servers", "rate"), rows_by_turns([(4, 2.8), (1, 0.6), (10, 8.0)], always=1))
+@pytest.mark.parametrize(("servers", "rate"), rows_long_after([(4, 2.8), (1, 0.6), (10, 8.0)], always=1))
 def test_fifo_waits_as_erlang_says(servers: int, rate: float) -> None:
     """M/M/c: the mean wait is C(c, a) / (c mu - lambda)."""
     low, high = interval(mean_times(Fifo, servers, rate, "Placed"))

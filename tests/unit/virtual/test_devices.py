@@ -24,7 +24,7 @@ from tests.support.cli import run_cli
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
-from tests.support.turns import rows_by_turns
+from tests.support.long_tests import rows_long_after
 from tests.unit.live.test_pacing import hold
 from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
 
@@ -141,7 +141,7 @@ def test_a_virtual_device_takes_time() -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("line", "message"),
-    rows_by_turns(
+    rows_long_after(
         [
             ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: worker 4 has no device"),
             ("cluster=gpu_mix cluster.devices.p100.base_s=-1", "cluster.devices.p100.base_s=-1: must be at least 0"),

@@ -29,7 +29,7 @@ from strategies.protocol import Strategy
 from strategies.ssp import SSP
 from tests.support.compiled import needs_compiled
 from tests.support.harness import make_run_spec
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.support.virtual_runs import World, draw_host_world
 
 pytestmark = [needs_compiled, pytest.mark.skipif(native(EVENTS) is None, reason="the event loop is not compiled")]
@@ -91,7 +91,7 @@ def longer(world: World, rounds: int) -> World:
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("seed", by_turns(range(1, 13), always=2))
+@pytest.mark.parametrize("seed", long_after(range(1, 13), always=2))
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_same_files_under_windows_of_all_kinds(name: str, seed: int, tmp_path: Path) -> None:
     both(tmp_path, longer(draw_host_world(4, seed), 20), STRATEGIES[name], chunk=(1, 3, 1 << 10)[seed % 3])

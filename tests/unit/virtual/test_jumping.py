@@ -29,8 +29,8 @@ from strategies.protocol import Strategy
 from strategies.sync_switch import SyncSwitch
 from tests.support.compiled import needs_compiled
 from tests.support.harness import make_run_spec
+from tests.support.long_tests import long_after
 from tests.support.shared_labs import COSTS, Drawn, Nobody, draw_lab, run_lab, session_of
-from tests.support.turns import by_turns
 from tests.unit.virtual.test_virtual_session import Tape
 
 TWINS = [pytest.param("compiled", marks=needs_compiled), "python"]
@@ -214,7 +214,7 @@ def test_jobs_whose_workers_are_lost_end_near_full_detail(kind: Kind, seeds: Seq
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("make", by_turns([Recorder, ColumnRecorder], always=3))
+@pytest.mark.parametrize("make", long_after([Recorder, ColumnRecorder], always=3))
 @pytest.mark.parametrize("strategy", ["bsp", "asp_dds", "static_x"])
 def test_records_are_sound_and_tables_hold_all_iterations(
     strategy: str, make: Callable[[Path], Any], tmp_path: Path
@@ -286,7 +286,7 @@ def test_only_shared_machines_jump() -> None:
         VirtualLab(measured=MEASURED)
 
 
-@pytest.mark.parametrize("seed", by_turns(range(4), 1))
+@pytest.mark.parametrize("seed", long_after(range(4), 1))
 def test_a_lab_that_never_settles_is_one_in_full_detail(seed: int) -> None:
     """As many rounds as no job has are wanted before a jump: two clocks alone change nothing but the last bits."""
     drawn = draw_lab(seed, jobs=3, hosts=3, rounds=(30, 60), gap_s=3.0)

@@ -16,16 +16,16 @@ from runtime.virtual.machines import machines as module
 from runtime.virtual.machines.fluid import Fluid
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
+from tests.support.long_tests import long_after
 from tests.support.reference_fluid import Fluid as ReferenceFluid
 from tests.support.reference_sharing import Sharing as ReferenceSharing
-from tests.support.turns import by_turns
 
 NEAR = 1e-12
 END_S = 1e5
 """Later than all ends."""
 SCENARIOS = 40
-"""At a time: the first are for every commit, the next nine forties have their turns."""
-BLOCKS = by_turns(range(10), always=1)
+"""At a time: the first are for every commit, the next nine forties are long."""
+BLOCKS = long_after(range(10), always=1)
 
 Found = dict[object, float]
 

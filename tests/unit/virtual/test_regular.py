@@ -46,8 +46,8 @@ from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
+from tests.support.long_tests import long_after, rows_long_after
 from tests.support.runs import ROOT
-from tests.support.turns import by_turns, rows_by_turns
 from tests.unit.run.test_preflight import composed
 
 TEXT = (ROOT / "docs" / "virtual.md").read_text()
@@ -173,7 +173,7 @@ def test_the_same_rows(tmp_path: Path, name: str, costs: str) -> None:
 
 
 @pytest.mark.long(like="test_the_same_rows")
-@pytest.mark.parametrize("name", by_turns(["ssp-1", "bsp", "asp"], always=1))
+@pytest.mark.parametrize("name", long_after(["ssp-1", "bsp", "asp"], always=1))
 def test_the_same_rows_in_other_jobs(tmp_path: Path, name: str) -> None:
     strategy, costs = STRATEGIES[name], COSTS["all"]
     (tmp_path / "shm").mkdir()
@@ -276,7 +276,7 @@ def test_what_else_needs_the_full_runtime() -> None:
 
 @pytest.mark.long(like="test_the_same_rows")
 @pytest.mark.parametrize(
-    ("name", "loops"), rows_by_turns([("bsp", "Rounds"), ("ssp", "Waves"), ("asp", "Waves")], always=1)
+    ("name", "loops"), rows_long_after([("bsp", "Rounds"), ("ssp", "Waves"), ("asp", "Waves")], always=1)
 )
 def test_the_documented_line_goes_the_short_way(name: str, loops: str, tmp_path: Path, monkeypatch: Any) -> None:
     """With the cost model that is the default, and to the same rows as the full runtime (fewer workers than there)."""

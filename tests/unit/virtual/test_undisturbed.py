@@ -12,7 +12,7 @@ from runtime.cluster.hosts import Host
 from runtime.virtual.cluster.undisturbed import Busy, both, undisturbed
 from runtime.virtual.costs import Costs
 from tests.support.job_sets import checked_set, row, run_rows
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.unit.run.test_job_sets_preempted import plain
 
 MEASURED_MS = {
@@ -30,7 +30,7 @@ MEASURED_MS = {
 """Length of a step of 8 workers and 1 parameter server under SSGD in the logs of STAR's public code."""
 
 
-@pytest.mark.parametrize("model", by_turns(sorted(MEASURED_MS, key="densenet121".__ne__), 1))
+@pytest.mark.parametrize("model", long_after(sorted(MEASURED_MS, key="densenet121".__ne__), 1))
 def test_a_job_alone_takes_as_long_as_the_closed_form_says(tmp_path: Path, model: str) -> None:
     """Servers on the workers' host: densenet121's two update for as long as its workers load, on the same cores."""
     assert step_s(tmp_path, gpus=8, servers=2, model=model) == pytest.approx(closed_s(8, 2, model), rel=0.04)
@@ -70,7 +70,7 @@ def test_a_processor_works_while_a_device_computes(tmp_path: Path, real_s: float
     assert job.request.duration_s == pytest.approx(10 * max(real_s, 0.1))
 
 
-@pytest.mark.parametrize("model", by_turns(MEASURED_MS, 2))
+@pytest.mark.parametrize("model", long_after(MEASURED_MS, 2))
 def test_a_step_is_about_as_long_as_it_was_measured(model: str) -> None:
     """The models are made of active times, not of this length, which differs from their sum by up to 33 %.
 

@@ -15,7 +15,7 @@ from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import ModelState, NoLearner
 from strategies.mlfabric import MLfabric
 from tests.support.harness import make_run_spec
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, slow, unregister, uses, virtual_job
 from tests.unit.virtual.test_virtual_transfers import SECOND
 
@@ -91,7 +91,7 @@ def test_all_members_are_used_and_all_workers_continue() -> None:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("first", by_turns(range(4), always=1))
+@pytest.mark.parametrize("first", long_after(range(4), always=1))
 @pytest.mark.parametrize("lost", ["worker:2", "worker:3", "server:0"])
 @pytest.mark.parametrize("restarting", [True, False])
 def test_whoever_is_lost_every_sample_counts_once(lost: str, restarting: bool, first: int) -> None:

@@ -24,7 +24,7 @@ from runtime.virtual.costs import Costs
 from strategies.protocol import Strategy
 from tests.support.elastic import Growing, Wanderer
 from tests.support.invariants import problems
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.support.virtual_runs import (
     EPOCHS,
     HORIZON_S,
@@ -141,7 +141,7 @@ def stormy(seed: int, failover: str, *, on_hosts: bool = False) -> tuple[StormRu
 @pytest.mark.few(6)
 @pytest.mark.parametrize("on_hosts", [False, True], ids=["machines", "hosts"])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
-@pytest.mark.parametrize("seed", by_turns(SEEDS, ALWAYS))
+@pytest.mark.parametrize("seed", long_after(SEEDS, ALWAYS))
 def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: str, on_hosts: bool) -> None:
     run, _ = stormy(seed, failover, on_hosts=on_hosts)
     assert run.refused == ""

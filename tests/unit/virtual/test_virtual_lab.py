@@ -36,7 +36,7 @@ from strategies.protocol import Strategy
 from tests.support.compiled import needs_compiled
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from tests.support.virtual_runs import BACKENDS, World, draw_host_world, draw_world
 from tests.unit.virtual.test_virtual_session import Tape, virtual_job
 
@@ -92,8 +92,8 @@ def finished(job: Recorded, outcome: Outcome) -> tuple[bytes, str]:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("seed", by_turns(range(1, 7), 1))
-@pytest.mark.parametrize("start_s", by_turns([LATER_S, 1e6 + 1 / 3, 0.0], 2))
+@pytest.mark.parametrize("seed", long_after(range(1, 7), 1))
+@pytest.mark.parametrize("start_s", long_after([LATER_S, 1e6 + 1 / 3, 0.0], 2))
 def test_a_job_with_its_own_machines_is_the_same_in_company_and_later(
     tmp_path: Path, start_s: float, seed: int
 ) -> None:

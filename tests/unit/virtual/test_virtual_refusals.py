@@ -10,7 +10,7 @@ from runtime.errors import ConfigError
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import DIRECTORY
 from tests.support.cli import run_cli
-from tests.support.turns import by_turns, rows_by_turns
+from tests.support.long_tests import long_after, rows_long_after
 
 REFUSED = 2
 VIRTUAL = "runtime=virtual"
@@ -246,7 +246,7 @@ def test_refused(line: str, message: str, files: Path, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), rows_by_turns(BAD_LINES[::18], always=2), ids=[line for line, _ in BAD_LINES[::18]]
+    ("line", "message"), rows_long_after(BAD_LINES[::18], always=2), ids=[line for line, _ in BAD_LINES[::18]]
 )
 def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, files: Path, tmp_path: Path) -> None:
     """Some of the lines through the whole program."""
@@ -260,7 +260,7 @@ def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, files: 
 @pytest.mark.parametrize(
     "line",
     [
-        *by_turns(GOOD_LINES, always=len(GOOD_LINES) // 4),
+        *long_after(GOOD_LINES, always=len(GOOD_LINES) // 4),
         pytest.param(f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*)", marks=pytest.mark.long),
     ],
 )

@@ -37,7 +37,7 @@ from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from workloads.ledger import SampleLedger
 
 IDEAL = Costs()
@@ -345,7 +345,7 @@ ACCIDENTS = {
         *(pytest.param(*given, marks=pytest.mark.long) for given in [(0.0, None), (0.0, 1e4), (0.3, 1e4)]),
     ],
 )
-@pytest.mark.parametrize("name", by_turns(ACCIDENTS, always=3))
+@pytest.mark.parametrize("name", long_after(ACCIDENTS, always=3))
 def test_whenever_it_happens_every_sample_counts_once(
     name: str, restart_s: float, link_bytes_per_s: float | None
 ) -> None:

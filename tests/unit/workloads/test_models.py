@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from workloads.models import densenet, googlenet, mobilenet, resnet, vgg
 from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize
 from workloads.models.images import MODELS, image_model
@@ -112,7 +112,7 @@ def test_in_torch_there_are_as_many(name: str) -> None:
         assert size_of(build(image_model(name, SMALL, 10), SMALL)) == CIFAR[name]
 
 
-@pytest.mark.parametrize("name", by_turns(["resnet34", "googlenet", "resnet101", "densenet121"], always=2))
+@pytest.mark.parametrize("name", long_after(["resnet34", "googlenet", "resnet101", "densenet121"], always=2))
 def test_large_forms_in_torch_as_well(name: str) -> None:
     with torch.device("meta"):
         module = build(image_model(name, LARGE, 1000), LARGE)

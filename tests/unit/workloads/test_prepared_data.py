@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.cli import run_cli
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from workloads.data import DataError, Split, store
 from workloads.datasets.fashion_mnist import FashionMnist
 from workloads.digits import Digits
@@ -50,7 +50,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("case", by_turns(SPOILED, always=3))
+@pytest.mark.parametrize("case", long_after(SPOILED, always=3))
 def test_digits(case: str, tmp_path: Path) -> None:
     place = tmp_path / "data" / "digits"
     Digits(data_dir=str(tmp_path / "data")).prepare()

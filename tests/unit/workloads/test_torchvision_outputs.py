@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from tests.support.turns import by_turns
+from tests.support.long_tests import long_after
 from workloads.models.images import image_model
 from workloads.models.initial import draw
 from workloads.models.layers import initializers
@@ -35,7 +35,7 @@ OUTPUTS = {
 """Image side (pixels), scores [2 images, 4 classes], norm of the gradient of the summed loss for classes 0 and 3."""
 
 
-@pytest.mark.parametrize("name", by_turns(list(OUTPUTS), always=1))
+@pytest.mark.parametrize("name", long_after(list(OUTPUTS), always=1))
 def test_outputs_and_gradient_are_torchvision_s(name: str) -> None:
     side, wanted, norm = OUTPUTS[name]
     shape = (3, side, side)

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
+from tests.support.long_tests import spread, without_small_case
 from tests.support.runs import ROOT
-from tests.support.turns import spread, without_small_case
 
 GRID = """
 import pytest
@@ -55,7 +55,7 @@ def test_grid(number):
 
 def run(pytester: pytest.Pytester, *words: str) -> set[str]:
     """Names of the tests that were run, each with its case."""
-    result = pytester.inline_run("-p", "tests.support.turns", "-p", "no:cacheprovider", *words)
+    result = pytester.inline_run("-p", "tests.support.long_tests", "-p", "no:cacheprovider", *words)
     passed, skipped, failed = result.listoutcomes()
     assert (skipped, failed) == ([], [])
     names = [report.nodeid.partition("::")[2] for report in passed]
@@ -88,7 +88,7 @@ def test_of_a_test_with_few_cases_these_are_spread_evenly(pytester: pytest.Pytes
 
 def test_a_grid_without_a_small_case_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(ALL_LONG)
-    result = pytester.runpytest_inprocess("-p", "tests.support.turns", "-p", "no:cacheprovider", "--long")
+    result = pytester.runpytest_inprocess("-p", "tests.support.long_tests", "-p", "no:cacheprovider", "--long")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*test_grid: all of its cases are long; leave a small one, or name a test like it"])
     assert without_small_case([("a[1]", True, ""), ("a[2]", False, ""), ("b", True, "")]) == ["b"]

@@ -64,14 +64,14 @@ def mark_the_others_of_few(items: Iterable[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.long)
 
 
-def by_turns(values: Iterable[object], always: int) -> list[object]:
+def long_after(values: Iterable[object], always: int) -> list[object]:
     """Values of a parameter: the first few are for every commit, the others are long."""
     return [
         value if number < always else pytest.param(value, marks=pytest.mark.long) for number, value in enumerate(values)
     ]
 
 
-def rows_by_turns(rows: Iterable[tuple[object, ...]], always: int) -> list[object]:
+def rows_long_after(rows: Iterable[tuple[object, ...]], always: int) -> list[object]:
     """Likewise, of several parameters at once: one value for each in a row."""
     return [row if number < always else pytest.param(*row, marks=pytest.mark.long) for number, row in enumerate(rows)]
 
