@@ -6,10 +6,8 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 
-_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F))
-_CONTROLS += tuple(range(0x2066, 0x206A))
-HARMLESS = {code: f"\\u{code:04x}" for code in _CONTROLS if chr(code) not in "\n\t"}
-"""Control characters, those of direction included, as they are written in a program (and in JSON)."""
+from reading.harmless import HARMLESS
+
 LATEX = {
     **{sign: rf"\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}",

@@ -8,6 +8,8 @@ import signal
 import sys
 from typing import NoReturn
 
+from reading.harmless import harmless
+
 FAILED, REFUSED, NO_SPACE, DEVICE_FULL = 1, 2, 74, 75
 """Exit codes: failure; a refused request, before anything was started; a full disk (``EX_IOERR``); a device without
 memory for a task (``EX_TEMPFAIL``)."""
@@ -20,16 +22,6 @@ _DEVICE_FULL = re.compile(
 _UNLOADED = re.compile(r"failed to map segment|cannot allocate memory", re.IGNORECASE)
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 """All that numpy's message says about a full disk."""
-_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F))
-_CONTROLS += tuple(range(0x2066, 0x206A))
-HARMLESS = {code: f"\\u{code:04x}" for code in _CONTROLS if chr(code) not in "\n\t"}
-"""What a terminal would obey, and what would show a text in another order (Unicode's controls of direction), as it is
-written in a program."""
-
-
-def harmless(text: str) -> str:
-    """The text as it may be printed, whoever has written it: another machine, a file, a user."""
-    return text if text.isascii() and text.isprintable() else text.translate(HARMLESS)
 
 
 class ConfigError(ValueError):

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NoReturn, TextIO
 
-from runtime.errors import FAILED, HARMLESS, harmless, no_memory, print_error
+from reading.harmless import HARMLESS, harmless
+from runtime.errors import FAILED, no_memory, print_error
 
 NUM_STANDARD = 3
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analysis.figures.style import DPI, WIDTH_IN
-from analysis.markup import HARMLESS
 from analysis.records.provenance import without
+from reading.harmless import HARMLESS
 
 TABLES, TIMELINE = "tables.js", "timeline.js"
 """Scripts, next to this module."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.records.load import load_run
-from runtime.errors import harmless
+from reading.harmless import harmless
 from tests.support.runs import ROOT
 
 PRINTS = """
