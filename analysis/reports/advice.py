@@ -14,8 +14,9 @@ from analysis.figures.names import shown_name
 from analysis.figures.style import colour_of
 from analysis.fitting.step_times import StepModel
 from analysis.logs.step_log import StepLog
+from analysis.measures.named_units import SlowUnit
 from analysis.measures.ranking import Ranked
-from analysis.measures.straggling import SlowUnit, Straggling
+from analysis.measures.straggling import Straggling
 from analysis.reports.comparing import Sheet
 from analysis.reports.console import number_text
 from analysis.reports.cures import Cure, action

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analysis.measures.named_units import SlowUnit
 from analysis.measures.ranking import Ranked, cured
-from analysis.measures.straggling import SlowUnit, Straggling, block_of
+from analysis.measures.straggling import Straggling, block_of
 from analysis.reports.remedies import NOTHING, Remedy
 
 MOST = 5
