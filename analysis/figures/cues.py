@@ -28,7 +28,7 @@ CUES = (
 )
 STRATEGIES_BY_CUE = (
     ("bsp", "dynamic_x", "optimus", "or_autoscale", "coding_group_based"),
-    ("asp", "ddp", "static_x", "sync_switch_elastic"),
+    ("asp", "ddp", "asp_even", "static_x", "sync_switch_elastic"),
     ("ssp", "zeno_pp", "star_ahead", "first_k"),
     ("backup_workers", "composed", "lgc", "star_ml"),
     ("asp_dds", "lb_bsp", "sync_switch", "coding_naive"),

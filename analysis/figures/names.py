@@ -9,6 +9,7 @@ from contextvars import ContextVar
 NAMES = {
     "bsp": "BSP",
     "asp": "ASP",
+    "asp_even": "ASP, even shards",
     "asp_dds": "ASP, dynamic shards",
     "ssp": "SSP",
     "backup_workers": "Backup workers",
@@ -41,7 +42,7 @@ NAMES = {
     "coding_heter_aware": "Heter-aware coding",
     "coding_group_based": "Group-based coding",
 }
-"""By the name of the choice in ``conf/strategy``."""
+"""By the name of the choice in ``conf/strategy``; ``asp_dds`` is the name of ``asp`` in AntDT and in old records."""
 GROUPS = {
     *("backend", "cluster", "jobs", "launcher", "placement", "policy", "prevention"),
     *("runtime", "scheduler", "straggler", "strategy", "topology", "workload"),

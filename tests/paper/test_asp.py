@@ -42,7 +42,7 @@ def test_every_gradient_is_an_update_as_soon_as_it_arrives() -> None:
     """Dean et al., section 4.1 (Downpour SGD): replicas fetch parameters, compute and push without waiting for others.
     With 1, 1, 1 and 4 s: 130 updates in 40 s, of which 40, 40, 40 and 10 by the four workers.
     """
-    run = HeapRun(ASP(), make_job(), [1, 1, 1, 4]).run()
+    run = HeapRun(ASP(data="even"), make_job(), [1, 1, 1, 4]).run()
     assert run.updates == 130
     assert Counter(grad.worker for grad in run.used) == {0: 40, 1: 40, 2: 40, 3: 10}
     assert all(len(order.grads) == 1 for _, order, _ in run.applied)
@@ -52,7 +52,7 @@ def test_gradients_of_slow_workers_are_stale() -> None:
     """Dean et al., section 4.1: a replica computes on parameters that the others have updated meanwhile: at most 12
     times here (three others in 4 s), 2.954 times on average.
     """
-    run = HeapRun(ASP(), make_job(), [1, 1, 1, 4]).run()
+    run = HeapRun(ASP(data="even"), make_job(), [1, 1, 1, 4]).run()
     assert max(run.staleness) == 12
     assert fmean(run.staleness) == pytest.approx(2.954, abs=5e-4)
 
@@ -61,7 +61,7 @@ def test_the_learning_rate_is_divided_by_the_workers_unless_lr_rule_is_unit() ->
     """Beyond the paper: N times more updates of 1/N of the batch each move as far at 1/N of the rate; native TensorFlow
     leaves the rate unchanged.
     """
-    shared = HeapRun(ASP(), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
+    shared = HeapRun(ASP(data="even"), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
     alone = HeapRun(ASP(lr_rule="unit"), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
     assert {command.lr_scale for command in shared.commands if isinstance(command, Apply)} == {0.25}
     assert {command.lr_scale for command in alone.commands if isinstance(command, Apply)} == {1.0}
@@ -116,7 +116,7 @@ def test_a_worker_that_restarts_delays_no_other() -> None:
     """Dean et al., section 4.1: replicas are independent. No worker waits for it, and only its lost Compute is
     repeated.
     """
-    run = HeapRun(ASP(), make_job(max_time_s=10.0), [1, 1, 1, 1], [Crash(4.5, 2, 3.0)]).run()
+    run = HeapRun(ASP(data="even"), make_job(max_time_s=10.0), [1, 1, 1, 1], [Crash(4.5, 2, 3.0)]).run()
     assert [run.arrivals(worker) for worker in range(4)] == [10, 10, 6, 10]
 
 

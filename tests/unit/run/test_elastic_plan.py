@@ -15,7 +15,7 @@ WORDS = ("workload=ledger", "backend=numpy", "runtime=virtual", "straggler=elast
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp_dds", marks=pytest.mark.long)])
+@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
 @pytest.mark.parametrize("more", [(), ("topology=allreduce",)], ids=["ps", "allreduce"])
 def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple[str, ...], tmp_path: Path) -> None:
     if more and strategy != "bsp":
