@@ -139,12 +139,12 @@ def _epochs_text(epochs: dict[int, int]) -> str:
 
 
 HEAD = """\
-Job completion time of every strategy over BSP's under the same plan of stragglers, on the virtual clock, with the
-shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
+Job completion time (JCT) of every strategy relative to BSP under the same plan of stragglers, on the virtual clock,
+with the shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
 Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reasons in
 [harm_reasons.yaml](harm_reasons.yaml), and a test compares the two.
 
-![completion times of all strategies over BSP's](images/{picture})
+![JCT of all strategies relative to BSP](images/{picture})
 
 - **The job**: the digits, 1,438 samples, 128 per update, 4 servers, no gradients (`backend=none`). An iteration takes
   20 ms and 1.25 ms per sample, messages as in `local_tcp`. Epochs: {paced} workers.
