@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import fmean
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from strategies.protocol import Apply
 from tests.support.faults import Crash, random_seconds
 from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import played
+from tests.support.runs import ROOT
 
 SHARDS_PER_S = (4, 2, 1)
 SHARD_SAMPLES = 12
@@ -135,3 +138,19 @@ def test_an_empty_arrival_makes_no_update() -> None:
     desk.arrive(0)
     assert desk.updates == 1
     assert set(desk.core.ledger.busy) == {1}, "the next epoch's only shard goes to who was held"
+
+
+# ---- what ships ------------------------------------------------------------------------------------------------------
+
+
+def shipped(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / "conf" / "strategy" / f"{name}.yaml").read_text()))
+
+
+def test_a_first_comparison_changes_the_synchronisation_alone() -> None:
+    """With the data of AntDT's native ASP next to BSP's queue, ASP takes as long as BSP under a persistent straggler."""
+    assert {shipped(name)["data"] for name in ("bsp", "asp", "ssp", "backup_workers")} == {ASP().data}
+
+
+def test_the_baseline_of_the_papers_differs_in_its_data_alone() -> None:
+    assert shipped("asp_even") == {**shipped("asp"), "data": "even"}
