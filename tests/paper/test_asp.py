@@ -148,7 +148,7 @@ def shipped(name: str) -> dict[str, Any]:
 
 
 def test_a_first_comparison_changes_the_synchronisation_alone() -> None:
-    """With the data of AntDT's native ASP next to BSP's queue, ASP takes as long as BSP under a persistent straggler."""
+    """On static data, as in AntDT's native ASP, it takes as long as BSP with a queue under a persistent straggler."""
     assert {shipped(name)["data"] for name in ("bsp", "asp", "ssp", "backup_workers")} == {ASP().data}
 
 
