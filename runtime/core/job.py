@@ -211,16 +211,16 @@ class Port(Protocol):
     def compute_reference(self, number: int, version: int) -> None:
         """Compute reference gradient ``number`` on the current parameters and push it to all servers.
 
-        Answers with ``Scoring.reference_ready``. Lost with who computes it; ``Scoring.repeat`` asks again.
+        ``ReferenceReady`` answers. The order is lost with the worker that computes it; the job's scoring asks again.
         """
         ...
 
     def inner_products(self, grad_id: int, reference: int) -> None:
-        """Multiply the parts of a gradient and the reference; each server answers with ``Coordinator.score_parts``."""
+        """Multiply the parts of a gradient and the reference; each server answers with a ``ScorePart``."""
         ...
 
     def evaluate(self, version: int, *, last: bool) -> None:
-        """Compute metrics of the current parameters; answers with ``Coordinator.evaluated``."""
+        """Compute metrics of the current parameters; ``Evaluated`` answers."""
         ...
 
     def checkpoint(self, version: int, state: bytes) -> None:
@@ -231,7 +231,7 @@ class Port(Protocol):
         """Kill ``worker:1`` or ``server:0`` and start it elsewhere, not before it was pending for so long.
 
         The coordinator has voided what the worker had under way. A server goes when the checkpoint that was ordered
-        just before is stored; then ``Coordinator.server_lost`` and ``restored`` follow.
+        just before is stored; then ``ServerLost`` and ``Restored`` follow.
         """
         ...
 
@@ -246,14 +246,14 @@ class Port(Protocol):
     def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
         """Let these servers read the checkpoint that was ordered just before, in proportion to their shares.
 
-        All are halted until ``Coordinator.restored`` follows.
+        All are halted until ``Restored`` follows.
         """
         ...
 
     def suspend(self) -> None:
         """End all tasks when the checkpoint that was ordered just before is stored; the cluster takes their places.
 
-        All are halted until ``Coordinator.restored`` follows, with tasks on the job's next places.
+        All are halted until ``Restored`` follows, with tasks on the job's next places.
         """
         ...
 
@@ -262,7 +262,7 @@ class Port(Protocol):
         ...
 
     def wake(self, at_s: float, tag: str) -> None:
-        """Call ``Coordinator.woke(t, tag)`` at ``at_s``."""
+        """Let ``TimerFired(tag)`` come at ``at_s``."""
         ...
 
 
