@@ -10,7 +10,6 @@ NAMES = {
     "bsp": "BSP",
     "asp": "ASP",
     "asp_even": "ASP, even shards",
-    "asp_dds": "ASP, dynamic shards",
     "ssp": "SSP",
     "backup_workers": "Backup workers",
     "lb_bsp": "LB-BSP",
@@ -42,7 +41,7 @@ NAMES = {
     "coding_heter_aware": "Heter-aware coding",
     "coding_group_based": "Group-based coding",
 }
-"""By the name of the choice in ``conf/strategy``; ``asp_dds`` is the name of ``asp`` in AntDT and in old records."""
+"""By the name of the choice in ``conf/strategy``."""
 GROUPS = {
     *("backend", "cluster", "jobs", "launcher", "placement", "policy", "prevention"),
     *("runtime", "scheduler", "straggler", "strategy", "topology", "workload"),
