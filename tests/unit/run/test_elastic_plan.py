@@ -51,7 +51,7 @@ def test_every_strategy_survives_it(strategy: str, tmp_path: Path) -> None:
     ("words", "complaint"),
     [
         (("topology.transport=shm",), "topology.transport=shm: the shared buffers have one row per worker"),
-        (("strategy=asp",), "data=even: every epoch is cut into one part per worker"),
+        (("strategy=asp_even",), "data=even: every epoch is cut into one part per worker"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
