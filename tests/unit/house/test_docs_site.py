@@ -72,8 +72,8 @@ def test_every_page_is_in_the_navigation_once() -> None:
     [
         (
             "index.md",
-            "[a](docs/data.md#x) [b](LICENSE) ![c](docs/images/times.png)",
-            "[a](data.md#x) b ![c](images/times.png)",
+            "[a](docs/data.md#x) [b](LICENSE) ![c](docs/images/report.png)",
+            "[a](data.md#x) b ![c](images/report.png)",
         ),
         (
             "methods/bsp.md",
