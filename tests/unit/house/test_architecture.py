@@ -16,8 +16,10 @@ import pytest
 from omegaconf import OmegaConf
 
 import strategies
+from runtime.config.instantiate import locate
 from scripts import packing
 from strategies.protocol import Strategy
+from strategies.ssp import SSP
 
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(sys.executable).parent
@@ -204,8 +206,9 @@ def is_final(cls: type) -> bool:
     return getattr(cls, "__final__", False) and "__final__" in vars(cls)
 
 
-def registered(conf: Path) -> set[str]:
-    return {str(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in conf.glob("*.yaml")}
+def registered(conf: Path) -> set[type]:
+    targets = {str(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in conf.glob("*.yaml")}
+    return {locate(target) for target in targets}
 
 
 def own_strategies() -> list[type]:
@@ -215,7 +218,7 @@ def own_strategies() -> list[type]:
 
 
 def test_every_strategy_has_a_file_in_conf_and_the_other_way_round() -> None:
-    concrete = {f"{cls.__module__}.{cls.__name__}" for cls in own_strategies() if is_final(cls)}
+    concrete = {cls for cls in own_strategies() if is_final(cls)}
     assert concrete == registered(ROOT / "conf" / "strategy")
 
 
@@ -228,8 +231,8 @@ def test_a_forgotten_file_is_caught(tmp_path: Path) -> None:
     for path in (ROOT / "conf" / "strategy").glob("*.yaml"):
         shutil.copy(path, tmp_path)
     (tmp_path / "ssp.yaml").unlink()
-    missing = {f"{cls.__module__}.{cls.__name__}" for cls in own_strategies() if is_final(cls)} - registered(tmp_path)
-    assert missing == {"strategies.ssp.SSP"}
+    missing = {cls for cls in own_strategies() if is_final(cls)} - registered(tmp_path)
+    assert missing == {SSP}
 
 
 # ---- packaging ------------------------------------------------------------------------------------------------------

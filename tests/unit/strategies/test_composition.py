@@ -26,9 +26,9 @@ from strategies.monitoring.forecast import Forecast
 from strategies.monitoring.own_times import OwnTimes
 from strategies.nodes.kill_restart import KillRestart
 from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
-from strategies.screens.descent import DescentScreen
 from strategies.ssp import SSP
 from strategies.static_x import StaticX
+from strategies.zeno_pp.descent import DescentScreen
 from tests.contract.catalogue import make
 from tests.support.harness import Desk, HeapRun, make_job
 

@@ -8,7 +8,7 @@ from typing import final
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import EachGate
-from strategies.screens.descent import DescentScreen
+from strategies.zeno_pp.descent import DescentScreen
 
 
 @final

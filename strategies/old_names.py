@@ -1,0 +1,68 @@
+"""Names that modules had before a method was a folder: imports, records and users' projects may still use them.
+
+``strategies.asp`` is answered with what is in ``strategies.basic.asp``. A module that exists comes first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+PACKAGE = __name__.rpartition(".")[0] + "."
+MOVED: dict[str, str] = {
+    "zeno_pp": "screens.descent",
+}
+"""By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""
+SCATTERED: dict[str, tuple[str, ...]] = {}
+"""Old packages whose own names are now in several modules, in the order in which these are searched."""
+
+
+def places() -> dict[str, tuple[str, ...]]:
+    """Every old name, below ``strategies``, with the modules that have its content; a mere package has none."""
+    found: dict[str, tuple[str, ...]] = {}
+    for package, words in MOVED.items():
+        for word in words.split():
+            old, _, name = word.partition("=")
+            found[old] = (f"{package}.{name or old.rpartition('.')[2]}",)
+            while old := old.rpartition(".")[0]:
+                found.setdefault(old, ())
+    return found | SCATTERED
+
+
+class _Forward(Loader):
+    """Loads a module without names of its own: each is looked up where it is now."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Python makes the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        def find(name: str) -> Any:
+            for place in places()[module.__name__.removeprefix(PACKAGE)]:
+                target = import_module(PACKAGE + place)
+                if hasattr(target, name):
+                    return getattr(target, name)
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+        vars(module)["__getattr__"] = find
+
+
+class _OldNames(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        old = fullname.removeprefix(PACKAGE)
+        known = places()
+        if old == fullname or old not in known:
+            return None
+        return ModuleSpec(fullname, _Forward(), is_package=any(name.startswith(f"{old}.") for name in known))
+
+
+def answer_old_names() -> None:
+    """Make the old names importable."""
+    if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
+        sys.meta_path.append(_OldNames())
