@@ -15,10 +15,16 @@ from typing import Any
 
 PACKAGE = __name__.rpartition(".")[0] + "."
 MOVED: dict[str, str] = {
+    "gradient_coding": (
+        "coding.decoding coding.draws coding.group coding.groups coding.matrices coding.partitions coding.rounds "
+        "coding.schemes coding.speeds coding.stragglers coding.terms"
+    ),
     "zeno_pp": "screens.descent",
 }
 """By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""
-SCATTERED: dict[str, tuple[str, ...]] = {}
+SCATTERED: dict[str, tuple[str, ...]] = {
+    "coding": ("gradient_coding",),
+}
 """Old packages whose own names are now in several modules, in the order in which these are searched."""
 
 

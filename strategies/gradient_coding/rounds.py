@@ -7,8 +7,8 @@ from math import inf
 from statistics import fmean
 from typing import final
 
-from strategies.coding.group import CodedGroup, Recipe
-from strategies.coding.speeds import Pace, Speeds, last_needed, side_by_side
+from strategies.gradient_coding.group import CodedGroup, Recipe
+from strategies.gradient_coding.speeds import Pace, Speeds, last_needed, side_by_side
 from strategies.load.newcomers import samples_of_round
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad, Lost, Partition
 

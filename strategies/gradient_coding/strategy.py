@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.coding import SCHEMES
-from strategies.coding.group import Recipe
-from strategies.coding.rounds import Rounds
-from strategies.coding.schemes import MAX_DRAWS, ONE_PART_EACH, check_size
-from strategies.coding.speeds import Speeds
-from strategies.coding.terms import check_tolerance
 from strategies.composed import Composed
 from strategies.gates import AllGate
+from strategies.gradient_coding.group import Recipe
+from strategies.gradient_coding.rounds import Rounds
+from strategies.gradient_coding.schemes import MAX_DRAWS, ONE_PART_EACH, SCHEMES, check_size
+from strategies.gradient_coding.speeds import Speeds
+from strategies.gradient_coding.terms import check_tolerance
 from strategies.load.shares import EvenLoad, ThroughputLoad, is_speed
 from strategies.protocol import (
     AnyCommand,
@@ -42,10 +41,9 @@ class GradientCoding(Strategy):
 
     Sources: Tandon et al., "Gradient coding", ICML 2017 (``fractional_repetition``, ``cyclic``); Wang et al.,
     "Heterogeneity-aware gradient coding for straggler tolerance", ICDCS 2019 (``heter_aware``, ``group_based``;
-    ``naive`` is their baseline). The mathematics is in :mod:`strategies.coding`. An update is made as soon as enough
-    workers have delivered: a complete group, or all but s workers. A late worker is not interrupted; its row is dropped
-    on arrival, and it continues with the current round. With s = 0 nothing is coded: BSP, each worker with its own
-    samples.
+    ``naive`` is their baseline). The package says the mathematics. An update is made as soon as enough workers have
+    delivered: a complete group, or all but s workers. A late worker is not interrupted; its row is dropped on arrival,
+    and it continues with the current round. With s = 0 nothing is coded: BSP, each worker with its own samples.
 
     Departures. A code is built for the current workers: when more than s have left for good, or a newcomer waits, a new
     code is built for those that remain, with the largest feasible s; a round that can no longer be decoded begins again

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from strategies.checks import check_whole
-from strategies.coding.terms import Mask, check_throughputs, check_tolerance
+from strategies.gradient_coding.terms import Mask, check_throughputs, check_tolerance
 from strategies.load.allocation import split_by_time
 
 PARTS_PER_WORKER = 4

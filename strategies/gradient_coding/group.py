@@ -11,20 +11,20 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.coding.decoding import RESIDUAL
-from strategies.coding.draws import draws
-from strategies.coding.partitions import PARTS_PER_WORKER, default_parts, held_by_time
-from strategies.coding.schemes import ONE_PART_EACH, build
-from strategies.coding.speeds import Pace
-from strategies.coding.stragglers import Rated
-from strategies.coding.terms import Floats, Mask
+from strategies.gradient_coding.decoding import RESIDUAL
+from strategies.gradient_coding.draws import draws
+from strategies.gradient_coding.partitions import PARTS_PER_WORKER, default_parts, held_by_time
+from strategies.gradient_coding.schemes import ONE_PART_EACH, build
+from strategies.gradient_coding.speeds import Pace
+from strategies.gradient_coding.stragglers import Rated
+from strategies.gradient_coding.terms import Floats, Mask
 from strategies.protocol import Part, split_evenly
 
 
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """Settings from which a code is built; see :func:`strategies.coding.build`."""
+    """Settings from which a code is built; see :func:`strategies.gradient_coding.build`."""
 
     scheme: str
     s: int
