@@ -19,6 +19,10 @@ MOVED: dict[str, str] = {
         "coding.decoding coding.draws coding.group coding.groups coding.matrices coding.partitions coding.rounds "
         "coding.schemes coding.speeds coding.stragglers coding.terms"
     ),
+    "mlfabric": (
+        "sending.bandwidths sending.expected sending.ordered sending.replicas transfers.aggregate transfers.fluid "
+        "transfers.order transfers.replicate transfers.updates"
+    ),
     "zeno_pp": "screens.descent",
 }
 """By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strategies.transfers.fluid import Reservations
-from strategies.transfers.updates import Links, Update, check
+from strategies.mlfabric.fluid import Reservations
+from strategies.mlfabric.updates import Links, Update, check
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from strategies.transfers.fluid import Reservations
-from strategies.transfers.updates import Dropped, Links, Segment, Slot, Update, check, deadline, solo_s
+from strategies.mlfabric.fluid import Reservations
+from strategies.mlfabric.updates import Dropped, Links, Segment, Slot, Update, check, deadline, solo_s
 
 
 @dataclass(frozen=True, kw_only=True)

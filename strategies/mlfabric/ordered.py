@@ -21,6 +21,12 @@ import msgspec
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.gates.base import NOTHING, Verdict
+from strategies.mlfabric.aggregate import Group, group
+from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
+from strategies.mlfabric.expected import LATE_FACTOR, Expected
+from strategies.mlfabric.order import plan
+from strategies.mlfabric.replicas import Replicas
+from strategies.mlfabric.updates import Slot, Update
 from strategies.nodes.timers import is_due
 from strategies.protocol import (
     AnyCommand,
@@ -42,11 +48,6 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from strategies.sending.bandwidths import SERVERS, Bandwidths
-from strategies.sending.expected import LATE_FACTOR, Expected
-from strategies.sending.replicas import Replicas
-from strategies.transfers import Slot, Update, plan
-from strategies.transfers.aggregate import Group, group
 from strategies.weights import worst_case_factor
 
 ORDERS = ("deadlines", "shortest", "fair")
@@ -68,7 +69,7 @@ class OrderedGate:
         order: ``deadlines``; ``shortest``: the shortest transfer first, whatever its delay; ``fair``: all at once.
         tau_max: bound on the delay of applied updates, in versions; None: twice the workers of the start.
         window_s: seconds after a plan until the next if its slots are not all applied; None: until they are.
-        idle_tolerance_s: see :func:`strategies.transfers.plan`.
+        idle_tolerance_s: see :func:`strategies.mlfabric.order.plan`.
         late_factor: planned durations after which a transfer holds nobody up any more; None: 4; 1e9: never.
         parallel_sends: slots that may be on their way at a time where the plan has one after the other.
         smoothing: weight of the newest transfer in a worker's bandwidth.

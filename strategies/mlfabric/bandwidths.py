@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import median
 from typing import final
 
+from strategies.mlfabric.aggregate import Aggregator
 from strategies.protocol import NodeId, Started
-from strategies.transfers.aggregate import Aggregator
 
 SERVERS = "servers"
 """The links into all servers together: a gradient goes to each of them at once, in equal parts."""

@@ -2,7 +2,7 @@
 
 MLfabric, slides 16 and 17: replicas receive the same updates in the same order, and later. None may be further from the
 servers than a bound, which holds at every instant since an update waits for what the replicas must have first
-(:mod:`strategies.transfers.replicate`). A gradient that a lost worker does not have any more, or that does not come,
+(:mod:`strategies.mlfabric.replicate`). A gradient that a lost worker does not have any more, or that does not come,
 cannot be sent: then the servers send a copy of all parameters instead.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+from strategies.mlfabric.expected import Expected
+from strategies.mlfabric.replicate import Lag, to_replicate
 from strategies.protocol import Grad, Ready, Replicate, Replicated, Started
-from strategies.sending.expected import Expected
-from strategies.transfers.replicate import Lag, to_replicate
 from strategies.weights import STALENESS_RULES, lr_scale, mean_weight, staleness_factor
 
 
@@ -38,7 +38,7 @@ class Replicas:
 
     Args:
         divergence_max: bound on their distance from the servers.
-        late_factor: see :class:`strategies.sending.ordered.OrderedGate`; then the servers send a copy.
+        late_factor: see :class:`strategies.mlfabric.ordered.OrderedGate`; then the servers send a copy.
         lr_rule: by which the rate of an update depends on its gradient.
         factor: on the rate of every update.
     """

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
-from strategies.transfers.updates import Links, Segment, Update
+from strategies.mlfabric.updates import Links, Segment, Update
 
 NOTHING = 1e-9
 """Part of a link's capacity below which nothing is left of it: the rounding of sums."""

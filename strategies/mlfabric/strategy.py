@@ -8,7 +8,7 @@ from typing import final
 from strategies.checks import check_choice
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
-from strategies.sending import OrderedGate
+from strategies.mlfabric.ordered import OrderedGate
 from strategies.weights import LR_RULES, STALENESS_RULES
 
 WORST_CASE = "worst_case"
