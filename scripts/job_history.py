@@ -28,8 +28,8 @@ from analysis.records.schema import Observed
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from strategies.dlrover.history import FinishedJob
 from strategies.protocol import NodeUse
-from strategies.scaling.brain.history import FinishedJob
 from strategies.scaling.brain.usage import WINDOW
 
 MEMORY_BYTES = 8 * 2**30

@@ -15,6 +15,11 @@ from typing import Any
 
 PACKAGE = __name__.rpartition(".")[0] + "."
 MOVED: dict[str, str] = {
+    "dlrover": (
+        "scaling.brain.adjust scaling.brain.backoff scaling.brain.brain scaling.brain.history scaling.brain.memory "
+        "scaling.brain.plan scaling.brain.planner scaling.brain.requests scaling.brain.sampling "
+        "scaling.brain.settings scaling.brain.stages scaling.brain.throughput"
+    ),
     "gradient_coding": (
         "coding.decoding coding.draws coding.group coding.groups coding.matrices coding.partitions coding.rounds "
         "coding.schemes coding.speeds coding.stragglers coding.terms"

@@ -258,7 +258,7 @@ def test_increments_are_checked(changes: dict[str, int], message: str) -> None:
 def test_the_solvers_are_imported_when_they_are_needed() -> None:
     """Beyond the paper: importing scipy.optimize takes 0.5 s."""
     code = (
-        "import sys, strategies.scaling.optimus.speed, strategies.scaling.optimus.loss, strategies.scaling.brain.brain;"
+        "import sys, strategies.scaling.optimus.speed, strategies.scaling.optimus.loss, strategies.dlrover.brain;"
         "print('scipy.optimize' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from strategies.dlrover.plan import Limits
 from strategies.protocol import NodeId
-from strategies.scaling.brain.plan import Limits
 from strategies.scaling.brain.usage import WINDOW, Given, UsageHistory, Use
 
 GIB = 2**30

@@ -7,8 +7,8 @@ from itertools import count
 
 from msgspec import structs
 
+from strategies.dlrover.brain import Brain
 from strategies.protocol import NodeId
-from strategies.scaling.brain.brain import Brain
 from strategies.scaling.brain.changes import AddWorkers, Change, Decision, Replace, Resize, StopWaiting
 from strategies.scaling.brain.usage import Given, Use
 from tests.support.brain import GIB

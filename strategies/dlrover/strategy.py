@@ -8,13 +8,13 @@ from typing import final
 from strategies.checks import check_choice, check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
+from strategies.dlrover.adjust import Rules
+from strategies.dlrover.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
+from strategies.dlrover.plan import Limits
+from strategies.dlrover.planner import BrainPlanner
+from strategies.dlrover.settings import BrainSettings
 from strategies.gates import EachGate
 from strategies.protocol import CoresAs
-from strategies.scaling.brain.adjust import Rules
-from strategies.scaling.brain.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
-from strategies.scaling.brain.plan import Limits
-from strategies.scaling.brain.planner import BrainPlanner
-from strategies.scaling.brain.settings import BrainSettings
 from strategies.scaling.brain.usage import Given
 from strategies.scaling.fleet import Fleet
 from strategies.scaling.scaler import Scaler
@@ -31,7 +31,7 @@ class DLRover(Composition):
     with it.
 
     Departures: present workers get more or fewer cores in place (``Allocate``) where the paper starts other pods; see
-    also :mod:`strategies.scaling.brain.adjust` and :mod:`strategies.scaling.brain.plan`.
+    also :mod:`strategies.dlrover.adjust` and :mod:`strategies.dlrover.plan`.
 
     Attributes:
         cores_total: of all workers and servers together (the paper's C_total: 200).

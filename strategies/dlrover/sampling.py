@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from strategies.dlrover.plan import Limits, Need
 from strategies.scaling.brain.changes import Resize
-from strategies.scaling.brain.plan import Limits, Need
 from strategies.scaling.brain.usage import UsageHistory
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import final
 
+from strategies.dlrover.brain import Brain
+from strategies.dlrover.history import InitialPlan
+from strategies.dlrover.requests import at_requests
+from strategies.dlrover.settings import BrainSettings
 from strategies.hooks import State
 from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, NodeId, Observed, Restored, ServerLost, Started
-from strategies.scaling.brain.brain import Brain
 from strategies.scaling.brain.changes import Decision
-from strategies.scaling.brain.history import InitialPlan
-from strategies.scaling.brain.requests import at_requests
-from strategies.scaling.brain.settings import BrainSettings
 from strategies.scaling.brain.usage import Given, Use
 
 
@@ -23,7 +23,7 @@ class BrainPlanner:
         settings: of the Brain.
         initial: from the history of finished jobs.
         unit_cores: cores of the job's machines that the Brain counts as one; see :mod:`strategies.scaling.fleet`.
-        requests: nodes may use more than they were given; see :mod:`strategies.scaling.brain.requests`.
+        requests: nodes may use more than they were given; see :mod:`strategies.dlrover.requests`.
     """
 
     def __init__(

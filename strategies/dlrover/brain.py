@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from math import inf
 from typing import final
 
+from strategies.dlrover.adjust import Growth, JobNow, adjust, worker_memory
+from strategies.dlrover.backoff import Backoff
+from strategies.dlrover.history import InitialPlan, cold_plan
+from strategies.dlrover.memory import after_server_oom, after_worker_oom
+from strategies.dlrover.plan import Need, Plan, is_enough, optimal_plan, planned_workers, whole_cores
+from strategies.dlrover.sampling import larger_servers, measured_need
+from strategies.dlrover.settings import BrainSettings
+from strategies.dlrover.stages import Stage, Step, after
 from strategies.protocol import NodeId
-from strategies.scaling.brain.adjust import Growth, JobNow, adjust, worker_memory
-from strategies.scaling.brain.backoff import Backoff
 from strategies.scaling.brain.changes import Change, Decision, Replace, Resize
-from strategies.scaling.brain.history import InitialPlan, cold_plan
-from strategies.scaling.brain.memory import after_server_oom, after_worker_oom
-from strategies.scaling.brain.plan import Need, Plan, is_enough, optimal_plan, planned_workers, whole_cores
-from strategies.scaling.brain.sampling import larger_servers, measured_need
-from strategies.scaling.brain.settings import BrainSettings
-from strategies.scaling.brain.stages import Stage, Step, after
 from strategies.scaling.brain.usage import Given, UsageHistory, Use
 
 

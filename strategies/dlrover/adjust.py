@@ -18,9 +18,9 @@ from math import ceil, inf, isqrt
 import msgspec
 
 from strategies.checks import check_number
+from strategies.dlrover.plan import WHOLE, Limits
 from strategies.protocol import NodeId
 from strategies.scaling.brain.changes import AddWorkers, Change, Replace, StopWaiting
-from strategies.scaling.brain.plan import WHOLE, Limits
 from strategies.scaling.brain.usage import UsageHistory
 
 RECENT = 3

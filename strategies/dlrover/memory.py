@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from strategies.dlrover.plan import Limits
 from strategies.protocol import NodeId
 from strategies.scaling.brain.changes import Replace, Resize
-from strategies.scaling.brain.plan import Limits
 from strategies.scaling.brain.usage import Given
 
 UNEVEN_FRAC = 0.2

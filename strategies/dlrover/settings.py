@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from strategies.checks import check_number, check_whole
-from strategies.scaling.brain.adjust import Rules
-from strategies.scaling.brain.plan import Limits
+from strategies.dlrover.adjust import Rules
+from strategies.dlrover.plan import Limits
 
 
 class BrainSettings(msgspec.Struct, frozen=True, kw_only=True):

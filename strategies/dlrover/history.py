@@ -13,7 +13,7 @@ from statistics import fmean, median_low
 import msgspec
 
 from strategies.checks import check_number, check_whole
-from strategies.scaling.brain.plan import WHOLE, Limits
+from strategies.dlrover.plan import WHOLE, Limits
 
 LAST = 5
 """Finished jobs that count."""
