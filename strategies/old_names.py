@@ -20,6 +20,11 @@ MOVED: dict[str, str] = {
         "scaling.brain.plan scaling.brain.planner scaling.brain.requests scaling.brain.sampling "
         "scaling.brain.settings scaling.brain.stages scaling.brain.throughput"
     ),
+    "elastic.optimus": (
+        "optimus=strategy scaling.optimus.greedy scaling.optimus.loss scaling.optimus.planner "
+        "scaling.optimus.remaining scaling.optimus.speed scaling.speedometer"
+    ),
+    "elastic.or_autoscale": "or_autoscale=strategy scaling.autoscale scaling.autoscaling scaling.replacing",
     "gradient_coding": (
         "coding.decoding coding.draws coding.group coding.groups coding.matrices coding.partitions coding.rounds "
         "coding.schemes coding.speeds coding.stragglers coding.terms"

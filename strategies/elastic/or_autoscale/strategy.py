@@ -8,9 +8,9 @@ from typing import final
 from strategies.checks import check_choice, check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
+from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
 from strategies.gates import EachGate
 from strategies.protocol import CoresAs
-from strategies.scaling.autoscaling import Autoscaling, AutoscalingPlanner
 from strategies.scaling.brain.usage import Given
 from strategies.scaling.fleet import Fleet
 from strategies.scaling.scaler import Scaler

@@ -8,6 +8,8 @@ from typing import final
 import msgspec
 
 from strategies.checks import check_number, check_whole
+from strategies.elastic.or_autoscale.autoscale import Autoscaler
+from strategies.elastic.or_autoscale.replacing import SlowWorkers
 from strategies.hooks import State
 from strategies.protocol import (
     AnyEvent,
@@ -20,10 +22,8 @@ from strategies.protocol import (
     ServerLost,
     Started,
 )
-from strategies.scaling.autoscale import Autoscaler
 from strategies.scaling.brain.changes import AddWorkers, Change, Decision, Replace, Resize
 from strategies.scaling.brain.usage import Given
-from strategies.scaling.replacing import SlowWorkers
 
 
 class Autoscaling(msgspec.Struct, frozen=True, kw_only=True):

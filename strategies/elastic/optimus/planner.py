@@ -8,6 +8,10 @@ from typing import Literal, NamedTuple, final
 import msgspec
 
 from strategies.checks import check_number, check_whole
+from strategies.elastic.optimus.greedy import Increments, next_step
+from strategies.elastic.optimus.remaining import Remaining
+from strategies.elastic.optimus.speed import Measured, SpeedModel, first_sizes, fit_speed
+from strategies.elastic.optimus.speedometer import Speedometer
 from strategies.hooks import State
 from strategies.protocol import (
     AnyEvent,
@@ -22,10 +26,6 @@ from strategies.protocol import (
 )
 from strategies.scaling.brain.changes import Change, Decision, Resize
 from strategies.scaling.brain.usage import Given
-from strategies.scaling.optimus.greedy import Increments, next_step
-from strategies.scaling.optimus.remaining import Remaining
-from strategies.scaling.optimus.speed import Measured, SpeedModel, first_sizes, fit_speed
-from strategies.scaling.speedometer import Speedometer
 
 
 class Size(NamedTuple):

@@ -8,16 +8,16 @@ from typing import final
 from strategies.checks import check_choice, check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
+from strategies.elastic.optimus.greedy import Increments
+from strategies.elastic.optimus.planner import Growing, OptimusPlanner
+from strategies.elastic.optimus.remaining import Remaining
+from strategies.elastic.optimus.speed import read_profile
+from strategies.elastic.optimus.speedometer import Speedometer
 from strategies.gates import EachGate
 from strategies.protocol import CoresAs
 from strategies.scaling.brain.usage import Given
 from strategies.scaling.fleet import Fleet
-from strategies.scaling.optimus.greedy import Increments
-from strategies.scaling.optimus.planner import Growing, OptimusPlanner
-from strategies.scaling.optimus.remaining import Remaining
-from strategies.scaling.optimus.speed import read_profile
 from strategies.scaling.scaler import Scaler
-from strategies.scaling.speedometer import Speedometer
 
 
 @final

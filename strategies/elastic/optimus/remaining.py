@@ -6,8 +6,8 @@ from math import ceil, isfinite
 from typing import final
 
 from strategies.checks import check_number, check_whole
+from strategies.elastic.optimus.loss import fit_loss
 from strategies.protocol import Started
-from strategies.scaling.optimus.loss import fit_loss
 
 MAX_POINTS = 256
 """Means of the loss that are kept; beyond, two become one."""
