@@ -29,6 +29,7 @@ MOVED: dict[str, str] = {
         "coding.decoding coding.draws coding.group coding.groups coding.matrices coding.partitions coding.rounds "
         "coding.schemes coding.speeds coding.stragglers coding.terms"
     ),
+    "lb_bsp": "load.by_speed load.by_steps load.leader_straggler load.regaining monitoring.forecast",
     "mlfabric": (
         "sending.bandwidths sending.expected sending.ordered sending.replicas transfers.aggregate transfers.fluid "
         "transfers.order transfers.replicate transfers.updates"

@@ -2,7 +2,7 @@
 
 A detector observes events (``observe_event``) and answers one of these questions by a rule of its own. Two detectors
 are queried by their class: :class:`strategies.monitoring.detector.StragglerDetector` (AntDT's two windows) and
-:class:`strategies.monitoring.forecast.Forecast` (predicted speeds).
+:class:`strategies.lb_bsp.forecast.Forecast` (predicted speeds).
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from strategies.checks import check_choice
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate
-from strategies.load.by_speed import SpeedLoad
-from strategies.load.by_steps import StepsLoad
-from strategies.monitoring.forecast import Forecast
+from strategies.lb_bsp.by_speed import SpeedLoad
+from strategies.lb_bsp.by_steps import StepsLoad
+from strategies.lb_bsp.forecast import Forecast
 
 
 @final

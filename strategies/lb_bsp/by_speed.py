@@ -8,11 +8,11 @@ from typing import ClassVar, final
 
 from strategies.checks import check_whole
 from strategies.hooks import Peers
+from strategies.lb_bsp.forecast import Forecast
+from strategies.lb_bsp.regaining import Regaining
 from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.load.newcomers import samples_of_round, size_of
-from strategies.load.regaining import Regaining
 from strategies.load.round_sizes import extremes
-from strategies.monitoring.forecast import Forecast
 from strategies.protocol import Compute, Started
 
 
