@@ -15,6 +15,11 @@ from typing import Any
 
 PACKAGE = __name__.rpartition(".")[0] + "."
 MOVED: dict[str, str] = {
+    "antdt": (
+        "antdt_dd antdt_nd load.accumulation load.adjust_bs load.device_types load.drifts load.micro_batches "
+        "load.profiling monitoring.detector monitoring.flags monitoring.monitor monitoring.pace monitoring.windows "
+        "nodes.kill_restart nodes.restarts"
+    ),
     "dlrover": (
         "scaling.brain.adjust scaling.brain.backoff scaling.brain.brain scaling.brain.history scaling.brain.memory "
         "scaling.brain.plan scaling.brain.planner scaling.brain.requests scaling.brain.sampling "

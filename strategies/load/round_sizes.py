@@ -19,7 +19,7 @@ def round_sizes(
 ) -> dict[int, int]:
     """Split ``total`` samples over ``workers`` so that, by ``speeds`` in samples/s, the last one finishes earliest.
 
-    The fixed cost of an iteration equals that of ``base_samples`` samples (:class:`strategies.monitoring.pace.Base`).
+    The fixed cost of an iteration equals that of ``base_samples`` samples (:class:`strategies.antdt.pace.Base`).
 
     Without any speeds the split is even. A worker without one counts as fast as the median of the others; a newcomer
     gets ``total / len(workers)`` in its first round whatever the speeds say, because nothing has been measured yet.

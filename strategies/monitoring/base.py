@@ -1,7 +1,7 @@
 """The interfaces by which other parts query detectors.
 
 A detector observes events (``observe_event``) and answers one of these questions by a rule of its own. Two detectors
-are queried by their class: :class:`strategies.monitoring.detector.StragglerDetector` (AntDT's two windows) and
+are queried by their class: :class:`strategies.antdt.detector.StragglerDetector` (AntDT's two windows) and
 :class:`strategies.lb_bsp.forecast.Forecast` (predicted speeds).
 """
 

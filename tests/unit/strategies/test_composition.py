@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
+from strategies.antdt.accumulation import AccumulationLoad
+from strategies.antdt.adjust_bs import AdjustBS
+from strategies.antdt.detector import StragglerDetector
+from strategies.antdt.kill_restart import KillRestart
 from strategies.asp import ASP
 from strategies.composed import Composed
 from strategies.gates import AllGate, BlocksGate, BoundedGate, EachGate, ExactlyGate, GroupsGate, SwitchingGate
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
-from strategies.load.accumulation import AccumulationLoad
-from strategies.load.adjust_bs import AdjustBS
 from strategies.load.shares import EnlargedLoad
 from strategies.modes.regroup import Regroup
 from strategies.modes.sync_then_async import SyncThenAsync
-from strategies.monitoring.detector import StragglerDetector
 from strategies.monitoring.own_times import OwnTimes
-from strategies.nodes.kill_restart import KillRestart
 from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
 from strategies.ssp import SSP
 from strategies.static_x import StaticX

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from strategies.antdt.adjust_bs import AdjustBS
+from strategies.antdt.detector import StragglerDetector
+from strategies.antdt.kill_restart import KillRestart
 from strategies.checks import check_choice
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate, EachGate
-from strategies.load.adjust_bs import AdjustBS
 from strategies.load.shares import EvenLoad
-from strategies.monitoring.detector import StragglerDetector
-from strategies.nodes.kill_restart import KillRestart
 from strategies.protocol import DATA_POLICIES
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from strategies.antdt.accumulation import AccumulationLoad
+from strategies.antdt.device_types import DeviceSpec
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate
-from strategies.load.accumulation import AccumulationLoad
-from strategies.load.device_types import DeviceSpec
 
 
 @final

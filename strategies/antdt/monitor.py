@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Literal, final
 
-from strategies.monitoring.windows import Window
+from strategies.antdt.windows import Window
 from strategies.protocol import (
     AnyEvent,
     Arrived,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import ClassVar, final
 
+from strategies.antdt.flags import CENTERS, check_ratio, slow, still_slow
+from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
+from strategies.antdt.pace import Base, paces
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.monitoring.flags import CENTERS, check_ratio, slow, still_slow
-from strategies.monitoring.monitor import TIMES, Monitor, Span, check_windows
-from strategies.monitoring.pace import Base, paces
 from strategies.protocol import AnyEvent, Started
 
 JUDGES = ("at_equal_work", "published")
@@ -38,7 +38,7 @@ class StragglerDetector:
         center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
         judge: ``at_equal_work``: workers are compared by seconds over (samples + the fixed cost of an iteration as
             samples), so that a straggler with a small batch remains one; ``published``: by their plain times.
-        times: which time of an iteration counts: ``iter`` or ``bpt``, see :mod:`strategies.monitoring.monitor`.
+        times: which time of an iteration counts: ``iter`` or ``bpt``, see :mod:`strategies.antdt.monitor`.
     """
 
     watches_servers: ClassVar[bool] = True

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import final
 
-from strategies.load.profiling import Curve
+from strategies.antdt.profiling import Curve
 
 
 @final

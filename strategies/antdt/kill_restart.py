@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from strategies.antdt.detector import StragglerDetector
+from strategies.antdt.restarts import Restarts
 from strategies.checks import check_number, check_whole
 from strategies.hooks import Peers, Tick
-from strategies.monitoring.detector import StragglerDetector
-from strategies.nodes.restarts import Restarts
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
 
 

@@ -7,9 +7,9 @@ from typing import Protocol, final
 
 import msgspec
 
+from strategies.antdt.micro_batches import DeviceLimits
+from strategies.antdt.profiling import Curve
 from strategies.checks import check_number, check_whole
-from strategies.load.micro_batches import DeviceLimits
-from strategies.load.profiling import Curve
 from strategies.monitoring.clustering import cluster_by_ratio
 
 MAX_TYPES = 4
@@ -29,7 +29,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Settings(Protocol):
-    """The configured settings; :class:`strategies.antdt_dd.AntDTDD` explains the fields."""
+    """The configured settings; :class:`strategies.antdt.antdt_dd.AntDTDD` explains the fields."""
 
     types: tuple[str, ...] | None
     devices: dict[str, DeviceSpec] | None

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar, final
 
+from strategies.antdt.device_types import DeviceSpec, cap_of, check_types, find_devices, is_complete
+from strategies.antdt.drifts import Drifts
+from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
+from strategies.antdt.profiling import Sizes, check_sizes, profile_rounds, sizes_around
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.load.device_types import DeviceSpec, cap_of, check_types, find_devices, is_complete
-from strategies.load.drifts import Drifts
-from strategies.load.micro_batches import BatchPlan, solve, solve_anyhow
 from strategies.load.newcomers import samples_of_round, size_of
-from strategies.load.profiling import Sizes, check_sizes, profile_rounds, sizes_around
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
@@ -24,7 +24,7 @@ MOST_PROFILES = 3
 @final
 @dataclass(kw_only=True)
 class AccumulationLoad:
-    """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``strategies.antdt_dd.AntDTDD``.
+    """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``AntDTDD``.
 
     Worker i computes X_i samples in C_k micro-batches by the plan, which is solved again when workers leave or join,
     and after another profile when a worker's speed turns out to differ from its profile.
