@@ -35,6 +35,7 @@ MOVED: dict[str, str] = {
         "coding.schemes coding.speeds coding.stragglers coding.terms"
     ),
     "lb_bsp": "load.by_speed load.by_steps load.leader_straggler load.regaining monitoring.forecast",
+    "lgc": "gates.blocks gates.delayed modes.slowest",
     "mlfabric": (
         "sending.bandwidths sending.expected sending.ordered sending.replicas transfers.aggregate transfers.fluid "
         "transfers.order transfers.replicate transfers.updates"

@@ -5,9 +5,7 @@ A gate is a small object that load and node policies compose with: it never sees
 
 from strategies.gates.all import AllGate
 from strategies.gates.base import Gate, Verdict
-from strategies.gates.blocks import BlocksGate
 from strategies.gates.bounded import BoundedGate
-from strategies.gates.delayed import DelayedGate
 from strategies.gates.each import EachGate
 from strategies.gates.exactly import ExactlyGate
 from strategies.gates.first_fresh import FirstFreshGate
@@ -20,9 +18,7 @@ from strategies.gates.timed_quorum import TimedQuorumGate
 
 __all__ = [
     "AllGate",
-    "BlocksGate",
     "BoundedGate",
-    "DelayedGate",
     "EachGate",
     "ExactlyGate",
     "FirstFreshGate",

@@ -13,8 +13,8 @@ from injectors.plan import ClusterShape
 from strategies.composed import Composed
 from strategies.gates import RingGate
 from strategies.lgc import LGC
+from strategies.lgc.slowest import SlowestApart
 from strategies.modes.learned import ModeLearner
-from strategies.modes.slowest import SlowestApart
 from strategies.protocol import Strategy
 from strategies.star import Star
 from tests.contract.test_virtual import dead, different, unconserved, unlawful

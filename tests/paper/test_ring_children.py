@@ -12,7 +12,7 @@ from strategies.bsp import BSP
 from strategies.composed import Composed
 from strategies.gates import RingGate
 from strategies.lgc import LGC
-from strategies.modes.slowest import SlowestApart
+from strategies.lgc.slowest import SlowestApart
 from strategies.protocol import AnyCommand, Apply, Strategy
 from tests.support.harness import Desk, HeapRun, make_job
 

@@ -17,10 +17,11 @@ from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.kill_restart import KillRestart
 from strategies.asp import ASP
 from strategies.composed import Composed
-from strategies.gates import AllGate, BlocksGate, BoundedGate, EachGate, ExactlyGate, GroupsGate, SwitchingGate
+from strategies.gates import AllGate, BoundedGate, EachGate, ExactlyGate, GroupsGate, SwitchingGate
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
+from strategies.lgc.blocks import BlocksGate
 from strategies.load.shares import EnlargedLoad
 from strategies.modes.regroup import Regroup
 from strategies.modes.sync_then_async import SyncThenAsync

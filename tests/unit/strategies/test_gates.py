@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from strategies.gates import (
     AllGate,
-    BlocksGate,
     BoundedGate,
-    DelayedGate,
     EachGate,
     ExactlyGate,
     FirstFreshGate,
@@ -25,6 +23,8 @@ from strategies.gates import (
     Verdict,
 )
 from strategies.gates.base import NOTHING, by_worker
+from strategies.lgc.blocks import BlocksGate
+from strategies.lgc.delayed import DelayedGate
 from strategies.protocol import Grad, Started
 
 G = TypeVar("G", bound=Gate)

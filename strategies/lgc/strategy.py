@@ -8,8 +8,10 @@ from typing import final
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
-from strategies.gates import BlocksGate, DelayedGate, Gate, RingGate
-from strategies.modes.slowest import SlowestApart
+from strategies.gates import Gate, RingGate
+from strategies.lgc.blocks import BlocksGate
+from strategies.lgc.delayed import DelayedGate
+from strategies.lgc.slowest import SlowestApart
 
 
 @final
