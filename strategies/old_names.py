@@ -40,6 +40,7 @@ MOVED: dict[str, str] = {
         "sending.bandwidths sending.expected sending.ordered sending.replicas transfers.aggregate transfers.fluid "
         "transfers.order transfers.replicate transfers.updates"
     ),
+    "sync_switch": "gates.switching modes.sync_then_async monitoring.flagged monitoring.slow_lately nodes.relaunch",
     "zeno_pp": "screens.descent",
 }
 """By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""

@@ -13,7 +13,6 @@ from strategies.gates.groups import GroupsGate
 from strategies.gates.modal import ModalGate, Mode
 from strategies.gates.quorum import QuorumGate
 from strategies.gates.ring import RingGate
-from strategies.gates.switching import SwitchingGate
 from strategies.gates.timed_quorum import TimedQuorumGate
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "Mode",
     "QuorumGate",
     "RingGate",
-    "SwitchingGate",
     "TimedQuorumGate",
     "Verdict",
 ]

@@ -17,18 +17,19 @@ from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.kill_restart import KillRestart
 from strategies.asp import ASP
 from strategies.composed import Composed
-from strategies.gates import AllGate, BoundedGate, EachGate, ExactlyGate, GroupsGate, SwitchingGate
+from strategies.gates import AllGate, BoundedGate, EachGate, ExactlyGate, GroupsGate
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
 from strategies.lgc.blocks import BlocksGate
 from strategies.load.shares import EnlargedLoad
 from strategies.modes.regroup import Regroup
-from strategies.modes.sync_then_async import SyncThenAsync
 from strategies.monitoring.own_times import OwnTimes
 from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
 from strategies.ssp import SSP
 from strategies.static_x import StaticX
+from strategies.sync_switch.switching import SwitchingGate
+from strategies.sync_switch.sync_then_async import SyncThenAsync
 from strategies.zeno_pp.descent import DescentScreen
 from tests.contract.catalogue import make
 from tests.support.harness import Desk, HeapRun, make_job

@@ -11,21 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gates import (
-    AllGate,
-    BoundedGate,
-    EachGate,
-    ExactlyGate,
-    FirstFreshGate,
-    Gate,
-    GroupsGate,
-    SwitchingGate,
-    Verdict,
-)
+from strategies.gates import AllGate, BoundedGate, EachGate, ExactlyGate, FirstFreshGate, Gate, GroupsGate, Verdict
 from strategies.gates.base import NOTHING, by_worker
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate
 from strategies.protocol import Grad, Started
+from strategies.sync_switch.switching import SwitchingGate
 
 G = TypeVar("G", bound=Gate)
 

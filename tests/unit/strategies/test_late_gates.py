@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from strategies.gates import ExactlyGate, SwitchingGate, Verdict
+from strategies.gates import ExactlyGate, Verdict
 from strategies.gates.base import NOTHING
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate
 from strategies.protocol import Failed
+from strategies.sync_switch.switching import SwitchingGate
 from tests.unit.strategies.test_gates import applied, grad, grouped, opened
 
 # ---- exactly x ------------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from typing import ClassVar, final
 
 from strategies.checks import check_choice, check_number
 from strategies.gates.base import Verdict
-from strategies.gates.switching import SwitchingGate
 from strategies.hooks import Order, Peers
 from strategies.monitoring.base import FlagsStragglers
 from strategies.nodes.pause import Pause
-from strategies.nodes.relaunch import Relaunch
 from strategies.nodes.timers import is_due
 from strategies.protocol import AnyCommand, AnyEvent, Command, Grad, Lost, Restart, Restored, Started, Wake, Woke
+from strategies.sync_switch.relaunch import Relaunch
+from strategies.sync_switch.switching import SwitchingGate
 
 
 @final

@@ -7,9 +7,9 @@ from typing import final
 
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
-from strategies.gates import SwitchingGate
-from strategies.modes.sync_then_async import SyncThenAsync
-from strategies.monitoring.flagged import FlagDetector
+from strategies.sync_switch.flagged import FlagDetector
+from strategies.sync_switch.switching import SwitchingGate
+from strategies.sync_switch.sync_then_async import SyncThenAsync
 
 
 @final
@@ -34,7 +34,7 @@ class SyncSwitch(Composition):
     machine; a straggler's flag outlives it. The published code's criterion for slowness is not public: ``judge:
     published`` follows STAR's description (the latest time of each against the smallest of all, throughout
     ``duration_s``), ``median`` is our reading, which noise alone does not trigger
-    (:class:`strategies.monitoring.slow_lately.SlowLately`). Times are the worker's own part of an iteration, with its
+    (:class:`strategies.sync_switch.slow_lately.SlowLately`). Times are the worker's own part of an iteration, with its
     link both ways.
 
     Attributes:

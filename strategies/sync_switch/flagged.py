@@ -8,9 +8,9 @@ from typing import final
 
 from predictors.fixed_duration import SlowFor
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.monitoring.slow_lately import SlowLately
 from strategies.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Started
+from strategies.sync_switch.slow_lately import SlowLately
 
 
 @final
@@ -25,7 +25,7 @@ class FlagDetector:
         tolerance_frac: part of the fastest worker's time (``median``: of the median worker's) by which a slow worker
             takes longer.
         judge: ``published`` (:class:`predictors.fixed_duration.SlowFor`), or ``median``
-            (:class:`strategies.monitoring.slow_lately.SlowLately`), which noise alone does not trigger.
+            (:class:`strategies.sync_switch.slow_lately.SlowLately`), which noise alone does not trigger.
         warmup_iters: first iterations of a process that are ignored.
     """
 
