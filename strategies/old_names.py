@@ -40,6 +40,13 @@ MOVED: dict[str, str] = {
         "sending.bandwidths sending.expected sending.ordered sending.replicas transfers.aggregate transfers.fluid "
         "transfers.order transfers.replicate transfers.updates"
     ),
+    "star": (
+        "gates.modal modes.choice modes.chooser modes.costs modes.demands modes.features modes.first_updates "
+        "modes.held modes.kappas modes.learned modes.measuring modes.orders modes.regular modes.reserving "
+        "modes.ring modes.ring_features modes.ring_modes modes.ring_overhead modes.ring_question modes.ring_took "
+        "modes.samples modes.server_question modes.spacing modes.times monitoring.fixed_noise monitoring.noise "
+        "monitoring.predicted monitoring.tabled_noise"
+    ),
     "sync_switch": "gates.switching modes.sync_then_async monitoring.flagged monitoring.slow_lately nodes.relaunch",
     "zeno_pp": "screens.descent",
 }

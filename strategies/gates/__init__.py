@@ -10,7 +10,6 @@ from strategies.gates.each import EachGate
 from strategies.gates.exactly import ExactlyGate
 from strategies.gates.first_fresh import FirstFreshGate
 from strategies.gates.groups import GroupsGate
-from strategies.gates.modal import ModalGate, Mode
 from strategies.gates.quorum import QuorumGate
 from strategies.gates.ring import RingGate
 from strategies.gates.timed_quorum import TimedQuorumGate
@@ -23,8 +22,6 @@ __all__ = [
     "FirstFreshGate",
     "Gate",
     "GroupsGate",
-    "ModalGate",
-    "Mode",
     "QuorumGate",
     "RingGate",
     "TimedQuorumGate",

@@ -17,7 +17,6 @@ from strategies.composed import Composed
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Verdict
-from strategies.monitoring.noise import NoiseMeter
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -34,6 +33,7 @@ from strategies.protocol import (
     Strategy,
     Wake,
 )
+from strategies.star.noise import NoiseMeter
 from tests.contract.catalogue import make, scenario
 from tests.support.answers import Line
 from tests.support.harness import HeapRun

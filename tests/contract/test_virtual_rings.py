@@ -14,9 +14,9 @@ from strategies.composed import Composed
 from strategies.gates import RingGate
 from strategies.lgc import LGC
 from strategies.lgc.slowest import SlowestApart
-from strategies.modes.learned import ModeLearner
 from strategies.protocol import Strategy
 from strategies.star import Star
+from strategies.star.learned import ModeLearner
 from tests.contract.test_virtual import dead, different, unconserved, unlawful
 from tests.support.invariants import replay
 from tests.support.virtual_runs import EPOCHS, VirtualRun, draw_replica_world

@@ -10,7 +10,7 @@ gate:
   _target_: strategies.gates.AllGate
 detectors:
   noise:
-    _target_: strategies.monitoring.noise.NoiseMeter
+    _target_: strategies.star.noise.NoiseMeter
     every_updates: {every}
 """
 

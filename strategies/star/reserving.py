@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import final
 
-from strategies.gates.modal import SSGD, Mode
-from strategies.modes.demands import ModeDemands
 from strategies.protocol import Reserve, Reserved
+from strategies.star.demands import ModeDemands
+from strategies.star.modal import SSGD, Mode
 
 
 @final

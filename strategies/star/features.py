@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from predictors.history import Floats
-from strategies.modes.first_updates import first_updates
-from strategies.modes.orders import MOST_TICKS, TICKS, order_lags, single_interval
-from strategies.modes.regular import gradients_per_update, in_step, out_of_step
-from strategies.modes.times import ModeTimes
+from strategies.star.first_updates import first_updates
+from strategies.star.orders import MOST_TICKS, TICKS, order_lags, single_interval
+from strategies.star.regular import gradients_per_update, in_step, out_of_step
+from strategies.star.times import ModeTimes
 
 AROUND = np.array([0.7, 0.85, 0.95, 1.05, 1.2, 1.5])
 """Multiples of the interval in step at which the gradients of an update are counted."""
@@ -72,7 +72,7 @@ def rows_of(
     """Rows for updates of each x of ``sizes``, then for each grouping of workers, given by their indices.
 
     SSGD, ASGD and dynamic x-order have closed forms, which are their estimates; those of other x are between the two
-    readings of :mod:`strategies.modes.regular`.
+    readings of :mod:`strategies.star.regular`.
     """
     times = np.sort(np.asarray(times_s, dtype=float))
     slowest_s = float(times[-1])

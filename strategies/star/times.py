@@ -8,7 +8,7 @@ times are: x workers cannot be waited for in less than x times the mean interval
 ``priced`` multiplies the updates by 1 + kappa times the mean square of their staleness. That orders equal workers; but
 a straggler's few gradients are very stale, for which it charges far too much in static x-order, and in dynamic x-order
 nobody but the straggler. ``pooled`` multiplies by 1 + kappa times the square of the lag
-(:func:`strategies.modes.orders.order_lags`), one number for all gradients of a mode.
+(:func:`strategies.star.orders.order_lags`), one number for all gradients of a mode.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar, final
 
 from predictors.history import Floats
 from strategies.checks import check_choice, check_number
-from strategies.modes.orders import group_lag, order_intervals, order_lags
+from strategies.star.orders import group_lag, order_intervals, order_lags
 
 MODE_COSTS = ("pooled", "priced", "literal", "published", "order")
 FIGURE_16 = 0.14

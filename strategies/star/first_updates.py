@@ -1,6 +1,6 @@
 """The first updates of x gradients after all workers began together, all x at once (pure).
 
-A short piece of what :mod:`strategies.modes.orders` simulates for hundreds of updates: too short for averages, but a
+A short piece of what :mod:`strategies.star.orders` simulates for hundreds of updates: too short for averages, but a
 model that knows it needs to learn less.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from strategies.checks import check_number
-from strategies.modes.times import FIGURE_16
+from strategies.star.times import FIGURE_16
 
 FITTED: Mapping[str, Sequence[tuple[float, float]]] = {
     "digits": ((0.03, 1.3), (0.1, 5.8), (0.2, 21.0)),

@@ -9,20 +9,21 @@ from typing import Any, final
 from strategies.checks import check_choice, check_number
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
-from strategies.gates import ModalGate, RingGate
-from strategies.modes.choice import MODES, Choice
-from strategies.modes.chooser import CALM, ModeChooser
-from strategies.modes.demands import ModeDemands
-from strategies.modes.kappas import kappa_for
-from strategies.modes.learned import ModeLearner
-from strategies.modes.ring import RingChooser
-from strategies.modes.ring_modes import WAITS_S, check_waits
-from strategies.modes.times import ModeTimes
-from strategies.monitoring.fixed_noise import FixedNoise
-from strategies.monitoring.noise import NoiseMeter
-from strategies.monitoring.predicted import PredictedTimes
-from strategies.monitoring.tabled_noise import TabledNoise
+from strategies.gates import RingGate
 from strategies.sending.tree import with_tree
+from strategies.star.choice import MODES, Choice
+from strategies.star.chooser import CALM, ModeChooser
+from strategies.star.demands import ModeDemands
+from strategies.star.fixed_noise import FixedNoise
+from strategies.star.kappas import kappa_for
+from strategies.star.learned import ModeLearner
+from strategies.star.modal import ModalGate
+from strategies.star.noise import NoiseMeter
+from strategies.star.predicted import PredictedTimes
+from strategies.star.ring import RingChooser
+from strategies.star.ring_modes import WAITS_S, check_waits
+from strategies.star.tabled_noise import TabledNoise
+from strategies.star.times import ModeTimes
 
 
 @final
@@ -34,10 +35,10 @@ class Star(Composition):
     ``Arrived``: after every ``predict_every_iters`` iterations of all workers on average their next times are
     predicted, and who exceeds the fastest by ``straggler_frac`` is tagged. When tags, clusters or times change, and
     every ``redecide_iters`` while somebody is tagged, the time per unit of progress of every mode is computed
-    (:mod:`strategies.modes.times`); the best is taken with the next update. What waits is kept. Batches stay B / N, the
+    (:mod:`strategies.star.times`); the best is taken with the next update. What waits is kept. Batches stay B / N, the
     rate follows the share of the global batch. Nobody begins to compute while a decision is made (``pause``); without,
     it is made that much ahead (STAR-). With ``learning`` a model costs the modes once it has learnt enough from these
-    decisions (STAR-ML, :mod:`strategies.modes.learned`).
+    decisions (STAR-ML, :mod:`strategies.star.learned`).
 
     With ``prevent`` a mode whose servers need more of their hosts is asked for first, and gives way to the next best
     if the other jobs there would lose more than this one wins (section IV-D1); the cluster's policy decides that.
@@ -60,9 +61,9 @@ class Star(Composition):
         cluster_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
         modes: candidates among ``ssgd``, ``asgd``, ``static``, ``dynamic``; the first two alone are the ablation /xS,
             without the last it is /DS.
-        mode_cost: see :class:`strategies.modes.times.ModeTimes`.
+        mode_cost: see :class:`strategies.star.times.ModeTimes`.
         kappa: price of a squared lag, or with ``mode_cost: priced`` of a squared staleness of one update; None: the one
-            fitted to ``kappa_workload`` (:mod:`strategies.modes.kappas`).
+            fitted to ``kappa_workload`` (:mod:`strategies.star.kappas`).
         kappa_workload: name of the job's workload; None: unknown.
         kappa_lr: its learning rate; None: unknown.
         phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is
@@ -74,16 +75,16 @@ class Star(Composition):
         pause: whether workers wait for a decision.
         max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
         when_calm: without stragglers ``ssgd`` (STAR), or the present mode if SSGD would cost more (``cheaper``).
-        learning: see :class:`strategies.modes.learned.ModeLearner`; None: STAR-H always decides.
+        learning: see :class:`strategies.star.learned.ModeLearner`; None: STAR-H always decides.
         warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.weights`.
         topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
-            (:mod:`strategies.modes.ring`); other ``modes`` are refused there, ``when_calm`` and clusters have no
+            (:mod:`strategies.star.ring`); other ``modes`` are refused there, ``when_calm`` and clusters have no
             use, and prices none without ``learning``.
         waits_s: with ``allreduce``, seconds that parents may wait for their children.
         prevent: whether the cluster is asked for what a mode needs; False is the ablation /PS.
-        check_workers: see :class:`strategies.modes.demands.ModeDemands`, as the next two; False is the ablation /W.
+        check_workers: see :class:`strategies.star.demands.ModeDemands`, as the next two; False is the ablation /W.
         cpu_growth_frac: by which the processor time of a server grows in ASGD.
         link_growth_frac: by which what it sends per second does.
         tree_fanout: see :class:`strategies.sending.TreeGate`, as the next; None: there is no tree, the ablation /Tree.

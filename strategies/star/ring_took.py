@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from strategies.modes.held import HeldPace
-from strategies.modes.ring_modes import RingMode
+from strategies.star.held import HeldPace
+from strategies.star.ring_modes import RingMode
 
 NUMBERS = r"([-+.e\d ]+)"
 LINE = re.compile(
@@ -23,7 +23,7 @@ class RingTook(NamedTuple):
     """A mode that was used for so many updates, and what was predicted when it was chosen.
 
     ``times_s`` and ``delivered_s`` are by worker, in the order of ``workers``; they and ``overhead_s`` are those of a
-    :class:`strategies.modes.ring_question.RingQuestion`.
+    :class:`strategies.star.ring_question.RingQuestion`.
     """
 
     mode: RingMode

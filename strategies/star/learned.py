@@ -15,10 +15,10 @@ from predictors.network import Network
 from predictors.network_file import FittedNetwork, load_network
 from predictors.ridge import Ridge
 from strategies.checks import check_choice, check_number, check_whole
-from strategies.modes.features import feature_names
-from strategies.modes.ring_features import ring_feature_names
-from strategies.modes.samples import Costed, SampleBuffer, regret_of
-from strategies.modes.times import ModeTimes
+from strategies.star.features import feature_names
+from strategies.star.ring_features import ring_feature_names
+from strategies.star.samples import Costed, SampleBuffer, regret_of
+from strategies.star.times import ModeTimes
 
 REGRESSORS = ("mlp", "ridge")
 LEARNT_COSTS = ("pooled", "priced", "literal")
@@ -102,8 +102,8 @@ class ModeLearner:
     Fits and those costs are carried out between decisions, a slice with every arrival.
 
     It decides about what it is asked (:class:`Asked`): modes of parameter servers
-    (:class:`strategies.modes.server_question.ServerQuestion`) or of a ring
-    (:class:`strategies.modes.ring_question.RingQuestion`).
+    (:class:`strategies.star.server_question.ServerQuestion`) or of a ring
+    (:class:`strategies.star.ring_question.RingQuestion`).
 
     Attributes:
         topology: the strategy's: ``ps``, or ``allreduce``, whose modes are others and have a model of their own.

@@ -7,8 +7,8 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.modes.times import ModeTimes, updates_per_progress
 from strategies.protocol import Grad
+from strategies.star.times import ModeTimes, updates_per_progress
 
 
 class HeldPace(NamedTuple):
@@ -31,7 +31,7 @@ class Held:
     """Collects the updates of one mode since it was taken, at time ``t``.
 
     The updates of a group are alike, and so are all others; ``place`` distinguishes groups. ``global_samples``: those
-    of a global batch, in which the lag counts staleness (:func:`strategies.modes.orders.order_lags`).
+    of a global batch, in which the lag counts staleness (:func:`strategies.star.orders.order_lags`).
     """
 
     def __init__(self, t: float, version: int, global_samples: float) -> None:

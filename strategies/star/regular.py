@@ -1,6 +1,6 @@
 """How often x of the workers make an update if their iterations were regular: in closed form, all x at once (pure).
 
-Two readings of the same thing, of which :mod:`strategies.modes.orders` is the exact one, by simulation:
+Two readings of the same thing, of which :mod:`strategies.star.orders` is the exact one, by simulation:
 
 * In step: an update every t seconds at which all workers begin again that have finished. Worker i is part of every
   ceil(T_i / t)-th, and t is the shortest for which an update has x gradients or more.
@@ -26,7 +26,7 @@ SLACK = 1e-9
 class Regular(NamedTuple):
     """By x: interval of updates, as a part of the slowest worker's time, and the staleness of gradients; float [sizes].
 
-    ``sqr_staleness``: mean square, in updates. ``lag``: see :func:`strategies.modes.orders.order_lags`.
+    ``sqr_staleness``: mean square, in updates. ``lag``: see :func:`strategies.star.orders.order_lags`.
     """
 
     interval: Floats

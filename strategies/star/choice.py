@@ -9,9 +9,9 @@ from typing import final
 import msgspec
 
 from strategies.checks import check_number
-from strategies.gates.modal import ASGD, SSGD, Mode
-from strategies.modes.costs import ModeCosts
-from strategies.modes.times import ModeTimes
+from strategies.star.costs import ModeCosts
+from strategies.star.modal import ASGD, SSGD, Mode
+from strategies.star.times import ModeTimes
 
 MODES = ("ssgd", "asgd", "static", "dynamic")
 MOST_SIZES = 64

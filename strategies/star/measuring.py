@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from strategies.modes.held import Held
-from strategies.modes.learned import Asked, ModeLearner
-from strategies.modes.times import ModeTimes
 from strategies.protocol import Grad
+from strategies.star.held import Held
+from strategies.star.learned import Asked, ModeLearner
+from strategies.star.times import ModeTimes
 
 
 @final

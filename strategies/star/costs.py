@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class ModeCosts(Protocol):
-    """Seconds per unit of progress; :class:`strategies.modes.times.ModeTimes` says what the arguments are."""
+    """Seconds per unit of progress; :class:`strategies.star.times.ModeTimes` says what the arguments are."""
 
     def all_s(
         self,

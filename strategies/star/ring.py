@@ -10,15 +10,6 @@ from typing import ClassVar, final
 from strategies.checks import check_number, check_whole
 from strategies.gates.ring import RingGate
 from strategies.hooks import Order, Peers, State
-from strategies.modes.choice import check_gain
-from strategies.modes.learned import ModeLearner
-from strategies.modes.measuring import Measuring
-from strategies.modes.ring_modes import WAITS_S, WHOLE, RingMode, check_waits
-from strategies.modes.ring_overhead import RingOverhead
-from strategies.modes.ring_question import RingQuestion
-from strategies.modes.ring_took import RingTook
-from strategies.modes.spacing import Spacing
-from strategies.modes.times import ModeTimes
 from strategies.monitoring.base import MeasuresNoise, PredictsStragglers
 from strategies.nodes.pause import Pause
 from strategies.nodes.timers import is_due
@@ -35,6 +26,15 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
+from strategies.star.choice import check_gain
+from strategies.star.learned import ModeLearner
+from strategies.star.measuring import Measuring
+from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, check_waits
+from strategies.star.ring_overhead import RingOverhead
+from strategies.star.ring_question import RingQuestion
+from strategies.star.ring_took import RingTook
+from strategies.star.spacing import Spacing
+from strategies.star.times import ModeTimes
 
 
 @final
@@ -90,7 +90,7 @@ class RingChooser:
         check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
         check_number("link_s", self.link_s, 0.0)
         if not isinstance(self.learning, ModeLearner | None):
-            raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
+            raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
         if self.learning is not None:
             self.learning.check_topology("allreduce")
             self.learning.check_costs(self.costs)

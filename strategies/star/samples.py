@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from predictors.history import Floats
-from strategies.modes.features import Rows
+from strategies.star.features import Rows
 
 ESTIMATED, MEASURED = 0.25, 1.0
 """Weights of STAR-H's estimates and of measured times."""

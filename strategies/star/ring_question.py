@@ -9,18 +9,18 @@ from typing import final
 
 import numpy as np
 
-from strategies.modes.features import Rows
-from strategies.modes.learned import Model
-from strategies.modes.ring_features import ring_rows_of
-from strategies.modes.ring_modes import RingMode, candidates
-from strategies.modes.samples import Costed, costed_rows
-from strategies.modes.times import ModeTimes, ring_s
+from strategies.star.features import Rows
+from strategies.star.learned import Model
+from strategies.star.ring_features import ring_rows_of
+from strategies.star.ring_modes import RingMode, candidates
+from strategies.star.samples import Costed, costed_rows
+from strategies.star.times import ModeTimes, ring_s
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class RingQuestion:
-    """See :class:`strategies.modes.learned.Asked`.
+    """See :class:`strategies.star.learned.Asked`.
 
     Attributes:
         times_s: predicted iteration times by worker, without a child's link.

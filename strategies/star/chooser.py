@@ -11,16 +11,7 @@ import msgspec
 
 from strategies.checks import check_choice, check_number, check_whole
 from strategies.gates.base import Verdict
-from strategies.gates.modal import SSGD, ModalGate, Mode
 from strategies.hooks import Order, Peers, State
-from strategies.modes.choice import Choice, Decision, Groups, costed_as
-from strategies.modes.demands import ModeDemands
-from strategies.modes.learned import ModeLearner
-from strategies.modes.measuring import Measuring
-from strategies.modes.reserving import Reserving
-from strategies.modes.server_question import Question, ServerQuestion
-from strategies.modes.spacing import Spacing
-from strategies.modes.times import updates_per_progress
 from strategies.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
 from strategies.monitoring.clustering import cluster_by_ratio
 from strategies.nodes.pause import Pause
@@ -40,6 +31,15 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
+from strategies.star.choice import Choice, Decision, Groups, costed_as
+from strategies.star.demands import ModeDemands
+from strategies.star.learned import ModeLearner
+from strategies.star.measuring import Measuring
+from strategies.star.modal import SSGD, ModalGate, Mode
+from strategies.star.reserving import Reserving
+from strategies.star.server_question import Question, ServerQuestion
+from strategies.star.spacing import Spacing
+from strategies.star.times import updates_per_progress
 
 ASK_AGAIN_ITERS = 10
 """Average iterations of every worker after which a refused mode is asked for again, since others' needs change."""
@@ -102,13 +102,13 @@ class ModeChooser:
             raise ValueError(f"pause={self.pause}: must be true or false")
         check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
         if not isinstance(self.learning, ModeLearner | None):
-            raise ValueError(f"learning={self.learning}: must be a strategies.modes.learned.ModeLearner, or null")
+            raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
         if self.learning is not None:
             self.learning.check_topology("ps")
             self.learning.check_costs(self.choice.costs)
         check_choice("when_calm", self.when_calm, *CALM)
         if not isinstance(self.prevention, ModeDemands | None):
-            raise ValueError(f"prevention={self.prevention}: must be a strategies.modes.demands.ModeDemands, or null")
+            raise ValueError(f"prevention={self.prevention}: must be a strategies.star.demands.ModeDemands, or null")
         self._calm = replace(self.choice, modes=("ssgd",))
 
     @property

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictors.history import Floats
-from strategies.modes.features import Rows
-from strategies.modes.ring_modes import RingMode
-from strategies.modes.times import ModeTimes
+from strategies.star.features import Rows
+from strategies.star.ring_modes import RingMode
+from strategies.star.times import ModeTimes
 
 MODE_FEATURES = (
     "outside of the workers",

@@ -8,16 +8,16 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.gates.modal import Mode
-from strategies.modes.choice import Choice, Groups, placed
-from strategies.modes.features import rows_of
-from strategies.modes.learned import Model
-from strategies.modes.samples import Costed, costed_rows
-from strategies.modes.times import ModeTimes
+from strategies.star.choice import Choice, Groups, placed
+from strategies.star.features import rows_of
+from strategies.star.learned import Model
+from strategies.star.modal import Mode
+from strategies.star.samples import Costed, costed_rows
+from strategies.star.times import ModeTimes
 
 
 class Question(NamedTuple):
-    """What is to be decided: the arguments of :meth:`strategies.modes.choice.Choice.priced`."""
+    """What is to be decided: the arguments of :meth:`strategies.star.choice.Choice.priced`."""
 
     workers: tuple[int, ...]
     times_s: tuple[float, ...]
@@ -29,7 +29,7 @@ class Question(NamedTuple):
 
 @final
 class LearnedTimes:
-    """The costs of modes as :class:`strategies.modes.times.ModeTimes` has them, by a model that corrects estimates."""
+    """The costs of modes as :class:`strategies.star.times.ModeTimes` has them, by a model that corrects estimates."""
 
     def __init__(self, model: Model, costs: ModeTimes, max_workers: int) -> None:
         self.model, self.costs, self.max_workers = model, costs, max_workers
@@ -51,7 +51,7 @@ class LearnedTimes:
 @final
 @dataclass(frozen=True)
 class ServerQuestion:
-    """See :class:`strategies.modes.learned.Asked`; ``choice`` has the candidates and STAR-H's costs."""
+    """See :class:`strategies.star.learned.Asked`; ``choice`` has the candidates and STAR-H's costs."""
 
     choice: Choice
     question: Question

@@ -9,9 +9,9 @@ from statistics import fmean
 from typing import final
 
 from strategies.checks import check_number
-from strategies.gates.modal import Mode
-from strategies.modes.orders import order_intervals
 from strategies.protocol import AnyEvent, Arrived, Demand, Lost, NodeId, Observed, Ready, Restored, Started
+from strategies.star.modal import Mode
+from strategies.star.orders import order_intervals
 
 SAMPLES = 20
 """Last samples of what servers use, over which is averaged ..."""
