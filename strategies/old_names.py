@@ -20,6 +20,10 @@ MOVED: dict[str, str] = {
         "load.profiling monitoring.detector monitoring.flags monitoring.monitor monitoring.pace monitoring.windows "
         "nodes.kill_restart nodes.restarts"
     ),
+    "basic": (
+        "asp backup_workers bsp dynamic_x first_k gates.exactly gates.first_fresh modes.regroup "
+        "monitoring.own_times ssp static_x"
+    ),
     "dlrover": (
         "scaling.brain.adjust scaling.brain.backoff scaling.brain.brain scaling.brain.history scaling.brain.memory "
         "scaling.brain.plan scaling.brain.planner scaling.brain.requests scaling.brain.sampling "

@@ -7,8 +7,6 @@ from strategies.gates.all import AllGate
 from strategies.gates.base import Gate, Verdict
 from strategies.gates.bounded import BoundedGate
 from strategies.gates.each import EachGate
-from strategies.gates.exactly import ExactlyGate
-from strategies.gates.first_fresh import FirstFreshGate
 from strategies.gates.groups import GroupsGate
 from strategies.gates.quorum import QuorumGate
 from strategies.gates.ring import RingGate
@@ -18,8 +16,6 @@ __all__ = [
     "AllGate",
     "BoundedGate",
     "EachGate",
-    "ExactlyGate",
-    "FirstFreshGate",
     "Gate",
     "GroupsGate",
     "QuorumGate",

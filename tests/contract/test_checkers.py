@@ -13,10 +13,11 @@ import msgspec
 import pytest
 
 from runtime.core.ledger import GradientLedger
+from strategies.basic.first_fresh import FirstFreshGate
 from strategies.composed import Composed
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
-from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Verdict
+from strategies.gates import AllGate, BoundedGate, EachGate, Verdict
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,

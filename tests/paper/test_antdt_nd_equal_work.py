@@ -11,7 +11,7 @@ import pytest
 from runtime.core.job import ComputeOrder
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.detector import NEVER_MATURE
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Compute, Restart
 from tests.support.harness import HeapRun, Seconds, make_job
 from tests.support.long_tests import long_after

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.dynamic_x import DynamicX
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
-from strategies.dynamic_x import DynamicX
 from strategies.gates import GroupsGate, Verdict
 from strategies.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import AnyEvent, Apply, Restored, Started

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.lb_bsp import LBBSP
 from strategies.lb_bsp.forecast import Forecast
 from strategies.lb_bsp.leader_straggler import Balancer

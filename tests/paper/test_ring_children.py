@@ -8,7 +8,7 @@ import pytest
 
 from runtime.core import inputs
 from runtime.core.job import Job
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.composed import Composed
 from strategies.gates import RingGate
 from strategies.lgc import LGC

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Wake
 from strategies.star import Star
 from strategies.star.choice import MODES, Choice, static_sizes

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
 from scripts.train_modes import Agreement, agreement, by_heuristic, drawn
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Compute, Wake
 from strategies.star import Star
 from strategies.star.learned import ModeLearner

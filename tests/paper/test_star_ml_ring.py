@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictors.history import Floats
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Wake
 from strategies.star import Star
 from strategies.star.learned import ModeLearner

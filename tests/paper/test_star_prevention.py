@@ -9,7 +9,7 @@ import pytest
 
 from runtime.core.inputs import Observed
 from runtime.core.job import ComputeOrder
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.cluster.prevention.reduction import reductions, sensitivity_of, weight_of
 from strategies.cluster.prevention.sensitivities import TIMES_S, model_sensitivity
 from strategies.cluster.prevention.star import StarPrevention

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from runtime.core import inputs
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.gates import EachGate
 from strategies.protocol import Send, Strategy, Timings
 from strategies.sending import TreeGate

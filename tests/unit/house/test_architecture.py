@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 import strategies
 from runtime.config.instantiate import locate
 from scripts import packing
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(sys.executable).parent
@@ -76,7 +76,7 @@ def test_the_arrows_hold() -> None:
 
 def test_an_arrow_in_the_wrong_direction_is_caught(copy: Path) -> None:
     """One violation of every contract at once."""
-    plant(copy, "runtime", "import analysis\nimport strategies.bsp\nimport injectors.patterns\nimport workloads")
+    plant(copy, "runtime", "import analysis\nimport strategies.basic.bsp\nimport injectors.patterns\nimport workloads")
     plant(copy, "strategies", "import runtime.errors")
     plant(copy, "predictors", "import strategies.protocol")
     plant(copy, "injectors", "import runtime.errors")

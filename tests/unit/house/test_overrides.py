@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 import strategies
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import AllGate, BoundedGate

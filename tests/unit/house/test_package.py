@@ -103,7 +103,7 @@ def test_hydra_gets_targets_that_it_can_import() -> None:
 
 def test_only_names_of_ours_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(house, "PREFIX", "stragglab.")
-    for own in ("strategies.bsp", "runtime.errors", "tests.support.laws"):
+    for own in ("strategies.basic.bsp", "runtime.errors", "tests.support.laws"):
         assert house.module_name(own) == f"stragglab.{own}"
         assert house.house_name(f"stragglab.{own}") == own
     for other in ("my_lab.strategy", "numpy", "strategies_of_mine.x", "stragglab.running"):
@@ -135,7 +135,7 @@ def test_parts_have_the_same_names_as_in_the_package() -> None:
 
 
 def test_a_target_may_have_either_name() -> None:
-    assert locate("stragglab.strategies.bsp.BSP") is locate("strategies.bsp.BSP")
+    assert locate("stragglab.strategies.basic.bsp.BSP") is locate("strategies.basic.bsp.BSP")
     with pytest.raises(ConfigError, match=r"there is no module strategies\.nonsense"):
         instantiate({"_target_": "stragglab.strategies.nonsense.X"})
 

@@ -15,19 +15,20 @@ from strategies.antdt.accumulation import AccumulationLoad
 from strategies.antdt.adjust_bs import AdjustBS
 from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.kill_restart import KillRestart
-from strategies.asp import ASP
+from strategies.basic.asp import ASP
+from strategies.basic.exactly import ExactlyGate
+from strategies.basic.own_times import OwnTimes
+from strategies.basic.regroup import Regroup
+from strategies.basic.ssp import SSP
+from strategies.basic.static_x import StaticX
 from strategies.composed import Composed
-from strategies.gates import AllGate, BoundedGate, EachGate, ExactlyGate, GroupsGate
+from strategies.gates import AllGate, BoundedGate, EachGate, GroupsGate
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
 from strategies.lgc.blocks import BlocksGate
 from strategies.load.shares import EnlargedLoad
-from strategies.modes.regroup import Regroup
-from strategies.monitoring.own_times import OwnTimes
 from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
-from strategies.ssp import SSP
-from strategies.static_x import StaticX
 from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
 from strategies.zeno_pp.descent import DescentScreen

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gates import AllGate, BoundedGate, EachGate, ExactlyGate, FirstFreshGate, Gate, GroupsGate, Verdict
+from strategies.basic.exactly import ExactlyGate
+from strategies.basic.first_fresh import FirstFreshGate
+from strategies.gates import AllGate, BoundedGate, EachGate, Gate, GroupsGate, Verdict
 from strategies.gates.base import NOTHING, by_worker
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from strategies.gates import ExactlyGate, Verdict
+from strategies.basic.exactly import ExactlyGate
+from strategies.gates import Verdict
 from strategies.gates.base import NOTHING
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate

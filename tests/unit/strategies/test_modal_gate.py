@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gates import AllGate, EachGate, ExactlyGate, Gate, GroupsGate, Verdict
+from strategies.basic.exactly import ExactlyGate
+from strategies.gates import AllGate, EachGate, Gate, GroupsGate, Verdict
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Arrived, Failed, Strategy, Timings
 from strategies.sending.subtrees import assigned
 from strategies.star import Star

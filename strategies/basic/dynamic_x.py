@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from strategies.basic.own_times import OwnTimes
+from strategies.basic.regroup import Regroup
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
 from strategies.gates import GroupsGate
-from strategies.modes.regroup import Regroup
-from strategies.monitoring.own_times import OwnTimes
 
 
 @final

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from strategies.basic.first_fresh import FirstFreshGate
 from strategies.composition.composition import Composition
 from strategies.composition.parts import Parts
-from strategies.gates import FirstFreshGate
 
 
 @final
