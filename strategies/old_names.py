@@ -44,6 +44,21 @@ MOVED: dict[str, str] = {
         "sending.bandwidths sending.expected sending.ordered sending.replicas transfers.aggregate transfers.fluid "
         "transfers.order transfers.replicate transfers.updates"
     ),
+    "parts": "checks composed hooks screens.base=screens weights",
+    "parts.composition": "composition.composition composition.fitting composition.parts",
+    "parts.gates": (
+        "gates.all gates.base gates.bounded gates.each gates.groups gates.needed gates.places gates.quorum "
+        "gates.ring gates.roster gates.timed_quorum"
+    ),
+    "parts.load": "load.allocation load.base load.newcomers load.round_sizes load.shares",
+    "parts.monitoring": "monitoring.base monitoring.clustering monitoring.warmup",
+    "parts.nodes": "nodes.controller nodes.pause nodes.timers",
+    "parts.scaling": (
+        "scaling.brain.changes scaling.brain.usage scaling.fleet scaling.resizing scaling.scaler "
+        "scaling.server_changes scaling.worker_changes"
+    ),
+    "parts.scaling.switching": "scaling.switching.states scaling.switching.switch",
+    "parts.sending": "sending.subtrees sending.tree transfers.tree=routes",
     "star": (
         "gates.modal modes.choice modes.chooser modes.costs modes.demands modes.features modes.first_updates "
         "modes.held modes.kappas modes.learned modes.measuring modes.orders modes.regular modes.reserving "
@@ -56,6 +71,17 @@ MOVED: dict[str, str] = {
 }
 """By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""
 SCATTERED: dict[str, tuple[str, ...]] = {
+    "gates": (
+        "parts.gates",
+        "basic.exactly",
+        "basic.first_fresh",
+        "lgc.blocks",
+        "lgc.delayed",
+        "star.modal",
+        "sync_switch.switching",
+    ),
+    "sending": ("mlfabric.ordered", "parts.sending.tree"),
+    "transfers": ("mlfabric.order", "mlfabric.updates"),
     "coding": ("gradient_coding",),
 }
 """Old packages whose own names are now in several modules, in the order in which these are searched."""

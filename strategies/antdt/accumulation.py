@@ -10,9 +10,9 @@ from strategies.antdt.device_types import DeviceSpec, cap_of, check_types, find_
 from strategies.antdt.drifts import Drifts
 from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
 from strategies.antdt.profiling import Sizes, check_sizes, profile_rounds, sizes_around
-from strategies.checks import check_choice, check_number, check_whole
-from strategies.load.newcomers import samples_of_round, size_of
-from strategies.monitoring.warmup import Warmup
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.load.newcomers import samples_of_round, size_of
+from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
 MAX_ITERS = 10_000

@@ -7,9 +7,9 @@ from typing import final
 
 from strategies.antdt.accumulation import AccumulationLoad
 from strategies.antdt.device_types import DeviceSpec
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import AllGate
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import AllGate
 
 
 @final

@@ -8,11 +8,11 @@ from typing import final
 from strategies.antdt.adjust_bs import AdjustBS
 from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.kill_restart import KillRestart
-from strategies.checks import check_choice
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import AllGate, EachGate
-from strategies.load.shares import EvenLoad
+from strategies.parts.checks import check_choice
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import AllGate, EachGate
+from strategies.parts.load.shares import EvenLoad
 from strategies.protocol import DATA_POLICIES
 
 
@@ -54,7 +54,7 @@ class AntDTND(Composition):
         min_slow_s: seconds for which a worker must have been slow before it is killed; 0 is the paper's bare rule.
         min_update_s: seconds per update below which no server is slow; 0 is the paper's bare rule.
         center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
-        lr_rule: of ``asp``, see :mod:`strategies.weights`.
+        lr_rule: of ``asp``, see :mod:`strategies.parts.weights`.
         data: allocation policy of the data service; ``shared``, because batch sizes differ by much.
     """
 

@@ -10,7 +10,7 @@ from typing import ClassVar, final
 from strategies.antdt.flags import CENTERS, check_ratio, slow, still_slow
 from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
 from strategies.antdt.pace import Base, paces
-from strategies.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import check_choice, check_number, check_whole
 from strategies.protocol import AnyEvent, Started
 
 JUDGES = ("at_equal_work", "published")

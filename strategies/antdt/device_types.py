@@ -9,8 +9,8 @@ import msgspec
 
 from strategies.antdt.micro_batches import DeviceLimits
 from strategies.antdt.profiling import Curve
-from strategies.checks import check_number, check_whole
-from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.monitoring.clustering import cluster_by_ratio
 
 MAX_TYPES = 4
 """Every combination of accumulations is tried: 5^4 with the paper's bounds."""

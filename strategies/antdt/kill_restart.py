@@ -8,8 +8,8 @@ from typing import ClassVar, final
 
 from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.restarts import Restarts
-from strategies.checks import check_number, check_whole
-from strategies.hooks import Peers, Tick
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.hooks import Peers, Tick
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
 
 

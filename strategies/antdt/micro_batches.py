@@ -17,7 +17,7 @@ from itertools import product
 from math import ceil
 from typing import NamedTuple
 
-from strategies.load.allocation import relaxed, split_by_time
+from strategies.parts.load.allocation import relaxed, split_by_time
 
 EARLIER = 1 - 1e-9
 """Plans whose times differ by less count as equal; the one with fewer micro-batches is taken."""

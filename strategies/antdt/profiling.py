@@ -9,7 +9,7 @@ from itertools import accumulate
 from statistics import median
 from typing import final
 
-from strategies.checks import check_whole
+from strategies.parts.checks import check_whole
 from strategies.protocol import split_evenly
 
 SATURATED_FRAC = 0.1

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.basic.first_fresh import FirstFreshGate
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.load.shares import EnlargedLoad, EvenLoad
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.load.shares import EnlargedLoad, EvenLoad
 
 
 @final

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import AllGate
-from strategies.sending.tree import with_tree
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import AllGate
+from strategies.parts.sending.tree import with_tree
 
 
 @final
@@ -28,7 +28,7 @@ class BSP(Composition):
     Attributes:
         data: allocation policy of the data service.
         tree_fanout: number of inner nodes of the tree, and of children of each; None: there is no tree.
-        tree_wait_s: see :class:`strategies.sending.TreeGate`; None: half of the median iteration.
+        tree_wait_s: see :class:`strategies.parts.sending.tree.TreeGate`; None: half of the median iteration.
     """
 
     data: str = "dynamic"

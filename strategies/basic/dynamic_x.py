@@ -7,9 +7,9 @@ from typing import final
 
 from strategies.basic.own_times import OwnTimes
 from strategies.basic.regroup import Regroup
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import GroupsGate
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import GroupsGate
 
 
 @final
@@ -33,7 +33,7 @@ class DynamicX(Composition):
         window_s: seconds over which times are averaged.
         warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     tolerance_frac: float = 0.2

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.checks import check_whole
-from strategies.gates.base import NOTHING, Verdict, by_worker
+from strategies.parts.checks import check_whole
+from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
 

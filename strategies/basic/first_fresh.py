@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.checks import check_whole
-from strategies.gates.needed import check_most, three_quarters
-from strategies.gates.quorum import QuorumGate
+from strategies.parts.checks import check_whole
+from strategies.parts.gates.needed import check_most, three_quarters
+from strategies.parts.gates.quorum import QuorumGate
 from strategies.protocol import Started
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.basic.first_fresh import FirstFreshGate
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
 
 
 @final
@@ -24,7 +24,7 @@ class FirstK(Composition):
         k: gradients per update, from 1 to the number of workers (BSP); None: three quarters of the workers, rounded up.
         requeue: False loses the samples of dropped gradients.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     k: int | None = None

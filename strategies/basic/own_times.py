@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_number, check_whole
-from strategies.monitoring.warmup import Warmup
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Started
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, final
 
-from strategies.checks import check_number, check_whole
-from strategies.gates.base import Verdict
-from strategies.gates.groups import GroupsGate
-from strategies.hooks import Peers
-from strategies.monitoring.base import ExpectsTimes
-from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.gates.base import Verdict
+from strategies.parts.gates.groups import GroupsGate
+from strategies.parts.hooks import Peers
+from strategies.parts.monitoring.base import ExpectsTimes
+from strategies.parts.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
 
 

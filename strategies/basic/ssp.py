@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import BoundedGate, EachGate
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import BoundedGate, EachGate
 
 
 @final
@@ -22,7 +22,7 @@ class SSP(Composition):
     Attributes:
         bound: iterations; 0 is BSP, null (None) is ASP.
         data: allocation policy, ``dynamic`` or ``even``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     bound: int | None = 3

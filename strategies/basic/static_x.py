@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.basic.exactly import ExactlyGate
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
 
 
 @final
@@ -26,7 +26,7 @@ class StaticX(Composition):
     Attributes:
         x: gradients per update, from 1 to the number of workers.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     x: int = 2

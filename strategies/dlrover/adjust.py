@@ -17,11 +17,11 @@ from math import ceil, inf, isqrt
 
 import msgspec
 
-from strategies.checks import check_number
 from strategies.dlrover.plan import WHOLE, Limits
+from strategies.parts.checks import check_number
+from strategies.parts.scaling.changes import AddWorkers, Change, Replace, StopWaiting
+from strategies.parts.scaling.usage import UsageHistory
 from strategies.protocol import NodeId
-from strategies.scaling.brain.changes import AddWorkers, Change, Replace, StopWaiting
-from strategies.scaling.brain.usage import UsageHistory
 
 RECENT = 3
 """Observations by which a server is hot."""

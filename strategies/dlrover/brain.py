@@ -19,9 +19,9 @@ from strategies.dlrover.plan import Need, Plan, is_enough, optimal_plan, planned
 from strategies.dlrover.sampling import larger_servers, measured_need
 from strategies.dlrover.settings import BrainSettings
 from strategies.dlrover.stages import Stage, Step, after
+from strategies.parts.scaling.changes import Change, Decision, Replace, Resize
+from strategies.parts.scaling.usage import Given, UsageHistory, Use
 from strategies.protocol import NodeId
-from strategies.scaling.brain.changes import Change, Decision, Replace, Resize
-from strategies.scaling.brain.usage import Given, UsageHistory, Use
 
 
 @final

@@ -12,8 +12,8 @@ from statistics import fmean, median_low
 
 import msgspec
 
-from strategies.checks import check_number, check_whole
 from strategies.dlrover.plan import WHOLE, Limits
+from strategies.parts.checks import check_number, check_whole
 
 LAST = 5
 """Finished jobs that count."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strategies.dlrover.plan import Limits
+from strategies.parts.scaling.changes import Replace, Resize
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import NodeId
-from strategies.scaling.brain.changes import Replace, Resize
-from strategies.scaling.brain.usage import Given
 
 UNEVEN_FRAC = 0.2
 """Servers whose fullest has more than this part of its memory above the mean are uneven: more servers do not help."""

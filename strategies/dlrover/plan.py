@@ -12,7 +12,7 @@ from math import ceil, floor
 
 import msgspec
 
-from strategies.checks import check_number, check_whole
+from strategies.parts.checks import check_number, check_whole
 
 WHOLE = 1e-9
 """How far from a whole number a quotient of measured numbers is still whole."""

@@ -9,10 +9,10 @@ from strategies.dlrover.brain import Brain
 from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.requests import at_requests
 from strategies.dlrover.settings import BrainSettings
-from strategies.hooks import State
+from strategies.parts.hooks import State
+from strategies.parts.scaling.changes import Decision
+from strategies.parts.scaling.usage import Given, Use
 from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, NodeId, Observed, Restored, ServerLost, Started
-from strategies.scaling.brain.changes import Decision
-from strategies.scaling.brain.usage import Given, Use
 
 
 @final
@@ -22,7 +22,7 @@ class BrainPlanner:
     Args:
         settings: of the Brain.
         initial: from the history of finished jobs.
-        unit_cores: cores of the job's machines that the Brain counts as one; see :mod:`strategies.scaling.fleet`.
+        unit_cores: cores of the job's machines that the Brain counts as one; see :mod:`strategies.parts.scaling.fleet`.
         requests: nodes may use more than they were given; see :mod:`strategies.dlrover.requests`.
     """
 

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from strategies.parts.scaling.usage import Given, Use
 from strategies.protocol import NodeId
-from strategies.scaling.brain.usage import Given, Use
 
 
 def at_requests(given: Mapping[NodeId, Given], uses: Mapping[NodeId, Use]) -> dict[NodeId, Use]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from strategies.dlrover.plan import Limits, Need
-from strategies.scaling.brain.changes import Resize
-from strategies.scaling.brain.usage import UsageHistory
+from strategies.parts.scaling.changes import Resize
+from strategies.parts.scaling.usage import UsageHistory
 
 
 def measured_need(usage: UsageHistory) -> Need | None:

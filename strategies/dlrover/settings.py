@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from strategies.checks import check_number, check_whole
 from strategies.dlrover.adjust import Rules
 from strategies.dlrover.plan import Limits
+from strategies.parts.checks import check_number, check_whole
 
 
 class BrainSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_choice, check_whole
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
 from strategies.dlrover.adjust import Rules
 from strategies.dlrover.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
 from strategies.dlrover.plan import Limits
 from strategies.dlrover.planner import BrainPlanner
 from strategies.dlrover.settings import BrainSettings
-from strategies.gates import EachGate
+from strategies.parts.checks import check_choice, check_whole
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import EachGate
+from strategies.parts.scaling.fleet import Fleet
+from strategies.parts.scaling.scaler import Scaler
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import CoresAs
-from strategies.scaling.brain.usage import Given
-from strategies.scaling.fleet import Fleet
-from strategies.scaling.scaler import Scaler
 
 
 @final
@@ -39,7 +39,7 @@ class DLRover(Composition):
         server_cores: of a planned server (16).
         worker_cores: what every worker has at the start.
         first_server_cores: what every server has at the start.
-        unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
+        unit_cores: cores of the job's machines in one of these; see :class:`strategies.parts.scaling.fleet.Fleet`.
         cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
         memory_bytes: of every node at the start.
         limit_memory: whether new nodes have that limit, and DLRover's replacements theirs; it needs control groups.
@@ -64,7 +64,7 @@ class DLRover(Composition):
         history: finished jobs to begin from (hot start), the oldest first; none: cold.
         history_of: name of the workload, and of its data set, by which they are chosen.
         data: allocation policy of the samples, ``dynamic`` or ``shared``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     cores_total: int = 200

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from strategies.checks import check_whole
 from strategies.gradient_coding.terms import Mask, check_throughputs, check_tolerance
-from strategies.load.allocation import split_by_time
+from strategies.parts.checks import check_whole
+from strategies.parts.load.allocation import split_by_time
 
 PARTS_PER_WORKER = 4
 """Parts per worker if no number up to twice as many makes all quotas whole."""

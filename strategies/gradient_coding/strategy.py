@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_choice, check_number, check_whole
-from strategies.composed import Composed
-from strategies.gates import AllGate
 from strategies.gradient_coding.group import Recipe
 from strategies.gradient_coding.rounds import Rounds
 from strategies.gradient_coding.schemes import MAX_DRAWS, ONE_PART_EACH, SCHEMES, check_size
 from strategies.gradient_coding.speeds import Speeds
 from strategies.gradient_coding.terms import check_tolerance
-from strategies.load.shares import EvenLoad, ThroughputLoad, is_speed
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.composed import Composed
+from strategies.parts.gates import AllGate
+from strategies.parts.load.shares import EvenLoad, ThroughputLoad, is_speed
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies.checks import check_whole
+from strategies.parts.checks import check_whole
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

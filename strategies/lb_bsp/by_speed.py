@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.checks import check_whole
-from strategies.hooks import Peers
 from strategies.lb_bsp.forecast import Forecast
 from strategies.lb_bsp.regaining import Regaining
-from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
-from strategies.load.newcomers import samples_of_round, size_of
-from strategies.load.round_sizes import extremes
+from strategies.parts.checks import check_whole
+from strategies.parts.hooks import Peers
+from strategies.parts.load.allocation import check_batch_bounds, relaxed, split_min_max
+from strategies.parts.load.newcomers import samples_of_round, size_of
+from strategies.parts.load.round_sizes import extremes
 from strategies.protocol import Compute, Started
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.checks import check_choice, check_number, check_whole
 from strategies.lb_bsp.leader_straggler import Balancer
-from strategies.load.allocation import check_batch_bounds, relaxed, split_min_max
-from strategies.load.newcomers import samples_of_round, size_of
-from strategies.load.round_sizes import extremes
-from strategies.monitoring.warmup import Warmup
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.load.allocation import check_batch_bounds, relaxed, split_min_max
+from strategies.parts.load.newcomers import samples_of_round, size_of
+from strategies.parts.load.round_sizes import extremes
+from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
 

@@ -10,8 +10,8 @@ from typing import final
 
 from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
-from strategies.checks import check_choice, check_number, check_whole
-from strategies.monitoring.warmup import Warmup
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 
 NO_USE = (1.0, 1.0)

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.checks import check_whole
-from strategies.gates.base import NOTHING, Verdict, by_worker
-from strategies.gates.needed import check_most, three_quarters
-from strategies.gates.roster import Roster
+from strategies.parts.checks import check_whole
+from strategies.parts.gates.base import NOTHING, Verdict, by_worker
+from strategies.parts.gates.needed import check_most, three_quarters
+from strategies.parts.gates.roster import Roster
 from strategies.protocol import Grad, Started
 
 

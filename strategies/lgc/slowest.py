@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.checks import check_number, check_whole
-from strategies.gates.needed import check_most, three_quarters
-from strategies.gates.ring import RingGate
-from strategies.hooks import Peers, State
-from strategies.monitoring.warmup import Warmup
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.gates.needed import check_most, three_quarters
+from strategies.parts.gates.ring import RingGate
+from strategies.parts.hooks import Peers, State
+from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Command, Grad, Lost, Started, Wake
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_choice, check_number, check_whole
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import Gate, RingGate
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate
 from strategies.lgc.slowest import SlowestApart
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import Gate, RingGate
 
 
 @final
@@ -49,7 +49,7 @@ class LGC(Composition):
         late_begin: when a late worker begins again (without blocks): ``in_time`` or ``next_update``.
         requeue: False loses the samples of dropped gradients.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
         topology: ``ps``, or ``allreduce`` for LGC-AR, on which alone it then works.
         reselect_iters: updates from one choice of the ring to the next, with ``allreduce``.
         wait_s: seconds that a parent waits for its children after its own gradient, with ``allreduce``.

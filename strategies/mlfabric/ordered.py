@@ -19,15 +19,16 @@ from typing import ClassVar, final
 
 import msgspec
 
-from strategies.checks import check_choice, check_number, check_whole
-from strategies.gates.base import NOTHING, Verdict
 from strategies.mlfabric.aggregate import Group, group
 from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
 from strategies.mlfabric.expected import LATE_FACTOR, Expected
 from strategies.mlfabric.order import plan
 from strategies.mlfabric.replicas import Replicas
 from strategies.mlfabric.updates import Slot, Update
-from strategies.nodes.timers import is_due
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.gates.base import NOTHING, Verdict
+from strategies.parts.nodes.timers import is_due
+from strategies.parts.weights import worst_case_factor
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -48,7 +49,6 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from strategies.weights import worst_case_factor
 
 ORDERS = ("deadlines", "shortest", "fair")
 WINDOW = "transfers"

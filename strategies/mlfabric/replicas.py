@@ -15,8 +15,8 @@ from typing import final
 
 from strategies.mlfabric.expected import Expected
 from strategies.mlfabric.replicate import Lag, to_replicate
+from strategies.parts.weights import STALENESS_RULES, lr_scale, mean_weight, staleness_factor
 from strategies.protocol import Grad, Ready, Replicate, Replicated, Started
-from strategies.weights import STALENESS_RULES, lr_scale, mean_weight, staleness_factor
 
 
 @dataclass(kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_choice
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
 from strategies.mlfabric.ordered import OrderedGate
-from strategies.weights import LR_RULES, STALENESS_RULES
+from strategies.parts.checks import check_choice
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.weights import LR_RULES, STALENESS_RULES
 
 WORST_CASE = "worst_case"
 
@@ -46,7 +46,8 @@ class MLfabric(Composition):
         num_replicas: servers that follow the others within ``divergence_max`` (slides 16 and 17); one of them takes
             over when the server is lost.
         divergence_max: bound on the distance of their parameters from the server's, at every instant.
-        lr_rule: one of :data:`strategies.weights.LR_RULES`, or ``worst_case``: ``batch_linear`` / sqrt(``tau_max``).
+        lr_rule: one of :data:`strategies.parts.weights.LR_RULES`, or ``worst_case``: ``batch_linear`` /
+            sqrt(``tau_max``).
         requeue: whether the samples of dropped gradients are computed again.
         data: allocation policy of the data service.
     """

@@ -8,7 +8,7 @@ from typing import final
 
 import msgspec
 
-from strategies.checks import check_number
+from strategies.parts.checks import check_number
 from strategies.star.costs import ModeCosts
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.times import ModeTimes

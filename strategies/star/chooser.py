@@ -9,13 +9,13 @@ from typing import ClassVar, NamedTuple, final
 
 import msgspec
 
-from strategies.checks import check_choice, check_number, check_whole
-from strategies.gates.base import Verdict
-from strategies.hooks import Order, Peers, State
-from strategies.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
-from strategies.monitoring.clustering import cluster_by_ratio
-from strategies.nodes.pause import Pause
-from strategies.nodes.timers import is_due
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.gates.base import Verdict
+from strategies.parts.hooks import Order, Peers, State
+from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
+from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.nodes.pause import Pause
+from strategies.parts.nodes.timers import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import final
 
-from strategies.checks import check_number
+from strategies.parts.checks import check_number
 from strategies.protocol import AnyEvent, Arrived, Demand, Lost, NodeId, Observed, Ready, Restored, Started
 from strategies.star.modal import Mode
 from strategies.star.orders import order_intervals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_number
+from strategies.parts.checks import check_number
 from strategies.protocol import AnyEvent
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from strategies.checks import check_number
+from strategies.parts.checks import check_number
 from strategies.star.times import FIGURE_16
 
 FITTED: Mapping[str, Sequence[tuple[float, float]]] = {

@@ -9,8 +9,8 @@ from typing import ClassVar, final
 
 import msgspec
 
-from strategies.gates.base import NOTHING, Verdict, by_worker
-from strategies.gates.places import Places
+from strategies.parts.gates.base import NOTHING, Verdict, by_worker
+from strategies.parts.gates.places import Places
 from strategies.protocol import Grad
 
 

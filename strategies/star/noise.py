@@ -9,8 +9,8 @@ from typing import ClassVar, final
 import msgspec
 
 from predictors.noise_scale import OnlineNoise, noise_terms
-from strategies.checks import check_number, check_whole
-from strategies.hooks import Order
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.hooks import Order
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Measured, Ready, Restored, Started
 
 SAME = 1e-9
@@ -26,7 +26,7 @@ class NoiseMeter:
     gradients of the same version, whose norms workers have reported (of those in a sum: when they were ready): rounds,
     groups, not asynchronous updates. AdaptDL measures every update; averages fade with measured ones only, so here they
     go ``every_updates`` times as far back. Between measurements the last phi stands, with its age
-    (:class:`strategies.monitoring.base.MeasuresNoise`).
+    (:class:`strategies.parts.monitoring.base.MeasuresNoise`).
 
     Attributes:
         every_updates: updates from one measurement to the next; between them nothing is measured.

@@ -21,9 +21,9 @@ from predictors.stragglers import (
     deviations,
     exceeding,
 )
-from strategies.checks import check_number, check_whole
-from strategies.monitoring.base import Outlook
-from strategies.monitoring.warmup import Warmup
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.monitoring.base import Outlook
+from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
 
 

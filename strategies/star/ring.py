@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.checks import check_number, check_whole
-from strategies.gates.ring import RingGate
-from strategies.hooks import Order, Peers, State
-from strategies.monitoring.base import MeasuresNoise, PredictsStragglers
-from strategies.nodes.pause import Pause
-from strategies.nodes.timers import is_due
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.gates.ring import RingGate
+from strategies.parts.hooks import Order, Peers, State
+from strategies.parts.monitoring.base import MeasuresNoise, PredictsStragglers
+from strategies.parts.nodes.pause import Pause
+from strategies.parts.nodes.timers import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,

@@ -1,11 +1,11 @@
 """What a model of STAR-ML is given about a ring's mode, and the estimate that it corrects (section IV-C2; pure).
 
 The estimate is equation 3: all parents wait for as long as they may, and a child that has not delivered by then counts
-for nothing. What happens is another (:class:`strategies.gates.ring.RingGate`): sums go round and parameters step for
-some time, for which a child waits as members do; a wait ends when all children have delivered; and one that delivers
-before the next ring starts counts there, an update late. Besides predicted times, deviations and the mode the model is
-therefore given what a mode would be worth by that. As with servers, phi stands for the paper's model, learning rate and
-step.
+for nothing. What happens is another (:class:`strategies.parts.gates.ring.RingGate`): sums go round and parameters step
+for some time, for which a child waits as members do; a wait ends when all children have delivered; and one that
+delivers before the next ring starts counts there, an update late. Besides predicted times, deviations and the mode the
+model is therefore given what a mode would be worth by that. As with servers, phi stands for the paper's model, learning
+rate and step.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from strategies.checks import check_number
+from strategies.parts.checks import check_number
 
 WAITS_S = (0.0, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21)
 """Candidates: STAR's 30 to 210 ms, and parents that do not wait."""

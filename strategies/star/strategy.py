@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from strategies.checks import check_choice, check_number
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import RingGate
-from strategies.sending.tree import with_tree
+from strategies.parts.checks import check_choice, check_number
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import RingGate
+from strategies.parts.sending.tree import with_tree
 from strategies.star.choice import MODES, Choice
 from strategies.star.chooser import CALM, ModeChooser
 from strategies.star.demands import ModeDemands
@@ -44,7 +44,7 @@ class Star(Composition):
     if the other jobs there would lose more than this one wins (section IV-D1); the cluster's policy decides that.
 
     With ``tree_fanout`` gradients are summed on their way up a tree (section IV-D2) where it is known whose make an
-    update: in SSGD, and in every group of dynamic x-order (:mod:`strategies.sending.tree`). Decided at ``Ready``.
+    update: in SSGD, and in every group of dynamic x-order (:mod:`strategies.parts.sending.tree`). Decided at ``Ready``.
 
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
     past times, not from resources, and give the noise scale as a number. Placement is the cluster's. Trees have two
@@ -78,7 +78,7 @@ class Star(Composition):
         learning: see :class:`strategies.star.learned.ModeLearner`; None: STAR-H always decides.
         warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
         topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
             (:mod:`strategies.star.ring`); other ``modes`` are refused there, ``when_calm`` and clusters have no
             use, and prices none without ``learning``.
@@ -87,7 +87,8 @@ class Star(Composition):
         check_workers: see :class:`strategies.star.demands.ModeDemands`, as the next two; False is the ablation /W.
         cpu_growth_frac: by which the processor time of a server grows in ASGD.
         link_growth_frac: by which what it sends per second does.
-        tree_fanout: see :class:`strategies.sending.TreeGate`, as the next; None: there is no tree, the ablation /Tree.
+        tree_fanout: see :class:`strategies.parts.sending.tree.TreeGate`, as the next; None: there is no tree, the
+            ablation /Tree.
         tree_wait_s: None: half of the median iteration of those who wait together.
     """
 

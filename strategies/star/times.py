@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, final
 
 from predictors.history import Floats
-from strategies.checks import check_choice, check_number
+from strategies.parts.checks import check_choice, check_number
 from strategies.star.orders import group_lag, order_intervals, order_lags
 
 MODE_COSTS = ("pooled", "priced", "literal", "published", "order")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import final
 
 from predictors.fixed_duration import SlowFor
-from strategies.checks import check_choice, check_number, check_whole
-from strategies.monitoring.warmup import Warmup
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Started
 from strategies.sync_switch.slow_lately import SlowLately
 

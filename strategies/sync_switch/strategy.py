@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
 from strategies.sync_switch.flagged import FlagDetector
 from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
@@ -50,7 +50,7 @@ class SyncSwitch(Composition):
         warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``. A left-out worker must finally compute the samples
             of the epoch that it holds; with ``shared`` that is next to none.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     bsp_frac: float = 0.0625

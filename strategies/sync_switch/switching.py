@@ -9,8 +9,8 @@ from typing import ClassVar, final
 
 import msgspec
 
-from strategies.gates.base import Verdict
-from strategies.gates.groups import GroupsGate
+from strategies.parts.gates.base import Verdict
+from strategies.parts.gates.groups import GroupsGate
 from strategies.protocol import Grad
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.checks import check_choice, check_number
-from strategies.gates.base import Verdict
-from strategies.hooks import Order, Peers
-from strategies.monitoring.base import FlagsStragglers
-from strategies.nodes.pause import Pause
-from strategies.nodes.timers import is_due
+from strategies.parts.checks import check_choice, check_number
+from strategies.parts.gates.base import Verdict
+from strategies.parts.hooks import Order, Peers
+from strategies.parts.monitoring.base import FlagsStragglers
+from strategies.parts.nodes.pause import Pause
+from strategies.parts.nodes.timers import is_due
 from strategies.protocol import AnyCommand, AnyEvent, Command, Grad, Lost, Restart, Restored, Started, Wake, Woke
 from strategies.sync_switch.relaunch import Relaunch
 from strategies.sync_switch.switching import SwitchingGate

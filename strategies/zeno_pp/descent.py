@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, final
 
-from strategies.checks import check_choice, check_number, check_whole
-from strategies.gates.base import Verdict
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.gates.base import Verdict
+from strategies.parts.screens import Judged
 from strategies.protocol import AnyEvent, Command, Drop, Grad, Lost, Restored, Score, Scored, Started
-from strategies.screens.base import Judged
 
 
 @final

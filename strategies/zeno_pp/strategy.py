@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import EachGate
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import EachGate
 from strategies.zeno_pp.descent import DescentScreen
 
 
@@ -42,7 +42,7 @@ class ZenoPP(Composition):
         give_up_after: rejections in a row after which their samples are given up in any case.
         warmup_updates: first updates, which are not screened.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     rho: float = 0.001

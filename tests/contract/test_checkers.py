@@ -14,10 +14,10 @@ import pytest
 
 from runtime.core.ledger import GradientLedger
 from strategies.basic.first_fresh import FirstFreshGate
-from strategies.composed import Composed
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import AllGate, BoundedGate, EachGate, Verdict
+from strategies.parts.composed import Composed
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import AllGate, BoundedGate, EachGate, Verdict
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,

@@ -10,10 +10,10 @@ import pytest
 
 from injectors.patterns import Elastic
 from injectors.plan import ClusterShape
-from strategies.composed import Composed
-from strategies.gates import RingGate
 from strategies.lgc import LGC
 from strategies.lgc.slowest import SlowestApart
+from strategies.parts.composed import Composed
+from strategies.parts.gates import RingGate
 from strategies.protocol import Strategy
 from strategies.star import Star
 from strategies.star.learned import ModeLearner

@@ -16,9 +16,9 @@ from strategies.dlrover.plan import Limits
 from strategies.dlrover.planner import BrainPlanner
 from strategies.dlrover.settings import BrainSettings
 from strategies.dlrover.stages import Stage
+from strategies.parts.scaling.changes import StopWaiting
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings
-from strategies.scaling.brain.changes import StopWaiting
-from strategies.scaling.brain.usage import Given
 from tests.support.cli import run_cli
 from tests.support.laws import played
 from tests.support.observed import GIB, ObservedRun, Used, Uses

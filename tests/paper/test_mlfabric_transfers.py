@@ -15,7 +15,7 @@ from strategies.mlfabric.order import Order, plan
 from strategies.mlfabric.order import plan as order
 from strategies.mlfabric.replicate import Lag, to_replicate
 from strategies.mlfabric.updates import Update
-from strategies.transfers.tree import build
+from strategies.parts.sending.routes import build
 
 MB = 1e6
 VERSIONS = {"A": 9, "B": 8, "C": 10, "D": 7}

@@ -12,9 +12,9 @@ import pytest
 
 from runtime.core import inputs
 from strategies.basic.bsp import BSP
-from strategies.gates import EachGate
+from strategies.parts.gates import EachGate
+from strategies.parts.sending.tree import TreeGate
 from strategies.protocol import Send, Strategy, Timings
-from strategies.sending import TreeGate
 from strategies.star import Star
 from strategies.star.modal import ASGD, ModalGate, Mode
 from tests.support.harness import Desk, make_job

@@ -10,8 +10,8 @@ from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.basic.exactly import ExactlyGate
 from strategies.basic.static_x import StaticX
-from strategies.gates import Verdict
-from strategies.gates.base import NOTHING
+from strategies.parts.gates import Verdict
+from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Apply, Grad
 from tests.support.faults import Crash
 from tests.support.harness import Desk, HeapRun, make_job

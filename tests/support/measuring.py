@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 NOISY = """
-_target_: strategies.composed.Composed
+_target_: strategies.parts.composed.Composed
 gate:
-  _target_: strategies.gates.AllGate
+  _target_: strategies.parts.gates.AllGate
 detectors:
   noise:
     _target_: strategies.star.noise.NoiseMeter

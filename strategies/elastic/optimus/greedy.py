@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from strategies.checks import check_whole
+from strategies.parts.checks import check_whole
 
 Rate = Callable[[int, int], float]
 """Steps per second of (servers, workers)."""

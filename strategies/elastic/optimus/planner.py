@@ -7,12 +7,14 @@ from typing import Literal, NamedTuple, final
 
 import msgspec
 
-from strategies.checks import check_number, check_whole
 from strategies.elastic.optimus.greedy import Increments, next_step
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import Measured, SpeedModel, first_sizes, fit_speed
 from strategies.elastic.optimus.speedometer import Speedometer
-from strategies.hooks import State
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.hooks import State
+from strategies.parts.scaling.changes import Change, Decision, Resize
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import (
     AnyEvent,
     Arrived,
@@ -24,8 +26,6 @@ from strategies.protocol import (
     ServerLost,
     Started,
 )
-from strategies.scaling.brain.changes import Change, Decision, Resize
-from strategies.scaling.brain.usage import Given
 
 
 class Size(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil, isfinite
 from typing import final
 
-from strategies.checks import check_number, check_whole
 from strategies.elastic.optimus.loss import fit_loss
+from strategies.parts.checks import check_number, check_whole
 from strategies.protocol import Started
 
 MAX_POINTS = 256

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_choice, check_whole
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
 from strategies.elastic.optimus.greedy import Increments
 from strategies.elastic.optimus.planner import Growing, OptimusPlanner
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import read_profile
 from strategies.elastic.optimus.speedometer import Speedometer
-from strategies.gates import EachGate
+from strategies.parts.checks import check_choice, check_whole
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import EachGate
+from strategies.parts.scaling.fleet import Fleet
+from strategies.parts.scaling.scaler import Scaler
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import CoresAs
-from strategies.scaling.brain.usage import Given
-from strategies.scaling.fleet import Fleet
-from strategies.scaling.scaler import Scaler
 
 
 @final
@@ -44,7 +44,7 @@ class Optimus(Composition):
         worker_cores: of every worker.
         add_servers: servers added at a time (1; 2 for Wide & Deep in DLRover's comparison).
         add_workers: workers added at a time (1; 4 for Wide & Deep there).
-        unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
+        unit_cores: cores of the job's machines in one of these; see :class:`strategies.parts.scaling.fleet.Fleet`.
         cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
         memory_bytes: of every node.
         limit_memory: whether new nodes have that limit; it needs control groups.
@@ -60,7 +60,7 @@ class Optimus(Composition):
         launch_s: seconds that new servers may take to join.
         drain_s: seconds that gradients may take to arrive before parameters move.
         data: allocation policy of the samples, ``dynamic`` or ``shared``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     cores_total: int = 200

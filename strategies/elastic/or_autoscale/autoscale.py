@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import final
 
-from strategies.checks import check_number, check_whole
+from strategies.parts.checks import check_number, check_whole
 
 
 def marginal_gain(old_workers: int, old_rate: float, new_workers: int, new_rate: float) -> float:

@@ -7,10 +7,12 @@ from typing import final
 
 import msgspec
 
-from strategies.checks import check_number, check_whole
 from strategies.elastic.or_autoscale.autoscale import Autoscaler
 from strategies.elastic.or_autoscale.replacing import SlowWorkers
-from strategies.hooks import State
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.hooks import State
+from strategies.parts.scaling.changes import AddWorkers, Change, Decision, Replace, Resize
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import (
     AnyEvent,
     Arrived,
@@ -22,8 +24,6 @@ from strategies.protocol import (
     ServerLost,
     Started,
 )
-from strategies.scaling.brain.changes import AddWorkers, Change, Decision, Replace, Resize
-from strategies.scaling.brain.usage import Given
 
 
 class Autoscaling(msgspec.Struct, frozen=True, kw_only=True):

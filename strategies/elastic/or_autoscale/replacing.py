@@ -9,7 +9,7 @@ from collections.abc import Collection
 from statistics import median
 from typing import final
 
-from strategies.checks import check_number
+from strategies.parts.checks import check_number
 
 
 @final

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_choice, check_whole
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
 from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
-from strategies.gates import EachGate
+from strategies.parts.checks import check_choice, check_whole
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import EachGate
+from strategies.parts.scaling.fleet import Fleet
+from strategies.parts.scaling.scaler import Scaler
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import CoresAs
-from strategies.scaling.brain.usage import Given
-from strategies.scaling.fleet import Fleet
-from strategies.scaling.scaler import Scaler
 
 
 @final
@@ -35,7 +35,7 @@ class OrAutoscale(Composition):
         cores_total: of all workers and servers together.
         server_cores: of every server.
         worker_cores: of every worker.
-        unit_cores: cores of the job's machines in one of these; see :class:`strategies.scaling.fleet.Fleet`.
+        unit_cores: cores of the job's machines in one of these; see :class:`strategies.parts.scaling.fleet.Fleet`.
         cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
         memory_bytes: of every node.
         limit_memory: whether new nodes have that limit; it needs control groups.
@@ -50,7 +50,7 @@ class OrAutoscale(Composition):
         launch_s: seconds that new nodes may take to join.
         drain_s: seconds that gradients may take to arrive before parameters move.
         data: allocation policy of the samples, ``dynamic`` or ``shared``.
-        lr_rule: see :mod:`strategies.weights`.
+        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
     cores_total: int = 200

@@ -214,12 +214,15 @@ def test_nothing_is_built_that_is_no_such_thing(
         ({"_target_": "workloads.digits.Digits"}, "strategy", "is not a strategy; those are below strategies"),
         ({"_target_": "runtime.live.tasks.cold.Nothing"}, "jobs", "is not a source of jobs; those are below injectors"),
         (
-            {"_target_": "strategies.composed.Composed", "gate": {"_target_": "runtime.core.ledger.GradientLedger"}},
+            {
+                "_target_": "strategies.parts.composed.Composed",
+                "gate": {"_target_": "runtime.core.ledger.GradientLedger"},
+            },
             "strategy",
             "strategy.gate._target_=runtime.core.ledger.GradientLedger: cannot be a part of strategy",
         ),
         (
-            {"_target_": "strategies.composed.Composed", "gate": {"_target_": "strategies.basic.bsp.BSP"}},
+            {"_target_": "strategies.parts.composed.Composed", "gate": {"_target_": "strategies.basic.bsp.BSP"}},
             "strategy",
             "strategy.gate._target_=strategies.basic.bsp.BSP: must be Gate",
         ),

@@ -35,7 +35,8 @@ ROOMS = {
     "runtime/live/transport": "runtime.live.tasks.store",
     "runtime/virtual/machines": "runtime.virtual.tasks.workers",
     "analysis/records": "analysis.measures.stats",
-    "strategies/gates": "strategies.load.shares",
+    "strategies/parts/gates": "strategies.parts.load.shares",
+    "strategies/parts": "strategies.basic.bsp",
 }
 """A room, and what is above it, of every contract about rooms."""
 

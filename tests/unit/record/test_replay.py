@@ -21,9 +21,9 @@ from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.core import inputs
 from runtime.record.recorder import Recorder
 from scripts.replay import build_strategy, main
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import EachGate
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import EachGate
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Evaluated, Wake
 from tests.contract.catalogue import faults, spec
 from tests.support import invariants
@@ -363,7 +363,11 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
             "strategy: {_target_: runtime.core.ledger.GradientLedger}",
             "runtime.core.ledger.GradientLedger: is not a strategy",
         ),
-        (CONFIG, "strategy: {_target_: strategies.gates.AllGate}", "strategies.gates.AllGate: is not a strategy"),
+        (
+            CONFIG,
+            "strategy: {_target_: strategies.parts.gates.AllGate}",
+            "strategies.parts.gates.AllGate: is not a strategy",
+        ),
         (CONFIG, "strategy: {a: '${oc.env:HOME}'}", "resolves something else than a setting"),
         (CONFIG, "strategy: {a: /proc/self/environ}", "names a file outside of the working directory"),
         (CONFIG, "strategy: " + "[" * 3000, "config.yaml: line 1: is nested more than"),

@@ -15,9 +15,9 @@ from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits
 from strategies.dlrover.settings import BrainSettings
 from strategies.dlrover.stages import MEANING, TABLE, Stage, Step, after
+from strategies.parts.scaling.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
+from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
-from strategies.scaling.brain.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
-from strategies.scaling.brain.usage import WINDOW, Given, UsageHistory, Use
 from tests.support.brain import GIB, PAPER, given, observed, using
 from tests.support.brain_world import World
 

@@ -21,13 +21,13 @@ from strategies.basic.own_times import OwnTimes
 from strategies.basic.regroup import Regroup
 from strategies.basic.ssp import SSP
 from strategies.basic.static_x import StaticX
-from strategies.composed import Composed
-from strategies.gates import AllGate, BoundedGate, EachGate, GroupsGate
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
 from strategies.lgc.blocks import BlocksGate
-from strategies.load.shares import EnlargedLoad
+from strategies.parts.composed import Composed
+from strategies.parts.gates import AllGate, BoundedGate, EachGate, GroupsGate
+from strategies.parts.load.shares import EnlargedLoad
 from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
 from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync

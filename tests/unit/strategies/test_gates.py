@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from strategies.basic.exactly import ExactlyGate
 from strategies.basic.first_fresh import FirstFreshGate
-from strategies.gates import AllGate, BoundedGate, EachGate, Gate, GroupsGate, Verdict
-from strategies.gates.base import NOTHING, by_worker
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate
+from strategies.parts.gates import AllGate, BoundedGate, EachGate, Gate, GroupsGate, Verdict
+from strategies.parts.gates.base import NOTHING, by_worker
 from strategies.protocol import Grad, Started
 from strategies.sync_switch.switching import SwitchingGate
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.basic.exactly import ExactlyGate
-from strategies.gates import AllGate, EachGate, Gate, GroupsGate, Verdict
+from strategies.parts.gates import AllGate, EachGate, Gate, GroupsGate, Verdict
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 

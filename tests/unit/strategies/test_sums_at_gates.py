@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.basic.exactly import ExactlyGate
-from strategies.gates import AllGate, EachGate, Gate, Verdict
-from strategies.gates.base import TakesSums
+from strategies.parts.gates import AllGate, EachGate, Gate, Verdict
+from strategies.parts.gates.base import TakesSums
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 from tests.unit.strategies.test_modal_gate import Crowd, in_mode, made

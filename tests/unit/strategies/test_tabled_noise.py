@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from strategies.monitoring.base import MeasuresNoise
+from strategies.parts.monitoring.base import MeasuresNoise
 from strategies.protocol import Grad, Restored, Started
 from strategies.star import Star
 from strategies.star.tabled_noise import TabledNoise

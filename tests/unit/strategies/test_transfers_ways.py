@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies.mlfabric.aggregate import Aggregator, group
 from strategies.mlfabric.replicate import Lag, to_replicate
 from strategies.mlfabric.updates import Update
-from strategies.transfers.tree import Tree, build, going_direct, moved
+from strategies.parts.sending.routes import Tree, build, going_direct, moved
 
 # ---- aggregation -----------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
-from strategies.gates import BoundedGate
+from strategies.parts.gates import BoundedGate
 from strategies.protocol import Grad, Strategy
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
