@@ -460,4 +460,4 @@ def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkey
     desk.say(Allocate(node="worker:0", cpu_cores=2.0, link_bytes_per_s=1e6))
     assert [(event.node, event.reason) for event in desk.received(Denied)] == [("worker:0", "no rates here")]
     assert desk.noted("Allocated") == []
-    assert desk.core.elastic.cores == {}
+    assert desk.core.elastic.cores.of(NodeId.worker(0)) is None
