@@ -27,7 +27,7 @@ def export(run: Run, where: str) -> str:
     """
     path = Path(where) / f"{run.path.name}.log"
     if path.is_symlink() or (path.exists() and not (path.is_file() and path.read_bytes()[: len(MARK)] == MARK)):
-        raise SinkError(f"mllog: {path}: is there already, and no log of MLPerf; choose another directory (--where)")
+        raise SinkError(f"mllog: {path}: exists and is no log of MLPerf; choose another directory (--where)")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{MARK.decode()}{json.dumps(line)}\n" for line in lines(run)))
     return str(path)

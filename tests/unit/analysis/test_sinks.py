@@ -73,7 +73,7 @@ def test_a_file_of_somebody_else_is_not_overwritten_and_an_earlier_log_is(
     (tmp_path / "out").mkdir()
     place = tmp_path / "out" / f"{run.path.name}.log"
     place.symlink_to(mine) if is_link else mine.rename(place)
-    with pytest.raises(SinkError, match="is there already, and no log of MLPerf"):
+    with pytest.raises(SinkError, match="exists and is no log of MLPerf"):
         export(run.path, "mllog", str(tmp_path / "out"))
     assert place.read_text() == "words\n"
     place.unlink()

@@ -15,7 +15,7 @@ from runtime.record.logs import open_log, remove_empty_logs
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A folder of somebody else's, with a file, and an empty one."""
+    """A folder of another user's, with a file, and an empty one."""
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "worker-0.0.log").write_text("mine\n")
     (tmp_path / "foreign" / "empty.log").touch()
