@@ -15,7 +15,7 @@ from analysis.logs.cells import has_commas, numbers, whole_numbers
 from analysis.logs.limits import MOST_ROWS, shown
 from analysis.logs.step_log import LogError, StepLog, gather
 from analysis.logs.table_file import TableFile
-from analysis.logs.units import unit_of, unit_remark
+from reading.units import unit_of, unit_remark
 
 SHOWN = 12
 """So many column names in a message."""

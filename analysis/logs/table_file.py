@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS, shown
-from analysis.logs.opening import opened, opened_text, plain_name
+from analysis.logs.opening import opened, opened_text
 from analysis.logs.step_log import LogError
+from reading.numerals import separator_of
+from reading.unpacked import plain_name
 
 TEXTS = (".csv", ".tsv")
-SEPARATORS = ",;\t"
-"""Of a text, whichever its header has most of: programs of some countries write semicolons."""
 MOST_HEADER = MEBI
 """Characters."""
 PIECE = 1 << 16
@@ -44,7 +44,7 @@ class TableFile:
                 names = [str(name) for name in file.schema_arrow.names]
         else:
             head = _header(path)
-            self.separator = max(SEPARATORS, key=head.count)  # the first of equals: a comma
+            self.separator = separator_of(head)
             names = next(csv.reader([head], delimiter=self.separator, skipinitialspace=True), [])
         self.names = [name.strip() for name in names]
         if len(names) > MOST_COLUMNS:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from analysis.files import natural
 from analysis.logs.limits import MOST_FILES
-from analysis.logs.opening import plain_name
 from analysis.logs.step_log import LogError
+from reading.unpacked import plain_name
 
 RANK = re.compile(r"(?:rank|worker)[_-]?(\d{1,9})", re.IGNORECASE)
 NUMBER = re.compile(r"\d++")

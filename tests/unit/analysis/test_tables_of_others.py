@@ -12,7 +12,7 @@ import pytest
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns
-from analysis.logs.units import unit_in, unit_of
+from reading.units import unit_in, unit_of
 
 STEPS = 24
 

@@ -9,8 +9,9 @@ UNITS = {
     1e-3: ("ms", "msec", "msecs", "millis", "millisec", "millisecond", "milliseconds"),
     1e-6: ("us", "usec", "usecs", "micros", "microsec", "microsecond", "microseconds", "µs", "μs"),
     1e-9: ("ns", "nsec", "nsecs", "nanos", "nanosec", "nanosecond", "nanoseconds"),
-    60.0: ("minutes", "mins"),
-    3600.0: ("hours",),
+    60.0: ("minute", "minutes", "mins"),
+    3600.0: ("hour", "hours", "hrs"),
+    86400.0: ("days",),
 }
 """Words by the seconds that they say."""
 BY_WORD = {word: unit_s for unit_s, words in UNITS.items() for word in words}
