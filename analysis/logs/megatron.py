@@ -12,7 +12,7 @@ from analysis.logs.rows import Rows
 from analysis.logs.step_log import LogError
 
 ITERATION = re.compile(r"\biteration\s++(\d++)\s*+/\s*+\d++\s*+\|")
-ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)")
+ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)\s*+\|")
 BATCH = re.compile(r"global batch size:\s*+(\d++)")
 ALL_RANKS = re.compile(r"\btimes across ranks \(ms\):$")
 TIMER = re.compile(r"^([A-Za-z][\w-]*+):")

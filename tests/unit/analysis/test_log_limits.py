@@ -17,7 +17,7 @@ from types import ModuleType
 import pyarrow as pa
 import pytest
 
-from analysis.logs import lines, megatron, profiler, resiliency, torchtitan, trace_folder
+from analysis.logs import deepspeed, lines, megatron, nanotron, profiler, resiliency, torchtitan, trace_folder
 from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError
 from reading import numerals, units
@@ -170,7 +170,7 @@ def test_without_memory_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 # ---- regular expressions --------------------------------------------------------------------------------------------
 
-SEARCHED = (lines, megatron, profiler, resiliency, torchtitan, trace_folder, units, numerals)
+SEARCHED = (deepspeed, lines, megatron, nanotron, profiler, resiliency, torchtitan, trace_folder, units, numerals)
 LENGTH = 1 << 17
 CPU_S = 10
 """Twenty times what linear expressions need, and much less than a quadratic one."""

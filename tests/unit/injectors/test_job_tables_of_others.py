@@ -14,6 +14,7 @@ import pytest
 
 from injectors.arrivals.base import Submission
 from injectors.arrivals.table import JobTable
+from tests.support.long_tests import long_after
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 
@@ -216,7 +217,7 @@ def is_read(source: JobTable, truth: list[Job], what: str = "") -> None:
         assert [one.job for one in found] == [one.name for one in truth], what
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", long_after(list(range(100)), always=12))
 def test_jobs_are_the_same_however_they_are_written(seed: int, tmp_path: Path) -> None:
     rng, truth = random.Random(seed), jobs(seed)
     changed = set(rng.sample(["submitted", "lasting", "sizes", "others", "file"], k=rng.randint(1, 3)))
