@@ -11,7 +11,8 @@ from analysis.logs.lines import Line, positive, whole
 from analysis.logs.rows import Rows
 from analysis.logs.step_log import LogError
 
-ITERATION = re.compile(r"\biteration\s++(\d++)\s*+/\s*+\d++\s*+\|")
+ITERATION = re.compile(r"\biteration:?\s++(\d++)\s*+(?:/\s*+\w++\s*+)?\|")
+"""Of how many may be missing, or endless (``/infinity``), in programs that print such lines as well."""
 ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)\s*+\|")
 BATCH = re.compile(r"global batch size:\s*+(\d++)")
 ALL_RANKS = re.compile(r"\btimes across ranks \(ms\):$")

@@ -155,8 +155,9 @@ def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     )
     if backwards > steps / 2:
         raise LogError(
-            f"{source}: rank {shown(first['rank'])} has step {first['step']} twice, and its steps decrease {backwards} "
-            "times; give the log of one job, with the rank of every line (torchrun: --role rank --tee 3, srun: --label)"
+            f"{source}: rank {shown(first['rank'])} has step {first['step']} twice, and its steps do not increase "
+            f"{backwards} times; give the log of one job, with one time per rank and step (of single operations their "
+            "sum), and the rank of every line (torchrun: --role rank --tee 3, srun: --label)"
         )
     again = rows.loc[earlier, "step"]
     return rows[~earlier], [

@@ -45,7 +45,7 @@ def cycles(paths: Sequence[Path]) -> list[list[Path]]:
 def ranks_by_name(folder: Sequence[Path]) -> dict[Path, str]:
     """By file, the number of a rank in its name: after a word that says so, or the first by which all names differ.
 
-    Names are compared that are alike but for their numbers: other files may lie beside the traces.
+    Names are compared that are alike but for their numbers: other files may lie next to the traces.
     """
     alike: dict[str, list[Path]] = defaultdict(list)
     for path in folder:

@@ -231,7 +231,7 @@ class _Form:
         return f'"{text}"' if self.separator in text else text
 
     def row(self, step: int, rank: int, own_s: float, round_s: float) -> list[str]:
-        """Its cells."""
+        """A step of a rank, in the order of the header."""
         columns = self.columns
         name = f"gpu-{rank // 2:03d}.example.org:{rank % 2}" if "names of ranks" in self.kinds else str(rank)
         cells = [name, f"{step}.0" if "decimals" in self.kinds else str(step)]
@@ -272,7 +272,7 @@ def table(rng: random.Random) -> tuple[Truth, bytes, Reading, list[str]]:
 
 
 def _with_gaps(rng: random.Random, job: Truth) -> Truth:
-    """Without some times."""
+    """The same job, of which one time in twenty is missing."""
     gaps = np.random.default_rng(rng.randrange(1 << 30)).random(job.own_s.shape) < 0.05
     return replace(job, own_s=np.where(gaps, np.nan, job.own_s))
 
