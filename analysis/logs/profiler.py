@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
+from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats, inside, union
 from analysis.logs.limits import MOST_SECONDS, MOST_STEP, shown
 from analysis.logs.lines import whole
-from analysis.logs.step_log import LogError, StepLog, gather
+from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.trace_file import Event, NotATrace, Trace, read_trace
 from analysis.logs.trace_folder import cycles, ranks_by_name
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
+from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.nanotron import is_nanotron, read_nanotron
@@ -15,7 +16,7 @@ from analysis.logs.profiler import read_traces
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
-from analysis.logs.step_log import LogError, StepLog, gather, tell_apart
+from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
 from analysis.logs.table_file import is_table
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan

@@ -113,7 +113,7 @@ def test_of_a_line_so_many_characters_are_read_and_that_is_said(tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "log"])
 def test_a_log_has_so_many_steps_of_ranks(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("rows", "table_file", "table"):
+    for module in ("rows", "table_file", "table_rows"):
         monkeypatch.setattr(f"analysis.logs.{module}.MOST_ROWS", 100)
     path = tmp_path / f"a.{kind}"
     if kind == "log":
