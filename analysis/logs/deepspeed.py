@@ -44,7 +44,7 @@ def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
     Raises:
         LogError: a number is none.
     """
-    timed, rated = Rows(source, EACH), Rows(source, EACH, [NO_TIMERS])
+    timed, rated = Rows(source, EACH, sampled=True), Rows(source, EACH, sampled=True, remarks=[NO_TIMERS])
     following, batch = dict[str, int](), nan
     rates = list[tuple[str, int, float]]()
     for line in lines:

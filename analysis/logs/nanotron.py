@@ -32,7 +32,7 @@ def read_nanotron(source: str, lines: Iterable[Line]) -> Rows:
     Raises:
         LogError: a number is none.
     """
-    rows = Rows(source, EACH, [ROUNDED])
+    rows = Rows(source, EACH, sampled=True, remarks=[ROUNDED])
     processes, found = list[tuple[str, ...]](), list[tuple[int, float]]()
     for line in lines:
         if not (iteration := ITERATION.search(line.text)) or not (elapsed := ELAPSED.search(line.text)):

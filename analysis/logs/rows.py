@@ -22,12 +22,14 @@ class Rows:
     Attributes:
         source: of messages.
         each: what makes the program print every step, if it does not.
+        sampled: whether a line that is not of every step is of the last one alone, and not their mean.
         remarks, job: see :class:`analysis.logs.step_log.StepLog`.
         hosts: by rank, if the log names any.
     """
 
     source: str
     each: str = ""
+    sampled: bool = False
     remarks: list[str] = field(default_factory=list)
     job: dict[str, Any] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
@@ -72,7 +74,7 @@ class Rows:
             rows["round_s"] *= counts
             cure = f"; {self.each} prints each" if self.each else ""
             self.remarks.append(
-                f"every line is the mean of {every} iterations and counts as one step, which took as long as all of "
+                f"every line is {'the last' if self.sampled else 'the mean'} of {every} iterations and counts as one step, which took as long as all of "
                 f"them: what is slow in some of them hardly shows{cure}"
             )
         return rows

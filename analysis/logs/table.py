@@ -16,6 +16,8 @@ from analysis.logs.table_file import TableFile
 from analysis.logs.table_rows import TIMES, columns_of_ranks, long_rows, wide_rows
 from reading.units import unit_of, unit_remark
 
+FURTHEST_APART = 100.0
+"""Steps begin so many times further apart than they take, at most: milliseconds are 1000 times as many as seconds."""
 SHOWN = 12
 """So many column names in a message."""
 
@@ -64,6 +66,8 @@ def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> Ste
             usual = float(rows[name].median()) if name != "start" and len(rows) else 0.0
             if unit_s is None and (remark := unit_remark(wanted[name], usual)):
                 remarks.append(remark)
+    if unit_s is None and columns.start is not None:
+        _refuse_other_clock(path, rows, columns.start)
     rows = _with_own_work(path, rows, columns)
     if "round_s" not in rows:
         others = (
@@ -94,6 +98,19 @@ def _with_own_work(path: Path, rows: pd.DataFrame, columns: Columns) -> pd.DataF
         if "comm_s" not in rows:
             rows["comm_s"] = rows["seconds"] - rows["own_s"]
     return rows
+
+
+def _refuse_other_clock(path: Path, rows: pd.DataFrame, name: str) -> None:
+    """Steps that begin very long after each other, for what they take, are counted in another unit."""
+    ordered = rows.sort_values(["rank", "step"], kind="stable")
+    since = ordered.groupby("rank", observed=True)[["start", "step"]].diff()
+    apart_s = float((since["start"] / since["step"].where(since["step"] > 0)).median())
+    usual_s = float(rows["seconds"].median())
+    if apart_s > FURTHEST_APART * usual_s:
+        raise LogError(
+            f"{path}: column {name}: steps begin {apart_s:.4g} s apart and take {usual_s:.4g} s; if it is in another "
+            f"unit, call it {name}_ms, {name}_us or {name}_ns"
+        )
 
 
 def _refuse_missing(path: Path, wanted: dict[str, str], names: Sequence[str]) -> None:

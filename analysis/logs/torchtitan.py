@@ -52,7 +52,7 @@ def read_torchtitan(source: str, lines: Iterable[Line], tokens: float | None = N
             processes.append(known.setdefault(line.process, line.process))
             steps.append(whole(step[1], "step", where, MOST_STEP))
             rates.append(per_s)
-    rows = Rows(source, EACH, [WAITS] if tokens else [NO_UNIT, WAITS])
+    rows = Rows(source, EACH, remarks=[WAITS] if tokens else [NO_UNIT, WAITS])
     usual = tokens or (median(rates) if rates else 1.0)
     for rank, step_number, per_s in zip(ranks_of(processes), steps, rates, strict=True):
         rows.add(rank, step_number, usual / per_s)

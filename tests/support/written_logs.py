@@ -136,6 +136,12 @@ def resiliency(job: Truth) -> Printed:
     return lines
 
 
+WITHOUT_NAMES: dict[str, Callable[[int], str]] = {
+    "journalctl": lambda rank: "Mar 01 09:12:01 gpu-3 python3[4711]: ",
+    "logging": lambda rank: "2026-03-01 09:12:01,512 - INFO - ",
+    "a tool that nobody knows": lambda rank: "<<run 7 @ gpu-3>> ",
+}
+"""What says nothing of the process; only a program whose lines name their ranks is read with it."""
 LAUNCHERS: dict[str, Callable[[int], str]] = {
     "torchrun": lambda rank: f"[default{rank}]:",
     "torchrun of a role": lambda rank: f"[trainer{rank}]: ",
@@ -190,9 +196,9 @@ def printed(rng: random.Random, program: str) -> tuple[Truth, bytes, list[str]]:
     if "other lines" in kinds:
         for _ in range(9):
             lines.insert(rng.randrange(len(lines) + 1), (rng.randrange(RANKS), rng.choice(OTHER_LINES)))
-    launcher = rng.choice(list(LAUNCHERS)) if "launcher" in kinds else "rank" if program == "torchtitan" else ""
-    before = LAUNCHERS[launcher] if launcher else lambda rank: ""
-    text = "".join(f"{before(rank)}{line}\n" for rank, line in lines)
+    before = LAUNCHERS if program == "torchtitan" else {**LAUNCHERS, **WITHOUT_NAMES, "": lambda rank: ""}
+    launcher = rng.choice(list(before)) if "launcher" in kinds else "rank" if program == "torchtitan" else ""
+    text = "".join(f"{before[launcher](rank)}{line}\n" for rank, line in lines)
     data, encoding = _encoded(rng, text, kinds)
     return job, data, [*kinds, launcher, encoding]
 

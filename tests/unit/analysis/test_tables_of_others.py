@@ -145,6 +145,23 @@ def test_times_that_are_no_likely_seconds_are_remarked(tmp_path: Path) -> None:
     assert not any("duration" in remark for remark in log.remarks)
 
 
+CLOCKS = {"ms": 1e3, "us": 1e6, "ns": 1e9}
+
+
+@pytest.mark.parametrize("unit", CLOCKS)
+def test_starts_in_another_unit_than_the_times_are_refused_unless_their_name_says_it(unit: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame([(rank, step, 1.0 + rank) for step in range(STEPS) for rank in range(3)])
+    frame = frame.set_axis(["rank", "step", "seconds"], axis=1)
+    frame["began"] = ((1_772_438_635 + 3 * frame["step"]) * CLOCKS[unit]).astype("int64")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(LogError, match=r"column began: steps begin 3.* s apart and take 2 s: .*began_ms"):
+        read_log(tmp_path / "a.csv", Reading(Columns(start="began")))
+    frame.rename(columns={"began": f"began_{unit}"}).to_csv(tmp_path / "a.csv", index=False)
+    log = read_log(tmp_path / "a.csv", Reading(Columns(start=f"began_{unit}")))
+    assert log.begin_s is not None
+    assert log.begin_s[:, 0].tolist() == pytest.approx([3.0 * step for step in range(STEPS)], abs=1e-3)
+
+
 # ---- a column per rank ----------------------------------------------------------------------------------------------
 
 WIDE = {
