@@ -73,8 +73,9 @@ class Rows:
             rows["own_s"] *= counts
             rows["round_s"] *= counts
             cure = f"; {self.each} prints each" if self.each else ""
+            kind = "last" if self.sampled else "mean"
             self.remarks.append(
-                f"every line is {'the last' if self.sampled else 'the mean'} of {every} iterations and counts as one step, which took as long as all of "
+                f"every line is the {kind} of {every} iterations and counts as one step, which took as long as all of "
                 f"them: what is slow in some of them hardly shows{cure}"
             )
         return rows
