@@ -18,7 +18,7 @@ from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
-from analysis.logs.table_file import is_table
+from analysis.logs.table_file import has_columns, is_table
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
 from analysis.logs.trace_file import NotATrace
 from analysis.logs.trace_folder import is_trace, traces_in
@@ -95,6 +95,8 @@ def _file(path: Path, reading: Reading) -> StepLog:
         return read_table(path, reading.columns, reading.unit_s)
     if is_trace(path):
         return read_traces([path])
+    if has_columns(path, (reading.columns.rank, reading.columns.step)):
+        return read_table(path, reading.columns, reading.unit_s)
     return _printed(path, reading)
 
 

@@ -122,4 +122,5 @@ def _refuse_missing(path: Path, wanted: dict[str, str], names: Sequence[str]) ->
         flags = ", ".join(f"--{field}" for field in missing)
         what = f"column{'s' if many else ''} {', '.join(missing.values())}; {flags} name{'' if many else 's'}"
         form = ": a row per rank and step is needed, or a column per rank" if "rank" in missing else ""
+        form = ": columns must be apart by commas, semicolons, tabs or |" if len(names) == 1 else form
         raise LogError(f"{path}: has no {what} {'them' if many else 'it'}. It has {have}{form}")

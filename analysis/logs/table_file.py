@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -96,6 +96,13 @@ class TableFile:
 def is_table(path: Path) -> bool:
     """Whether its name is that of a table."""
     return plain_name(path).endswith((*TEXTS, ".parquet"))
+
+
+def has_columns(path: Path, names: Iterable[str]) -> bool:
+    """Whether it is a text, of any name, that begins with columns of these names."""
+    with contextlib.suppress(LogError):
+        return set(names) <= set(TableFile(path).names)
+    return False
 
 
 def is_parquet(path: Path) -> bool:

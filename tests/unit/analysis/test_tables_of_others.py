@@ -154,7 +154,7 @@ def test_starts_in_another_unit_than_the_times_are_refused_unless_their_name_say
     frame = frame.set_axis(["rank", "step", "seconds"], axis=1)
     frame["began"] = ((1_772_438_635 + 3 * frame["step"]) * CLOCKS[unit]).astype("int64")
     frame.to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(LogError, match=r"column began: steps begin 3.* s apart and take 2 s: .*began_ms"):
+    with pytest.raises(LogError, match=r"column began: steps begin 3.* s apart and take 2 s; .*began_ms"):
         read_log(tmp_path / "a.csv", Reading(Columns(start="began")))
     frame.rename(columns={"began": f"began_{unit}"}).to_csv(tmp_path / "a.csv", index=False)
     log = read_log(tmp_path / "a.csv", Reading(Columns(start=f"began_{unit}")))
@@ -206,6 +206,23 @@ def test_of_rows_of_a_restarted_job_the_later_counts(ordered: bool, tmp_path: Pa
     log = read_log(tmp_path / "a.csv")
     assert log.own_s[:, 0].tolist() == [1.0] * 10 + [2.0] * 10
     assert any("5 steps from 10 to 14 are there more than once" in remark for remark in log.remarks)
+
+
+def test_steps_that_every_epoch_counts_anew_are_asked_for(tmp_path: Path) -> None:
+    text = rows(lambda rank, _: f"{rank + 1}.0")
+    text += "\n".join(text.splitlines()[1:])
+    remark = next(each for each in read(tmp_path / "a.csv", text).remarks if "more than once" in each)
+    assert remark.endswith("if steps are counted anew in every epoch, give their number since the job began")
+
+
+@pytest.mark.parametrize("name", ["steps.txt", "steps.log", "steps"])
+def test_a_table_needs_no_name_of_one(name: str, tmp_path: Path) -> None:
+    assert read(tmp_path / name, rows(lambda rank, _: f"{rank + 1}.0", separator="\t")).own_s[0].tolist() == [1, 2, 3]
+
+
+def test_columns_that_only_blanks_separate_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"columns must be apart by commas, semicolons, tabs or \|"):
+        read(tmp_path / "a.csv", rows(lambda rank, _: f"{rank + 1}.0", separator=" "))
 
 
 def test_own_work_of_a_single_rank_is_no_step(tmp_path: Path) -> None:
