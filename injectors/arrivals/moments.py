@@ -70,7 +70,7 @@ class Moments:
         if abs(seconds) < FURTHEST_S:
             return seconds
         smaller = next((one for one in SMALLER if abs(value * one) < CENTURIES_S), None)
-        cure = ""
+        cure = "; correct it, or leave the row out"
         if smaller is not None:
             cure = f"; {self.unit.setting}={smaller:g} if it counts {SMALLER[smaller]}"
             cure += f", and submit_as={EPOCH} if since 1970" if self.form == NUMBER else ""

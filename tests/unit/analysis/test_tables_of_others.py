@@ -124,6 +124,8 @@ UNITS = {
     "step_sec": 1.0,
     "work_s": 1.0,
     "minutes": 60.0,
+    "Wallclock (min)": 60.0,
+    "walltime [h]": 3600.0,
 }
 
 
@@ -132,7 +134,9 @@ def test_a_unit_may_stand_anywhere_in_a_name(name: str) -> None:
     assert unit_of(name) == UNITS[name]
 
 
-@pytest.mark.parametrize("name", ["duration", "step_time", "min", "columns", "bonus", "programs", "durationNS"])
+@pytest.mark.parametrize(
+    "name", ["duration", "step_time", "min", "time (p50)", "duration_min", "columns", "bonus", "programs", "durationNS"]
+)
 def test_most_names_say_no_unit(name: str) -> None:
     assert unit_in(name) is None
 

@@ -299,6 +299,10 @@ UNLIKELY: dict[str, tuple[Callable[[Written], Written], str]] = {
         lambda made: moment(made, "t", lambda s: f"{1e9 * at(s).timestamp():.0f}", submit_as="epoch"),
         "submit_unit_s=1e-09 if it counts nanoseconds",
     ),
+    "the end of all clocks": (
+        lambda made: moment(made, "t", lambda s: "9223372036854775807", submit_as="epoch"),
+        "years if it has seconds; correct it, or leave the row out",
+    ),
     "us since the start": (
         lambda made: moment(made, "t", lambda s: f"{1e6 * s:.0f}"),
         "submit_unit_s=",
