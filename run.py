@@ -56,6 +56,7 @@ COMMANDS = {
     "figures": "scripts.figures",
     "verify": "scripts.verify",
     "replay": "scripts.replay",
+    "story": "scripts.story",
     "export": "scripts.export",
     "advise": "scripts.advise",
     "calibrate": "scripts.calibrate",

@@ -19,7 +19,7 @@ INTERVAL_KEYS = ("run_start", "run_stop")
 
 
 def export(run: Run, where: str) -> str:
-    """Write ``NAME.log`` into the directory ``where``; returns its path."""
+    """Write a file of the run's name and suffix ``.log`` into the directory ``where``; returns its path."""
     path = Path(where) / f"{run.path.name}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f":::MLLOG {json.dumps(line)}\n" for line in lines(run)))

@@ -14,7 +14,8 @@ import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Executor
-from runtime.core.job import LaunchOrder, Port, RecordSink
+from runtime.core.job import Port, RecordSink
+from runtime.core.node_orders import AllocateOrder, LaunchOrder, RepartitionOrder, RestartOrder, RetireOrder
 from runtime.core.scheduling import Grant, Request, Scheduler
 from strategies.protocol import (
     Allocate,
@@ -99,7 +100,7 @@ class Elastic:
         self.record.note(t, "Requested", node=str(node), pending_s=grant.pending_s, **about)
         if grant.evicted_after_s is not None:
             self.port.wake(t + grant.pending_s + grant.evicted_after_s, f"runtime:evict:{node}")
-        self.port.launch(
+        self.port.order_node(
             LaunchOrder(
                 node=str(node),
                 pending_s=grant.pending_s,
@@ -131,7 +132,7 @@ class Elastic:
             raise ProtocolError(f"{command}: {error}") from None
         self.record.note(t, "Repartitioning", shares=dict(zip(map(str, servers), shares, strict=True)))
         self.store_and_halt()
-        self.port.repartition(tuple(zip(map(str, servers), shares, strict=True)))
+        self.port.order_node(RepartitionOrder(tuple(zip(map(str, servers), shares, strict=True))))
 
     def allocate(self, t: float, command: Allocate) -> None:
         """Change what a node may use."""
@@ -143,9 +144,11 @@ class Elastic:
             if (denied := self.scheduler.refuses(wanted)) is not None:
                 self._refuse(t, node, denied)
                 return
-        if (denied := self.port.allocate(str(node), command.cpu_cores, command.link_bytes_per_s)) is not None:
+        order = AllocateOrder(str(node), command.cpu_cores, command.link_bytes_per_s)
+        if (denied := self.port.book(order)) is not None:
             self._refuse(t, node, denied)
             return
+        self.port.order_node(order)
         if command.cpu_cores is not None:
             self.cores[node] = command.cpu_cores
         else:
@@ -203,7 +206,7 @@ class Elastic:
             self.tell(Denied(t=t, node=str(node), reason=reason))
         elif node.role == "server" and cause != "retired":
             self.tell(ServerLost(t=t, server=node.number, incarnation=0, reason=reason, cause=cause, holding=False))
-        self.port.retire(str(node), reason)
+        self.port.order_node(RetireOrder(str(node), reason))
 
     def evict(self, t: float, name: str) -> None:
         """The cluster takes a node of low priority away, if it is still there."""
@@ -231,7 +234,7 @@ class Elastic:
             self.store_and_halt()
         else:
             self.void()
-        self.port.restart(str(node), pending_s)
+        self.port.order_node(RestartOrder(str(node), pending_s))
 
     def explained(self, given: inputs.ServerLost) -> inputs.ServerLost:
         """The loss of a server that held parameters, with its cause if the cluster took it away."""

@@ -11,10 +11,10 @@ import pytest
 from runtime.core import inputs
 from runtime.core.job import ComputeOrder
 from runtime.core.scheduling import ConstantPending
-from strategies.antdt_nd import AntDTND
-from strategies.asp import ASP
-from strategies.bsp import BSP
-from strategies.monitoring.flags import slow
+from strategies.antdt.antdt_nd import AntDTND
+from strategies.antdt.flags import slow
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
 from tests.contract.catalogue import MODES, make, scenario
 from tests.support.faults import Crash, Outage

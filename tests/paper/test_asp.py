@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
-from strategies.asp import ASP
+from strategies.basic.asp import ASP
 from strategies.protocol import Apply
 from tests.support.faults import Crash, random_seconds
 from tests.support.harness import Desk, HeapRun, make_job

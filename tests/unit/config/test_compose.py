@@ -134,7 +134,7 @@ def test_all_jobs_of_a_sweep_have_its_date() -> None:
 
 def test_where_configurations_are_looked_for(tmp_path: Path) -> None:
     (tmp_path / "mine" / "strategy").mkdir(parents=True)
-    (tmp_path / "mine" / "strategy" / "other.yaml").write_text("_target_: strategies.ssp.SSP\nbound: 99\n")
+    (tmp_path / "mine" / "strategy" / "other.yaml").write_text("_target_: strategies.basic.ssp.SSP\nbound: 99\n")
     (tmp_path / "mine" / "whole.yaml").write_text("defaults:\n  - config\n  - override strategy: other\n  - _self_\n")
     flags = ["--config-dir", str(tmp_path / "mine")]
     for words in ([*flags, "strategy=other"], [*flags, "--config-name", "whole"]):
@@ -196,14 +196,16 @@ def test_jobs_of_one_composer_are_those_of_composers_of_their_own() -> None:
 def test_elsewhere_or_changed_the_same_name_is_another_file(tmp_path: Path) -> None:
     for name, bound in (("a", 98), ("b", 99)):
         (tmp_path / name / "strategy").mkdir(parents=True)
-        (tmp_path / name / "strategy" / "other.yaml").write_text(f"_target_: strategies.ssp.SSP\nbound: {bound}\n")
+        (tmp_path / name / "strategy" / "other.yaml").write_text(
+            f"_target_: strategies.basic.ssp.SSP\nbound: {bound}\n"
+        )
     with composing(parse_arguments([])) as composer:
         for name, bound in (("a", 98), ("b", 99), ("a", 98)):
             words = [f"hydra.searchpath=[file://{tmp_path / name}]", "strategy=other"]
             assert composer.raw(words)["strategy"]["bound"] == bound
         with pytest.raises(ConfigError, match="strategy=other: no such strategy"):
             composer.raw(["strategy=other"])
-        (tmp_path / "b" / "strategy" / "other.yaml").write_text("_target_: strategies.ssp.SSP\nbound: 7\n")
+        (tmp_path / "b" / "strategy" / "other.yaml").write_text("_target_: strategies.basic.ssp.SSP\nbound: 7\n")
         words = [f"hydra.searchpath=[file://{tmp_path / 'b'}]", "strategy=other"]
         assert composer.raw(words)["strategy"]["bound"] == 7
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
 from strategies.protocol import (
     Apply,
     Arrived,

@@ -14,11 +14,11 @@ from runtime.core.coordinator import Coordinator
 from runtime.core.data.shards import Shards
 from runtime.core.jumping.pace import Pace
 from runtime.core.jumping.skipping import Skipped, Skipping, slots_of
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
+from strategies.basic.static_x import StaticX
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
-from strategies.static_x import StaticX
 from tests.support.harness import HeapRun, make_job
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {

@@ -14,10 +14,10 @@ import pytest
 import runtime.record.columns as module
 from analysis.records.rows import read_rows
 from runtime.record.columns import FLOATS, INTEGERS, IterationWriter
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.long_tests import long_after
 from tests.unit.virtual.test_regular import BATCH, COSTS, job_of, play
 

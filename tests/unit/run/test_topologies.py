@@ -10,8 +10,8 @@ import pytest
 from runtime.config.parse import Topology
 from runtime.errors import ConfigError
 from runtime.run.checks.topologies import check_topology
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 
 BOTH = frozenset({"ps", "allreduce"})
 

@@ -235,7 +235,7 @@ def test_a_decision_that_the_strategy_does_not_take(record: Path) -> None:
 
 def test_a_run_with_code_of_its_user_is_not_wrong_where_that_is_not_named(record: Path) -> None:
     config = record / ".hydra" / "config.yaml"
-    config.write_text(config.read_text().replace("_target_: strategies.ssp.SSP", "_target_: my_lab.ssp.SSP"))
+    config.write_text(config.read_text().replace("_target_: strategies.basic.ssp.SSP", "_target_: my_lab.ssp.SSP"))
     assert "name the project" in failures(record)["decisions"], "nothing says that there is one"
     rewrite(record / "meta.json", lambda meta: meta["versions"].update(project="my lab 0123456789ab"))
     shutil.rmtree(record / "columns")

@@ -11,9 +11,9 @@ import pytest
 import runtime.virtual.fast_path.waves as waves_module
 from runtime.native import WAVES, native
 from runtime.virtual.fast_path.regular import RegularRun
-from strategies.asp import ASP
+from strategies.basic.asp import ASP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.long_tests import rows_long_after
 from tests.unit.virtual.test_regular import BATCH, COSTS, LOOPS, both, job_of, play
 

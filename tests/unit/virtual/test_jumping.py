@@ -24,7 +24,7 @@ from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines import twins
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.runtime import make_learner
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.sync_switch import SyncSwitch
 from tests.support.compiled import needs_compiled

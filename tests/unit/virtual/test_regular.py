@@ -37,12 +37,12 @@ from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.tasks.jitter import BLOCK, Jitter
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
-from strategies.gates import BoundedGate
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
+from strategies.parts.gates import BoundedGate
 from strategies.protocol import Grad, Strategy
-from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone

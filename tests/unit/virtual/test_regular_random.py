@@ -19,9 +19,9 @@ from injectors.plan import Disturbance, build_plan
 from runtime.cluster.device import DeviceProfile
 from runtime.virtual.costs import Costs
 from runtime.virtual.fast_path.chains import Chain
-from strategies.asp import ASP
-from strategies.bsp import BSP
-from strategies.ssp import SSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from tests.unit.virtual.test_regular import BATCH, both, job_of
 
 STRATEGIES = (
