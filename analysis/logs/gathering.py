@@ -108,8 +108,12 @@ def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             "sum), and the rank of every line (torchrun: --role rank --tee 3, srun: --label)"
         )
     again = rows.loc[earlier, "step"]
-    anew = again.min() == rows["step"].min() and again.max() == rows["step"].max()
-    cure = "; if steps are counted anew in every epoch, give their number since the job began" if anew else ""
+    again_all = again.min() == rows["step"].min() and again.max() == rows["step"].max()
+    cure = (
+        "; if steps are counted from the start again in every epoch, give their number since the job began"
+        if again_all
+        else ""
+    )
     return rows[~earlier], [
         f"{again.nunique()} steps from {again.min()} to {again.max()} are there more than once, as of a job that was "
         f"restarted: the last time counts{cure}"

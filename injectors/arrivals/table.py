@@ -41,7 +41,7 @@ class JobTable(Arrivals):
         submit_unit_s: seconds per unit of that column, of start and of end; 0.001 for milliseconds. None: as the
             column's name says (``submit_ms``), else seconds, and what is no likely time then is refused.
         zone: of times that say none, as in ``UTC``; None: such times are refused.
-        gpus_column: number of workers, or Slurm's ``AllocTRES``.
+        gpus_column: number of workers, or Slurm's AllocTRES.
         duration_column: how long the job runs.
         duration_unit_s: seconds per unit of that column, where it has numbers; 1-10:00:30 says it itself. None: as with
             ``submit_unit_s``.

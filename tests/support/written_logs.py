@@ -141,7 +141,7 @@ WITHOUT_NAMES: dict[str, Callable[[int], str]] = {
     "logging": lambda rank: "2026-03-01 09:12:01,512 - INFO - ",
     "a tool that nobody knows": lambda rank: "<<run 7 @ gpu-3>> ",
 }
-"""What says nothing of the process; only a program whose lines name their ranks is read with it."""
+"""These do not mention the process: a program is read with them only if its lines name their ranks."""
 LAUNCHERS: dict[str, Callable[[int], str]] = {
     "torchrun": lambda rank: f"[default{rank}]:",
     "torchrun of a role": lambda rank: f"[trainer{rank}]: ",

@@ -212,11 +212,13 @@ def test_of_rows_of_a_restarted_job_the_later_counts(ordered: bool, tmp_path: Pa
     assert any("5 steps from 10 to 14 are there more than once" in remark for remark in log.remarks)
 
 
-def test_steps_that_every_epoch_counts_anew_are_asked_for(tmp_path: Path) -> None:
+def test_steps_that_every_epoch_counts_again_are_asked_for(tmp_path: Path) -> None:
     text = rows(lambda rank, _: f"{rank + 1}.0")
     text += "\n".join(text.splitlines()[1:])
     remark = next(each for each in read(tmp_path / "a.csv", text).remarks if "more than once" in each)
-    assert remark.endswith("if steps are counted anew in every epoch, give their number since the job began")
+    assert remark.endswith(
+        "if steps are counted from the start again in every epoch, give their number since the job began"
+    )
 
 
 @pytest.mark.parametrize("name", ["steps.txt", "steps.log", "steps"])
