@@ -21,7 +21,7 @@ def steps(names: Sequence[object]) -> set[int]:
 
 
 def gpus_in(cell: object) -> object:
-    """The GPUs of a cell such as ``billing=8,cpu=8,gres/gpu=4,node=1`` (its column AllocTRES); any other cell itself."""
+    """The GPUs of a cell such as ``cpu=8,gres/gpu=4,node=1`` (its column AllocTRES); any other cell itself."""
     if not isinstance(cell, str) or RESOURCES.fullmatch(cell) is None:
         return cell
     return sum(int(each) for each in ALL_GPUS.findall(cell) or TYPE_OF_GPUS.findall(cell))
