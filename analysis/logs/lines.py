@@ -25,6 +25,7 @@ PREFIXES = (
     re.compile(r"^\((\w{1,60} pid=\d{1,9}(?:, ip=[^\s)]{1,60})?)\) "),  # Ray
     re.compile(r"^\[[A-Za-z_][A-Za-z_-]{0,40}(\d{1,9})\]: ?"),  # torchrun: [default0]:
     re.compile(r"^(\d{1,9}): "),  # srun --label
+    re.compile(r"^([A-Za-z][\w.-]{0,200}\d|(?:\d{1,3}\.){3}\d{1,3}): "),  # pdsh, as DeepSpeed's launcher starts nodes
     re.compile(r"^\[\d{1,9},(\d{1,9})\]<std(?:out|err)>: ?"),  # mpirun --tag-output: [1,0]<stdout>:
     re.compile(r"^\[(\d{1,9})\] (?!\[?\d)"),  # mpiexec -prepend-rank
 )

@@ -148,9 +148,11 @@ def shipped(name: str) -> dict[str, Any]:
 
 
 def test_a_first_comparison_changes_the_synchronisation_alone() -> None:
-    """On static data, as in AntDT's native ASP, it takes as long as BSP with a queue under a persistent straggler."""
+    """Beyond the paper: on static data, as in AntDT's native ASP, it takes as long as BSP with a queue under a
+    persistent straggler."""
     assert {shipped(name)["data"] for name in ("bsp", "asp", "ssp", "backup_workers")} == {ASP().data}
 
 
 def test_the_baseline_of_the_papers_differs_in_its_data_alone() -> None:
+    """AntDT, section VII-A3: its ASP without DDS has static parts of the data."""
     assert shipped("asp_even") == {**shipped("asp"), "data": "even"}

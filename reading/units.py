@@ -9,11 +9,14 @@ UNITS = {
     1e-3: ("ms", "msec", "msecs", "millis", "millisec", "millisecond", "milliseconds"),
     1e-6: ("us", "usec", "usecs", "micros", "microsec", "microsecond", "microseconds", "µs", "μs"),
     1e-9: ("ns", "nsec", "nsecs", "nanos", "nanosec", "nanosecond", "nanoseconds"),
-    60.0: ("minutes", "mins"),
-    3600.0: ("hours",),
+    60.0: ("minute", "minutes", "mins"),
+    3600.0: ("hour", "hours", "hrs"),
+    86400.0: ("days",),
 }
 """Words by the seconds that they say."""
 BY_WORD = {word: unit_s for unit_s, words in UNITS.items() for word in words}
+IN_BRACKETS = {"min": 60.0, "h": 3600.0, "hr": 3600.0, "d": 86400.0}
+"""Elsewhere in a name these letters mean other things."""
 LONG_S = 60.0
 """A usual step that takes longer is more likely one in another unit."""
 
@@ -24,7 +27,9 @@ def unit_in(name: str) -> float | None:
     None if there is none. ``stepTimeMs`` has three words.
     """
     words = re.split(r"[\W\d_]+|(?<=[a-z])(?=[A-Z][a-z])", name)
-    return next((BY_WORD[word.lower()] for word in reversed(words) if word.lower() in BY_WORD), None)
+    found = next((BY_WORD[word.lower()] for word in reversed(words) if word.lower() in BY_WORD), None)
+    bracket = re.search(r"[(\[] ?(\w+) ?[)\]]", name)
+    return found if found is not None or bracket is None else IN_BRACKETS.get(bracket[1].lower())
 
 
 def unit_of(name: str) -> float:
