@@ -61,23 +61,28 @@ class Progress:
         doing: str,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        quiet_s: float = QUIET_S,
     ) -> None:
         self._total, self._doing, self._clock = total, doing, clock
         self._stream = sys.stderr if stream is None else stream
         self._redrawn = self._stream.isatty()
         self._start_s = clock()
-        self._next_s = self._start_s + QUIET_S
-        self._done, self._shown = 0, False
+        self._next_s = self._start_s + quiet_s
+        self._done, self._shown = 0.0, False
 
     def one_more(self) -> None:
         """Another piece is done."""
-        self._done += 1
+        self.reached(self._done + 1)
+
+    def reached(self, done: float) -> None:
+        """So many pieces are done, of which the last may be a part of one."""
+        self._done = done
         now_s = self._clock()
-        if now_s < self._next_s or self._done >= self._total:
+        if now_s < self._next_s or not 0 < self._done < self._total:
             return
         self._next_s = now_s + (REDRAWN_S if self._redrawn else PRINTED_S)
         left_s = (now_s - self._start_s) / self._done * (self._total - self._done)
-        text = f"{self._doing}: {self._done} of {self._total}, {left(left_s)}"
+        text = f"{self._doing}: {math.floor(self._done)} of {self._total}, {left(left_s)}"
         print(f"{CLEARED}{text}" if self._redrawn else text, end="" if self._redrawn else "\n", file=self._stream)
         self._stream.flush()
         self._shown = True
