@@ -142,7 +142,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
     from analysis.measures.ranking import by_time, ranked
     from analysis.measures.slow_units import hosts_of
-    from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, ranks_sheet, sentences
+    from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, sentences, worst_ranks
     from analysis.reports.cures import cures
     from scripts.common.sheets import print_sheet
     from scripts.jobs.advice import configured, repeat_all
@@ -153,7 +153,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     advice = replace(advice, restart_s=replay.restart_s)
     for line in sentences(advice):
         console.print(line, markup=False, soft_wrap=True)
-    print_sheet(console, ranks_sheet(advice), "Ranks", WORDS)
+    print_sheet(console, worst_ranks(advice), "Ranks that cost most", WORDS)
     names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
     configs, refused = prepared(job, names, asked.out)
     short, remark = shortened(job, len(configs))

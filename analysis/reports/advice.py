@@ -31,8 +31,8 @@ MOST_UNITS = 10
 """So many stragglers have a line each."""
 LEAST_PAUSE = 0.005
 """Pauses of all ranks are mentioned if they take so much of the time."""
-MOST_RANKS = 20
-"""So many ranks are listed; those that cost most come first."""
+MOST_RANKS, FEW_RANKS = 20, 5
+"""So many ranks are listed, the costliest first; on the console fewer where few are stragglers."""
 WORST = 0.1
 """Steps of a log without ranks that take longer than the median by more than this part are counted as slow."""
 
@@ -173,11 +173,16 @@ def _faster(advice: Advice) -> list[Ranked]:
     return [one for one in advice.ranking if one.verdict == "faster" and one.strategy != advice.present]
 
 
-def ranks_sheet(advice: Advice) -> Sheet:
+def worst_ranks(advice: Advice) -> Sheet:
+    """The ranks of stragglers, and a few others where there are few of these."""
+    return ranks_sheet(advice, max(FEW_RANKS, min(MOST_RANKS, int(advice.found.ranks["straggler"].sum()))))
+
+
+def ranks_sheet(advice: Advice, most: int = MOST_RANKS) -> Sheet:
     """A row per rank, the costliest first."""
     found = advice.found
     rows = found.ranks.assign(usual=found.found.base_s / found.found.usual_s)
-    rows = rows.sort_values(["straggler", "alone_saves_frac", "share"], ascending=False).head(MOST_RANKS)
+    rows = rows.sort_values(["straggler", "alone_saves_frac", "share"], ascending=False).head(most)
     optional = [name for name in ("host", "part") if (rows[name] != "").any()]
     head = ("rank", *optional, "straggler", "slow steps", "when slow", "else", "share of lost time", "curing it alone")
     texts = [

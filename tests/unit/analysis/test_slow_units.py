@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,6 +86,34 @@ def test_two_hosts_are_two_units_and_together_save_what_both_do() -> None:
     assert {unit.course.since for unit in found.units} == {one.since, 0}
     saved = 1 - clean.max(axis=1).sum() / own_s.max(axis=1).sum()
     assert found.saved_s(found.units).sum() / found.actual_s == pytest.approx(saved, abs=0.01)
+
+
+def hiccups(of_rank_3: int) -> StepLog:
+    """One slow step of each of twelve ranks, in all kinds of steps, and so many of rank 3."""
+    rng = np.random.default_rng(4)
+    own_s = np.exp(0.01 * rng.standard_normal((400, 64)))
+    for place in range(12):
+        own_s[30 * place + 7, 5 * place + 1] *= 2.0
+    own_s[rng.choice(400, of_rank_3, replace=False), 3] *= 2.0
+    return StepLog(source="", ranks=tuple(map(str, range(64))), steps=tuple(range(400)), own_s=own_s)
+
+
+def test_a_few_events_that_may_come_to_any_rank_have_no_name_and_their_cost_is_said() -> None:
+    found = found_in(hiccups(of_rank_3=3))
+    assert found.units == ()
+    assert found.scattered_frac == pytest.approx(15 / 415, rel=0.1)
+    (unit,) = found_in(hiccups(of_rank_3=12)).units
+    assert unit.group.members == (3,)
+
+
+def test_other_slow_steps_of_its_ranks_are_not_what_a_straggler_costs() -> None:
+    one = planted_log(1, "host", 64, 300)
+    log = one.log("work")
+    own_s = log.own_s.copy()
+    own_s[5, one.members[0]] *= 30.0
+    unit, *_ = found_in(replace(log, own_s=own_s, round_s=None)).units
+    assert unit.course.since == one.since
+    assert not unit.saved_s[: one.since].any()
 
 
 # ---- parts ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from io import StringIO
 from threading import Event
 
-from runtime.record.progress import CLEARED, counted, said_late
+from runtime.record.progress import CLEARED, Progress, counted, said_late
 
 
 class Terminal(StringIO):
@@ -77,3 +77,11 @@ def test_what_cannot_be_counted_is_said_once_if_it_lasts() -> None:
     with said_late("converting", quick, after_s=3600.0):
         pass
     assert quick.getvalue() == ""
+
+
+def test_a_part_of_a_piece_counts_and_nothing_is_said_before_there_is_one() -> None:
+    stream, now = StringIO(), [0.0]
+    progress = Progress(4, "repeating", stream, lambda: now[0], quiet_s=1.0)
+    for now[0], done in ((0.5, 0.1), (1.5, 0.0), (2.0, 0.5), (12.0, 3.0), (22.0, 4.0)):
+        progress.reached(done)
+    assert stream.getvalue().splitlines() == ["repeating: 0 of 4, about 14 s left", "repeating: 3 of 4, about 4 s left"]
