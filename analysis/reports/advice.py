@@ -114,7 +114,7 @@ def unit_lines(advice: Advice) -> list[str]:
         lines.append(f"and {len(found.units) - MOST_UNITS} more stragglers, which cost less (ranks.csv)")
     if len(found.units) > 1:
         together = float(found.saved_s(found.units).sum()) / found.actual_s
-        lines.append(f"to cure all of these saves {together:.1%}")
+        lines.append(f"curing all of these saves {together:.1%}")
     return lines
 
 
@@ -139,7 +139,10 @@ def _unit_line(advice: Advice, unit: SlowUnit) -> str:
         "transient": f"now and then, {rarely}",
     }[course.kind]
     part = f" (in {unit.part})" if unit.part else ""
-    saves = f"to {action(unit)} saves {unit.saves_frac:.1%}" if course.kind != "once" else f"cost {unit.saves_frac:.1%}"
+    verb, _, what = action(unit).partition(" ")
+    saves = f"{verb.removesuffix('e')}ing {what} saves {unit.saves_frac:.1%}"
+    if course.kind == "once":
+        saves = f"that cost {unit.saves_frac:.1%}"
     if course.kind == "persistent" and advice.restart_s and unit.saves_frac:
         rate = float(unit.saved_s.sum() / advice.found.late.length_s[course.since :].sum())
         saves += f" (a restart of {advice.restart_s:g} s pays off after {seconds_text(advice.restart_s / rate)} s)"

@@ -289,7 +289,7 @@ def repeat_all(
         return found
 
     def say() -> None:
-        progress.reached(float(passed.sum()))
+        progress.reached(float(passed.mean()))
 
     try:
         if jobs <= 1:

@@ -79,9 +79,13 @@ def test_what_cannot_be_counted_is_said_once_if_it_lasts() -> None:
     assert quick.getvalue() == ""
 
 
-def test_a_part_of_a_piece_counts_and_nothing_is_said_before_there_is_one() -> None:
+def test_a_part_is_said_in_percent_and_the_rest_once_it_can_be_known() -> None:
     stream, now = StringIO(), [0.0]
     progress = Progress(4, "repeating", stream, lambda: now[0], quiet_s=1.0)
-    for now[0], done in ((0.5, 0.1), (1.5, 0.0), (2.0, 0.5), (12.0, 3.0), (22.0, 4.0)):
-        progress.reached(done)
-    assert stream.getvalue().splitlines() == ["repeating: 0 of 4, about 14 s left", "repeating: 3 of 4, about 4 s left"]
+    for now[0], part in ((0.5, 0.1), (1.5, 0.001), (12.0, 0.125), (13.0, 0.2), (22.0, 0.75), (32.0, 1.0)):
+        progress.reached(part)
+    assert stream.getvalue().splitlines() == [
+        "repeating: 0 %",
+        "repeating: 12 %, about 1 min left",
+        "repeating: 75 %, about 8 s left",
+    ]
