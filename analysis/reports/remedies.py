@@ -12,7 +12,7 @@ class Remedy(NamedTuple):
     needs: str
 
 
-NOTHING = "nothing: the same updates"
+NOTHING = "training stays the same"
 QUEUE = "a queue of samples instead of fixed shards"
 REMEDIES = {
     "bsp": Remedy(NOTHING, "nothing"),
