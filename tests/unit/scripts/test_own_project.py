@@ -261,3 +261,18 @@ def test_experiments_of_ours_and_of_the_project_have_different_names() -> None:
     (conf / "my_experiment.yaml").rename(conf / "antdt_fig1.yaml")
     with pytest.raises(ConfigError, match="antdt_fig1 is one of ours"):
         known_specs()
+
+
+def test_a_project_with_imports_of_0_1_0_is_accepted() -> None:
+    """Modules of ``strategies`` had other names then."""
+    assert new_project(["lab_of_old"]) == 0
+    lab = Path("lab_of_old")
+    code, choice = lab / "lab_of_old" / "strategy.py", lab / "conf" / "strategy" / "my_strategy.yaml"
+    for path in (code, choice):
+        assert "strategies.parts." in path.read_text()
+        path.write_text(path.read_text().replace("strategies.parts.", "strategies."))
+    plant(code, "\nfrom stragglab.strategies.checks", "\nimport strategies.asp\nfrom stragglab.strategies.checks")
+    plant(code, "spare: int = 1", "spare: int = strategies.asp.ASP.__name__.count('S')")
+    for group in ("experiment", "straggler", "workload"):
+        shutil.rmtree(lab / "conf" / group)
+    assert "ok      conf/strategy/my_strategy.yaml" in run("check", "lab_of_old").out.splitlines()
