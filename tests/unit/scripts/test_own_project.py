@@ -302,7 +302,7 @@ def test_a_folder_and_a_yaml_are_found_in_help_figures_and_advice(monkeypatch: p
     log.write_text(
         "step,rank,seconds,work\n" + "".join(f"{n},{w},8,{1 + w * (n % 3)}\n" for n in range(60) for w in range(4))
     )
-    words = "--compute work --topology ps --strategies my_strategy,ssp".split()
+    words = ["--compute", "work", "--topology", "ps", "--strategies", "my_strategy,ssp"]
     advice = subprocess.run(run_py("advise", str(log), *words), capture_output=True, text=True, check=False)
     assert "\n my_strategy " in advice.stdout, advice.stderr
     assert "My strategy" in Path("out", "advice", "steps", "advice.html").read_text()
