@@ -49,7 +49,7 @@ class Grid(NamedTuple):
         return ",".join(dict.fromkeys(name for part in self.parts for name in getattr(part, kind).split(",")))
 
 
-CORE = "bsp,asp,ssp,backup_workers"
+CORE = "bsp,asp_even,ssp,backup_workers"
 DECIDING = ",".join(name for name, one in ABOUT.items() if one.monitors)
 """Strategies that monitor, so that their decisions may depend on noise."""
 ALL = ",".join(name for name, one in ABOUT.items() if not one.resizes)

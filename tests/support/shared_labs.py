@@ -32,8 +32,8 @@ from tests.support.harness import make_job, make_run_spec
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "bsp": BSP,
-    "asp": partial(ASP, data="even"),
-    "asp_dds": partial(ASP, data="dynamic"),
+    "asp_even": partial(ASP, data="even"),
+    "asp": partial(ASP, data="dynamic"),
     "ssp": SSP,
     "static_x": StaticX,
 }

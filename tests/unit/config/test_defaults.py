@@ -16,7 +16,7 @@ from runtime.config.instantiate import locate
 CONF = Path(__file__).resolve().parents[3] / "conf" / "strategy"
 VARIANTS = {
     "antdt_nd_asp": {"data"},
-    "asp_dds": {"data"},
+    "asp_even": {"data"},
     "coding_cyclic": {"scheme"},
     "coding_fractional": {"scheme"},
     "coding_group_based": {"scheme"},

@@ -132,7 +132,7 @@ NEEDS = {
         for name in ("cpu_throttle", "cpu_transient", "markov", "on_off", "quarter")
     },
 }
-EVEN = "strategy=asp"
+EVEN = "strategy=asp_even"
 """Cuts an epoch into parts of the workers of its start: not with ``straggler=elastic``, which some other one meets."""
 
 

@@ -152,7 +152,7 @@ def test_the_penalty_goes_by_versions_also_after_a_restore() -> None:
 
 def test_what_depends_on_staleness_has_no_rhythm() -> None:
     """A runtime that knew the rates beforehand would get them wrong."""
-    assert ASP().staleness_hint() is not None
+    assert ASP(data="even").staleness_hint() is not None
     assert SSP().staleness_hint() is not None
     assert ASP(lr_rule="inverse").staleness_hint() is None
     assert SSP(lr_rule="linear").staleness_hint() is None

@@ -22,7 +22,7 @@ built = pytest.mark.skipif(compiled is None, reason="was not compiled here")
 SIZES = {"rows": 8, "workers": 2, "block": 4, "servers": 1, "bound": -1}
 
 
-MANY: dict[str, Strategy] = {"ssp": SSP(bound=1), "asp": ASP(), "even": SSP(bound=4, data="even")}
+MANY: dict[str, Strategy] = {"ssp": SSP(bound=1), "asp": ASP(data="even"), "even": SSP(bound=4, data="even")}
 
 
 @pytest.mark.long(like="test_a_signal_ends_both_loops_at_the_same_gradient")

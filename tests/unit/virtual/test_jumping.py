@@ -215,7 +215,7 @@ def test_jobs_whose_workers_are_lost_end_near_full_detail(kind: Kind, seeds: Seq
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("make", long_after([Recorder, ColumnRecorder], always=3))
-@pytest.mark.parametrize("strategy", ["bsp", "asp_dds", "static_x"])
+@pytest.mark.parametrize("strategy", ["bsp", "asp", "static_x"])
 def test_records_are_sound_and_tables_hold_all_iterations(
     strategy: str, make: Callable[[Path], Any], tmp_path: Path
 ) -> None:

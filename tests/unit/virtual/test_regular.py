@@ -55,7 +55,7 @@ NUM_WORKERS, BATCH, ROUNDS = 6, 32, 40
 STRATEGIES = {
     "bsp": BSP(),
     "bsp-even": BSP(data="even"),
-    "asp": ASP(),
+    "asp": ASP(data="even"),
     "asp-dynamic": ASP(data="dynamic", lr_rule="unit"),
     "ssp-0": SSP(bound=0),
     "ssp-1": SSP(bound=1),
@@ -222,7 +222,7 @@ def test_several_epochs(tmp_path: Path) -> None:
     (tmp_path / "bsp").mkdir()
     both(tmp_path / "bsp", job_of(epochs=3), BSP(), COSTS["all"])
     (tmp_path / "asp").mkdir()
-    both(tmp_path / "asp", job_of(epochs=3, epoch_overlap=True), ASP(), COSTS["all"])
+    both(tmp_path / "asp", job_of(epochs=3, epoch_overlap=True), ASP(data="even"), COSTS["all"])
 
 
 def test_other_costs_give_other_rows(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from tests.unit.virtual.test_regular import BATCH, both, job_of
 STRATEGIES = (
     BSP(),
     BSP(data="even"),
-    ASP(),
+    ASP(data="even"),
     ASP(data="dynamic"),
     SSP(bound=0),
     SSP(bound=1),
@@ -107,7 +107,7 @@ EVEN = Costs(latency_s=3e-4, update_base_s=0.0101, data_base_s=3e-4 + 0.0101, co
 SCORED = Costs(decision_s=0.03, evaluation_s=0.03, compute_base_s=0.02)
 
 
-@pytest.mark.parametrize("strategy", [BSP(), ASP()], ids=["bsp", "asp"])
+@pytest.mark.parametrize("strategy", [BSP(), ASP(data="even")], ids=["bsp", "asp"])
 @pytest.mark.parametrize(
     ("costs", "end_s"),
     [

@@ -331,7 +331,7 @@ def test_a_long_queue_is_no_deep_recursion() -> None:
 # ---- the plain cast, where nothing is shared ------------------------------------------------------------------------
 
 LATER = 1e5
-STRATEGIES = {"bsp": BSP(), "asp": ASP(), "ssp": SSP(bound=1)}
+STRATEGIES = {"bsp": BSP(), "asp": ASP(data="even"), "ssp": SSP(bound=1)}
 JITTERED = Costs(
     compute_base_s=0.5,
     compute_per_sample_s=0.1,

@@ -353,7 +353,7 @@ def test_whenever_it_happens_every_sample_counts_once(
     costs = Costs(
         decision_s=0.04, control_s=0.01, update_base_s=0.1, launch_s=restart_s, link_bytes_per_s=link_bytes_per_s
     )
-    for strategy in (BSP(), ASP(), BackupWorkers()):
+    for strategy in (BSP(), ASP(data="even"), BackupWorkers()):
         for start_s in np.linspace(0.0, 1.9, 7).tolist():
             run, _, _ = accident(strategy, costs, ACCIDENTS[name], start_s, start_s + 0.03, start_s + 0.7)
             assert uses(run) == {3.0}, (strategy, start_s)
@@ -368,7 +368,7 @@ def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tupl
     cluster = cluster_of(num_workers=4, device={"base_s": 0.02}, costs=costs)
     runtime = VirtualRuntime(cluster=cluster, decisions=decisions)  # type: ignore[arg-type]
     job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
-    return runtime.run(make_run_spec(job, ASP(), tape, **changes), slow(w1=1.0)), tape
+    return runtime.run(make_run_spec(job, ASP(data="even"), tape, **changes), slow(w1=1.0)), tape
 
 
 def test_fixed_decisions_give_the_same_bytes_every_time() -> None:
