@@ -1,12 +1,13 @@
 """Names that modules had before a method was a folder: imports, records and users' projects may still use them.
 
-``strategies.asp`` is answered with what is in ``strategies.basic.asp``. A module that exists comes first.
+``strategies.asp`` is answered with what is in ``strategies.basic.asp``. No name of today's modules is among them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -88,6 +89,7 @@ SCATTERED: dict[str, tuple[str, ...]] = {
 """Old packages whose own names are now in several modules, in the order in which these are searched."""
 
 
+@cache
 def places() -> dict[str, tuple[str, ...]]:
     """Every old name, below ``strategies``, with the modules that have its content; a mere package has none."""
     found: dict[str, tuple[str, ...]] = {}
@@ -122,13 +124,15 @@ class _OldNames(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         old = fullname.removeprefix(PACKAGE)
-        known = places()
-        if old == fullname or old not in known:
+        if old == fullname or old not in (known := places()):
             return None
         return ModuleSpec(fullname, _Forward(), is_package=any(name.startswith(f"{old}.") for name in known))
 
 
 def answer_old_names() -> None:
-    """Make the old names importable."""
+    """Make the old names importable.
+
+    First of all finders: a folder of compiled files that an update has left behind would be taken for a package.
+    """
     if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
-        sys.meta_path.append(_OldNames())
+        sys.meta_path.insert(0, _OldNames())
