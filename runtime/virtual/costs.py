@@ -101,6 +101,10 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """By how much work takes longer that uses so many cores; None: there are enough."""
         return 1.0 if has_cores is None else max(1.0, uses_cores / has_cores)
 
+    def slept_s(self, asked_s: float) -> float:
+        """Seconds that a sleep of ``asked_s`` takes: 0 for none."""
+        return asked_s + self.sleep_overshoot_s if asked_s > 0 else 0.0
+
     def data_s(self, samples: int) -> float:
         """Seconds to load a batch."""
         return self.data_base_s + self.data_per_sample_s * samples

@@ -1,6 +1,6 @@
 /* The model of shared machines, compiled: one module, so that its parts call each other without Python.
  *
- * Every part has a twin in Python, which it follows operation by operation: records are equal to the last bit. */
+ * It is the only implementation; tests compare it with simple ones of their own and with SimGrid. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -20,6 +20,9 @@
 #include "orders.h"
 #include "orders_type.h"
 #include "chain.h"
+#include "ending.h"
+#include "stages.h"
+#include "iteration.h"
 #include "joined.h"
 #include "chain_type.h"
 

@@ -75,30 +75,69 @@ static void iteration_dealloc(Iteration *self) { /* what refers to it breaks cyc
     PyObject_GC_Del(self);
 }
 
+/* Go on to the stage of this name, which Python does at the end of one that it carries out. */
+static PyObject *iteration_go(Iteration *self, PyObject *name) {
+    int stage = stage_named(name);
+    return none_unless(stage < 0 || advance_to(self, stage));
+}
+
+static PyObject *iteration_received(Iteration *self, PyObject *unused) { return none_unless(received(self)); }
+
+static PyObject *iteration_came(Iteration *self, PyObject *unused) { return none_unless(part_came(self)); }
+
+static PyObject *iteration_taken(Iteration *self, PyObject *unused) { return none_unless(part_taken(self)); }
+
+static PyObject *iteration_delay(Iteration *self, PyObject *unused) { return none_unless(delay(self)); }
+
+static PyObject *iteration_stage(Iteration *self, void *unused) { return PyUnicode_FromString(ROWS[self->stage].name); }
+
+static PyMethodDef iteration_methods[] = {
+    {"go", (PyCFunction)iteration_go, METH_O, "Go on to the stage of this name."},
+    {"received", (PyCFunction)iteration_received, METH_NOARGS, "A part of the parameters is there."},
+    {"came", (PyCFunction)iteration_came, METH_NOARGS, "A message with a part of the parameters is there."},
+    {"delay", (PyCFunction)iteration_delay, METH_NOARGS, "Its device is done; what is injected follows."},
+    {"taken", (PyCFunction)iteration_taken, METH_NOARGS, "A part of the gradient has been taken."},
+    {NULL}};
+
+static PyGetSetDef iteration_getset[] = {{"stage", (getter)iteration_stage, NULL, "The name of its stage."}, {NULL}};
+
+#define TIME(name, flags) {#name, T_DOUBLE, offsetof(Iteration, name), flags, "Seconds."}
+#define COUNT(name, flags) {#name, T_PYSSIZET, offsetof(Iteration, name), flags, "A number."}
+
 static PyMemberDef iteration_members[] = {
     {"place", T_LONGLONG, offsetof(Iteration, place), 0, "Of its work in the loop that decides."},
     {"order", T_OBJECT, offsetof(Iteration, order), READONLY, "The coordinator's."},
     {"result", T_OBJECT, offsetof(Iteration, result), READONLY, "The model's report."},
     {"void", T_BOOL, offsetof(Iteration, gone), 0, "Whether its worker is lost."},
-    {"wait_s", T_DOUBLE, offsetof(Iteration, wait_s), READONLY, "As in Timings."},
-    {"data_s", T_DOUBLE, offsetof(Iteration, data_s), READONLY, "As in Timings."},
-    {"pull_s", T_DOUBLE, offsetof(Iteration, pull_s), READONLY, "As in Timings."},
-    {"compute_s", T_DOUBLE, offsetof(Iteration, compute_s), READONLY, "As in Timings."},
-    {"injected_s", T_DOUBLE, offsetof(Iteration, injected_s), READONLY, "As in Timings."},
-    {"overrun_s", T_DOUBLE, offsetof(Iteration, overrun_s), READONLY, "As in Timings."},
-    {"since_s", T_DOUBLE, offsetof(Iteration, since_s), READONLY, "When its gradient was computed."},
-    {"recv_s", T_DOUBLE, offsetof(Iteration, recv_s), READONLY, "As in Timings."},
-    {"cpu_s", T_DOUBLE, offsetof(Iteration, cpu_s), READONLY, "As in Timings."},
+    {"factor", T_DOUBLE, offsetof(Iteration, factor), READONLY, "By which the jitter makes its computing longer."},
+    {"amount", T_DOUBLE, offsetof(Iteration, amount), READONLY, "Of what its worker does in this stage."},
+    TIME(sent_s, READONLY),
+    TIME(wait_s, READONLY),
+    TIME(data_s, READONLY),
+    TIME(pull_s, READONLY),
+    TIME(compute_s, READONLY),
+    TIME(injected_s, READONLY),
+    TIME(recv_s, READONLY),
+    TIME(cpu_s, READONLY),
+    TIME(overrun_s, 0),
+    TIME(updating_s, 0),
+    TIME(since_s, 0),
+    TIME(receiving_since_s, 0),
+    COUNT(samples, READONLY),
+    COUNT(missing, 0),
+    COUNT(receiving, 0),
     {NULL}};
 
 static PyTypeObject IterationType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Iteration",
     .tp_basicsize = sizeof(Iteration),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_doc = "One Compute in progress: the twin of runtime.virtual.tasks.iteration.Iteration.",
+    .tp_doc = "One Compute in progress.",
     .tp_traverse = (traverseproc)iteration_traverse,
     .tp_dealloc = (destructor)iteration_dealloc,
+    .tp_methods = iteration_methods,
     .tp_members = iteration_members,
+    .tp_getset = iteration_getset,
 };
 
 static Iteration *make_iteration(Chain *chain, Worker *worker, PyObject *order, PyObject *result) {
@@ -133,17 +172,22 @@ static int chain_traverse(Chain *self, visitproc visit, void *arg) {
     Py_VISIT(self->tell);
     Py_VISIT(self->loop);
     Py_VISIT(self->result);
+    for (int stage = 0; stage < NUM_STAGES; stage++)
+        Py_VISIT(self->detours[stage]);
     return 0;
 }
 
 static int chain_clear(Chain *self) {
     Py_CLEAR(self->ended);
     Py_CLEAR(self->tell);
+    for (int stage = 0; stage < NUM_STAGES; stage++)
+        Py_CLEAR(self->detours[stage]);
     return 0;
 }
 
 static void chain_dealloc(Chain *self) {
     PyObject_GC_UnTrack(self);
+    chain_clear(self);
     Py_CLEAR(self->work);
     Py_CLEAR(self->clock);
     Py_CLEAR(self->queues);
@@ -174,19 +218,31 @@ static int make_names(void) {
     return names_of_times && name_grad_id && name_factor ? 0 : -1;
 }
 
+/* What Python carries out: name of a stage -> what is called with the iteration, and says whether it does. */
+static int read_detours(Chain *self, PyObject *detours) {
+    PyObject *name, *detour;
+    for (Py_ssize_t at = 0; PyDict_Next(detours, &at, &name, &detour);) {
+        int stage = stage_named(name);
+        if (stage < 0)
+            return -1;
+        self->detours[stage] = Py_NewRef(detour);
+    }
+    return 0;
+}
+
 static PyObject *chain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *words[] = {"work",         "clock",     "costs", "queues",  "names",   "jitter",      "profiles", "cores",
                             "idle_since_s", "under_way", "ended", "timings", "arrived", "model_bytes", "copy_s",
-                            "uses_cores",   "shares_memory", NULL};
+                            "uses_cores",   "shares_memory", "detours", NULL};
     PyObject *work, *clock, *costs, *queues, *names, *jitter, *profiles, *cores, *idle_since_s, *under_way, *ended;
-    PyObject *timings, *arrived;
+    PyObject *timings, *arrived, *detours;
     double model_bytes, copy_s, uses_cores;
     int shares_memory;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OO!O!O!O!O!O!O!OOOdddp", words, &TaskWorkType, &work, &ClockType,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OO!O!O!O!O!O!O!OOOdddpO!", words, &TaskWorkType, &work, &ClockType,
                                      &clock, &costs, &PyList_Type, &queues, &PyDict_Type, &names, &PyDict_Type, &jitter,
                                      &PyDict_Type, &profiles, &PyDict_Type, &cores, &PyDict_Type, &idle_since_s,
                                      &PyDict_Type, &under_way, &ended, &timings, &arrived, &model_bytes, &copy_s,
-                                     &uses_cores, &shares_memory))
+                                     &uses_cores, &shares_memory, &PyDict_Type, &detours))
         return NULL;
     Chain *self = (Chain *)type->tp_alloc(type, 0);
     if (!self)
@@ -207,7 +263,7 @@ static PyObject *chain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->copy_s = copy_s;
     self->uses_cores = uses_cores;
     self->shares_memory = shares_memory;
-    if (!self->workers || read_prices(costs, &self->prices) || make_names())
+    if (!self->workers || read_prices(costs, &self->prices) || make_names() || read_detours(self, detours))
         Py_CLEAR(self);
     else
         self->send_s = shares_memory ? 0.0 : copy_s + self->prices.carry_per_byte_s * model_bytes;
@@ -228,8 +284,8 @@ static PyObject *chain_begin(Chain *self, PyObject *const *args, Py_ssize_t coun
     one->accum = PyLong_AsSsize_t(args[4]);
     one->delay_s = PyFloat_AsDouble(args[5]);
     one->slowdown_frac = PyFloat_AsDouble(args[6]);
-    double sent_s = PyFloat_AsDouble(args[7]);
-    int failed = PyErr_Occurred() || begin_iteration(one, sent_s);
+    one->sent_s = PyFloat_AsDouble(args[7]);
+    int failed = PyErr_Occurred() || begin_iteration(one);
     Py_DECREF(one);
     return none_unless(failed);
 }
@@ -248,7 +304,7 @@ static PyTypeObject ChainType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Chain",
     .tp_basicsize = sizeof(Chain),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Iterations on hosts: the twin of what runtime.virtual.tasks.host_workers does with servers.",
+    .tp_doc = "Iterations of workers on machines, stage by stage.",
     .tp_new = chain_new,
     .tp_traverse = (traverseproc)chain_traverse,
     .tp_clear = (inquiry)chain_clear,

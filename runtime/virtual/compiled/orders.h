@@ -1,4 +1,4 @@
-/* The orders of one server, one after another: the twin of Queue in tasks/server_queue.py. */
+/* The orders of one task, a server or a replica, which it carries out one after another. */
 
 typedef struct {
     double latency_s, carry_per_byte_s, within_per_byte_s, update_base_s, update_per_byte_s, overshoot_s, server_cores;
@@ -24,6 +24,9 @@ typedef struct {
 } Queue;
 
 static PyTypeObject QueueType;
+
+/* A sleep of so many seconds ends late. */
+static inline double slept_s(const Prices *prices, double asked_s) { return asked_s + prices->overshoot_s; }
 
 /* The clock of the side that acts next catches up, where there are two. */
 static inline int change_side(Clock *from, Clock *to) { return from == to ? 0 : catch_up(to); }
@@ -192,7 +195,7 @@ static int run_updated(Step *step) {
     Task *task = needed_task_of(self);
     PyObject *end = task ? (PyObject *)make_step(run_end_update, self, NULL, NULL, 0.0, 0) : NULL;
     int failed = !end || change_side(self->clock, self->work->clock) ||
-                 sleep_task(self->work, task, asked_s + self->prices.overshoot_s, end);
+                 sleep_task(self->work, task, slept_s(&self->prices, asked_s), end);
     Py_XDECREF(end);
     return failed ? -1 : 0;
 }

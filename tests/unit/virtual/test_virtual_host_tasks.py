@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.virtual.clock import MACHINE, PLAN, Clock
+from runtime.virtual.clock import MACHINE, PLAN
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_servers import HostServers
@@ -253,7 +254,7 @@ UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4, sle
 
 def servers(cores: float, disturb: Any = calm, costs: Costs = UPDATES) -> HostServers:
     site = Site("host:0", cores)
-    return HostServers(ModelledMachines(Clock(), {"server:0": site, "server:1": site}), costs, 32, 2, disturb)
+    return HostServers(ModelledMachines(new_clock(), {"server:0": site, "server:1": site}), costs, 32, 2, disturb)
 
 
 def worked_off(group: HostServers) -> float:
