@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include "joint.h"
+#include "types.h"
 #include "fair_rates.h"
 #include "ends.h"
 #include "fluid.h"
@@ -26,8 +27,8 @@
 #include "joined.h"
 #include "chain_type.h"
 
-static PyTypeObject *const TYPES[] = {&FluidType, &StepType,    &TimelineType, &ClockType, &SharingType, &TaskType,  &WayType,
-                                      &MessageType, &TaskWorkType, &QueueType, &ChainType,   &WorkerType, &IterationType};
+static PyTypeObject *const TYPES[] = {&FluidKind.type, &StepType,    &TimelineKind.type, &ClockKind.type, &SharingKind.type, &TaskKind.type,  &WayKind.type,
+                                      &MessageKind.type, &TaskWorkKind.type, &QueueKind.type, &ChainKind.type,   &WorkerKind.type, &IterationKind.type};
 
 static PyMethodDef functions[] = {{"order_updates", (PyCFunction)(void (*)(void))order_updates, METH_FASTCALL,
                                    "Order an update from every server, which reaches them at a time."},

@@ -10,6 +10,7 @@ typedef struct {
     PyObject *names;  /* worker -> its name on the machines */
     PyObject *jitter, *profiles, *cores, *idle_since_s, *under_way; /* by worker, as in WorkerModel */
     PyObject *workers;                                              /* worker -> Worker */
+    PyObject *costs, *by_stage; /* what it was made from */
     PyObject *ended;                                                /* called at the end, with the time */
     PyObject *timings, *arrived; /* the classes of an iteration's times and of the coordinator's input */
     PyObject *tell;              /* that takes the input; NULL: ended is called */
@@ -17,7 +18,7 @@ typedef struct {
     PyObject *detours[NUM_STAGES]; /* what carries out a stage in place of the kernel; NULL: nothing does */
     Hosts hosts;
     Prices prices;
-    double copy_s, send_s, uses_cores;
+    double model_bytes, copy_s, send_s, uses_cores;
     char shares_memory;
 } Chain;
 
@@ -45,7 +46,7 @@ typedef struct {
     Py_ssize_t samples, accum, missing, receiving;
 } Iteration;
 
-static PyTypeObject ChainType, WorkerType, IterationType;
+static Kind ChainKind, WorkerKind, IterationKind;
 
 static inline double positive(double seconds) { return seconds > 0.0 ? seconds : 0.0; }
 
@@ -65,7 +66,7 @@ static PyObject *item_of(PyObject *dict, PyObject *key) {
 /* The queue of a server, borrowed; NULL with an exception. */
 static Queue *queue_at(Chain *self, Py_ssize_t place) {
     PyObject *found = PyList_GetItem(self->queues, place);
-    if (found && !Py_IS_TYPE(found, &QueueType)) {
+    if (found && !Py_IS_TYPE(found, &QueueKind.type)) {
         PyErr_SetString(PyExc_TypeError, "a compiled chain needs compiled queues");
         return NULL;
     }

@@ -1,7 +1,7 @@
 /* The orders of one task, a server or a replica, which it carries out one after another. */
 
 typedef struct {
-    double latency_s, carry_per_byte_s, within_per_byte_s, update_base_s, update_per_byte_s, overshoot_s, server_cores;
+    double latency_s, carry_per_byte_s, within_per_byte_s, update_base_s, update_per_byte_s, sleep_overshoot_s, server_cores;
     double compute_base_s, compute_per_sample_s, stage_base_s, data_base_s, data_per_sample_s, control_s, worker_cores;
     double interrupt_per_byte_s;
 } Prices; /* of runtime/virtual/costs.py */
@@ -16,6 +16,7 @@ typedef struct {
     PyObject *busy;         /* [updates, seconds, injected seconds], by place */
     Py_ssize_t place;
     double num_bytes;
+    PyObject *costs; /* what it was made from */
     Prices prices;
     PyObject **orders; /* a ring */
     Py_ssize_t first, count, room;
@@ -23,10 +24,10 @@ typedef struct {
     char gone, working, looking;
 } Queue;
 
-static PyTypeObject QueueType;
+static Kind QueueKind;
 
 /* A sleep of so many seconds ends late. */
-static inline double slept_s(const Prices *prices, double asked_s) { return asked_s + prices->overshoot_s; }
+static inline double slept_s(const Prices *prices, double asked_s) { return asked_s + prices->sleep_overshoot_s; }
 
 /* The clock of the side that acts next catches up, where there are two. */
 static inline int change_side(Clock *from, Clock *to) { return from == to ? 0 : catch_up(to); }

@@ -57,7 +57,7 @@ struct Message {
     Message *earlier, *later; /* that interrupt others now */
 };
 
-static PyTypeObject TaskType, WayType, MessageType, TaskWorkType;
+static Kind TaskKind, WayKind, MessageKind, TaskWorkKind;
 
 /* ---- who works ------------------------------------------------------------------------------------------------- */
 
@@ -88,16 +88,14 @@ static PyObject *set_of(Sharing *sharing, PyObject *names, PyObject **set, int64
 }
 
 static int admit_task(TaskWork *self, PyObject *name, double uses_cores, PyObject *cores) {
-    Task *one = PyObject_GC_New(Task, &TaskType);
+    Task *one = instance_of(&TaskKind);
     if (!one)
         return -1;
-    memset((char *)one + sizeof(PyObject), 0, sizeof(Task) - sizeof(PyObject));
     one->name = Py_NewRef(name);
     one->cores = Py_NewRef(cores);
     one->uses_cores = uses_cores;
     one->weight = 1.0;
     one->is_here = 1;
-    PyObject_GC_Track(one);
     PyObject *names = PyTuple_Pack(1, name);
     int failed = !names || !(one->accounts = Py_XNewRef(find_accounts(self->processors, names))) ||
                  PyDict_SetItem(self->tasks, name, (PyObject *)one);
@@ -312,15 +310,13 @@ static Way *make_way(TaskWork *self, PyObject *path) {
     Way *one = NULL;
     if (about && PyArg_ParseTuple(about, "O!O!d", &PyTuple_Type, &links, &PyTuple_Type, &accounts, &latency_s) &&
         PyTuple_GET_SIZE(path) == 2 && (found = find_accounts(self->links, accounts)))
-        one = PyObject_GC_New(Way, &WayType);
+        one = instance_of(&WayKind);
     if (one) {
-        memset((char *)one + sizeof(PyObject), 0, sizeof(Way) - sizeof(PyObject));
         one->path = Py_NewRef(path);
         one->links = Py_NewRef(links);
         one->accounts = Py_NewRef(found);
         one->latency_s = latency_s;
         one->generation = self->generation;
-        PyObject_GC_Track(one);
     } else if (about && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_ValueError, "a path has two ends");
     }
@@ -400,7 +396,7 @@ static int interrupt_others(TaskWork *self, Message *one, double seconds) {
 /* Send a message on a way; it has arrived when its transfer and the work at either end are done. */
 static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, double latency_s, PyObject *then,
                    double carry_s, double interrupt_s) {
-    Message *one = PyObject_GC_New(Message, &MessageType);
+    Message *one = instance_of(&MessageKind);
     if (!one)
         return -1;
     one->work = (TaskWork *)Py_NewRef(self);
@@ -410,8 +406,6 @@ static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, doubl
     one->latency_s = latency_s + way->latency_s;
     one->open = carry_s ? 7 : 1;
     one->num_bytes = num_bytes;
-    one->interrupt_s = 0.0;
-    PyObject_GC_Track(one);
     append_message(task, one);
     int failed = (interrupt_s && is_apart(way) && interrupt_others(self, one, interrupt_s)) ||
                  transfer(self, one, num_bytes);

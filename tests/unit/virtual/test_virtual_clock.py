@@ -143,6 +143,19 @@ def test_time_stands_where_the_last_action_was() -> None:
         clock.step()
 
 
+@pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
+def test_times_that_round_to_one_happen_in_their_order(make: Callable[[], Timeline]) -> None:
+    """Late in a lab a float cannot tell a quarter of a second from a half."""
+    timeline, seen = make(), list[float]()
+    kind: Any = Clock if isinstance(timeline, Timeline) else HOSTS.Clock
+    late = kind(timeline, 2.0**54)
+    for when_s in (0.5, 0.25, 0.75, 0.0):
+        late.at(when_s, PLAN, seen.append, when_s)
+    while timeline.next_s < math.inf:
+        timeline.step()
+    assert seen == [0.0, 0.25, 0.5, 0.75]
+
+
 # ---- jumps ----------------------------------------------------------------------------------------------------------
 
 

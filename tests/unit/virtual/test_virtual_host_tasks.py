@@ -124,6 +124,20 @@ def test_who_moves_is_paced_by_the_device_that_it_finds_or_the_default(
     assert received.compute_s == pytest.approx(compute_s)
 
 
+def test_who_moves_to_its_server_uses_no_link_any_more() -> None:
+    """64 bytes over 640 a second, before it lives on the server's host."""
+    model = HostModel(costs=REAL, profile=None, link=640.0)
+    model.begin(0.0)
+    model.run()
+    model.machines.move("worker:0", "host:2")
+    model.begin(model.clock.now)
+    assert [(one.pull_s, one.send_s) for _, one, _ in model.run()] == [approx_pair(0.1, 0.1), approx_pair(0.0, 0.0)]
+
+
+def approx_pair(*values: float) -> Any:
+    return pytest.approx(values, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("window", "compute_s"), [((0.0, 9.0), 0.8), ((0.1, 9.0), 0.5), ((0.1, 0.3), 0.35), ((0.05, 0.1), 0.2375)]
 )

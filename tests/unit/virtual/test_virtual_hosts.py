@@ -14,7 +14,8 @@ from runtime.api import RunContext
 from runtime.cluster.hosts import parse_hosts
 from runtime.live import LiveRuntime
 from runtime.virtual import VirtualRuntime
-from runtime.virtual.clock import PLAN
+from runtime.virtual.clock import MESSAGE, PLAN
+from runtime.virtual.compiled._hosts import Sharing
 from runtime.virtual.costs import FREE, Carry, Costs
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
@@ -398,3 +399,14 @@ def test_the_next_incarnation_stands_still_like_the_one_before() -> None:
     lab.at(2.0, lab.machines.forget, "worker:0")
     lab.work(2.0, "worker:0", 1.0)
     assert lab.run() == approx({"worker:0": 4.0})
+
+
+def test_machines_act_before_the_coordinator_hears_of_anything() -> None:
+    """Work ends at 1 s, when a message is there, too."""
+    clock, seen = new_clock(), list[str]()
+    cores = Sharing(clock, {"cores": 1.0})
+    clock.at(1.0, MESSAGE, seen.append, "message")
+    cores.start("work", 1.0, ("cores",), lambda: seen.append("work"))
+    while clock.next_s < math.inf:
+        clock.step()
+    assert seen == ["work", "message"]

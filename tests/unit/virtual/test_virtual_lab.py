@@ -115,12 +115,12 @@ def test_who_is_called_back_by_shared_machines_acts_after_that() -> None:
     """A job's own time is rounded, and in the lab's may lie an instant before the action of the machines."""
     earlier = 0
     for number in range(1, 200):
-        timeline, seen = new_timeline(), list[float]()
+        timeline, seen = new_timeline(), list[tuple[float, ...]]()
         there, job, at_s = new_clock(timeline), new_clock(timeline, LATER_S), 3 * LATER_S + number * 0.137
 
-        def see(there: Clock = there, seen: list[float] = seen) -> None:
+        def see(there: Clock = there, seen: list[tuple[float, ...]] = seen) -> None:
             there.catch_up()
-            seen.append(there.now)
+            seen.append((there.now, *there.timeline.moment))
 
         def come_back(job: Clock = job, see: Callable[[], None] = see) -> None:
             job.catch_up()
@@ -129,7 +129,9 @@ def test_who_is_called_back_by_shared_machines_acts_after_that() -> None:
         there.at(at_s, MACHINE, come_back)
         while timeline.next_s < math.inf:
             timeline.step()
-        assert seen == [at_s]
+        [(there_s, *moment)] = seen
+        assert there_s == at_s
+        assert (*moment,) >= (at_s, 0.0)
         earlier += exact_sum(LATER_S, job.now) < (at_s, 0.0)
     assert earlier > 10
 
