@@ -46,7 +46,21 @@ static int act_travel(Iteration *one) {
     return failed ? -1 : 0;
 }
 
-static int leave_ordered(Iteration *one) { return one->gone ? 0 : advance_to(one, WAITING); }
+/* Its worker need not wait for the order any more, for which it may have used its processor. */
+static int stop_waiting(Iteration *one) {
+    Chain *self = one->chain;
+    if (!self->prices.wait_cores)
+        return 0;
+    double used_s = go_there(self) ? -1.0 : stop_polling(self->work, one->worker->task);
+    one->cpu_s += used_s;
+    return used_s < 0 || come_back(self) ? -1 : 0;
+}
+
+static int leave_ordered(Iteration *one) {
+    if (one->gone)
+        return 0;
+    return stop_waiting(one) ? -1 : advance_to(one, WAITING);
+}
 
 static int leave_waiting(Iteration *one) {
     Chain *self = one->chain;
@@ -225,7 +239,19 @@ static int act_push(Iteration *one) {
     return failed;
 }
 
-static int leave_taken(Iteration *one) { return end_iteration(one, one->chain->clock->now); }
+/* Its worker waits for the next order. */
+static int begin_waiting(Iteration *one) {
+    Chain *self = one->chain;
+    if (!self->prices.wait_cores)
+        return 0;
+    if (go_there(self) || begin_polling(self->work, one->worker->task, self->prices.wait_cores))
+        return -1;
+    return come_back(self);
+}
+
+static int leave_taken(Iteration *one) {
+    return begin_waiting(one) ? -1 : end_iteration(one, one->chain->clock->now);
+}
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
 

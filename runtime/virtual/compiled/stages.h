@@ -1,7 +1,7 @@
 /* The stages of an iteration and which may follow which: every iteration obeys this table. iteration.h does the rest. */
 
 typedef enum {
-    ORDERED,     /* its order is on the way, and parameters may be, too */
+    ORDERED,     /* its order is on the way, and parameters may be, too; its worker waits, on its processor if it polls */
     WAITING,     /* for its process, which may be paused */
     UPDATING,    /* a replica carries out its earlier orders */
     LOADING,     /* its batch */

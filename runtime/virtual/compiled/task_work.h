@@ -16,7 +16,7 @@ typedef struct {
     double own_s, owed_s; /* interruptions by its messages that are over; by others', which make its next work longer */
     double charged_s;     /* all that it has ever owed */
     int64_t life;
-    char paused, is_here;
+    char paused, is_here, polls;
     Message *first, *last; /* that are dropped with it, in the order of their starts */
 } Task;
 
@@ -192,6 +192,7 @@ static int forget_message(TaskWork *self, Task *task, Message *message) {
 
 static int forget_task(TaskWork *self, Task *task) {
     task->life++;
+    task->polls = 0;
     task->owed_s = 0.0;
     Py_CLEAR(task->waiting);
     int failed = stop_slot(self->processors, &task->work);
@@ -300,6 +301,34 @@ static int work_task(TaskWork *self, Task *task, double core_seconds, PyObject *
 
 static int compute_task(TaskWork *self, Task *task, double seconds, PyObject *then) {
     return work_at(self, task, seconds * task->uses_cores, task->uses_cores, then);
+}
+
+/* ---- waiting with a processor ------------------------------------------------------------------------------------- */
+
+#define ENDLESS_S 1e6 /* core-seconds: more would round what is used of it, less would end */
+
+static int run_nothing(Step *step) { return 0; }
+
+/* Use up to so many cores from now on, until stop_polling. */
+static int begin_polling(TaskWork *self, Task *task, double cores) {
+    PyObject *set = set_of(self->processors, task->cores, &task->set, &task->set_generation);
+    PyObject *nothing = set ? (PyObject *)make_step(run_nothing, self, NULL, NULL, 0.0, 0) : NULL;
+    int failed = !nothing || begin_on(self->processors, (PyObject *)task, &task->work, ENDLESS_S, set, nothing,
+                                      task->accounts, cores);
+    Py_XDECREF(nothing);
+    task->polls = !failed;
+    return failed || divide_work(self, task) ? -1 : 0;
+}
+
+/* Returns the core-seconds that it has used, 0 if it does not poll; negative with an exception. */
+static double stop_polling(TaskWork *self, Task *task) {
+    if (!task->polls)
+        return 0.0;
+    task->polls = 0;
+    if (advance(self->processors->fluid, self->clock->now))
+        return -1.0;
+    double used_s = ENDLESS_S - left_of(task->work, self->clock->now);
+    return stop_slot(self->processors, &task->work) || divide_work(self, task) ? -1.0 : used_s;
 }
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */

@@ -156,6 +156,23 @@ def test_times_that_round_to_one_happen_in_their_order(make: Callable[[], Timeli
     assert seen == [0.0, 0.25, 0.5, 0.75]
 
 
+@pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
+def test_what_a_job_that_is_over_had_scheduled_does_not_happen(make: Callable[[], Timeline]) -> None:
+    timeline, seen = make(), list[str]()
+    kind: Any = Clock if isinstance(timeline, Timeline) else HOSTS.Clock
+    over, other = kind(timeline), kind(timeline)
+    over.at(1.0, PLAN, seen.append, "over")
+    other.at(2.0, PLAN, seen.append, "other")
+    over.ended = True
+    assert timeline.next_s == 2.0
+    timeline.step()
+    assert (seen, timeline.next_s) == (["other"], math.inf)
+    over.at(3.0, PLAN, seen.append, "over")
+    other.at(3.0, PLAN, seen.append, "last")
+    timeline.step()
+    assert seen == ["other", "last"]
+
+
 # ---- jumps ----------------------------------------------------------------------------------------------------------
 
 
