@@ -1,4 +1,4 @@
-/* The Python types of clock.h, with the interface of their twins. */
+/* The Python types of clock.h, with the interface of runtime/virtual/clock.py. */
 
 /* ---- Timeline -------------------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,8 @@
-/* Activities that flow at fair rates on a clock that callers advance: the twin of machines/fluid.py.
+/* Activities that flow at fair rates on a clock that callers advance.
+ *
+ * Rates change only when an activity starts or ends, a capacity changes or a quota is used up. Work flows evenly in
+ * between, so the next end is known and no time steps are needed. Only activities that share resources with a change,
+ * directly or not, are computed again.
  *
  * Its functions that change something return 0, or -1 with a Python exception. */
 

@@ -1,4 +1,4 @@
-/* The Python type of fluid.h, with the interface of its twin. */
+/* The Python type of fluid.h; _hosts.pyi is its interface. */
 
 static int fluid_visit(PyObject *self, visitproc visit, void *arg) {
     for (Activity *one = ((Fluid *)self)->first; one; one = one->after) {

@@ -1,4 +1,4 @@
-/* The Python type of orders.h, with the interface of its twin. */
+/* The Python type of orders.h; _hosts.pyi is its interface. */
 
 static const Field prices_fields[] = {
 #define PRICE(name) {#name, 'd', offsetof(Prices, name)}

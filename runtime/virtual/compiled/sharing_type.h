@@ -1,4 +1,4 @@
-/* The Python type of sharing.h, with the interface of its twin. */
+/* The Python type of sharing.h; _hosts.pyi is its interface. */
 
 static int sharing_clear(PyObject *self) {
     Fluid *fluid = ((Sharing *)self)->fluid;

@@ -1,4 +1,8 @@
-/* What tasks do on machines, they work, sleep and send messages: the twin of machines/task_work.py. */
+/* What tasks do on machines: they work, sleep and send messages, unless they are paused.
+ *
+ * All that a task does at a time has its weight together: it is one thread among others. A message between machines
+ * interrupts all tasks but the two at its ends, evenly during its transfer. Who works meanwhile owes that, in proportion
+ * to the part of the time in which it had a core, and its next work is longer by it. */
 
 #define THREAD_CORES 1.0
 

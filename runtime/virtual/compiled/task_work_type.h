@@ -1,4 +1,4 @@
-/* The Python type of task_work.h, with the interface of its twin. */
+/* The Python type of task_work.h; _hosts.pyi is its interface. */
 
 /* ---- tasks, ways and messages, which Python never sees --------------------------------------------------------------- */
 
