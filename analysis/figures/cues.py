@@ -31,7 +31,7 @@ STRATEGIES_BY_CUE = (
     ("asp", "ddp", "static_x", "sync_switch_elastic"),
     ("ssp", "zeno_pp", "star_ahead", "first_k"),
     ("backup_workers", "composed", "lgc", "star_ml"),
-    ("asp_dds", "lb_bsp", "sync_switch", "coding_naive"),
+    ("asp_even", "lb_bsp", "sync_switch", "coding_naive"),
     ("antdt_nd", "mlfabric", "star_h", "coding_fractional", "coding_cyclic", "lb_bsp_star"),
     ("lb_bsp_gpu", "antdt_nd_asp", "antdt_dd", "dlrover", "coding_heter_aware", "sync_switch_restart"),
 )

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 NAMES = {
     "bsp": "BSP",
     "asp": "ASP",
-    "asp_dds": "ASP, dynamic shards",
+    "asp_even": "ASP, even shards",
     "ssp": "SSP",
     "backup_workers": "Backup workers",
     "lb_bsp": "LB-BSP",

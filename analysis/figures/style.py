@@ -56,7 +56,7 @@ INK, FAINT = "#222222", "#777777"
 STRATEGY_COLOURS = {
     "bsp": "#0072B2",
     "asp": "#D55E00",
-    "asp_dds": "#E69F00",
+    "asp_even": "#E69F00",
     "ssp": "#009E73",
     "backup_workers": "#CC79A7",
     "lb_bsp": "#56B4E9",

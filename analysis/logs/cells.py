@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.logs.limits import MOST_STEP, shown
+from analysis.logs.limits import MOST_STEP
 from analysis.logs.step_log import LogError
+from reading.errors import shown
 
 BLANKS = re.compile(r"(?<=\d)[ '\u00a0\u202f\u2009](?=\d{3}\b)")
 """Between thousands."""

@@ -7,7 +7,6 @@ import contextlib
 import gzip
 import io
 import lzma
-import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from analysis.logs.limits import MEBI, MOST_BYTES
 from analysis.logs.step_log import LogError
+from reading.files import special
 
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException)
 SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
@@ -66,9 +66,8 @@ def refuse_irregular(path: Path) -> None:
     Raises:
         LogError: it is a pipe, a device or a socket.
     """
-    mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise LogError(f"{path}: is a pipe, a device or a socket; write what it gives to a file, and name that")
+    if not path.is_dir() and (kind := special(path.stat())):
+        raise LogError(f"{path}: is {kind}; write what it gives to a file, and name that")
 
 
 @contextlib.contextmanager

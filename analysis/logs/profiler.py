@@ -11,11 +11,12 @@ import pandas as pd
 from msgspec import UNSET
 
 from analysis.logs.intervals import Floats, inside, union
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP, shown
+from analysis.logs.limits import MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import whole
 from analysis.logs.step_log import LogError, StepLog, gather
 from analysis.logs.trace_file import Event, NotATrace, Trace, read_trace
 from analysis.logs.trace_folder import cycles, ranks_by_name
+from reading.errors import shown
 
 STEP = re.compile(rb"ProfilerStep\s*+#\s*+(\d++)")
 COMMUNICATION = re.compile(rb"nccl|gloo|c10d|rccl|mpi:|allreduce|all_reduce|all_gather|reduce_scatter", re.IGNORECASE)

@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.files import natural
-from analysis.logs.limits import LEAST_SECONDS, MOST_CELLS, shown
+from analysis.logs.limits import LEAST_SECONDS, MOST_CELLS
 from analysis.records.log import RecordError
+from reading.errors import shown
 
 Floats = NDArray[np.float64]
 

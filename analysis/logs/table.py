@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.logs.cells import has_commas, numbers, whole_numbers
-from analysis.logs.limits import MOST_ROWS, shown
+from analysis.logs.limits import MOST_ROWS
 from analysis.logs.step_log import LogError, StepLog, gather
 from analysis.logs.table_file import TableFile
 from analysis.logs.units import unit_of, unit_remark
+from reading.errors import shown
 
 SHOWN = 12
 """So many column names in a message."""

@@ -12,9 +12,10 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS, shown
+from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS
 from analysis.logs.opening import opened, opened_text, plain_name
 from analysis.logs.step_log import LogError
+from reading.errors import shown
 
 TEXTS = (".csv", ".tsv")
 SEPARATORS = ",;\t"

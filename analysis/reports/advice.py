@@ -17,6 +17,7 @@ from analysis.logs.step_log import StepLog
 from analysis.measures.named_units import SlowUnit
 from analysis.measures.ranking import Ranked
 from analysis.measures.straggling import Straggling
+from analysis.reports.columns import relative
 from analysis.reports.comparing import Sheet
 from analysis.reports.console import number_text
 from analysis.reports.cures import Cure, action
@@ -186,7 +187,7 @@ def ranks_sheet(advice: Advice) -> Sheet:
 def in_numbers(advice: Advice) -> Sheet:
     """A row per strategy, the fastest first."""
     head = (
-        *("strategy", f"JCT / {advice.present}", "95 % interval", "verdict", "predicted s"),
+        *("strategy", relative("JCT", advice.present), "95 % interval", "verdict", "predicted s"),
         *("staleness", "update", "dropped"),
     )
     return Sheet(head, [_ranking_row(one, advice.present) for one in advice.ranking])

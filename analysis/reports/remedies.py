@@ -16,8 +16,10 @@ NOTHING = "nothing: the same updates"
 QUEUE = "a queue of samples instead of fixed shards"
 REMEDIES = {
     "bsp": Remedy(NOTHING, "nothing"),
-    "asp": Remedy("every gradient is applied at once, stale ones included", "parameter servers; a rate tuned for it"),
-    "asp_dds": Remedy("every gradient is applied at once, stale ones included", f"parameter servers; {QUEUE}"),
+    "asp_even": Remedy(
+        "every gradient is applied at once, stale ones included", "parameter servers; a rate tuned for it"
+    ),
+    "asp": Remedy("every gradient is applied at once, stale ones included", f"parameter servers; {QUEUE}"),
     "ssp": Remedy("stale gradients, within a bound", f"parameter servers; {QUEUE}"),
     "backup_workers": Remedy("the slowest gradients are dropped", QUEUE),
     "first_k": Remedy("the slowest quarter is dropped; smaller updates", QUEUE),
@@ -27,7 +29,7 @@ REMEDIES = {
     "lb_bsp": Remedy("batches of unequal size; the same updates", "batch sizes that follow predicted speeds"),
     "lb_bsp_gpu": Remedy("batches of unequal size; the same updates", "batch sizes that move slowly; room in memory"),
     "antdt_nd": Remedy("batches of unequal size; the same updates", "a scheduler with healthy nodes to restart on"),
-    "antdt_nd_asp": Remedy("as asp_dds", "parameter servers; a scheduler with healthy nodes to restart on"),
+    "antdt_nd_asp": Remedy("as asp", "parameter servers; a scheduler with healthy nodes to restart on"),
     "antdt_dd": Remedy("batches of unequal size, accumulated; the same updates", "devices of a few types"),
     "sync_switch": Remedy("asynchronous while a worker is slow", "parameter servers; detection"),
     "sync_switch_elastic": Remedy("slow workers are left out for a while", "parameter servers; detection"),
@@ -52,5 +54,5 @@ LEFT_OUT = {
     "zeno_pp": "screens gradients for faults, not for time",
 }
 """Strategies that are no answer to the question, and why."""
-ASYNCHRONOUS = frozenset({"asp", "asp_dds", "antdt_nd_asp"})
+ASYNCHRONOUS = frozenset({"asp", "asp_even", "antdt_nd_asp"})
 """Strategies in whose logs nobody waits for all."""

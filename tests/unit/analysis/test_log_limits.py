@@ -42,8 +42,9 @@ def test_what_has_no_end_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket.log"))
-        for path in (tmp_path / "pipe.csv", tmp_path / "socket.log", Path("/dev/zero"), Path("/dev/full")):
-            assert "is a pipe, a device or a socket; write what it gives to a file" in refusal(path)
+        kinds = {tmp_path / "pipe.csv": "pipe", tmp_path / "socket.log": "socket", Path("/dev/zero"): "device"}
+        for path, kind in kinds.items():
+            assert f"is a {kind}; write what it gives to a file" in refusal(path)
 
 
 def test_a_pipe_or_a_folder_among_traces_is_none_of_them(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.support.runs import ROOT
 METHODS = ROOT / "docs" / "methods" / "README.md"
 COMMANDS = ROOT / "docs" / "commands.md"
 ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes", "screens"}
-"""What the reading order of ``strategies.composition`` names of other folders."""
+"""What the reading order of ``strategies.parts.composition`` names of other folders."""
 ORDERED = [
     path
     for folder in ("strategies", "runtime", "analysis")
@@ -110,5 +110,5 @@ def test_a_reading_order_has_every_file_of_its_folder(path: Path) -> None:
 
 
 def test_a_file_that_is_gone_and_one_that_is_new_are_listed_wrongly() -> None:
-    text = "Files in reading order: ``shares`` (what), ``slack`` (what),\n``strategies.hooks``.\n\n``other``"
+    text = "Files in reading order: ``shares`` (what), ``slack`` (what),\n``strategies.parts.hooks``.\n\n``other``"
     assert listed_wrongly(text, {"shares", "none"}) == {"slack", "none"}

@@ -94,6 +94,16 @@ def test_much_text_in_a_small_file_is_refused(tmp_path: Path, monkeypatch: pytes
         columns(path, "a")
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_bytes_of_text_are_counted_whatever_holds_the_texts(kind: pa.DataType) -> None:
+    """Empty texts, missing ones, letters of several bytes, repeated ones, and a part of a column."""
+    texts = ["", "aé", None, "long enough", "aé"]
+    column = pa.array(texts, pa.string()).cast(kind)
+    assert tables._text_bytes("a", column) == 3 + 11 + 3
+    assert tables._text_bytes("a", column[2:]) == 11 + 3
+    assert tables._text_bytes("a", column[:0]) == 0
+
+
 def test_cells_that_hold_more_than_a_value_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [[1, 2]], "b": [{"c": 1}], "d": [b"bytes"], "e": [1.5]}), path)

@@ -188,9 +188,9 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-IMPORT = "from stragglab.strategies.gates import QuorumGate\n"
-DEAF = """from stragglab.strategies.gates import QuorumGate as Sound
-from stragglab.strategies.gates import Verdict
+IMPORT = "from stragglab.strategies.parts.gates import QuorumGate\n"
+DEAF = """from stragglab.strategies.parts.gates import QuorumGate as Sound
+from stragglab.strategies.parts.gates import Verdict
 
 
 class QuorumGate(Sound):

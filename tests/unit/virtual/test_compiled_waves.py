@@ -11,9 +11,9 @@ import pytest
 import runtime.virtual.fast_path.waves as waves_module
 from runtime.native import WAVES, native
 from runtime.virtual.fast_path.regular import RegularRun
-from strategies.asp import ASP
+from strategies.basic.asp import ASP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.long_tests import rows_long_after
 from tests.unit.virtual.test_regular import BATCH, COSTS, LOOPS, both, job_of, play
 
@@ -22,7 +22,7 @@ built = pytest.mark.skipif(compiled is None, reason="was not compiled here")
 SIZES = {"rows": 8, "workers": 2, "block": 4, "servers": 1, "bound": -1}
 
 
-MANY: dict[str, Strategy] = {"ssp": SSP(bound=1), "asp": ASP(), "even": SSP(bound=4, data="even")}
+MANY: dict[str, Strategy] = {"ssp": SSP(bound=1), "asp": ASP(data="even"), "even": SSP(bound=4, data="even")}
 
 
 @pytest.mark.long(like="test_a_signal_ends_both_loops_at_the_same_gradient")

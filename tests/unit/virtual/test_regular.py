@@ -37,12 +37,12 @@ from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
 from runtime.virtual.tasks.jitter import BLOCK, Jitter
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
-from strategies.gates import BoundedGate
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
+from strategies.parts.gates import BoundedGate
 from strategies.protocol import Grad, Strategy
-from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
@@ -55,7 +55,7 @@ NUM_WORKERS, BATCH, ROUNDS = 6, 32, 40
 STRATEGIES = {
     "bsp": BSP(),
     "bsp-even": BSP(data="even"),
-    "asp": ASP(),
+    "asp": ASP(data="even"),
     "asp-dynamic": ASP(data="dynamic", lr_rule="unit"),
     "ssp-0": SSP(bound=0),
     "ssp-1": SSP(bound=1),
@@ -222,7 +222,7 @@ def test_several_epochs(tmp_path: Path) -> None:
     (tmp_path / "bsp").mkdir()
     both(tmp_path / "bsp", job_of(epochs=3), BSP(), COSTS["all"])
     (tmp_path / "asp").mkdir()
-    both(tmp_path / "asp", job_of(epochs=3, epoch_overlap=True), ASP(), COSTS["all"])
+    both(tmp_path / "asp", job_of(epochs=3, epoch_overlap=True), ASP(data="even"), COSTS["all"])
 
 
 def test_other_costs_give_other_rows(tmp_path: Path) -> None:

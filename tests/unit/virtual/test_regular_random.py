@@ -19,15 +19,15 @@ from injectors.plan import Disturbance, build_plan
 from runtime.cluster.device import DeviceProfile
 from runtime.virtual.costs import Costs
 from runtime.virtual.fast_path.chains import Chain
-from strategies.asp import ASP
-from strategies.bsp import BSP
-from strategies.ssp import SSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from tests.unit.virtual.test_regular import BATCH, both, job_of
 
 STRATEGIES = (
     BSP(),
     BSP(data="even"),
-    ASP(),
+    ASP(data="even"),
     ASP(data="dynamic"),
     SSP(bound=0),
     SSP(bound=1),
@@ -107,7 +107,7 @@ EVEN = Costs(latency_s=3e-4, update_base_s=0.0101, data_base_s=3e-4 + 0.0101, co
 SCORED = Costs(decision_s=0.03, evaluation_s=0.03, compute_base_s=0.02)
 
 
-@pytest.mark.parametrize("strategy", [BSP(), ASP()], ids=["bsp", "asp"])
+@pytest.mark.parametrize("strategy", [BSP(), ASP(data="even")], ids=["bsp", "asp"])
 @pytest.mark.parametrize(
     ("costs", "end_s"),
     [
