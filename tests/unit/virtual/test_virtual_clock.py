@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Callable
 from itertools import permutations
+from random import Random
 from typing import Any
 
 import pytest
@@ -171,6 +172,50 @@ def test_what_a_job_that_is_over_had_scheduled_does_not_happen(make: Callable[[]
     other.at(3.0, PLAN, seen.append, "last")
     timeline.step()
     assert seen == ["other", "last"]
+
+
+# ---- both kinds ------------------------------------------------------------------------------------------------------
+
+
+def says(seed: int, timeline: Timeline, kind: Any) -> list[object]:
+    """What two clocks and their timeline say while chance schedules, steps, catches up and jumps."""
+    random, found = Random(seed), list[object]()
+    offsets = [0.0, random.choice((0.0, 17.3, 0.1, 2.0**50 + 0.3))]
+    clocks = [kind(timeline, offset_s) for offset_s in offsets]
+    clocks[0].moves = random.random() < 0.5
+
+    def act(clock: Clock, number: int) -> None:
+        other = random.choice(clocks)
+        found.append((number, clock.now, timeline.moment, [timeline.is_next(priority) for priority in PRIORITIES]))
+        other.catch_up()
+        found.append((other.now, timeline.clock is other))
+        for _ in range(random.randint(0, 2)):
+            schedule(random.choice((clock, other)))
+
+    def schedule(clock: Clock) -> None:
+        when_s = clock.now + random.choice((0.0, -0.5, 0.1, 0.137, random.uniform(0, 3)))
+        clock.at(when_s, random.choice(PRIORITIES), act, clock, random.randint(0, 999))
+
+    for _ in range(10):
+        schedule(random.choice(clocks))
+    for _ in range(60):
+        found.append((timeline.next_s, timeline.next_fixed_s, timeline.sequence))
+        if timeline.next_s == math.inf:
+            break
+        fixed_s = timeline.next_fixed_s
+        if random.random() < 0.2 and fixed_s > timeline.moment[0]:
+            span_s = random.uniform(0, min(fixed_s - timeline.moment[0], 1e6))
+            timeline.jump(span_s, [clock for clock in clocks if clock.moves])
+            found.append((timeline.moment, [clock.offset_s for clock in clocks]))
+        timeline.step()
+    return found
+
+
+@needs_compiled
+def test_the_compiled_clock_says_what_that_in_python_says() -> None:
+    """It has a twin, since jobs that share no machines run without the kernel."""
+    for seed in range(300):
+        assert says(seed, HOSTS.Timeline(), HOSTS.Clock) == says(seed, Timeline(), Clock), seed
 
 
 # ---- jumps ----------------------------------------------------------------------------------------------------------
