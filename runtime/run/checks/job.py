@@ -145,6 +145,7 @@ def disturbed(job: Undisturbed) -> CheckedJob:
         aggregators_at=strategy.aggregators_at,
         replicas=strategy.replicas,
         gpus=gpus,
+        trains=config.replay.detail != "gpus_only",
     )
     return CheckedJob(**vars(job), plan=plan, around=around, needs=runtime.check(around))
 

@@ -61,7 +61,7 @@ def refuse_jumps(
 
 def refuse_without_kernel(hosts: Hosts | None, costs: Costs, around: RunContext) -> None:
     """Raise :class:`ConfigError` for a job whose tasks share something, if the kernel that models that is missing."""
-    if kernel.COMPILED is not None:
+    if kernel.COMPILED is not None or not around.trains:
         return
     shared = sorted(around.kinds & SHARED)
     if hosts is not None:

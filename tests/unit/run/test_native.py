@@ -78,3 +78,13 @@ def test_what_is_switched_off_is_to_be_switched_on(monkeypatch: pytest.MonkeyPat
 def test_jobs_that_share_nothing_run(tmp_path: Path) -> None:
     done = run_cli(*SWEEP, f"hydra.sweep.dir={tmp_path}/sweep")
     assert (done.exit_code, done.err.count("kernel")) == (0, 0)
+
+
+@pytest.mark.usefixtures("not_built")
+@pytest.mark.parametrize(("detail", "code"), [("gpus_only", 0), ("iterations", 2)])
+def test_jobs_of_a_set_that_only_hold_their_gpus_run(detail: str, code: int, tmp_path: Path) -> None:
+    entries = "jobs.entries=[{job: a, submit_s: 0, gpus: 2, iterations: 30}]"
+    words = ("jobs=list", entries, "runtime=virtual", "cluster=star_servers", f"replay.detail={detail}", "draw=false")
+    done = run_cli(*words, "view=none", f"hydra.run.dir={tmp_path}/run")
+    assert done.exit_code == code, done.err
+    assert ("cluster.hosts: hosts need the compiled kernel" in done.err) == bool(code)
