@@ -100,6 +100,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """Servers that hold a copy of all parameters and follow the others."""
     gpus: tuple[int, ...] = ()
     """Devices that workers use in turn; empty: they compute on the CPU."""
+    trains: bool = True
+    """Whether it trains; else it is a job of a set that only holds its GPUs."""
 
     @property
     def kinds(self) -> set[str]:

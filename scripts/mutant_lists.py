@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from scripts.compiling import SUFFIXES
+
 ROOT = Path(__file__).resolve().parents[1]
 LISTS = Path("tests/mutants")
 
@@ -65,7 +67,11 @@ def fingerprint(root: Path, mutant: Mutant) -> str:
 def repair(root: Path) -> int:
     """Move every mutant whose text is gone to the only file that has it, once; 1 if some have no such place."""
     lost = 0
-    sources = {str(path.relative_to(root)): path.read_text() for path in sorted(root.glob("*/**/*.py"))}
+    sources = {
+        str(path.relative_to(root)): path.read_text()
+        for path in sorted(root.glob("*/**/*"))
+        if path.suffix in (".py", *SUFFIXES)
+    }
     sources = {file: text for file, text in sources.items() if not file.startswith(("tests/", "scripts/", "."))}
     for path in sorted((root / LISTS).glob("*.yaml")):
         head = [line for line in path.read_text().splitlines() if line.startswith("#")]

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from runtime.native import KERNEL, SWITCH
+from scripts.compiling import compile_module, modules_of
 from scripts.mutant_lists import ROOT, Mutant, fingerprint, planted
 
 MOST_S = 120.0
@@ -24,8 +26,10 @@ MOST_S = 120.0
 SLACK_S, SLACK = 10.0, 5.0
 """So many seconds, and so many times as long as the tests take without a mutant, are enough once these are known."""
 POLL_S = 0.02
+KERNEL_SOURCES = "runtime/virtual/compiled/_*.c"
+"""What Python modules of the copy need compiled."""
 KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
-GOOD, FAILING = 0, (1, 2, 3)
+GOOD, FAILING, NOT_COMPILED = 0, (1, 2, 3), 99
 """Exit codes of pytest: all passed; a test failed, or could not be collected or run."""
 
 
@@ -43,16 +47,20 @@ class Slot:
                 shutil.copy2(root / name, copy / name)
         self._changed: tuple[Path, str] | None = None
         self._writes = 0
+        self._stale = {*copy.glob(KERNEL_SOURCES)}
+        """Modules in C that are not compiled as they are now."""
 
     def plant(self, mutant: Mutant | None) -> None:
         """This one and no other."""
         if self._changed is not None:
             self._write(*self._changed)
+            self._stale |= {*modules_of(self._changed[0])}
         self._changed = None
         if mutant is not None:
             path = self.copy / mutant.file
             self._changed = path, path.read_text()
             self._write(path, planted(self._changed[1], mutant))
+            self._stale |= {*modules_of(path)}
 
     def _write(self, path: Path, text: str) -> None:
         """With a time of its own: compiled files are distinguished by size and whole seconds."""
@@ -69,11 +77,13 @@ class Slot:
         """The tests in a fork, which ends after so many processor seconds; its process id."""
         pid = os.fork()
         if pid == 0:
-            _child(self.root, self.copy, tests, int(limit_s))
+            in_c = self._changed is not None and bool(modules_of(self._changed[0]))
+            _child(self.root, self.copy, tests, int(limit_s), sorted(self._stale), in_c=in_c)
+        self._stale.clear()
         return pid
 
 
-def _child(root: Path, copy: Path, tests: Sequence[str], limit_s: int) -> None:
+def _child(root: Path, copy: Path, tests: Sequence[str], limit_s: int, stale: Collection[Path], *, in_c: bool) -> None:
     code = 3
     try:
         os.setsid()
@@ -88,13 +98,21 @@ def _child(root: Path, copy: Path, tests: Sequence[str], limit_s: int) -> None:
         copied = {"scripts", *(path.stem for path in copy.iterdir())}
         for name in [name for name in sys.modules if name.partition(".")[0] in copied]:
             del sys.modules[name]  # whatever was imported here, those of the copy are meant
-        code = _tested(tests)
+        os.environ[SWITCH] = "" if in_c else KERNEL  # other mutants are of Python modules, whose twins would hide them
+        code = _tested(tests) if _compiled(stale) else NOT_COMPILED
     except BaseException:  # noqa: BLE001 (whatever it is, the child ends here)
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _compiled(modules: Collection[Path]) -> bool:
+    """Whether these modules in C are compiled now."""
+    said = [compile_module(module) for module in modules]
+    print(*said, sep="", file=sys.stderr)
+    return not any(said)
 
 
 def _tested(tests: Sequence[str]) -> int:

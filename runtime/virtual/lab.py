@@ -22,10 +22,10 @@ from runtime.virtual.control.jumping import LabJumps
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop.loop import EventLoop, loop_of
 from runtime.virtual.garbage import rare_collections
+from runtime.virtual.machines.kernel import new_clock, new_timeline
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.machines.twins import new_clock, new_timeline
 from strategies.protocol import Prevention
 
 LOOK_EVERY = 256

@@ -19,7 +19,7 @@ from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
 from runtime.importing import importing
 from runtime.virtual.clock import Clock
-from runtime.virtual.control.refusals import refuse_hidden
+from runtime.virtual.control.refusals import refuse_hidden, refuse_without_kernel
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
 from runtime.virtual.fast_path.regular import RegularRun, hint_of
@@ -142,6 +142,7 @@ class VirtualRuntime:
     def check(self, around: RunContext) -> Needs:
         """Refuse what cannot work, or would have no effect; it needs nothing of this machine."""
         hosts = self._parse_hosts(around.num_servers + around.replicas)
+        refuse_without_kernel(hosts, self._values, around)
         self._check_stand_in(hosts, around)
         if around.aggregators and hosts is None:
             raise ConfigError(

@@ -30,8 +30,6 @@ from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.fast_path.regular import hint_of
 from runtime.virtual.fast_path.rounds import Rounds
 from runtime.virtual.fast_path.waves import Waves
-from runtime.virtual.machines import machines, twins
-from runtime.virtual.machines.twins import sharing_on
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
@@ -39,7 +37,6 @@ from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
-from tests.support.reference_sharing import Sharing as ReferenceSharing
 from tests.support.runs import ROOT
 
 from .goals import FAIL, PASS, Verdict
@@ -198,35 +195,20 @@ def play_hosts(name: str, workers: int, hosts: int, rounds: int, run_dir: Path) 
     return (time.process_time() - begun) / (workers * rounds)
 
 
-def test_hosts(tmp_path: Path, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model of shared machines next to its twin in Python and the tests' reference, which it replaced, in turns."""
+def test_hosts(tmp_path: Path, report: Report) -> None:
+    """The kernel of shared machines by the number of hosts, in turns."""
     cases = {"asp 8x4": ("asp", 8, 8, 100), "bsp 8x4": ("bsp", 8, 8, 100), "asp 32x4": ("asp", 32, 32, 12)}
     cases |= {"asp 8x4, 100 hosts": ("asp", 8, 100, 100), "asp 8x4, 12 hosts": ("asp", 8, 12, 100)}
-    models = {"now": (twins.COMPILED, sharing_on), "twin": (None, sharing_on), "reference": (None, ReferenceSharing)}
-    took: dict[tuple[str, str], list[float]] = {}
+    took: dict[str, list[float]] = {}
     play_hosts("asp", 8, 8, 2, tmp_path / "warm-up")
     for turn in range(ROUNDS):
         for case, about in cases.items():
-            for model, (compiled, sharing) in models.items():
-                monkeypatch.setattr(twins, "COMPILED", compiled)
-                monkeypatch.setattr(machines, "sharing_on", sharing)
-                seconds = play_hosts(*about, tmp_path / f"{case} {model} {turn}")
-                took.setdefault((case, model), []).append(seconds)
-
-    def ratio(over: tuple[str, str], under: tuple[str, str]) -> float:
-        return median(a / b for a, b in zip(took[over], took[under], strict=True))
-
-    faster, twin = [{case: ratio((case, model), (case, "now")) for case in cases} for model in ("reference", "twin")]
-    more = ratio(("asp 8x4, 100 hosts", "now"), ("asp 8x4, 12 hosts", "now"))
-    verdicts = [
-        at_least("asp, 8 workers, 4 servers, 8 hosts: reference / now", faster["asp 8x4"], 2.5, "x"),
-        at_most("asp, 8 workers: 100 hosts / 12 hosts, none shared by two tasks", more, 1.1, "x"),
-    ]
-    rates = ", ".join(
-        f"{case} {1 / median(took[case, 'now']):,.0f}/s ({faster[case]:.2f}x the reference, {twin[case]:.2f}x its twin)"
-        for case in cases
-    )
-    report.judge("worker-iterations on shared hosts", verdicts, extra=rates)
+            took.setdefault(case, []).append(play_hosts(*about, tmp_path / f"{case} {turn}"))
+    pairs = zip(took["asp 8x4, 100 hosts"], took["asp 8x4, 12 hosts"], strict=True)
+    more = median(a / b for a, b in pairs)
+    verdict = at_most("asp, 8 workers: 100 hosts / 12 hosts, none shared by two tasks", more, 1.1, "x")
+    rates = ", ".join(f"{case} {1 / median(seconds):,.0f}/s" for case, seconds in took.items())
+    report.judge("worker-iterations on shared hosts", [verdict], extra=rates)
 
 
 def test_host_rates(tmp_path: Path, report: Report) -> None:

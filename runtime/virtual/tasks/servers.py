@@ -172,7 +172,7 @@ class Servers(ServerGroup):
         for name, busy_s in zip(self.names, times, strict=True):
             delay_s, slowdown_frac = disturb(name, sent_s)
             asked_s = delay_s + slowdown_frac * busy_s
-            found.append((busy_s, asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0))
+            found.append((busy_s, self.costs.slept_s(asked_s)))
         return found
 
     def count(self, durations: list[tuple[float, float]], updates: int) -> None:

@@ -1,8 +1,4 @@
-"""What tasks do on machines: they work, sleep and send messages, unless they are paused.
-
-:mod:`runtime.virtual.machines.machines` says where they are and what disturbs them. This part has a compiled twin
-(``compiled/task_work.h``), which the compiled chain of an iteration calls without Python.
-"""
+"""The reference of ``runtime/virtual/compiled/task_work.h``: what tasks do, on shared resources of the reference."""
 
 from __future__ import annotations
 
@@ -14,21 +10,9 @@ from typing import NamedTuple, final
 import msgspec
 
 from runtime.virtual.clock import MACHINE, Clock
-from runtime.virtual.machines.interface import Then
-from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.machines.interface import Path, Then, Way
 from runtime.virtual.machines.sites import THREAD_CORES
-
-Path = tuple[str, str]
-"""The tasks that send and receive a message."""
-
-
-class Way(NamedTuple):
-    """What a message uses."""
-
-    links: tuple[str, ...]
-    accounts: tuple[str, ...]
-    """On which its bytes are booked; none between tasks of one machine."""
-    latency_s: float
+from tests.support.reference_sharing import Sharing
 
 
 class Task(msgspec.Struct, eq=False):

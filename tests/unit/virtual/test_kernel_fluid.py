@@ -1,24 +1,18 @@
-"""Compiled activities are the Python ones to the last bit, and refuse what they refuse; SimGrid agrees with them."""
+"""Activities that chance starts, stops and disturbs, right and wrong: the same to the last bit as ever."""
 
 from __future__ import annotations
 
 import gc
-import gzip
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf, nan
 from random import Random
 from typing import Any
 
-import pytest
-
-from runtime.virtual.machines.fluid import Fluid
-from runtime.virtual.machines.quotas import Quota
-from tests.support.compiled import HOSTS, needs_compiled
-from tests.unit.virtual import test_fluid_by_simgrid as by_simgrid
-
-pytestmark = needs_compiled
+from runtime.cluster.hosts import USUAL_PERIOD_S
+from runtime.virtual.compiled._hosts import Fluid
+from runtime.virtual.machines.quotas import Quota, quota_of
+from tests.support.kernel_snapshots import digest, stored
 
 SCENARIOS = 600
 NAMES = [f"resource {number}" for number in range(8)]
@@ -32,13 +26,13 @@ def same(make: Callable[[], object]) -> Any:
         return "refused", str(error).split(":")[0].split("=")[0]
 
 
-def says(seed: int, kind: Any) -> Iterator[object]:
+def says(seed: int) -> Iterator[object]:
     """Everything that activities say while chance starts, stops and disturbs them, right and wrong."""
     random, t, number = Random(seed), 0.0, 0
     alike = random.random() < 0.5  # many ties
     value = (lambda: random.choice((0.5, 1.0, 2.0, 4.0))) if alike else (lambda: random.uniform(0.1, 10))
     capacity: Callable[[], float] = lambda: random.choice((inf, inf, 0.0, value(), value(), value()))  # noqa: E731
-    fluid = kind({name: capacity() for name in NAMES})
+    fluid = Fluid({name: capacity() for name in NAMES})
 
     def start() -> object:
         nonlocal number
@@ -48,6 +42,9 @@ def says(seed: int, kind: Any) -> Iterator[object]:
             t, number, random.choice((0.0, value(), value() / 7)), uses, random.choice((inf, value())),
             random.choice((1.0, 1.0, value())),
         )  # fmt: skip
+
+    def of(cores: float) -> Quota:
+        return quota_of(cores, USUAL_PERIOD_S)
 
     def bad() -> object:
         wrong = random.choice((-1.0, nan, inf))
@@ -66,8 +63,8 @@ def says(seed: int, kind: Any) -> Iterator[object]:
             )
         )()
 
-    def quota() -> object:
-        about = random.choice((None, Quota(value() / 4, t), Quota(value() / 50, t), Quota(0.0, t)))
+    def limited() -> object:
+        about = random.choice((None, of(value() / 4), of(value() / 50), of(0.0)))
         return fluid.set_quota(t, random.choice(NAMES), about)
 
     def renewed() -> object:
@@ -79,7 +76,7 @@ def says(seed: int, kind: Any) -> Iterator[object]:
         start, start, start, start,
         lambda: fluid.stop(t, random.randint(1, number + 1)),
         lambda: fluid.set_capacity(t, random.choice(NAMES), capacity()),
-        quota,
+        limited,
         lambda: fluid.completed(t),
         lambda: fluid.left(t, random.randint(1, number + 1)),
         lambda: fluid.rate(random.randint(1, number + 1)),
@@ -99,28 +96,9 @@ def says(seed: int, kind: Any) -> Iterator[object]:
         yield same(lambda key=key: (fluid.rate(key), fluid.left(t, key)))  # type: ignore[misc]
 
 
-def test_both_say_the_same_to_the_last_bit() -> None:
+def test_they_say_what_they_said_to_the_last_bit() -> None:
     for seed in range(SCENARIOS):
-        ours, others = says(seed, HOSTS.Fluid), says(seed, Fluid)
-        for step, (one, other) in enumerate(zip(ours, others, strict=True)):
-            assert one == other, (seed, step)
-
-
-def test_another_rate_is_caught() -> None:
-    """Planted: the last activity's share is larger by one rounding."""
-
-    class Wrong(Fluid):
-        def left(self, t: float, key: object) -> float:
-            return super().left(t, key) * (1 + 1e-15)
-
-    assert any([*says(seed, Wrong)] != [*says(seed, HOSTS.Fluid)] for seed in range(20))
-
-
-def test_simgrid_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_simgrid, "Fluid", HOSTS.Fluid)
-    scenarios = json.loads(gzip.decompress(by_simgrid.STORED.read_bytes()))
-    for number, scenario in enumerate(scenarios):
-        assert by_simgrid.Replay(scenario).run() == pytest.approx(scenario["ends"], rel=1e-9, abs=0), number
+        assert digest([*says(seed)]) == stored()["fluid"][seed], seed
 
 
 def test_nothing_is_kept() -> None:
@@ -135,7 +113,7 @@ def test_nothing_is_kept() -> None:
         def __del__(self) -> None:
             Key.alive -= 1
 
-    fluid = HOSTS.Fluid({"one": 1.0})
+    fluid = Fluid({"one": 1.0})
     for number in range(100):
         fluid.start(float(number), Key(), 0.25 if number % 2 else 0.0, ("one",))
         fluid.completed(number + 0.5)

@@ -1,4 +1,4 @@
-"""Iterations and orders of servers on compiled machines, without a coordinator: all happens when it does in Python.
+"""Iterations and orders of servers on shared machines, without a coordinator: stages, snapshots, wrong orders.
 
 One seed draws hosts, costs, devices, orders right and wrong, and what a plan and a recovery do to them.
 """
@@ -6,7 +6,6 @@ One seed draws hosts, costs, devices, orders right and wrong, and what a plan an
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from math import inf
 from random import Random
 from typing import Any
@@ -21,6 +20,7 @@ from runtime.core.job import ComputeOrder
 from runtime.core.layout import Layout
 from runtime.virtual.clock import MACHINE, MESSAGE, PLAN, Clock
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import kernel, new_clock, new_timeline
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
@@ -29,10 +29,8 @@ from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
 from strategies.protocol import NodeId, Timings
-from tests.support.compiled import HOSTS, needs_compiled
+from tests.support.kernel_snapshots import digest, stored
 from tests.support.long_tests import long_after
-
-pytestmark = needs_compiled
 
 BLOCKS, SEEDS = range(4), 60
 END_S = 60.0
@@ -46,12 +44,13 @@ class Chains:
     ``found`` is everything that is said and when.
     """
 
-    def __init__(self, seed: int, timeline: Any, kind: Callable[..., Clock]) -> None:
+    def __init__(self, seed: int) -> None:
+        timeline = new_timeline()
         self.random, self.found = Random(seed), list[tuple[object, ...]]()
         random = self.random
         self.coarse = random.random() < 0.4  # many ties
         shared = random.random() < 0.4
-        self.clock = kind(timeline, LATER_S if shared and random.random() < 0.5 else 0.0)
+        self.clock = new_clock(timeline, LATER_S if shared and random.random() < 0.5 else 0.0)
         self.costs = self._costs()
         self.num_workers, self.num_servers = random.randint(1, 4), random.randint(1, 3)
         tasks = [f"worker:{number}" for number in range(self.num_workers)]
@@ -61,7 +60,7 @@ class Chains:
         self.uses_cores = random.choice((1.0, 1.0, 2.0))
         self.machines: Any
         if shared:
-            machines = ModelledMachines(kind(timeline), {}, others=hosts)
+            machines = ModelledMachines(new_clock(timeline), {}, others=hosts)
             self.machines = Tenancy("a job", self.clock, machines)
             self.machines.admit({task: site.name for task, site in homes.items()}, (), lambda task: self.uses_cores)
         else:
@@ -223,24 +222,15 @@ class Chains:
         return self.found
 
 
-def compiled(seed: int) -> Chains:
-    return Chains(seed, HOSTS.Timeline(), HOSTS.Clock)
-
-
-def interpreted(seed: int) -> Chains:
-    clock = Clock()
-    return Chains(seed, clock.timeline, Clock)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("block", long_after(BLOCKS, always=2))
-def test_iterations_and_orders_take_as_long_on_both_clocks(block: int) -> None:
+def test_iterations_and_orders_take_as_long_as_they_did(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
-        assert compiled(seed).run() == interpreted(seed).run(), seed
+        assert digest(Chains(seed).run()) == stored()["chain"][seed], seed
 
 
 def test_there_is_everything_in_it() -> None:
-    runs = [compiled(seed) for seed in range(2 * SEEDS)]
+    runs = [Chains(seed) for seed in range(2 * SEEDS)]
     said = [about for run in runs for about in run.run()]
     kinds = {
         kind: sum(about[0] == kind for about in said) for kind in ("arrived", "stored", "scored", "taken", "report")
@@ -253,17 +243,17 @@ def test_there_is_everything_in_it() -> None:
 
 @pytest.mark.parametrize("costs", ["update_base_s", "latency_s", "data_base_s", "carry_per_byte_s"])
 def test_another_cost_is_caught(costs: str) -> None:
-    """Planted: one of the costs is larger by one rounding in the compiled twin."""
+    """Planted: one of the costs is larger by one rounding."""
 
     def spoilt(seed: int) -> Chains:
         original = Chains._costs
         try:
             Chains._costs = lambda self: _larger(original(self), costs)  # type: ignore[method-assign]
-            return compiled(seed)
+            return Chains(seed)
         finally:
             Chains._costs = original  # type: ignore[method-assign]
 
-    assert any(spoilt(seed).run() != interpreted(seed).run() for seed in range(20))
+    assert any(digest(spoilt(seed).run()) != stored()["chain"][seed] for seed in range(20))
 
 
 def _larger(costs: Costs, name: str) -> Costs:
@@ -273,7 +263,7 @@ def _larger(costs: Costs, name: str) -> Costs:
 def test_nothing_is_kept() -> None:
     """Neither iterations that ended nor those of a job that is dropped in the middle."""
     for seed in range(10):
-        chains = compiled(seed)
+        chains = Chains(seed)
         for worker in range(chains.num_workers):
             chains._begin(worker)
         for _ in range(200):
@@ -284,12 +274,12 @@ def test_nothing_is_kept() -> None:
         assert kinds <= {"Iteration"}
         del chains
     gc.collect()
-    left = [one for one in gc.get_objects() if type(one).__module__ == HOSTS.Clock.__module__]
+    left = [one for one in gc.get_objects() if type(one).__module__ == type(new_clock()).__module__]
     assert [one for one in left if type(one).__name__ in ("Iteration", "Chain", "Queue", "Worker", "TaskWork")] == []
 
 
 def test_wrong_orders_are_refused() -> None:
-    chains = compiled(1)
+    chains = Chains(1)
     chain: Any = chains.workers.chain
     with pytest.raises(TypeError, match="begin"):
         chain.begin()
@@ -298,6 +288,97 @@ def test_wrong_orders_are_refused() -> None:
     with pytest.raises(TypeError):
         chain.begin(None, NOTHING, 0, "many", 1, 0.0, 0.0, 0.0)
     with pytest.raises(TypeError, match="order_updates"):
-        HOSTS.order_updates(None)
+        kernel().order_updates(None)
     with pytest.raises(TypeError, match="compiled queue"):
-        HOSTS.order_updates([None], 0.0, 1, chains._disturb, 0.0)
+        kernel().order_updates([None], 0.0, 1, chains._disturb, 0.0)
+
+
+def test_what_is_made_from_wrong_things_is_refused() -> None:
+    """Nothing half made remains, and clocks of both kinds fit their timeline only."""
+    made, clock = kernel(), new_clock()
+    with pytest.raises(TypeError, match=r"clock: must be a compiled .*Clock"):
+        made.TaskWork(Clock(), None, None, None)
+    with pytest.raises(TypeError, match="processors is missing"):
+        made.TaskWork(clock)
+    with pytest.raises(TypeError, match="way_of is missing"):
+        made.TaskWork(clock=clock, processors=made.Sharing(clock, {}), links=made.Sharing(clock, {}))
+    with pytest.raises(TypeError, match="compiled timeline"):
+        made.Clock(Clock().timeline)
+    with pytest.raises(TypeError, match="quota"):
+        made.Fluid({"cores": 1.0}).set_quota(0.0, "cores", 0.5)
+
+
+# ---- stages ----------------------------------------------------------------------------------------------------------
+
+FOLLOW = {
+    "ordered": ["waiting"],
+    "waiting": ["updating", "loading"],
+    "updating": ["loading"],
+    "loading": ["receiving", "copying in"],
+    "receiving": ["copying in"],
+    "copying in": ["computing"],
+    "computing": ["pacing", "delayed", "computed"],
+    "pacing": ["delayed", "computed"],
+    "delayed": ["computed"],
+    "computed": ["copying out", "pushing", "taken"],
+    "copying out": ["pushing"],
+    "pushing": ["taken"],
+    "taken": [],
+}
+"""Which stage may follow which: what ``stages.h`` has to say."""
+
+
+def test_stages_follow_as_the_table_says_and_no_others_do() -> None:
+    """In all random cases; whatever else is asked for is refused, and changes nothing."""
+    seen = set[str]()
+    for seed in range(SEEDS):
+        chains = Chains(seed)
+        for worker in range(chains.num_workers):
+            chains._begin(worker)
+        while chains.clock.timeline.next_s < END_S / 4:
+            chains.clock.timeline.step()
+            for one in [*chains.workers.under_way.values()]:
+                seen.add(one.stage)  # type: ignore[attr-defined]
+                _refuse_others(one, one.stage)  # type: ignore[attr-defined]
+    assert seen == {*FOLLOW} - {"waiting", "updating", "computed", "taken"}, "those take no time, if nobody is paused"
+
+
+def _refuse_others(one: Any, stage: str) -> None:
+    for other in [*FOLLOW, "absent"]:
+        if other not in FOLLOW[stage]:
+            with pytest.raises(ValueError, match=f"an iteration that is {stage} cannot be {other}|stage='absent'"):
+                one.go(other)
+            assert one.stage == stage
+
+
+@pytest.mark.parametrize("stage", [stage for stage in FOLLOW if stage != "receiving"])
+def test_what_python_carries_out_the_kernel_does_not(stage: str) -> None:
+    """An iteration whose stage Python has taken over stays in it, until Python says what follows."""
+    chains, entered = Chains(4), list[str]()
+
+    def carry(iteration: Any) -> bool:
+        entered.append(iteration.stage)
+        return True
+
+    about = {name: getattr(chains.workers, name) for name in ("costs", "jitter", "profiles", "cores")}
+    about |= {name: getattr(chains.workers, name) for name in ("idle_since_s", "under_way", "model_bytes")}
+    chains.workers._chain = kernel().Chain(
+        work=chains.machines.task_work,
+        clock=chains.clock,
+        queues=chains.servers.queues,
+        names=chains.workers._there,
+        ended=chains.workers._end,
+        timings=Timings,
+        arrived=GradientArrived,
+        copy_s=0.1,
+        uses_cores=1.0,
+        shares_memory=False,
+        detours={stage: carry},
+        **about,
+    )
+    chains._begin(0)
+    while chains.clock.timeline.next_s < END_S:
+        chains.clock.timeline.step()
+    assert set(entered) <= {stage}
+    if entered:
+        assert [one.stage for one in chains.workers.under_way.values()] == [stage]  # type: ignore[attr-defined]

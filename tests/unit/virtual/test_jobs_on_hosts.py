@@ -1,4 +1,4 @@
-"""Whole jobs on compiled hosts: the records of the Python twins to the byte, whoever comes, goes and shares."""
+"""Whole jobs on hosts: their records to the byte, whoever comes, goes and shares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from runtime.record.columns import ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.machines import twins
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.model_state import NoLearner
@@ -28,15 +27,13 @@ from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
 from strategies.zeno_pp import ZenoPP
-from tests.support.compiled import HOSTS, needs_compiled
 from tests.support.harness import make_job, make_run_spec
+from tests.support.kernel_snapshots import digest, stored
 from tests.support.labs import run_alone
 from tests.support.long_tests import long_after
 from tests.support.virtual_runs import VirtualRun, draw_host_world, draw_replica_world, draw_world
 from tests.unit.virtual.test_virtual_elastic import stormy
 from tests.unit.virtual.test_virtual_lab import Recorded
-
-pytestmark = needs_compiled
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "asp": lambda: ASP(data="dynamic"),
@@ -49,70 +46,24 @@ STRATEGIES: dict[str, Callable[[], Strategy]] = {
 SOME = long_after(range(1, 9), always=1)
 
 
-@pytest.fixture(name="twin")
-def _twin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    def choose(compiled: bool) -> None:
-        monkeypatch.setattr(twins, "COMPILED", HOSTS if compiled else None)
-        stormy.cache_clear()
-
-    return choose
-
-
-def both(twin: Callable[[bool], None], record: Callable[[], Any]) -> list[Any]:
-    """What the compiled and the Python twin record."""
-    found = []
-    for compiled in (True, False):
-        twin(compiled)
-        found.append(record())
-    twin(True)
-    return found
-
-
-def played(run: VirtualRun, *, chained: bool = True) -> bytes:
-    """Its record, once it is sure that the twin was used that was chosen."""
-    assert twins.is_compiled(run.session.clock) == (twins.COMPILED is not None)
-    if twins.COMPILED is not None and isinstance(run.session.workers, HostWorkers):
-        assert (run.session.workers.chain is not None) == chained
-    return run.data
-
-
 @pytest.mark.parametrize("seed", SOME)
 @pytest.mark.parametrize("name", long_after(STRATEGIES, always=3))
-def test_workers_and_servers_are_killed_paused_throttled_and_cut_off(
-    name: str, seed: int, twin: Callable[[bool], None]
-) -> None:
-    one, other = both(twin, lambda: played(VirtualRun(draw_host_world(4, seed), STRATEGIES[name]())))
-    assert one == other
+def test_workers_and_servers_are_killed_paused_throttled_and_cut_off(name: str, seed: int) -> None:
+    assert digest(VirtualRun(draw_host_world(4, seed), STRATEGIES[name]()).data) == stored()["jobs"][f"{name}/{seed}"]
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("requests", [False, True], ids=["limits", "requests"])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("seed", long_after(range(6), always=1))
-def test_nodes_come_and_go_and_parameters_move(
-    seed: int, failover: str, requests: bool, twin: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if requests:
-        monkeypatch.setattr(Strategy, "cores_as", "request")
-
-    def record() -> tuple[bytes, int]:
-        run, strategy = stormy(seed, failover, on_hosts=True)
-        assert run.world.hosts is not None
-        if requests and any(host.cores is None for host in run.world.hosts.hosts):
-            pytest.skip(
-                "cores as requests are refused on hosts without a quota: test_virtual_refusals.py, test_mechanisms.py"
-            )
-        return played(run), strategy.counts.total()
-
-    one, other = both(twin, record)
-    assert one == other
-    assert one[1]
+def test_nodes_come_and_go_and_parameters_move(seed: int, failover: str) -> None:
+    run, strategy = stormy(seed, failover, on_hosts=True)
+    assert digest(run.data) == stored()["stormy"][f"{seed}/{failover}"]
+    assert strategy.counts.total()
 
 
 @pytest.mark.parametrize("seed", long_after(range(1, 7), always=2))
-def test_replicas_have_the_chain_of_the_python_twin(seed: int, twin: Callable[[bool], None]) -> None:
-    one, other = both(twin, lambda: played(VirtualRun(draw_replica_world(3, seed), BSP()), chained=False))
-    assert one == other
+def test_replicas(seed: int) -> None:
+    assert digest(VirtualRun(draw_replica_world(3, seed), BSP()).data) == stored()["replicas"][str(seed)]
 
 
 class Company:
@@ -145,14 +96,9 @@ class Company:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", long_after(range(1, 7), always=2))
-def test_jobs_that_share_hosts(seed: int, twin: Callable[[bool], None], tmp_path: Path) -> None:
-    def record() -> dict[str, bytes]:
-        place = tmp_path / str(twins.COMPILED is not None)
-        place.mkdir()
-        return Company(seed, place).records()
-
-    one, other = both(twin, record)
-    assert one == other
+def test_jobs_that_share_hosts(seed: int, tmp_path: Path) -> None:
+    for name, record in Company(seed, tmp_path).records().items():
+        assert digest(record) == stored()["company"][f"{seed}/{name}"], name
 
 
 # ---- rows, and what goes straight to the coordinator ---------------------------------------------------------------
@@ -180,13 +126,10 @@ def rows_of(strategy: Strategy, run_dir: Path, telemetry_every_s: float | None =
 
 @pytest.mark.parametrize("telemetry_every_s", [None, 0.01])
 @pytest.mark.parametrize("name", ["asp", "bsp"])
-def test_rows(name: str, telemetry_every_s: float | None, twin: Callable[[bool], None], tmp_path: Path) -> None:
-    def record() -> list[bytes]:
-        return rows_of(STRATEGIES[name](), tmp_path / str(twins.COMPILED is not None), telemetry_every_s)
-
-    one, other = both(twin, record)
-    assert one == other
-    assert len(one) == 2
+def test_rows(name: str, telemetry_every_s: float | None, tmp_path: Path) -> None:
+    files = rows_of(STRATEGIES[name](), tmp_path / "run", telemetry_every_s)
+    assert len(files) == 2
+    assert digest(b"".join(files)) == stored()["rows"][f"{name}/{telemetry_every_s}"]
 
 
 def test_python_hears_of_arrivals_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -200,8 +143,7 @@ def test_python_hears_of_arrivals_only(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     monkeypatch.setattr(VirtualSession, "tell", tell)
     called: list[str] = []
-    for name in ("_reached", "_deliver", "_end"):
-        monkeypatch.setattr(HostWorkers, name, lambda self, *about, name=name: called.append(name))
+    monkeypatch.setattr(HostWorkers, "_end", lambda self, *about: called.append("_end"))
     rows_of(ASP(data="dynamic"), tmp_path / "run")
     assert called == []
     assert 0 < sum(isinstance(one, GradientArrived) for one in heard) <= 100
