@@ -16,6 +16,7 @@ import msgspec
 from runtime.api import Crashed, Outcome, never_began
 from runtime.core.jumping.jumps import Measured
 from runtime.errors import is_full
+from runtime.native import is_without
 from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent
 from runtime.virtual.control.jumping import LabJumps
@@ -99,7 +100,7 @@ class VirtualLab:
         if prevention is not None and self.machines is not None:
             self.sharing = HostSharing(self.machines, shared, prevention, note)
         self._jumps: LabJumps | None = None
-        if measured is not None:
+        if measured is not None and not is_without("jumping"):
             if self.machines is None:
                 raise ValueError("measured: is for jobs on shared machines")
             self._jumps = LabJumps(self.timeline, self.machines, measured)

@@ -18,6 +18,7 @@ from runtime.config.parse import Cluster, Config
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
 from runtime.importing import importing
+from runtime.native import is_without
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.refusals import refuse_hidden
 from runtime.virtual.control.session import VirtualSession
@@ -244,7 +245,8 @@ class VirtualRuntime:
         """The fast path, where there is one."""
         costs, rows = self._values, spec.columns
         if (
-            self._stand_in is not None
+            is_without("fast_path")
+            or self._stand_in is not None
             or rows is None
             or not isinstance(learner, NoLearner)
             or self.decisions != "fixed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from runtime.native import EVENTS, native
+from runtime.native import EVENTS, is_without, native
 from runtime.record.columns import ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop.arrays import Arrays, connect
@@ -29,7 +29,12 @@ def loop_of(session: VirtualSession) -> EventLoop | None:
     """The compiled loop for this job; None if there is none, or nearly every decision would be Python's."""
     module = native(EVENTS)
     workers, servers, record = session.workers, session.servers, session.record
-    if module is None or not isinstance(record, ColumnRecorder) or not isinstance(session.learner, NoLearner):
+    if (
+        module is None
+        or is_without("event_loop")
+        or not isinstance(record, ColumnRecorder)
+        or not isinstance(session.learner, NoLearner)
+    ):
         return None
     if isinstance(workers, HostWorkers) and isinstance(servers, HostServers):
         if workers.chain is None or not isinstance(session.machines, ModelledMachines):
