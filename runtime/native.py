@@ -6,19 +6,13 @@ import importlib
 import os
 from types import ModuleType
 
-from runtime.errors import ConfigError
 from runtime.house import module_name
 
 SWITCH = "STRAGGLAB_NATIVE"
 """Environment variable: 0 uses the Python twins, 1 refuses to go on without the compiled ones."""
 OFF = "0"
-WITHOUT = "STRAGGLAB_WITHOUT"
-"""Environment variable for measurements: names of short cuts, with commas between them, that are not taken."""
-SHORT_CUTS = ("event_loop", "fast_path", "jumping")
 HOSTS = "runtime.virtual.compiled._hosts"
 """The clock and the model of shared machines."""
-WAVES = "runtime.virtual.fast_path._waves"
-"""The order of events of regular asynchronous jobs."""
 JITTER = "runtime.virtual.tasks._jitter"
 """The memory of jitter."""
 EVENTS = "runtime.virtual.event_loop._events"
@@ -50,14 +44,6 @@ def native(module: str) -> ModuleType | None:
         if wish == "1":
             raise
         return None
-
-
-def is_without(short_cut: str) -> bool:
-    """Whether a short cut is switched off; raises :class:`ConfigError` if the variable names one that is none."""
-    wished = [name for name in os.environ.get(WITHOUT, "").split(",") if name]
-    if unknown := [name for name in wished if name not in SHORT_CUTS]:
-        raise ConfigError(f"{WITHOUT}={','.join(wished)}: {unknown[0]} is none of {', '.join(SHORT_CUTS)}")
-    return short_cut in wished
 
 
 def slower() -> str:

@@ -16,7 +16,6 @@ import msgspec
 from runtime.api import Crashed, Outcome, never_began
 from runtime.core.jumping.jumps import Measured
 from runtime.errors import is_full
-from runtime.native import is_without
 from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent
 from runtime.virtual.control.jumping import LabJumps
@@ -27,6 +26,7 @@ from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.machines.twins import new_clock, new_timeline
+from runtime.virtual.short_cuts import is_without
 from strategies.protocol import Prevention
 
 LOOK_EVERY = 256

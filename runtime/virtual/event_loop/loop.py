@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from runtime.native import EVENTS, is_without, native
+from runtime.native import EVENTS, native
 from runtime.record.columns import ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop.arrays import Arrays, connect
 from runtime.virtual.event_loop.crossing import Crossing
 from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.short_cuts import is_without
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.model_state import NoLearner

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from runtime import native
-from runtime.errors import ConfigError
 from tests.support.cli import run_cli
 from tests.support.long_tests import rows_long_after
 
@@ -34,21 +33,6 @@ def test_the_switch_turns_twins_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native.slower() == ""
     monkeypatch.setitem(sys.modules, native.HOSTS, None)  # as if it had not been built
     assert native.slower() == native.SLOWER
-
-
-def test_short_cuts_can_be_switched_off_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(native.WITHOUT, raising=False)
-    assert not any(map(native.is_without, native.SHORT_CUTS))
-    monkeypatch.setenv(native.WITHOUT, "event_loop")
-    assert [name for name in native.SHORT_CUTS if native.is_without(name)] == ["event_loop"]
-    monkeypatch.setenv(native.WITHOUT, ",".join(native.SHORT_CUTS))
-    assert all(map(native.is_without, native.SHORT_CUTS))
-
-
-def test_a_short_cut_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(native.WITHOUT, "event_loop,jumpin")
-    with pytest.raises(ConfigError, match=r"STRAGGLAB_WITHOUT=event_loop,jumpin: jumpin is none of .*event_loop"):
-        native.is_without("event_loop")
 
 
 @pytest.mark.long(like="test_the_switch_turns_twins_off")
