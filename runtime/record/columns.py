@@ -12,7 +12,7 @@ import os
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from msgspec.structs import astuple, replace
@@ -146,6 +146,8 @@ class IterationWriter:
 
 class ColumnRecorder:
     """A recorder that writes arrivals as rows, and everything else as lines of ``events.jsonl``."""
+
+    keeps: ClassVar[Literal["rows"]] = "rows"
 
     def __init__(self, run_dir: Path) -> None:
         self.lines = Recorder(run_dir)

@@ -16,16 +16,15 @@ from runtime.core.ledger import Order
 from runtime.record.columns import ColumnRecorder
 from runtime.virtual.clock import MACHINE, MESSAGE, Entry
 from runtime.virtual.event_loop.arrays import Arrays, Delays, books_of, write_rows
+from runtime.virtual.event_loop.obstacles import OURS, is_known, present_obstacle
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
+from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Timings
-
-OURS = "strategy:"
-"""Of the tags of timers that a strategy has set."""
+from strategies.protocol import Arrived, Grad, Timings
 
 
 @final
@@ -37,12 +36,13 @@ class Crossing:
         arrays: Arrays,
         module: Any,
         workers: Workers | HostWorkers,
-        servers: Servers | HostServers,
-        record: ColumnRecorder,
+        servers: Servers | HostServers | Replicas,
     ) -> None:
         self.arrays, self.loop, self.module = arrays, arrays.loop, module
         self.session = arrays.session
-        self.workers, self.servers, self.record = workers, servers, record
+        self.workers, self.servers = workers, servers
+        self.rows = self.session.record if isinstance(self.session.record, ColumnRecorder) else None
+        """Where gradients become rows; None: nowhere."""
         self.chain: Any = None
         """Of workers on hosts, which then continues by itself."""
         if isinstance(workers, HostWorkers):
@@ -57,27 +57,9 @@ class Crossing:
 
     # ---- into the loop -----------------------------------------------------------------------------------------------
 
-    def is_possible(self) -> bool:
-        """Whether all members are here, and nothing is in progress that the loop does not know."""
-        session, core = self.session, self.session.coordinator
-        executor, course, members = core.executor, core.course, core.members.members
-        if len(members) != len(self.arrays.iterations) or self.servers.numbers != list(
-            range(len(self.arrays.server_bytes))
-        ):
-            return False
-        if session.over or course.halted or executor.reserved or executor.parts.used or executor.scoring.asked:
-            return False
-        if executor.attachments.parents or core.elastic.awaited or not session.port.idle:
-            return False
-        if self.workers.cores or self.servers.cores or core.shards.departed:
-            return False
-        if max(core.shards.local, default=0) >= len(members):
-            return False
-        if any(member.state != "here" for member in members.values()) or list(members) != list(range(len(members))):
-            return False
-        if self.chain is not None and self.servers.numbers != list(range(len(self.arrays.server_bytes))):
-            return False
-        return all(self._known(call, args) for call, args in session.turns.inbox)
+    def obstacle(self) -> str | None:
+        """Why the loop cannot take the next step; None if it can."""
+        return present_obstacle(self.session, len(self.arrays.iterations), len(self.arrays.server_bytes))
 
     def enter(self) -> None:
         """Move the state of the job into the loop."""
@@ -102,10 +84,17 @@ class Crossing:
                 iteration.place = self._add_work(core.ledger.busy[worker], Timings())  # type: ignore[attr-defined]
             self.chain.loop = self._capsule
         for grad in core.ledger.grads.values():
-            t, event = self.record.open_rows.pop(grad.id)
+            t, event = self._unused(grad)
             self._add_work(Order(**_of_grad(grad)), event.timings, t=t, event=event)
         for worker, command in core.ledger.held.items():
             loop.hold(worker, command)
+
+    def _unused(self, grad: Grad) -> tuple[float, Arrived]:
+        """When a gradient that may be used has arrived, and its event; nobody needs them where there are no rows."""
+        if self.rows is not None:
+            return self.rows.open_rows.pop(grad.id)
+        t = self.session.coordinator.course.t
+        return t, Arrived(t=t, grad=grad, timings=Timings())
 
     def _enter_workers(self) -> None:
         arrays, workers, few = self.arrays, self.workers, self.module.FEW
@@ -124,6 +113,8 @@ class Crossing:
         if isinstance(servers, Servers):
             arrays.server_free_s[:] = servers.free_s
             loop.idle_s = servers.idle_s
+        elif isinstance(servers, Replicas):
+            loop.idle_s, loop.summed_s = servers.idle_s, servers.summed_s
         arrays.server_bytes[:] = servers.num_bytes
         self.share_reports()
 
@@ -132,16 +123,6 @@ class Crossing:
             delays.begin()
         self.loop.look_s = self.loop.look_servers_s = -math.inf
 
-    def _known(self, call: Any, args: tuple[Any, ...]) -> bool:
-        """Whether the loop can carry this out: reports of gradients that are awaited, and timers."""
-        if call != self.session.coordinator.receive or len(args) != 1:
-            return False
-        given = args[0]
-        if isinstance(given, inputs.GradientArrived):
-            order = self.session.coordinator.ledger.busy.get(given.worker)
-            return order is not None and order.grad_id == given.grad_id
-        return isinstance(given, inputs.TimerFired) and given.tag.startswith(OURS)
-
     def _enter_entry(self, entry: Entry) -> bool:
         """Enter what the loop can carry out; False for what is Python's."""
         when_s, priority, number, action, args = entry
@@ -149,7 +130,7 @@ class Crossing:
         kind, about, given = module.SERVE, 0, None
         if isinstance(self.workers, Workers) and action == self.workers.pushed and not args[0].void:
             kind, about = module.PUSHED, self._add_iteration(args[0])
-        elif action == session.tell and self._known(session.coordinator.receive, args):
+        elif action == session.tell and is_known(session, session.coordinator.receive, args):
             kind, about, given = self._entry_of(args[0])
         elif action != session.turns.serve:
             return False
@@ -228,7 +209,7 @@ class Crossing:
     def share_reports(self) -> None:
         """Give the loop what the servers have done since their last report."""
         arrays = self.arrays
-        if self.chain is not None:
+        if not isinstance(self.servers, Servers):
             return
         for place, (updates, busy_s, injected_s) in enumerate(self.servers.reported):
             arrays.server_updates[place] = updates
@@ -238,7 +219,7 @@ class Crossing:
         """What a report needs: version and the servers' work."""
         arrays = self.arrays
         self.session.coordinator.executor.version = self.loop.version
-        if self.chain is not None:
+        if not isinstance(self.servers, Servers):
             return
         of_servers = zip(
             arrays.server_updates.tolist(),
@@ -252,8 +233,8 @@ class Crossing:
         """Move the state of the job back; ``full``: no row can be written any more."""
         session, loop, core = self.session, self.loop, self.session.coordinator
         executor, ledger = core.executor, core.ledger
-        if not full:
-            write_rows(self.arrays, self.record)
+        if self.rows is not None and not full:
+            write_rows(self.arrays, self.rows)
         works, entries, waiting, held = loop.leave()
         if self.chain is not None:
             self.chain.loop = None
@@ -266,14 +247,16 @@ class Crossing:
         self._leave_workers()
         if isinstance(self.servers, Servers):
             self.servers.free_s[:], self.servers.idle_s = self.arrays.server_free_s.tolist(), loop.idle_s
+        elif isinstance(self.servers, Replicas):
+            self.servers.idle_s, self.servers.summed_s = loop.idle_s, loop.summed_s
         orders = {place: _Work(*work) for place, work in works.items()}
         self._leave_data(orders.values())
         ledger.busy.clear()
         for work in sorted(orders.values(), key=lambda work: work.id):
             if work.event is None:
                 ledger.busy[work.worker] = work.order()
-            elif work.event is not loop.event:  # the current one is being decided on
-                self.record.open_rows[work.id] = (work.t, work.event)
+            elif self.rows is not None and work.event is not loop.event:  # the current one is being decided on
+                self.rows.open_rows[work.id] = (work.t, work.event)
         ledger.held.clear()
         ledger.held.update(held)
         timeline = session.clock.timeline

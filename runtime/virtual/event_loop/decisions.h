@@ -165,6 +165,11 @@ static int feed_held(Loop *l) {
 /* A row of a gradient whose outcome is known: ColumnRecorder._decided. */
 static int decide(Loop *l, int64_t place, int64_t version, double applied_s) {
     Work *work = &l->works[place];
+    if (!l->keeps_rows) {
+        take_unused(l, place);
+        free_work(l, place);
+        return 0;
+    }
     long long row = l->rows++;
     int64_t integers[] = {work->worker, work->iteration, work->id, work->version, work->samples, work->assigned, version};
     double floats[] = {work->t,      work->wait_s,     work->data_s,    work->pull_s, work->compute_s,
@@ -295,8 +300,8 @@ static int ask(Loop *l, PyObject *event, int is_line) {
         return ANSWERED;
     }
     int failed = lawful < 0 || carry_out(l, PySequence_Fast_ITEMS(answer), PySequence_Fast_GET_SIZE(answer));
-    if (!failed && is_line) {
-        PyObject *written = PyObject_CallFunction(l->write_line, "dOL", l->t, event, l->version);
+    if (!failed && (l->keeps_lines || (is_line && l->keeps_rows))) {
+        PyObject *written = PyObject_CallFunction(l->write_line, "dOOL", l->t, event, answer, l->version);
         failed = !written;
         Py_XDECREF(written);
     }

@@ -295,8 +295,8 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     long long workers, servers;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "LL", words, &workers, &servers))
         return NULL;
-    if (workers < 1 || servers < 1) {
-        PyErr_SetString(PyExc_ValueError, "a loop needs workers and servers");
+    if (workers < 1 || servers < 0) {
+        PyErr_SetString(PyExc_ValueError, "a loop needs workers");
         return NULL;
     }
     Loop *l = (Loop *)type->tp_alloc(type, 0);
@@ -363,7 +363,8 @@ static PyMemberDef loop_members[] = {
     ARRAYS(SEEN) OBJECTS(OBJECT)
     SECONDS(now), SECONDS(t), SECONDS(busy_until_s), SECONDS(idle_s), SECONDS(look_s), SECONDS(look_servers_s),
     SECONDS(decision_s), SECONDS(control_s), SECONDS(overshoot_s), SECONDS(transfer_s), SECONDS(update_base_s),
-    SECONDS(update_per_byte_s), SECONDS(foreign_s), NUMBER(version), NUMBER(next_grad), NUMBER(sequence),
+    SECONDS(update_per_byte_s), SECONDS(foreign_s), SECONDS(ring_s), SECONDS(step_s), SECONDS(summed_s),
+    FLAG(keeps_rows), FLAG(keeps_lines), FLAG(are_replicas), NUMBER(version), NUMBER(next_grad), NUMBER(sequence),
     NUMBER(foreign_priority), NUMBER(foreign_sequence), NUMBER(rows), NUMBER(timers), NUMBER(events),
     NUMBER(policy), NUMBER(epochs), NUMBER(epochs_opened), NUMBER(epochs_done), NUMBER(samples_applied),
     NUMBER(shards_done), NUMBER(num_shards), NUMBER(shard_samples), NUMBER(num_samples), FLAG(overlap),

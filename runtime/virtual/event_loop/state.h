@@ -114,11 +114,12 @@ typedef struct {
     long long num_samples, shuffled_epoch, shuffled_block;
     double now, t, busy_until_s, idle_s, look_s, look_servers_s;
     double decision_s, control_s, overshoot_s, transfer_s, update_base_s, update_per_byte_s;
-    double foreign_s;
+    double foreign_s, ring_s, step_s, summed_s; /* of replicas: a sum, an update by it, when the last sum was there */
     int64_t sequence;
     long long workers, servers, version, next_grad, foreign_priority, foreign_sequence, rows, timers;
     long long num_busy, num_held, events, stop, stamp;
-    char overlap, shares_memory, jitters, learns, declares_stuck, serving, over, serves, begun;
+    char keeps_rows, keeps_lines; /* what the record wants to know of every exchange */
+    char overlap, shares_memory, are_replicas, jitters, learns, declares_stuck, serving, over, serves, begun;
 } Loop;
 
 /* ---- what happens next ------------------------------------------------------------------------------------------ */
