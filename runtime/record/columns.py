@@ -37,8 +37,8 @@ INTEGERS = (
     "applied_version",
 )
 FLOATS = ("t", *Timings.__struct_fields__, "applied_t")
-UNNAMED = {"stage_s": 0.0}
-"""What a block has in a column that it does not name, if not NaN: on the virtual clock no device copies anything."""
+UNNAMED = {name: getattr(Timings(), name) for name in Timings.__struct_fields__ if getattr(Timings(), name) is not None}
+"""What a block has in a column that it does not name, if not NaN: as a worker that does not report it."""
 NEVER = 0
 """``applied_version`` of a dropped gradient; its ``applied_t`` is NaN."""
 

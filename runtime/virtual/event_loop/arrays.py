@@ -16,7 +16,7 @@ from injectors.schedule import Schedule
 from runtime.core.data.permutation import permute
 from runtime.core.data.shards import Epoch
 from runtime.core.job import Keeps, RecordSink
-from runtime.record.columns import FLOATS, INTEGERS, ColumnRecorder
+from runtime.record.columns import ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
@@ -30,8 +30,6 @@ WHOLE = frozenset({
 })  # fmt: skip
 """The arrays that hold int64; the others hold float64."""
 POLICIES = "dynamic", "shared", "even"
-ROWS = tuple(name for name in FLOATS if name not in ("stage_s", "cpu_s"))
-"""The columns of ``row_floats``: nothing is copied to devices here, and processors are not always modelled."""
 
 
 @final
@@ -40,7 +38,7 @@ class Arrays:
 
     def __init__(self, session: VirtualSession, module: ModuleType) -> None:
         job = session.spec.job
-        self.session = session
+        self.session, self.module = session, module
         self.loop: Any = module.Loop(job.num_workers, job.num_servers)
         self.room = module.ROOM
         self.on_hosts = isinstance(session.workers, HostWorkers)
@@ -193,15 +191,16 @@ def learner(arrays: Arrays) -> Callable[[int, float, int], None]:
     return learn
 
 
-def write_rows(arrays: Arrays, record: ColumnRecorder) -> None:
-    """Write the rows that the loop has collected."""
+def write_rows(arrays: Arrays, record: RecordSink) -> None:
+    """Write the rows that the loop has collected; it collects none if nobody keeps any."""
     loop, room = arrays.loop, arrays.room
     rows, loop.rows = loop.rows, 0
     if not rows:
         return
+    assert isinstance(record, ColumnRecorder)
     whole, floats = arrays.row_integers.reshape(-1, room), arrays.row_floats.reshape(-1, room)
-    columns = dict(zip(INTEGERS, whole[:, :rows], strict=True))
-    columns |= dict(zip(ROWS, floats[: len(ROWS), :rows], strict=True))
-    if arrays.on_hosts:
-        columns["cpu_s"] = floats[len(ROWS), :rows]
+    columns = dict(zip(arrays.module.ROW_INTEGERS, whole[:, :rows], strict=True))
+    columns |= dict(zip(arrays.module.ROW_FLOATS, floats[:, :rows], strict=True))
+    if not arrays.on_hosts:
+        del columns["cpu_s"]
     record.rows.block(columns)

@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, final
 
-import msgspec
-
 from runtime.core import inputs
 from runtime.core.data.shards import Range, Returned
 from runtime.core.job import ComputeOrder
@@ -25,6 +23,11 @@ from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Arrived, Grad, Timings
+
+OF_ORDER = ("id", "worker", "iteration", "version", "assigned_samples", "samples")
+"""Numbers of a gradient that the ledger has while it is computed, too."""
+KNOWN = frozenset(Iteration.__struct_fields__) - {"cpu_s"}
+"""Of the numbers of a work, those of an iteration; no processors are modelled where iterations are in Python."""
 
 
 @final
@@ -43,6 +46,8 @@ class Crossing:
         self.workers, self.servers = workers, servers
         self.rows = self.session.record if isinstance(self.session.record, ColumnRecorder) else None
         """Where gradients become rows; None: nowhere."""
+        self._reported = [name for name in module.TIMES if name != "cpu_s" or arrays.on_hosts]
+        """The times that a worker reports."""
         self.chain: Any = None
         """Of workers on hosts, which then continues by itself."""
         if isinstance(workers, HostWorkers):
@@ -85,7 +90,7 @@ class Crossing:
             self.chain.loop = self._capsule
         for grad in core.ledger.grads.values():
             t, event = self._unused(grad)
-            self._add_work(Order(**_of_grad(grad)), event.timings, t=t, event=event)
+            self._add_work(Order(**_of_grad(grad)), event.timings, event, t=t)
         for worker, command in core.ledger.held.items():
             loop.hold(worker, command)
 
@@ -145,53 +150,23 @@ class Crossing:
 
     def _add_iteration(self, iteration: Iteration) -> int:
         order = iteration.order
-        timings = Timings(
-            wait_s=iteration.wait_s,
-            data_s=iteration.data_s,
-            pull_s=iteration.pull_s,
-            compute_s=iteration.compute_s,
-            injected_s=iteration.injected_s,
-            overrun_s=iteration.overrun_s,
-            recv_s=iteration.recv_s,
-        )
         del self.workers.under_way[order.worker]
-        return self._add_work(self.coming[order.grad_id], timings, order=order, iteration=iteration)
+        return self._add_work(
+            self.coming[order.grad_id],
+            iteration,
+            accum=order.accum,
+            delay_s=order.delay_s,
+            slowdown_frac=order.slowdown_frac,
+            loaded_s=iteration.loaded_s,
+            since_s=iteration.since_s,
+        )
 
-    def _add_work(
-        self,
-        about: Order,
-        timings: Timings,
-        *,
-        order: ComputeOrder | None = None,
-        iteration: Iteration | None = None,
-        t: float = 0.0,
-        event: Any = None,
-    ) -> int:
-        """Enter a Compute in progress, or a gradient that may be used."""
-        place: int = self.loop.add_work((
-            about.grad_id,
-            about.worker,
-            about.iteration,
-            about.version,
-            about.samples,
-            about.assigned_samples,
-            1 if order is None else order.accum,
-            0.0 if order is None else order.delay_s,
-            0.0 if order is None else order.slowdown_frac,
-            timings.wait_s,
-            timings.data_s,
-            timings.pull_s,
-            timings.compute_s,
-            timings.send_s,
-            timings.injected_s,
-            timings.overrun_s,
-            timings.recv_s,
-            0.0 if iteration is None else iteration.loaded_s,
-            0.0 if iteration is None else iteration.since_s,
-            timings.cpu_s or 0.0,
-            t,
-            event,
-        ), [(*_ends(work), -1) for work in self.session.coordinator.shards.out[about.grad_id][1]])  # fmt: skip
+    def _add_work(self, about: Order, times: Timings | Iteration, event: Arrived | None = None, **more: float) -> int:
+        """Enter a Compute in progress, or a gradient that may be used; what is not given is 0."""
+        numbers = {name: getattr(about, "grad_id" if name == "id" else name) for name in OF_ORDER}
+        numbers |= {name: getattr(times, name, None) for name in self.module.TIMES}
+        ranges = [(*_ends(work), -1) for work in self.session.coordinator.shards.out[about.grad_id][1]]
+        place: int = self.loop.add_work({"accum": 1, **numbers, **more}, event, ranges)
         return place
 
     def _enter_data(self) -> None:
@@ -233,8 +208,8 @@ class Crossing:
         """Move the state of the job back; ``full``: no row can be written any more."""
         session, loop, core = self.session, self.loop, self.session.coordinator
         executor, ledger = core.executor, core.ledger
-        if self.rows is not None and not full:
-            write_rows(self.arrays, self.rows)
+        if not full:
+            write_rows(self.arrays, session.record)
         works, entries, waiting, held = loop.leave()
         if self.chain is not None:
             self.chain.loop = None
@@ -311,7 +286,7 @@ class Crossing:
         if kind == self.module.WOKE:
             return inputs.TimerFired(f"{OURS}{given}")
         work = works[about]
-        return inputs.GradientArrived(work.id, work.worker, work.timings(self.chain is not None), *NOTHING)
+        return inputs.GradientArrived(work.id, work.worker, work.timings(self._reported), *NOTHING)
 
     def _iteration(self, work: _Work) -> Iteration:
         core = self.session.coordinator
@@ -325,86 +300,33 @@ class Crossing:
             delay_s=work.delay_s,
             slowdown_frac=work.slowdown_frac,
         )
-        self.workers.under_way[work.worker] = iteration = Iteration(
-            order,
-            NOTHING,
-            False,
-            work.wait_s,
-            work.data_s,
-            work.pull_s,
-            work.compute_s,
-            work.injected_s,
-            work.overrun_s,
-            work.loaded_s,
-            work.since_s,
-            work.recv_s,
-        )
+        times = {name: getattr(work, name) for name in (*self.module.TIMES, "loaded_s", "since_s") if name in KNOWN}
+        self.workers.under_way[work.worker] = iteration = Iteration(order, NOTHING, **times)
         return iteration
 
 
-class _Work(msgspec.Struct, eq=False):
-    """A Compute in progress or a gradient, as the loop shows it."""
+@final
+class _Work:
+    """A Compute in progress or a gradient, as the loop shows it: with the numbers of ``state.h`` as attributes."""
 
-    id: int
-    worker: int
-    iteration: int
-    version: int
-    samples: int
-    assigned_samples: int
-    accum: int
-    delay_s: float
-    slowdown_frac: float
-    wait_s: float
-    data_s: float
-    pull_s: float
-    compute_s: float
-    send_s: float
-    injected_s: float
-    overrun_s: float
-    recv_s: float
-    loaded_s: float
-    since_s: float
-    cpu_s: float
-    t: float
-    event: Any
-    ranges: list[tuple[int, ...]]
+    def __init__(self, numbers: dict[str, float], event: Any, ranges: list[tuple[int, ...]]) -> None:
+        self.__dict__.update(numbers, event=event, ranges=ranges)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
 
     def order(self) -> Order:
         """As the ledger has it."""
-        return Order(
-            grad_id=self.id,
-            worker=self.worker,
-            iteration=self.iteration,
-            version=self.version,
-            assigned_samples=self.assigned_samples,
-            samples=self.samples,
-        )
+        return Order(grad_id=self.id, **{name: getattr(self, name) for name in OF_ORDER if name != "id"})
 
-    def timings(self, with_cpu: bool) -> Timings:
+    def timings(self, names: Iterable[str]) -> Timings:
         """As the worker reports them."""
-        return Timings(
-            wait_s=self.wait_s,
-            data_s=self.data_s,
-            pull_s=self.pull_s,
-            compute_s=self.compute_s,
-            send_s=self.send_s,
-            injected_s=self.injected_s,
-            overrun_s=self.overrun_s,
-            recv_s=self.recv_s,
-            cpu_s=self.cpu_s if with_cpu else None,
-        )
+        return Timings(**{name: getattr(self, name) for name in names})
 
 
 def _ends(work: Range) -> tuple[int, int, int, int]:
     return work.epoch, work.shard, work.start, work.stop
 
 
-def _of_grad(grad: Any) -> dict[str, int]:
-    return {
-        "grad_id": grad.id,
-        "worker": grad.worker,
-        "iteration": grad.iteration,
-        "version": grad.version,
-        "assigned_samples": grad.assigned_samples,
-        "samples": grad.samples,
-    }
+def _of_grad(grad: Grad) -> dict[str, int]:
+    return {"grad_id" if name == "id" else name: getattr(grad, name) for name in OF_ORDER}

@@ -129,15 +129,9 @@ static int arrive(void *loop, int64_t place, double when_s, const double *times)
         return -1;
     }
     Work *work = &l->works[place];
-    work->wait_s = times[0];
-    work->data_s = times[1];
-    work->pull_s = times[2];
-    work->compute_s = times[3];
-    work->send_s = times[4];
-    work->injected_s = times[5];
-    work->overrun_s = times[6];
-    work->recv_s = times[7];
-    work->cpu_s = times[8];
+#define TAKE(name) work->name = *times++;
+    WORK_TIMES(TAKE)
+#undef TAKE
     l->now = *l->hosts->now;
     return happen_at(l, when_s, MESSAGE, ARRIVED, place, NULL);
 }

@@ -250,7 +250,7 @@ def test_the_loop_carries_out_nearly_all(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("keeps", "num_servers"), [("all", 2), ("answers", 2), ("nothing", 2), ("rows", 0)])
 def test_it_does_so_whatever_is_recorded_and_for_replicas(keeps: str, num_servers: int, tmp_path: Path) -> None:
     job = msgspec.structs.replace(JOB, num_servers=num_servers)
-    rings = msgspec.structs.replace(ABOUT["costs"], ring_step_s=1e-3, ring_per_byte_s=1e-8)
+    rings = msgspec.structs.replace(ABOUT["costs"], ring_step_s=1e-3, ring_per_byte_s=1e-8, data_base_s=1e-3)
     about = {**ABOUT, "keeps": keeps, "costs": rings}
     assert both(tmp_path, job, lambda: hurried("bsp"), about) > 0.9 * WORKERS * ROUNDS
 
@@ -435,18 +435,20 @@ def test_a_loop_that_was_built_knows_the_vocabulary() -> None:
 @built
 def test_a_loop_refuses_what_does_not_fit() -> None:
     module: Any = native(EVENTS)
-    work, numbers = (0, 1, 0, 0, 8, 8, 1), (0.0,) * 14
-    for sizes in ({"workers": 0, "servers": 1}, {"workers": 1, "servers": 0}):
+    work = {"id": 0, "worker": 1, "samples": 8, "assigned_samples": 8, "accum": 1, "wait_s": 0.5}
+    for sizes in ({"workers": 0, "servers": 1}, {"workers": 1, "servers": -1}):
         with pytest.raises(ValueError, match="a loop needs"):
             module.Loop(**sizes)
     loop = module.Loop(workers=2, servers=1)
     with pytest.raises(ValueError, match="without all"):
         loop.advance(1)
-    assert loop.add_work((*work, *numbers, None), []) == 0
+    with pytest.raises(ValueError, match=r"numbers that a work does not have: .*stage_s"):
+        loop.add_work({**work, "stage_s": 0.0}, None, [])
+    assert loop.add_work({**work, "cpu_s": None}, None, []) == 0
     with pytest.raises(ValueError, match="somebody who is busy"):
-        loop.add_work((*work, *numbers, None), [])
+        loop.add_work(work, None, [])
     with pytest.raises(ValueError, match="work of nobody"):
-        loop.add_work((0, 2, 0, 0, 8, 8, 1, *numbers, None), [])
+        loop.add_work({**work, "worker": 2}, None, [])
     for kind, about in ((module.PUSHED, 1), (module.ARRIVED, -1), (99, 0)):
         with pytest.raises(ValueError, match="no such work"):
             loop.add_entry(0.0, 0, 1, kind, about, None)
@@ -458,4 +460,7 @@ def test_a_loop_refuses_what_does_not_fit() -> None:
         loop.add_samples(2, [])
     works, *others = loop.leave()
     assert (len(works), others) == (1, [[], [], []])
+    numbers, event, ranges = works[0]
+    assert ({name: numbers[name] for name in work}, event, ranges) == (work, None, [])
+    assert {name for name, value in numbers.items() if value} == {name for name, value in work.items() if value}
     assert loop.leave() == ({}, [], [], [])
