@@ -27,7 +27,8 @@ def test_every_mutant_applies_exactly_once_and_is_python() -> None:
     for mutant in mutants():
         text = planted(sources[mutant.file], mutant)
         assert text != sources[mutant.file], mutant.name
-        ast.parse(text)
+        if mutant.file.endswith(".py"):
+            ast.parse(text)
 
 
 def test_no_two_are_the_same() -> None:
