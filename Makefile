@@ -72,7 +72,7 @@ fidelity: $(VENV)/.run  ## live against virtual: every strategy, into docs/fidel
 	$(PY) scripts/fidelity.py --report docs/fidelity.md $(ARGS)
 	$(PY) scripts/fidelity.py --grid allreduce --report docs/fidelity_allreduce.md $(ARGS)
 
-harm: $(VENV)/.run  ## every strategy over BSP under every straggler on the virtual clock, into docs/harm.md (half an hour)
+harm: $(VENV)/.run  ## every strategy relative to BSP under every straggler on the virtual clock, into docs/harm.md (half an hour)
 	$(PY) scripts/harm_and_gain.py --report docs/harm.md $(ARGS)
 
 injectors: $(VENV)/.run  ## requested against achieved for every injector, into docs/injectors.md (a quarter of an hour; keep the machine idle)

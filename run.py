@@ -37,7 +37,7 @@ from runtime.errors import (  # noqa: E402
     print_interrupted,
 )
 from runtime.house import NAME, module_name  # noqa: E402
-from runtime.importing import importing  # noqa: E402
+from runtime.importing import importing, without  # noqa: E402
 from runtime.run.streams import run_program  # noqa: E402
 
 if TYPE_CHECKING:  # what only jobs need is imported where they need it: no other command waits for it
@@ -56,6 +56,7 @@ COMMANDS = {
     "figures": "scripts.figures",
     "verify": "scripts.verify",
     "replay": "scripts.replay",
+    "story": "scripts.story",
     "export": "scripts.export",
     "advise": "scripts.advise",
     "calibrate": "scripts.calibrate",
@@ -182,11 +183,14 @@ def by_hydra(ready: Ready) -> int:
 
     from analysis.reports.sweep import report_end_of_sweep
     from runtime.config.hydra_errors import REFUSALS, explain
+    from runtime.config.hydra_internal import read_all_once
     from runtime.run.elsewhere import FailedElsewhere, ask, noted, tell
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
     ask(ready.jobs.directory if ready.jobs else None)
     sys.argv[1:] = ready.argv
+    if not ready.jobs:
+        read_all_once()
     if ready.jobs:  # a date in its name is that of the directory which is claimed
         folder = QuotedString(str(ready.jobs.directory), Quote.single).with_quotes()
         sys.argv.append(f"hydra.sweep.dir={folder}")
@@ -242,6 +246,8 @@ def perform(word: str, command: ModuleType, given: Sequence[str]) -> int:
 def compose(given: Sequence[str]) -> int:
     """Show what is asked for, or check the jobs of the command line and start them; raises :class:`ConfigError`."""
     with importing():
+        with without("attr"):
+            import omegaconf  # noqa: F401 (nothing else is to be imported without it)
         from runtime.run.preflight import preflight
     refuse_misspelt(given)
     ready = preflight(given)

@@ -64,9 +64,15 @@ def decoded(data: bytes) -> str:
         ) from None
 
 
+def special(about: os.stat_result) -> str:
+    """What else than an ordinary file it is, such as ``a pipe``; empty if it is one."""
+    if stat.S_ISREG(about.st_mode):
+        return ""
+    return next((name for is_kind, name in KINDS if is_kind(about.st_mode)), "a device")
+
+
 def _refuse_special(about: os.stat_result) -> None:
-    if not stat.S_ISREG(about.st_mode):
-        kind = next((name for is_kind, name in KINDS if is_kind(about.st_mode)), "a device")
+    if kind := special(about):
         raise Unreadable(f"cannot be read (it is {kind}, and not a file)")
 
 

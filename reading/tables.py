@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from reading.errors import Unreadable, shown
-from reading.files import MAX_TABLE_BYTES, MIB, decoded, open_file
+from reading.files import MAX_TABLE_BYTES, MIB, open_file
+from reading.numerals import separator_of
+from reading.unpacked import unpacked_text
 
 MAX_CELLS = 8_000_000
 """Of a table's needed columns: about a gigabyte of memory."""
@@ -25,17 +29,25 @@ BATCH_ROWS = 4096
 def csv_rows(file: Path | str) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of every row of a CSV file or text that is not empty, the header first.
 
-    Raises :class:`Unreadable` for a file that is no such text, or larger than is read.
+    A file may be compressed and in any encoding; columns are apart by what the header has most of. Raises
+    :class:`Unreadable` for a file that is no such text, or larger than is read.
     """
     if isinstance(file, str):
         yield from _rows(io.StringIO(file))
         return
-    with open_file(file) as opened:
+    with unpacked_text(file, MAX_TABLE_BYTES, newline="") as opened:
         yield from _rows(_lines(opened))
 
 
-def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(lines, strict=True)
+def separator_in(path: Path) -> str:
+    """What its columns are apart by; see :func:`csv_rows`."""
+    with unpacked_text(path, MAX_TABLE_BYTES, newline="") as opened:
+        return separator_of("".join(_until_header(_lines(opened))))
+
+
+def _rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    begin = list(_until_header(lines))
+    reader = csv.reader(chain(begin, lines), delimiter=separator_of("".join(begin)), strict=True)
     try:
         for cells in reader:
             if reader.line_num > MAX_LINES:
@@ -48,25 +60,22 @@ def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
         raise Unreadable(f"cannot be read (line {reader.line_num}: {error})") from None
 
 
-def _lines(opened: Any) -> Iterator[str]:
+def _until_header(lines: Iterator[str]) -> Iterator[str]:
+    """The first line that is not blank, and those before it."""
+    for number, line in enumerate(lines):
+        yield line
+        if line.strip() or number > MAX_LINES:
+            return
+
+
+def _lines(opened: TextIO) -> Iterator[str]:
     """Lines of text; one longer than a mebibyte is refused before it is read whole."""
-    total, first = 0, True
-    while line := opened.readline(MIB + 1):
-        total += len(line)
-        if total > MAX_TABLE_BYTES:
-            raise Unreadable(
-                f"has more than {MAX_TABLE_BYTES // MIB} MiB, which is the most that is read; cut a part out of it"
-            )
-        if len(line) > MIB:
-            raise Unreadable("cannot be read (it has a line of more than 1 MiB)")
-        yield decoded(line) if first else _decoded_line(line)
-        first = False
-
-
-def _decoded_line(line: bytes) -> str:
     try:
-        return line.decode()
-    except UnicodeDecodeError:
+        while line := opened.readline(MIB + 1):
+            if len(line) > MIB:
+                raise Unreadable("cannot be read (it has a line of more than 1 MiB)")
+            yield line
+    except UnicodeError:
         raise Unreadable("cannot be read (it is not UTF-8 text); store it as UTF-8") from None
 
 
@@ -135,16 +144,26 @@ def _is_text(name: str, kind: Any) -> bool:
 def _text_bytes(name: str, column: Any) -> int:
     """How many bytes of text the cells of a column have; raises :class:`Unreadable` for one of very many."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     is_coded = pa.types.is_dictionary(column.type)
-    kind = column.type.value_type if is_coded else column.type
-    if not _is_text(name, kind):
+    texts = column.dictionary if is_coded else column
+    if not _is_text(name, texts.type):
         return 0
-    lengths = pc.binary_length(column.dictionary if is_coded else column)
-    if (pc.max(lengths).as_py() or 0) > MAX_CELL_BYTES:
+    lengths = _lengths(texts)
+    if max(lengths, default=0) > MAX_CELL_BYTES:
         raise Unreadable(f"column {shown(name)}: has a cell of more than {MAX_CELL_BYTES} bytes")
-    return pc.sum(lengths.take(column.indices) if is_coded else lengths).as_py() or 0
+    return sum(lengths[code] for code in column.indices.to_pylist() if code is not None) if is_coded else sum(lengths)
+
+
+def _lengths(texts: Any) -> list[int]:
+    """Bytes of each text, from where each begins: Arrow's functions take longer to import than a table to read."""
+    import pyarrow as pa
+
+    if not len(texts):
+        return []
+    begins = memoryview(texts.buffers()[1]).cast("q" if pa.types.is_large_string(texts.type) else "i")
+    begins = begins[texts.offset : texts.offset + len(texts) + 1]
+    return [end - begin for begin, end in itertools.pairwise(begins)]
 
 
 def _check_footer(opened: Any) -> None:

@@ -331,6 +331,10 @@ def divides_again(strategy: Strategy) -> bool:
     return Repartition in strategy.needs
 
 
+UNSCORED = "the final parameters were not evaluated"
+UNSAVED = "save_parameters=true: the final parameters were not saved, as the evaluator was lost or took too long"
+
+
 def outcome_of(
     coordinator: Coordinator,
     *,
@@ -342,23 +346,26 @@ def outcome_of(
     memory: dict[str, int] | None = None,
     failed: RunStatus = "failed",
     unscored: bool = False,
+    unsaved: bool = False,
 ) -> Outcome:
     """The outcome of the coordinator's job; if the runtime gave up, it failed with the reason ``failure``.
 
     ``unscored``: whether the evaluation of its final parameters was given up. One that is given up for a signal is
-    missing of the job's work, so the job is interrupted, though it trained to its end.
+    missing of the job's work, so the job is interrupted, though it trained to its end. ``unsaved``: whether the final
+    parameters were to be saved, and are not known to be. The job has failed then, since its user counts on the file.
     """
     shards, epochs = coordinator.shards, coordinator.job.epochs
     status: RunStatus | None = coordinator.status
     reason = failure or coordinator.reason
     if failure is not None:
         status = "interrupted" if interrupted else failed
-    elif status == "done" and interrupted and unscored:
-        status, reason = "interrupted", f"{reason}; the final parameters were not evaluated"
+    elif status == "done" and (unsaved or (interrupted and unscored)):
+        status = "interrupted" if interrupted else "failed"
+        reason = f"{reason}; {UNSAVED if unsaved else UNSCORED}"
     assert status is not None, "neither has the job ended nor has the runtime given up"
     warnings = [str(coordinator.strategy_state.get("warning", ""))]
     if status == "done" and unscored:
-        warnings.append("the final parameters were not evaluated")
+        warnings.append(UNSCORED)
     return Outcome(
         status=status,
         reason=reason,

@@ -142,7 +142,7 @@ def surroundings_of(group: str, path: Path) -> list[str]:
 
 def contract(folder: Path, *, long: bool) -> int:
     """Run the contract suite for the strategies of a folder, in a process of its own; returns pytest's exit code."""
-    print("contract suite, some 10 to 35 s of processor time for each strategy; a dot is a case:")
+    print("contract suite, some 10 to 35 s of processor time for each strategy:")
     suite = ROOT / "tests" / "contract"
     plugins = [word for name in PLUGINS for word in ("-p", module_name(name))]
     words = ["-q", "--no-header", "-c", "/dev/null", "--rootdir", str(suite), "-p", "no:cacheprovider", *plugins]

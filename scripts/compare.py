@@ -15,9 +15,10 @@ of 80 %). A run that never ended counts as infinitely long. Over several cases (
 profile score says how often and how nearly a strategy is the best: 1 is always, 0 is never within 4 times the best. Of
 jobs that ran both live and on the virtual clock a line has the ratio of the two.
 
-A target is only looked at when the model is evaluated, so a time to the target (--by tta) may be too long by up to the
-step, the time since the evaluation before; what differs by less is not distinguished. A star marks what contains a run
-that is known not to have done all that was asked, such as one whose paced devices could not keep up; a line says what.
+A target is only looked at when the model is evaluated, so a time to the target (--by tta) may be too long, by at most
+the TTA error, the time since the evaluation before (column "step"); times that differ by less are not distinguished. A
+star marks what contains a run that is known not to have done all that was asked, such as one whose paced devices could
+not keep up; a line says what.
 
 CSV, Markdown and LaTeX have numbers alone in their cells, a dash (in CSV nothing) for those that do not exist, and no
 verdict unless --columns asks for it; what is to be said about them follows below the table (for CSV as lines on the

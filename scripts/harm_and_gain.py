@@ -1,7 +1,8 @@
 """Time every strategy under every straggler pattern on the virtual clock: which cells does it harm or help?
 
 python scripts/harm_and_gain.py --report docs/harm.md         # the whole grid (make harm)
-python scripts/harm_and_gain.py --strategies lgc,first_k      # some rows: shown, and with --report updated in the page
+python scripts/harm_and_gain.py --report docs/harm.md --redraw # page and pictures again, from docs/harm.csv
+python scripts/harm_and_gain.py --strategies lgc,bsp          # some rows: shown, and with --report updated in the page
 python scripts/harm_and_gain.py --strategies lgc --stragglers none,kill --workers 16 --seeds 0,1,2
 python scripts/harm_and_gain.py --strategies lgc strategy.k_fastest=12 -o out/k12 # other settings (never for a page)
 
@@ -23,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pandas as pd
 from rich.console import Console
 
-from analysis.figures.harm import draw_harm
+from analysis.figures.harm import FRONT_WORKERS, draw_answer, draw_harm, front_of
 from analysis.files import write_file
 from analysis.measures import harm
 from analysis.reports.harm import explained, tables
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work(asked: argparse.Namespace) -> int:
         reasons = harm.read_reasons(asked.reasons.read_bytes(), str(asked.reasons))
-        tasks = list(tasks_of(asked))
+        tasks = [] if asked.redraw else list(tasks_of(asked))
         jobs = table(tasks, run(tasks, asked, console))
         if asked.report:
             jobs = merged(jobs, asked.report.with_suffix(".csv"))
@@ -92,7 +93,10 @@ def report(jobs: pd.DataFrame, reasons: harm.Reasons, asked: argparse.Namespace,
         write_file(asked.report.with_suffix(".csv"), jobs.to_csv(index=False, float_format="%.4f"))
         picture = asked.report.parent / "images" / f"{asked.report.stem}.png"
         picture.parent.mkdir(exist_ok=True)
-        draw_harm(picture, cells, f"virtual clock, no gradients, {seeds_text(jobs)}")
+        caption = f"virtual clock, no gradients, {seeds_text(jobs)}"
+        draw_harm(picture, cells, caption)
+        if front := front_of(cells):
+            draw_answer(picture.with_name(f"{picture.stem}_front.png"), front, f"{FRONT_WORKERS} workers, {caption}")
         write_file(asked.report, page(jobs, body, explained(cells, reasons), picture.name))
         console.print(f"{asked.report}", soft_wrap=True)
     bare = harm.unexplained(cells, reasons)
@@ -135,12 +139,12 @@ def _epochs_text(epochs: dict[int, int]) -> str:
 
 
 HEAD = """\
-Job completion time of every strategy over BSP's under the same plan of stragglers, on the virtual clock, with the
-shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
+Job completion time (JCT) of every strategy relative to BSP under the same plan of stragglers, on the virtual clock,
+with the shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
 Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reasons in
 [harm_reasons.yaml](harm_reasons.yaml), and a test compares the two.
 
-![completion times of all strategies over BSP's](images/{picture})
+![JCT of all strategies relative to BSP](images/{picture})
 
 - **The job**: the digits, 1,438 samples, 128 per update, 4 servers, no gradients (`backend=none`). An iteration takes
   20 ms and 1.25 ms per sample, messages as in `local_tcp`. Epochs: {paced} workers.
@@ -170,6 +174,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", metavar="N", help="jobs at a time (default: one per core)")
     parser.add_argument("--again", action="store_true", help="run every job again")
     parser.add_argument("--report", metavar="PAGE", type=Path, help="write a page (.md) and its CSV next to it")
+    parser.add_argument("--redraw", action="store_true", help="run nothing: the page and its pictures from its CSV")
     parser.add_argument("--reasons", metavar="FILE", type=Path, default=REASONS, help="default: docs/harm_reasons.yaml")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"for jobs.csv (default: {OUT})")
     parser.error = refuse  # type: ignore[method-assign]
@@ -179,6 +184,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_targets(asked.overrides)
     if asked.report and asked.report.suffix != ".md":
         refuse(f"--report {asked.report}: must end in .md")
+    if asked.redraw and not (asked.report and asked.report.with_suffix(".csv").exists()):
+        refuse("--redraw: needs --report PAGE, and the CSV that an earlier report left next to it")
     if asked.report and asked.overrides:
         refuse(f"{asked.overrides[0]}: a page uses the shipped settings; omit --report")
     axes = ("strategies", "stragglers", "workers")

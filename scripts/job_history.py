@@ -28,9 +28,9 @@ from analysis.records.schema import Observed
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from strategies.dlrover.history import FinishedJob
+from strategies.parts.scaling.usage import WINDOW
 from strategies.protocol import NodeUse
-from strategies.scaling.brain.history import FinishedJob
-from strategies.scaling.brain.usage import WINDOW
 
 MEMORY_BYTES = 8 * 2**30
 NAME = "strategy/dlrover_hot.yaml"

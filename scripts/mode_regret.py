@@ -35,12 +35,12 @@ from runtime.errors import ConfigError, print_error, refuse
 from runtime.record.replay import replay
 from runtime.run.streams import run_program
 from scripts.replay import build_strategy, read_record
-from strategies.gates.modal import SSGD, Mode
-from strategies.modes.choice import Groups
-from strategies.modes.chooser import ModeChooser
-from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import Started, Strategy
 from strategies.star import Star
+from strategies.star.choice import Groups
+from strategies.star.chooser import ModeChooser
+from strategies.star.modal import SSGD, Mode
 
 NAME = "regret.csv"
 

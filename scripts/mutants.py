@@ -2,7 +2,7 @@
 """Do the tests notice? Plants one small bug after another and runs the tests that should find it.
 
     python scripts/mutants.py                       # all of them, two at a time
-    python scripts/mutants.py core 'strategies/gates/*'
+    python scripts/mutants.py core 'strategies/parts/gates/*'
     python scripts/mutants.py --list                # those that survived the last time, and why it matters
     python scripts/mutants.py --repair              # after files were divided: bugs go with the text that they change
 

@@ -29,6 +29,7 @@ from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.record.meta import SCHEMA
+from runtime.record.progress import counted
 from runtime.record.replay import Malformed, RecordedEvent, Step, decode, replay
 from runtime.run.streams import run_program
 from strategies.protocol import Strategy
@@ -64,7 +65,8 @@ def main(argv: list[str] | None = None) -> int:
 def compare(record: RecordedEvents, strategy: Strategy, *, show: bool) -> int:
     """Replay up to the first difference; print it, or every event with ``show``, and the result."""
     num_commands = num_states = 0
-    for number, step in enumerate(replay(record.events, strategy)):
+    events = record.events if show else counted(record.events, len(record.events), "asking the strategy again")
+    for number, step in enumerate(replay(events, strategy)):
         if show or not step.identical:
             print("\n".join(transcript(step)))
         if not step.identical:

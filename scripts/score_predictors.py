@@ -238,8 +238,8 @@ def _table(scored: pd.DataFrame, leads: pd.DataFrame) -> Table:
     """One row per predictor: medians over the jobs, lead times over all their episodes."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     table.add_column("predictor", no_wrap=True, vertical="bottom")
-    heads = ("preci-\nsion %", "re-\ncall %", "FP\n%", "FN\n%", "any:\nFP %", "any:\nFN %")
-    for head in (*heads, "epi-\nsodes", "mis-\nsed", "late", "lead time, s\nmedian [quartiles]"):
+    heads = ("precision\n(%)", "recall\n(%)", "FP\n(%)", "FN\n(%)", "any:\nFP (%)", "any:\nFN (%)")
+    for head in (*heads, "episodes", "missed", "late", "lead time (s)\nmedian [quartiles]"):
         table.add_column(head, justify="right", vertical="bottom")
     wrong = ["false_positive_rate", "false_negative_rate"]
     for name, mine in scored.groupby("predictor", sort=False):

@@ -7,7 +7,7 @@ python scripts/train_modes.py runs/rings --topology allreduce --draw 1000 --out 
 The commands that made the files that come along are in docs/methods/star.md.
 
 A decision is the workers' predicted times, the batch and the noise scale; STAR-H says what every mode would cost, which
-is what the model learns (strategies/modes/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), of
+is what the model learns (strategies/star/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), of
 whom one straggles at least, noise scales from 30 to 10,000 and batches from 16 to 256 samples, log-uniform. Each of
 them is learnt with two noise scales and prices of staleness: half of these are 1.3, that of the digits at a rate of
 0.03 (with ``--mode-cost priced`` that of STAR's figure 16), the others drawn around it. Of recorded decisions the
@@ -60,13 +60,13 @@ from scripts.common.ring_lessons import (
     recorded_rings,
     varied_rings,
 )
-from strategies.gates.modal import SSGD
-from strategies.modes.choice import Choice
-from strategies.modes.learned import INPUTS, Model
-from strategies.modes.samples import Costed, learning_rows, regret_of
-from strategies.modes.server_question import Question, ServerQuestion
-from strategies.modes.times import ModeTimes
-from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.star.choice import Choice
+from strategies.star.learned import INPUTS, Model
+from strategies.star.modal import SSGD
+from strategies.star.samples import Costed, learning_rows, regret_of
+from strategies.star.server_question import Question, ServerQuestion
+from strategies.star.times import ModeTimes
 
 MAX_WORKERS, CLUSTER_FRAC = 16, 0.2
 SERVERS_BATCH = (16.0, 256.0)

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ from runtime.config.foreign import taken_from_record
 from runtime.errors import REFUSED, ConfigError, print_error, refuse
 from runtime.house import NAME, run_py
 from runtime.importing import importing
-from runtime.record.progress import counted
+from runtime.record.progress import counted, said_late
 from runtime.run.streams import run_program
 from runtime.version import edited_files
 from scripts.common.finding import records_below
@@ -69,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(highlight=False)
     failed = 0
     for path in counted(paths, len(paths), "verifying records"):
-        checks = list(verify(path, again=arguments.again))
+        words = f"verifying {path}: reads its log, and derives again what is stored next to it"
+        with said_late(words) if len(paths) == 1 else nullcontext():
+            checks = list(verify(path, again=arguments.again))
         failed += any(check.verdict == "failed" for check in checks)
         if len(paths) == 1:
             console.print(_in_full(path, checks), soft_wrap=not console.is_terminal)
@@ -172,7 +175,8 @@ def _decisions(run: Run) -> Check:
         if needs := _unnamed_project(run.meta):
             return Check("decisions", "unchecked", needs)
         return Check("decisions", "failed", str(error))
-    for number, step in enumerate(replay(record.events, strategy)):
+    events = counted(record.events, len(record.events), "asking the strategy again")
+    for number, step in enumerate(replay(events, strategy)):
         if not step.identical:
             how = step.raised or "other commands" * (not step.same_commands) or "another state"
             return Check("decisions", "failed", f"seq {step.recorded.seq}: {how}, after {number} identical answers")

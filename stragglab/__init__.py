@@ -1,7 +1,7 @@
 """Stragglab as a library: ``load_run``, ``run``, and all that a strategy of your own needs.
 
-The parts of strategies are below ``stragglab.strategies`` (``stragglab.strategies.gates`` ...), records and what is
-measured of them below ``stragglab.analysis``. Nothing is imported before it is used.
+The parts of strategies are below ``stragglab.strategies`` (``stragglab.strategies.parts.gates`` ...), records and what
+is measured of them below ``stragglab.analysis``. Nothing is imported before it is used.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from stragglab.running import RunFailed as RunFailed
     from stragglab.running import check as check
     from stragglab.running import run as run
-    from strategies.composition.composition import Composition as Composition
-    from strategies.composition.parts import Parts as Parts
+    from strategies.parts.composition.composition import Composition as Composition
+    from strategies.parts.composition.parts import Parts as Parts
     from strategies.protocol import *  # noqa: F403
     from workloads.data import Split as Split
     from workloads.own import ClassificationTask as ClassificationTask
@@ -37,8 +37,8 @@ PLACES = {
     "load_run": "analysis.records.load",
     "Block": "runtime.training.optimizers",
     "Rule": "runtime.training.optimizers",
-    "Composition": "strategies.composition.composition",
-    "Parts": "strategies.composition.parts",
+    "Composition": "strategies.parts.composition.composition",
+    "Parts": "strategies.parts.composition.parts",
     "Pattern": "injectors.patterns.base",
     "ClusterShape": "injectors.plan",
     "Disturbance": "injectors.plan",

@@ -1,7 +1,7 @@
 """In the repository, where our folders are modules of their own: their names as parts of ``stragglab``, too.
 
-A user's strategy imports ``stragglab.strategies.gates`` wherever it runs. Installed, that is a module like any other;
-in the repository this finder answers with ``strategies.gates``, the very same module.
+A user's strategy imports ``stragglab.strategies.parts.gates`` wherever it runs. Installed, that is a module like any
+other; in the repository this finder answers with ``strategies.parts.gates``, the very same module.
 """
 
 from __future__ import annotations

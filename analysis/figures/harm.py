@@ -15,10 +15,21 @@ from numpy.typing import NDArray
 
 from analysis.figures.names import shown_name
 from analysis.figures.page import new_page, save, styled
+from analysis.figures.style import INK
 from analysis.measures.harm import TOLERATED, Cell
 
 CELL_IN, MARGIN_IN = 0.135, 1.5
 """Height of a row; of all else above and below the panels."""
+FRONT_CELL_IN, FRONT_MARGIN_IN = 0.24, 1.0
+"""The same of the picture for readers who come first."""
+FRONT_WORKERS = 16
+SHOWN = (
+    *("asp", "ssp", "backup_workers", "lgc", "dynamic_x", "sync_switch", "star_h", "lb_bsp", "antdt_nd", "mlfabric"),
+    *("coding_cyclic", "coding_heter_aware"),
+)
+"""Its strategies: from no waiting over less waiting and other batches to redundant work."""
+DARK = 1.2
+"""Doublings from which on a colour is so dark that its number is white."""
 REACH = 2.0
 """Doublings from the middle of the scale to its ends, 1/4 and 4; what is beyond has the same colour."""
 COLOURS: Colormap = LinearSegmentedColormap.from_list("harm", ["#0072B2", "#ffffff", "#D55E00"]).with_extremes(
@@ -42,19 +53,45 @@ def draw_harm(path: Path, cells: Sequence[Cell], caption: str) -> Path:
         scale = ScalarMappable(Normalize(-REACH, REACH), COLOURS)
         bar = page.colorbar(scale, ax=list(panels), location="bottom", shrink=0.5, aspect=40, extend="both")
         bar.set_ticks([-2, -1, 0, 1, 2], labels=["1/4", "1/2", "1", "2", "4"])
-        bar.set_label(f"completion time over BSP's (dots: more than {TOLERATED:g}; grey: refused or failed)")
+        bar.set_label(f"JCT relative to BSP (dots: more than {TOLERATED:g}; grey: refused or failed)")
         bar.outline.set_visible(False)
     shown = [(c.workers, c.straggler, c.strategy, c.outcome, c.ratio) for c in cells]
     return save(page, path, pd.DataFrame(shown, columns=["workers", "straggler", "strategy", "outcome", "ratio"]))
 
 
-def draw_map(axes: Axes, cells: Sequence[Cell], rows: list[str], columns: list[str]) -> None:
-    """Draw one panel; a dot marks every cell that is harmed."""
+def front_of(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of :data:`SHOWN` with :data:`FRONT_WORKERS` workers."""
+    return [one for one in cells if one.workers == FRONT_WORKERS and one.strategy in SHOWN]
+
+
+def draw_answer(path: Path, cells: Sequence[Cell], caption: str) -> Path:
+    """Draw the picture for readers who come first, of :func:`front_of`: each cell with its ratio."""
+    columns = list(dict.fromkeys(cell.straggler for cell in cells))
+    rows = [name for name in SHOWN if any(cell.strategy == name for cell in cells)]
+    with styled():
+        page = new_page(FRONT_CELL_IN * len(rows) + FRONT_MARGIN_IN, caption)
+        axes = page.subplots()
+        draw_map(axes, cells, rows, columns, dots=False)
+        for cell in cells:
+            if cell.ratio > 0.0:
+                ink = "white" if abs(log2(cell.ratio)) > DARK else INK
+                place = columns.index(cell.straggler), rows.index(cell.strategy)
+                axes.text(*place, f"{cell.ratio:.2f}", ha="center", va="center", fontsize=7, color=ink)
+        axes.set_yticks(range(len(rows)), [shown_name(name) for name in rows], fontsize=8)
+        axes.set_xticks(range(len(columns)), [name.replace("_", "\n") for name in columns], rotation=45, fontsize=7)
+        axes.xaxis.tick_top()
+        axes.set_xlabel("JCT relative to BSP under the same stragglers: blue is faster, orange is slower")
+    shown = [(c.workers, c.straggler, c.strategy, c.outcome, c.ratio) for c in cells]
+    return save(page, path, pd.DataFrame(shown, columns=["workers", "straggler", "strategy", "outcome", "ratio"]))
+
+
+def draw_map(axes: Axes, cells: Sequence[Cell], rows: list[str], columns: list[str], *, dots: bool = True) -> None:
+    """Draw one panel; ``dots``: one marks every cell that is harmed."""
     axes.imshow(
         np.ma.masked_invalid(doublings(cells, rows, columns)), cmap=COLOURS, vmin=-REACH, vmax=REACH, aspect="auto"
     )
     harmed = [(columns.index(c.straggler), rows.index(c.strategy)) for c in cells if c.harmed]
-    if harmed:
+    if dots and harmed:
         axes.plot(*zip(*harmed, strict=True), ".", color="black", markersize=2.2)
     axes.set_xticks(range(len(columns)), [name.replace("_", " ") for name in columns], rotation=90, fontsize=6.5)
     axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)

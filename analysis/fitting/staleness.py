@@ -5,7 +5,7 @@ Updates of x of N gradients reach the target after::
     U(x) = c (1 + phi / (x b)) (1 + kappa s(x))
 
 where b is a worker's batch and s the squared staleness that is priced (:func:`squared`). STAR's equation 1 is the first
-factor; the second is the price (``strategies/modes/times.py``). The logarithms are fitted by least squares. A job that
+factor; the second is the price (``strategies/star/times.py``). The logarithms are fitted by least squares. A job that
 did not reach the target needs more updates than it made, and the fit is penalised only if it says fewer. An x none of
 whose jobs reached it is worth infinity, to which no kappa comes: it is left out, unless no x with stale gradients
 reached the target. Then kappa is a lower bound.

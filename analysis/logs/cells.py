@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.logs.limits import MOST_STEP, shown
+from analysis.logs.limits import MOST_STEP
 from analysis.logs.step_log import LogError
-
-BLANKS = re.compile(r"(?<=\d)[ '\u00a0\u202f\u2009](?=\d{3}\b)")
-"""Between thousands."""
-BOTH = re.compile(r"[+-]?\d{1,3}(?:([.,])\d{3})+([.,])\d+")
-"""1,234.5 or 1.234,5."""
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
-MOST_CELL = 60
-"""Characters of a number."""
+from reading.errors import shown
+from reading.numerals import number_in
 
 
 def numbers(path: Path, name: str, cells: pd.Series, first: int, *, decimal_comma: bool) -> pd.Series:
@@ -41,7 +34,8 @@ def numbers(path: Path, name: str, cells: pd.Series, first: int, *, decimal_comm
     except TypeError:  # lists
         values = np.full(len(cells), np.nan)
     for place in np.flatnonzero(np.isnan(values)).tolist():
-        values[place] = _number(cells.iloc[place], decimal_comma=decimal_comma)
+        if isinstance(cell := cells.iloc[place], str):
+            values[place] = number_in(cell, decimal_comma=decimal_comma)
     bad = ~np.isfinite(values)
     if bad.any():
         place = int(np.flatnonzero(bad)[0])
@@ -68,21 +62,6 @@ def whole_numbers(path: Path, name: str, cells: pd.Series, first: int) -> pd.Ser
             f"steps, less than 2^53; if it is a time, another column has the steps (--step)"
         )
     return cells.astype("int64")
-
-
-def _number(cell: Any, *, decimal_comma: bool) -> float:
-    """A cell that Python does not read as it is; NaN: it is none, or may mean two numbers."""
-    text = BLANKS.sub("", str(cell).strip()) if isinstance(cell, str) and len(cell) <= MOST_CELL else ""
-    if (both := BOTH.fullmatch(text)) and both[1] != both[2]:
-        text = text.replace(both[1], "").replace(",", ".")
-    elif not decimal_comma and THOUSANDS.fullmatch(text):
-        text = text.replace(",", "")
-    elif decimal_comma and text.count(",") == 1:
-        text = text.replace(",", ".")
-    try:
-        return float(text) if text.isascii() and "_" not in text else np.nan
-    except ValueError:
-        return np.nan
 
 
 def _why(cell: Any) -> str:

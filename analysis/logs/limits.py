@@ -22,12 +22,5 @@ MOST_STEP = 1 << 53
 """Larger whole numbers are not exact in every form that a log may have."""
 LEAST_SECONDS, MOST_SECONDS = 1e-9, 1e9
 """Of a step; own work of less than the least counts as that much, so that ratios of times are finite."""
-MOST_SHOWN = 40
-"""Characters of what a message quotes."""
-
-
-def shown(text: object) -> str:
-    """What is quoted in a message: short, and on one line."""
-    words = " ".join(str(text)[: 2 * MOST_SHOWN].split())
-    words = "".join(each if each.isprintable() else "?" for each in words)
-    return words if len(words) <= MOST_SHOWN else f"{words[:MOST_SHOWN]}..."
+MOST_DIGITS = 40
+"""Characters of a number."""

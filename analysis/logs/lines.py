@@ -8,9 +8,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from analysis.logs.limits import MOST_LINE, MOST_LINES, MOST_SHOWN, shown
+from analysis.logs.limits import MOST_DIGITS, MOST_LINE, MOST_LINES
 from analysis.logs.opening import opened_text
 from analysis.logs.step_log import LogError
+from reading.errors import shown
 
 COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 TIME = re.compile(
@@ -24,6 +25,7 @@ PREFIXES = (
     re.compile(r"^\((\w{1,60} pid=\d{1,9}(?:, ip=[^\s)]{1,60})?)\) "),  # Ray
     re.compile(r"^\[[A-Za-z_][A-Za-z_-]{0,40}(\d{1,9})\]: ?"),  # torchrun: [default0]:
     re.compile(r"^(\d{1,9}): "),  # srun --label
+    re.compile(r"^([A-Za-z][\w.-]{0,200}\d|(?:\d{1,3}\.){3}\d{1,3}): "),  # pdsh, as DeepSpeed's launcher starts nodes
     re.compile(r"^\[\d{1,9},(\d{1,9})\]<std(?:out|err)>: ?"),  # mpirun --tag-output: [1,0]<stdout>:
     re.compile(r"^\[(\d{1,9})\] (?!\[?\d)"),  # mpiexec -prepend-rank
 )
@@ -123,7 +125,7 @@ def positive(found: str, what: str, where: str, most: float) -> float:
         LogError: with ``where``, the file and the line.
     """
     try:
-        value = float(found.replace(",", "")) if len(found) <= MOST_SHOWN and "_" not in found else -1.0
+        value = float(found.replace(",", "")) if len(found) <= MOST_DIGITS and "_" not in found else -1.0
     except ValueError:
         value = -1.0
     if not 0.0 <= value < most:

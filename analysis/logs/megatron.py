@@ -11,12 +11,14 @@ from analysis.logs.lines import Line, positive, whole
 from analysis.logs.rows import Rows
 from analysis.logs.step_log import LogError
 
-ITERATION = re.compile(r"\biteration\s++(\d++)\s*+/\s*+\d++\s*+\|")
-ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)")
+ITERATION = re.compile(r"\biteration:?\s++(\d++)\s*+(?:/\s*+\w++\s*+)?\|")
+"""Of how many may be missing, or endless (``/infinity``), in programs that print such lines as well."""
+ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)\s*+\|")
 BATCH = re.compile(r"global batch size:\s*+(\d++)")
 ALL_RANKS = re.compile(r"\btimes across ranks \(ms\):$")
-TIMER = re.compile(r"^([A-Za-z][\w-]*+):")
-RANK = re.compile(r"^rank\s++(\d++):\s*+(\S++)")
+TIMER = re.compile(r"(?:^|\s\s)([A-Za-z][\w-]*+):$")
+RANK = re.compile(r"(?:^|\s\s)rank\s++(\d++):\s*+(\S++)$")
+"""Both are indented, so any prefix ends before them."""
 MILLI = 1e-3
 LEAST_S = 1e-6
 """A timer that shows 0 took less than that shows."""
@@ -52,7 +54,7 @@ def read_megatron(source: str, lines: Iterable[Line], timer: str | None = None) 
         LogError: no such timer is in it, or a number is none.
     """
     wanted, names = timer or WORK, set[str]()
-    ranks, whole_steps = Rows(source, EACH), Rows(source, EACH, [NO_RANKS])
+    ranks, whole_steps = Rows(source, EACH), Rows(source, EACH, remarks=[NO_RANKS])
     for (step, seconds, batch), timers in _iterations(source, lines):
         whole_steps.add("all", step, seconds)
         names |= timers.keys()
@@ -77,9 +79,9 @@ def _iterations(source: str, lines: Iterable[Line]) -> Iterator[tuple[Iteration,
             current, timers, timer = _iteration(source, line, found[1], elapsed[1]), {}, None
         elif ALL_RANKS.search(line.text):
             timer = ""
-        elif timer is not None and (named := TIMER.fullmatch(line.text)):
+        elif timer is not None and (named := TIMER.search(line.text)):
             timer = named[1]
-        elif timer and (ranked := RANK.fullmatch(line.text)):
+        elif timer and (ranked := RANK.search(line.text)):
             where = f"{source}: line {line.number}"
             milliseconds = positive(ranked[2], timer, where, MOST_SECONDS / MILLI)
             rank = whole(ranked[1], "rank", where, MOST_STEP)

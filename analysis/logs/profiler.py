@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
+from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats, inside, union
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP, shown
+from analysis.logs.limits import MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import whole
-from analysis.logs.step_log import LogError, StepLog, gather
+from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.trace_file import Event, NotATrace, Trace, read_trace
 from analysis.logs.trace_folder import cycles, ranks_by_name
+from reading.errors import shown
 
 STEP = re.compile(rb"ProfilerStep\s*+#\s*+(\d++)")
 COMMUNICATION = re.compile(rb"nccl|gloo|c10d|rccl|mpi:|allreduce|all_reduce|all_gather|reduce_scatter", re.IGNORECASE)
@@ -59,6 +61,7 @@ def read_traces(paths: Sequence[Path]) -> StepLog:
 def _cycle(folder: Sequence[Path], other: list[NotATrace]) -> pd.DataFrame:
     """The steps of the traces in one folder; ``other`` gets what is no trace."""
     named, frames = ranks_by_name(folder), [pd.DataFrame({"step": []}, dtype="int64")]
+    alone = "0" if len(folder) == 1 else None  # of a single trace nobody needs to know the rank
     seen: dict[tuple[str, int], Path] = {}
     for path in folder:
         try:
@@ -66,7 +69,7 @@ def _cycle(folder: Sequence[Path], other: list[NotATrace]) -> pd.DataFrame:
         except NotATrace as error:
             other.append(error)
             continue
-        rank = named.get(path) if trace.rank is None else shown(trace.rank)
+        rank = named.get(path, alone) if trace.rank is None else shown(trace.rank)
         if rank is None:
             raise LogError(f"{path}: no rank is in it, nor in its name; call it rank0.json, rank1.json ...")
         rows = _steps(path, trace)

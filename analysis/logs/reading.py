@@ -6,17 +6,21 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
+from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
+from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.opening import refuse_irregular
 from analysis.logs.profiler import read_traces
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
-from analysis.logs.step_log import LogError, StepLog, gather, tell_apart
+from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
-from analysis.logs.table_file import is_table
+from analysis.logs.table_file import has_columns, is_table
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
+from analysis.logs.trace_file import NotATrace
 from analysis.logs.trace_folder import is_trace, traces_in
 from analysis.records.load import find_runs
 
@@ -32,16 +36,22 @@ class Reading(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """A program that prints its steps: how a line of it is recognised, and what reads them all."""
+    """A program that prints its steps: how a line of it is recognised, and what reads them all.
+
+    ``within``: others train with its help, and print steps of their own, which say more.
+    """
 
     program: str
     prints: Callable[[Line], bool]
     read: Callable[[str, Iterable[Line], Reading], Rows]
+    within: bool = False
 
 
 PRINTED = (
     Printed("Megatron-LM", is_megatron, lambda source, lines, asked: read_megatron(source, lines, asked.timer)),
     Printed("torchtitan", is_torchtitan, lambda source, lines, asked: read_torchtitan(source, lines, asked.tokens)),
+    Printed("nanotron", is_nanotron, lambda source, lines, _: read_nanotron(source, lines)),
+    Printed("DeepSpeed", is_deepspeed, lambda source, lines, _: read_deepspeed(source, lines), within=True),
     Printed("NVIDIA's resiliency extension", is_resiliency, lambda source, lines, _: read_resiliency(source, lines)),
 )
 KNOWN = (
@@ -69,10 +79,15 @@ def _folder(path: Path) -> StepLog:
         return read_record(path)
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
-    traces = traces_in(path)
-    if not traces:
+    here, below = traces_in(path)
+    if not (here or below):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
-    return read_traces(traces)
+    try:
+        return read_traces(here or below)
+    except NotATrace:
+        if not (here and below):
+            raise
+        return read_traces(below)
 
 
 def _file(path: Path, reading: Reading) -> StepLog:
@@ -80,14 +95,27 @@ def _file(path: Path, reading: Reading) -> StepLog:
         return read_table(path, reading.columns, reading.unit_s)
     if is_trace(path):
         return read_traces([path])
+    if has_columns(path, (reading.columns.rank, reading.columns.step)):
+        return read_table(path, reading.columns, reading.unit_s)
     return _printed(path, reading)
 
 
 def _printed(path: Path, reading: Reading) -> StepLog:
     lines = Lines(path)
-    printed = next((one for line in lines for one in PRINTED if one.prints(line)), None)
+    printed = _program(lines)
     if printed is None:
         raise LogError(f"{path}: is no log that is known here; name {KNOWN}")
     rows = printed.read(str(path), lines, reading)
     frame = rows.frame()
     return gather(str(path), frame, remarks=[*rows.remarks, *lines.remarks()], job=rows.job)
+
+
+def _program(lines: Lines) -> Printed | None:
+    """What has printed these lines, if it is known; of two, the one that trains with the help of the other."""
+    helped = None
+    for line in lines:
+        found = next((one for one in PRINTED if one.prints(line)), None)
+        if found is not None and not found.within:
+            return found
+        helped = helped or found
+    return helped

@@ -22,12 +22,14 @@ class Rows:
     Attributes:
         source: of messages.
         each: what makes the program print every step, if it does not.
+        sampled: whether a line that is not of every step is of the last one alone, and not their mean.
         remarks, job: see :class:`analysis.logs.step_log.StepLog`.
         hosts: by rank, if the log names any.
     """
 
     source: str
     each: str = ""
+    sampled: bool = False
     remarks: list[str] = field(default_factory=list)
     job: dict[str, Any] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
@@ -71,8 +73,9 @@ class Rows:
             rows["own_s"] *= counts
             rows["round_s"] *= counts
             cure = f"; {self.each} prints each" if self.each else ""
+            kind = "last" if self.sampled else "mean"
             self.remarks.append(
-                f"every line is the mean of {every} iterations and counts as one step, which took as long as all of "
+                f"every line is the {kind} of {every} iterations and counts as one step, which took as long as all of "
                 f"them: what is slow in some of them hardly shows{cure}"
             )
         return rows

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.logs.step_log import LogError, StepLog, gather, timed
+from analysis.logs.gathering import gather
+from analysis.logs.step_log import LogError, StepLog, timed
 from analysis.records.load import RecordError, Run, load_run
 from analysis.records.log import of_record
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import csv
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS, shown
-from analysis.logs.opening import opened, opened_text, plain_name
+from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS
+from analysis.logs.opening import opened, opened_text
 from analysis.logs.step_log import LogError
+from reading.errors import shown
+from reading.numerals import separator_of
+from reading.unpacked import plain_name
 
 TEXTS = (".csv", ".tsv")
-SEPARATORS = ",;\t"
-"""Of a text, whichever its header has most of: programs of some countries write semicolons."""
 MOST_HEADER = MEBI
 """Characters."""
 PIECE = 1 << 16
@@ -44,7 +45,7 @@ class TableFile:
                 names = [str(name) for name in file.schema_arrow.names]
         else:
             head = _header(path)
-            self.separator = max(SEPARATORS, key=head.count)  # the first of equals: a comma
+            self.separator = separator_of(head)
             names = next(csv.reader([head], delimiter=self.separator, skipinitialspace=True), [])
         self.names = [name.strip() for name in names]
         if len(names) > MOST_COLUMNS:
@@ -96,6 +97,13 @@ class TableFile:
 def is_table(path: Path) -> bool:
     """Whether its name is that of a table."""
     return plain_name(path).endswith((*TEXTS, ".parquet"))
+
+
+def has_columns(path: Path, names: Iterable[str]) -> bool:
+    """Whether it is a text, of any name, that begins with columns of these names."""
+    with contextlib.suppress(LogError):
+        return set(names) <= set(TableFile(path).names)
+    return False
 
 
 def is_parquet(path: Path) -> bool:

@@ -11,7 +11,8 @@ from analysis.logs.lines import Line, positive, ranks_of, whole
 from analysis.logs.rows import Rows
 
 STEP = re.compile(r"\bstep:\s*+(\d++)\b")
-RATE = re.compile(r"\btps:\s*+(\S++)")
+RATE = re.compile(r"\b(?:tps|wps):\s*+(\S++)")
+"""Tokens per second; older versions say words."""
 VALIDATION = "validate step:"
 MOST_RATE = 1e15
 NO_UNIT = (
@@ -23,7 +24,8 @@ EACH = "log_freq 1"
 
 def is_torchtitan(line: Line) -> bool:
     """Whether a line is one of a step."""
-    return "tps:" in line.text and VALIDATION not in line.text and STEP.search(line.text) is not None
+    step = STEP.search(line.text) if "ps:" in line.text and VALIDATION not in line.text else None
+    return step is not None and RATE.search(line.text, step.end()) is not None
 
 
 def read_torchtitan(source: str, lines: Iterable[Line], tokens: float | None = None) -> Rows:
@@ -50,7 +52,7 @@ def read_torchtitan(source: str, lines: Iterable[Line], tokens: float | None = N
             processes.append(known.setdefault(line.process, line.process))
             steps.append(whole(step[1], "step", where, MOST_STEP))
             rates.append(per_s)
-    rows = Rows(source, EACH, [WAITS] if tokens else [NO_UNIT, WAITS])
+    rows = Rows(source, EACH, remarks=[WAITS] if tokens else [NO_UNIT, WAITS])
     usual = tokens or (median(rates) if rates else 1.0)
     for rank, step_number, per_s in zip(ranks_of(processes), steps, rates, strict=True):
         rows.add(rank, step_number, usual / per_s)

@@ -11,6 +11,8 @@ from analysis.logs.limits import MOST_OBJECTS
 from analysis.logs.opening import content
 from analysis.logs.step_log import LogError
 
+WITHOUT_CONTROLS = bytes(code if code >= 0x20 else 0x20 for code in range(256))
+"""Blanks for control characters: between values both are the same, within texts JSON has none."""
 NOTHING = msgspec.Raw(b"null")
 
 
@@ -88,12 +90,14 @@ def read_trace(path: Path) -> Trace:
 
 
 def _decoded(data: bytes) -> File | list[Event]:
-    """Of an array the last bracket may be missing, as the format allows to a program that was ended."""
+    """Names may have control characters. Of an array the last bracket may be missing, as the format allows."""
     try:
         return _DECODER.decode(data)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:
-        if data[:100].lstrip()[:1] != b"[":
+    except msgspec.DecodeError as error:
+        if "invalid character" in str(error) and (plain := data.translate(WITHOUT_CONTROLS)) != data:
+            return _decoded(plain)
+        if data[:100].lstrip()[:1] != b"[" or data.rstrip().endswith(b"]"):
             raise
-        return _DECODER.decode(data.rstrip().rstrip(b",") + b"]")
+        return _decoded(data.rstrip().rstrip(b",") + b"]")

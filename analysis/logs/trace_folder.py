@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from analysis.files import natural
 from analysis.logs.limits import MOST_FILES
-from analysis.logs.opening import plain_name
 from analysis.logs.step_log import LogError
+from reading.unpacked import plain_name
 
 RANK = re.compile(r"(?:rank|worker)[_-]?(\d{1,9})", re.IGNORECASE)
 NUMBER = re.compile(r"\d++")
@@ -21,17 +22,17 @@ def is_trace(path: Path) -> bool:
     return plain_name(path).endswith(".json")
 
 
-def traces_in(folder: Path) -> list[Path]:
-    """The traces of a folder, or of its folders: profilers leave one per profiled iteration (``iteration_10/``).
+def traces_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """(traces of a folder, those of its folders): profilers leave one per profiled iteration (``iteration_10/``).
 
     Raises:
         LogError: there are too many.
     """
     here = [path for path in folder.iterdir() if is_trace(path) and path.is_file()]
-    below = [] if here else [path for path in folder.glob("*/*") if is_trace(path) and path.is_file()]
-    if len(found := here or below) > MOST_FILES:
-        raise LogError(f"{folder}: has {len(found):,} traces; name a folder of {MOST_FILES:,} at most")
-    return found
+    below = [path for path in folder.glob("*/*") if is_trace(path) and path.is_file()]
+    if (found := max(len(here), len(below))) > MOST_FILES:
+        raise LogError(f"{folder}: has {found:,} traces; name a folder of {MOST_FILES:,} at most")
+    return here, below
 
 
 def cycles(paths: Sequence[Path]) -> list[list[Path]]:
@@ -42,13 +43,29 @@ def cycles(paths: Sequence[Path]) -> list[list[Path]]:
 
 
 def ranks_by_name(folder: Sequence[Path]) -> dict[Path, str]:
-    """By file, the number of a rank in its name: after a word that says so, or the first by which all names differ."""
-    numbers = {path: NUMBER.findall(plain_name(path).split(".")[0]) for path in folder}
-    places = range(min(map(len, numbers.values())))
-    differing = [place for place in places if len({each[place] for each in numbers.values()}) == len(numbers)]
+    """By file, the number of a rank in its name: after a word that says so, or the first by which all names differ.
+
+    Names are compared that are alike but for their numbers: other files may lie next to the traces.
+    """
+    alike: dict[str, list[Path]] = defaultdict(list)
+    for path in folder:
+        alike[NUMBER.sub("0", plain_name(path))].append(path)
     found: dict[Path, str] = {}
-    if differing:
-        place = differing[0] if len(numbers) > 1 else -1  # of a single file, the last
-        found = {path: each[place] for path, each in numbers.items()}
+    for paths in alike.values():
+        for name in (lambda path: plain_name(path).split(".")[0], plain_name):  # times of writing differ, too
+            if numbers := _differing(paths, name):
+                found |= numbers
+                break
     found |= {path: said[1] for path in folder if (said := RANK.search(path.name))}
     return {path: number[-18:].lstrip("0") or "0" for path, number in found.items()}
+
+
+def _differing(paths: Sequence[Path], name: Callable[[Path], str]) -> dict[Path, str]:
+    """The first number that differs between all names; of a single one the last."""
+    numbers = {path: NUMBER.findall(name(path)) for path in paths}
+    places = range(min(map(len, numbers.values())))
+    differing = [place for place in places if len({each[place] for each in numbers.values()}) == len(numbers)]
+    if not differing:
+        return {}
+    place = differing[0] if len(numbers) > 1 else -1
+    return {path: each[place] for path, each in numbers.items()}

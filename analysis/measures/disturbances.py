@@ -15,17 +15,33 @@ KINDS = ("delay", "slowdown")
 NO_WORK = np.zeros((3, 0))
 
 
-class _Hits(NamedTuple):
-    """Work of one target: when it was issued, the seconds planned per row of the plan, the total seconds achieved."""
+class _Pairs(NamedTuple):
+    """A window of the plan and work for which it was open, each pair once; a long job has few pairs of all possible."""
 
-    issued_s: np.ndarray
+    num_rows: int
+    row: np.ndarray
+    """Window: row of the plan, by pair."""
+    item: np.ndarray
+    """Work: its place, by pair."""
     planned_s: np.ndarray
-    """(rows of the plan, work items)"""
-    active: np.ndarray
+    """Seconds that the window should have added to the work."""
+
+    def per_row(self, values: np.ndarray | None = None, of: slice | np.ndarray = slice(None)) -> np.ndarray:
+        """Sums over the pairs of each row (``of``: of these pairs only); without values, how many pairs it has."""
+        sums: np.ndarray = np.bincount(self.row[of], values, minlength=self.num_rows)
+        return sums if values is None else sums.astype("float64")  # without any pair they are whole numbers
+
+
+class _Hits(NamedTuple):
+    """Of one target, for each of its rows of the plan."""
+
+    hits: np.ndarray
+    planned_s: np.ndarray
     achieved_s: np.ndarray
-    """(rows of the plan,)"""
     reported_s: np.ndarray
-    """(rows of the plan,): the planned seconds of the work that ``achieved_s`` is about."""
+    """The planned seconds of the work that ``achieved_s`` is about."""
+    first_s: np.ndarray
+    """When the first work was issued; NaN if there was none."""
 
 
 def achieved(
@@ -50,11 +66,11 @@ def achieved(
             found = _server(rows, updates, server_busy, node.number)
         else:
             continue
-        hits[places] = found.active.sum(axis=1)
-        planned_s[places] = np.where(known[places], found.planned_s.sum(axis=1), nan)
+        hits[places] = found.hits
+        planned_s[places] = np.where(known[places], found.planned_s, nan)
         achieved_s[places] = np.where(known[places], found.achieved_s, nan)
         reported_s[places] = np.where(known[places], found.reported_s, nan)
-        first_s[places] = [found.issued_s[active].min() if active.any() else nan for active in found.active]
+        first_s[places] = found.first_s
     found_s = {"planned_s": planned_s, "achieved_s": achieved_s, "reported_s": reported_s, "first_effect_s": first_s}
     return plan.assign(hits=hits, **found_s)
 
@@ -71,38 +87,52 @@ def _by_worker(iterations: pd.DataFrame) -> dict[int, np.ndarray]:
 
 def _worker(rows: pd.DataFrame, work: np.ndarray) -> _Hits:
     issued, compute_s, injected_s = work
-    active, planned = _planned(rows, issued, compute_s - injected_s)
-    return _Hits(issued, planned, active, _share(planned) @ injected_s, planned.sum(axis=1))
+    pairs = _planned(rows, issued, compute_s - injected_s)
+    total_s = np.bincount(pairs.item, pairs.planned_s, minlength=len(issued))[pairs.item]
+    done = pairs.per_row(_share(pairs.planned_s, total_s) * injected_s[pairs.item])
+    planned_s = pairs.per_row(pairs.planned_s)
+    return _Hits(pairs.per_row(), planned_s, done, planned_s, _first(pairs, issued))
 
 
 def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame, server: int) -> _Hits:
     issued = updates["t"].to_numpy()
-    active, planned = _planned(rows, issued, np.zeros(len(issued)))
+    pairs = _planned(rows, issued, np.zeros(len(issued)))
+    by_item = np.argsort(pairs.item, kind="stable")
+    items = pairs.item[by_item]
     notes = server_busy[server_busy["server"] == server]
     done, reported = np.zeros(len(rows)), np.zeros(len(rows))
     for note in notes.itertuples():
         # the note covers the server's last `updates` updates; after a rollback a version occurs twice
         last = np.flatnonzero((updates["version"] == note.version) & (updates["t"] <= note.t))
         if len(last):
-            covered = planned[:, max(0, last[-1] + 1 - note.updates) : last[-1] + 1].sum(axis=1, keepdims=True)
-            done += _share(covered)[:, 0] * note.injected_s
-            reported += covered[:, 0]
-    return _Hits(issued, planned, active, done, reported)
+            begin, end = np.searchsorted(items, (max(0, last[-1] + 1 - note.updates), last[-1] + 1))
+            of = by_item[begin:end]
+            covered = pairs.per_row(pairs.planned_s[of], of)
+            done += _share(covered, np.full(len(rows), covered.sum())) * note.injected_s
+            reported += covered
+    return _Hits(pairs.per_row(), pairs.per_row(pairs.planned_s), done, reported, _first(pairs, issued))
 
 
-def _planned(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, work items): whether the window was open for it, and the seconds that it should have added."""
-    start, end, magnitude = (
-        rows[name].to_numpy(dtype="float64")[:, None] for name in ("start_s", "end_s", "magnitude")
-    )
-    active = (start <= issued_s) & (issued_s < end)
-    added = np.where((rows["kind"] == "slowdown").to_numpy()[:, None], magnitude * own_s, magnitude)
-    known = rows["kind"].isin(KINDS).to_numpy()[:, None]
-    return active, np.where(active & known, added, 0.0)
+def _planned(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray) -> _Pairs:
+    """Windows that were open when work was issued, and the seconds that each should have added."""
+    start, end, magnitude = (rows[name].to_numpy(dtype="float64") for name in ("start_s", "end_s", "magnitude"))
+    order = np.argsort(issued_s, kind="stable")
+    first, behind = np.searchsorted(issued_s[order], start), np.searchsorted(issued_s[order], end)
+    count = np.maximum(behind - first, 0)
+    row = np.repeat(np.arange(len(rows)), count)
+    item = order[np.arange(len(row)) + np.repeat(first - (np.cumsum(count) - count), count)]
+    added = np.where((rows["kind"] == "slowdown").to_numpy()[row], magnitude[row] * own_s[item], magnitude[row])
+    return _Pairs(len(rows), row, item, np.where(rows["kind"].isin(KINDS).to_numpy()[row], added, 0.0))
 
 
-def _share(planned: np.ndarray) -> np.ndarray:
-    """Each row's part of the planned seconds of a column; zero if nothing was planned."""
-    total = planned.sum(axis=0)
-    share: np.ndarray = np.divide(planned, total, out=np.zeros_like(planned), where=total > 0)
+def _first(pairs: _Pairs, issued_s: np.ndarray) -> np.ndarray:
+    """When the first work of each row was issued; NaN if there was none."""
+    first = np.full(pairs.num_rows, nan)
+    np.fmin.at(first, pairs.row, issued_s[pairs.item])
+    return first
+
+
+def _share(planned_s: np.ndarray, total_s: np.ndarray) -> np.ndarray:
+    """The part that planned seconds are of a total; zero if nothing was planned."""
+    share: np.ndarray = np.divide(planned_s, total_s, out=np.zeros_like(planned_s), where=total_s > 0)
     return share

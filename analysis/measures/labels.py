@@ -69,13 +69,20 @@ def _mixes_files(metas: Sequence[dict[str, Any]]) -> bool:
 
 
 def case_labels(metas: Sequence[dict[str, Any]]) -> list[str]:
-    """The case of each run: the settings outside the strategy that vary, as ``key=value``; empty if none does."""
+    """The case of each run: the settings outside the strategy that vary, as ``setting=value``; empty if none does."""
     settings = [_settings(meta) for meta in metas]
     chosen: list[str] = []
     for key in sorted(_varying(settings), key=_rank):
         if len({_point(s, [*chosen, key]) for s in settings}) > len({_point(s, chosen) for s in settings}):
             chosen.append(key)
-    return [", ".join(f"{key}={_show(s.get(key))}" for key in chosen) for s in settings]
+    return [", ".join(f"{_setting(key)}={_show(s.get(key))}" for key in chosen) for s in settings]
+
+
+def _setting(key: str) -> str:
+    """The setting of the command line that a key of the record is of: ``straggler.delay_s``."""
+    head, dot, rest = key.partition(".")
+    group = head.removesuffix("_fields")
+    return f"{'workload' if group == 'task' else group}{dot}{rest}" if head.endswith("_fields") else key
 
 
 def _settings(meta: dict[str, Any]) -> dict[str, Any]:
@@ -109,4 +116,6 @@ def _describe(name: str, fields: dict[str, Any], keys: Sequence[str]) -> str:
 def _show(value: Any) -> str:
     if value is None:
         return "none"
+    if isinstance(value, list):
+        return f"[{','.join(map(_show, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)

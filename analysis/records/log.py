@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from stat import S_ISREG
 from traceback import extract_tb
 from typing import BinaryIO
 
 import msgspec
 
 from analysis.records.schema import Line, decode_line
+from reading.files import special
 
 BLOCK_BYTES = 1 << 18
 """Lines are read, decoded and released in blocks of about so many bytes."""
@@ -34,8 +34,8 @@ def of_record(path: Path) -> Iterator[None]:
     device among the files is refused at once: reading it would wait, or never end.
     """
     try:
-        if irregular := next(_irregular(path), None):
-            raise RecordError(f"{irregular}: is not a regular file, so nothing of this record is read; remove it")
+        for file, kind in _special(path):
+            raise RecordError(f"{file}: is {kind}, and not a file, so nothing of this record is read; remove it")
         yield
     except RecordError:
         raise
@@ -48,13 +48,13 @@ def of_record(path: Path) -> Iterator[None]:
         raise RecordError(f"{words} {DAMAGED}") from error
 
 
-def _irregular(folder: Path) -> Iterator[Path]:
-    """Pipes, sockets and devices anywhere in a record."""
+def _special(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Pipes, sockets and devices anywhere in a record, and what each is."""
     for place, _, names in os.walk(folder):
         for path in (Path(place, name) for name in names):
             with suppress(OSError):  # a link to nowhere: who needs it says so
-                if not S_ISREG(path.stat().st_mode):
-                    yield path
+                if kind := special(path.stat()):
+                    yield path, kind
 
 
 class Log:

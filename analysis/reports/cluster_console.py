@@ -7,7 +7,8 @@ from math import isfinite, isnan
 import pandas as pd
 from rich.console import Console
 
-from analysis.reports.console import MARKED, Column, marked, number_text, print_cases
+from analysis.reports.columns import relative
+from analysis.reports.console import MARKED, Column, broken, marked, number_text, print_cases
 
 
 def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
@@ -18,23 +19,29 @@ def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]
         Column("run", lambda row: marked(row["label"], row["warned"])),
         Column("seeds", lambda row: f"{row['seeds']}"),
         Column("jobs\ndone", lambda row: f"{row['jobs_completed']}/{row['jobs']}"),
-        Column("mean JCT\ns", lambda row: spread_text(row, "jct_mean_s", 1, brief), "jct_mean_s", False),
-        *([Column(f"JCT /\n{baseline}", lambda row: spread_text(row, "jct_ratio", 2, brief))] if pairs else []),
-        Column("median\ns", lambda row: number_text(row["jct_median_s"], 1), "jct_median_s", False),
-        Column("99 %\ns", lambda row: number_text(row["jct_p99_s"], 1), "jct_p99_s", False),
-        Column("mean\nwait s", lambda row: number_text(row["queue_mean_s"], 1), "queue_mean_s", False),
-        Column("slow-\ndown", lambda row: number_text(row["slowdown_median"], 2), "slowdown_median", False),
-        Column("make-\nspan s", lambda row: number_text(row["makespan_s"], 0), "makespan_s", False),
-        Column("GPUs\n%", lambda row: number_text(row["gpu_use_frac"] * 100, 1), "gpu_use_frac", True),
-        Column("pre-\nempted", lambda row: number_text(row["preemptions"], 0)),
+        Column("mean\nJCT\n(s)", lambda row: spread_text(row, "jct_mean_s", 1, brief), "jct_mean_s", False),
+        *(
+            [Column(broken(relative("JCT", str(baseline))), lambda row: spread_text(row, "jct_ratio", 2, brief))]
+            if pairs
+            else []
+        ),
+        Column("median\nJCT\n(s)", lambda row: number_text(row["jct_median_s"], 1), "jct_median_s", False),
+        Column("99 %\nJCT\n(s)", lambda row: number_text(row["jct_p99_s"], 1), "jct_p99_s", False, minor=True),
+        Column("mean\nwait\n(s)", lambda row: number_text(row["queue_mean_s"], 1), "queue_mean_s", False),
+        Column(
+            "median\nslowdown", lambda row: number_text(row["slowdown_median"], 2), "slowdown_median", False, minor=True
+        ),
+        Column("makespan\n(s)", lambda row: number_text(row["makespan_s"], 0), "makespan_s", False),
+        Column("GPUs\nin use\n(%)", lambda row: number_text(row["gpu_use_frac"] * 100, 1), "gpu_use_frac", True),
+        Column("preempted", lambda row: number_text(row["preemptions"], 0), minor=True),
     ]
     if frame[["granted", "refused"]].to_numpy().any():
         columns.append(Column("granted /\nrefused", reservations_text))
     if frame["iterations_with_straggler_frac"].notna().any():
         share, delay = "iterations_with_straggler_frac", "delay_frac"
         columns += [
-            Column("strag-\nglers %", lambda row: number_text(row[share] * 100, 1), share, False),
-            Column("delay\n%", lambda row: number_text(row[delay] * 100, 1), delay, False),
+            Column("straggling\n(% of\niterations)", lambda row: number_text(row[share] * 100, 1), share, False),
+            Column("delay\n(%)", lambda row: number_text(row[delay] * 100, 1), delay, False),
         ]
     return columns
 

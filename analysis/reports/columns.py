@@ -12,3 +12,8 @@ Name = Literal["seeds", "time", "step", "ratio", "interval", "verdict", "score"]
 COLUMNS: tuple[Name, ...] = ("seeds", "time", "step", "ratio", "interval", "verdict", "score")
 """What may follow the names of case and strategy; a step has the time to the target alone."""
 NUMBERS = tuple(name for name in COLUMNS if name != "verdict")
+
+
+def relative(quantity: str, baseline: str) -> str:
+    """What every table calls the ratio of a strategy's time to the baseline's."""
+    return f"{quantity} relative to {baseline}"

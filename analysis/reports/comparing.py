@@ -24,7 +24,7 @@ from analysis.measures.run_rows import (
     warned_counts,
 )
 from analysis.measures.small_samples import median
-from analysis.reports.columns import COLUMNS, NAMES, Name, Quantity
+from analysis.reports.columns import COLUMNS, NAMES, Name, Quantity, relative
 from analysis.reports.console import MARK, MARKED, marked, number_text
 
 DASH = "\N{EN DASH}"
@@ -89,7 +89,9 @@ def _scores(runs: Rows, name: str) -> dict[str, float]:
     if len(cases) < 2:
         return dict.fromkeys(strategies, nan)
     times = np.array([[medians.get((case, strategy), nan) for strategy in strategies] for case in cases])
-    return dict(zip(strategies, profile_scores(times).tolist(), strict=True))
+    scores = dict(zip(strategies, profile_scores(times).tolist(), strict=True))
+    scored = sum(not isnan(score) for score in scores.values())
+    return scores if scored > 1 else dict.fromkeys(strategies, nan)  # the score of one alone compares nothing
 
 
 def sheet(
@@ -137,8 +139,9 @@ class _Form(NamedTuple):
         """One head, or those of both ends of an interval."""
         if name == "interval" and not self.for_people:
             return "95 % low", "95 % high"
-        texts = {"time": f"{NAMES[self.quantity]} (s)", "step": "step (s)", "ratio": f"over {self.baseline}"}
-        texts |= {"interval": "95 % interval", "score": f"profile score (to {MOST:g}x)"}
+        named = NAMES[self.quantity]
+        texts = {"time": f"{named} (s)", "step": f"{named} error (s)", "ratio": relative(named, self.baseline)}
+        texts |= {"interval": "95 % interval", "score": "profile score"}
         return (texts.get(name, name),)
 
     def cells(self, name: Name, row: Compared) -> tuple[str, ...]:
@@ -186,14 +189,21 @@ def _notes(
     rows: Sequence[Compared], baseline: str, quantity: Quantity, there: Sequence[Name], shown: Callable[[str], str]
 ) -> Iterator[str]:
     """What a reader of the numbers alone has to know."""
+    others = [row for row in rows if row.strategy != baseline]
     if quantity == "tta":
         yield (
-            "TTA (time to accuracy): until the first evaluation that reaches the target, which may have been reached "
-            "up to a step earlier; what differs by less than a step is not distinguished."
+            "TTA (time to accuracy): until the first evaluation that reaches the target; training may have reached it "
+            "earlier, by at most the TTA error, and times that differ by less are not distinguished."
         )
+    if "score" in there:
+        yield (
+            f"profile score: 1 if the strategy is the fastest in every case, 0 if it never comes within {MOST:g} times "
+            f"the fastest; {DASH}: it was not run in every case."
+        )
+    if others and all(row.against is None or row.against.pairs < 2 for row in others):
+        yield "One pair of runs decides nothing: a difference may be chance. Repeat with several seeds."
     if any(row.warned or row.warned_pairs for row in rows):
         yield MARKED
-    others = [row for row in rows if row.strategy != baseline]
     if "ratio" in there and any(row.against is None for row in others):
         yield f"{DASH} for a ratio: {shown(baseline)} was not run in this case."
     if "ratio" in there and any(row.against is not None and isnan(row.against.ratio) for row in others):
@@ -207,7 +217,7 @@ def _notes(
 def verdict_text(found: Distinction) -> str:
     """The verdict, and if there is none, how many seeds it would take."""
     if found.coarse:
-        return f"{found.verdict} (less than the step between evaluations)"
+        return f"{found.verdict} (less than the TTA error)"
     if found.verdict == "too few seeds":
         return f"too few seeds ({found.pairs} paired)"
     if found.verdict != "not distinguishable" or not found.seeds_needed:

@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from analysis.figures.names import shown_name
 from analysis.measures.targets import step_text
+from analysis.reports.columns import relative
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,10 +24,13 @@ NAMES = ("strategy", "run")
 
 
 WORDS = (
-    "JCT: job completion time. TTA: time to accuracy, until the first evaluation that reaches the target (which may "
-    "have been reached up to a step earlier). BPT: batch processing time, without waiting."
+    "JCT: job completion time. TTA: time to accuracy, until the first evaluation that reaches the target; training may "
+    "have reached it earlier, by at most the TTA error. Staleness: how many updates others made between reading the "
+    "parameters and applying the gradient. Waiting: share of all workers' time. BPT: batch processing time, a worker's "
+    "data and computing without waiting; a median over all iterations hides a rare straggler."
 )
-"""What the heads of a table abbreviate."""
+"""What the heads of a table mean."""
+ONE_SEED = "One seed decides nothing: a difference may be chance. Repeat the sweep with several, such as seed=0,1,2."
 MARK = "*"
 MARKED = f"{MARK} with a run that has a warning."
 """What the mark next to a name or a number says."""
@@ -34,7 +39,8 @@ MARKED = f"{MARK} with a run that has a warning."
 class Column(NamedTuple):
     """One column: its header, the text of a row, the compared value, and whether higher is better (None: neither).
 
-    ``step`` is the column of the differences from which on two values differ.
+    ``step`` is the column of the differences from which on two values differ. ``minor``: a terminal that is too narrow
+    does without it.
     """
 
     head: str
@@ -42,42 +48,52 @@ class Column(NamedTuple):
     key: str | None = None
     higher: bool | None = None
     step: str | None = None
+    minor: bool = False
 
 
 def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
     """The columns for one case (of :func:`analysis.reports.report.compare`); ``brief``: no intervals."""
     metric, higher = frame["metric"].iloc[0], bool(frame["higher_is_better"].iloc[0])
     baseline = frame.attrs.get("baseline")
-    against = [Column(f"JCT /\n{baseline}", lambda row: ratio_text(row, "jct"))] if baseline and len(frame) > 1 else []
-    step = Column("step\ns", lambda row: step_text(row["tta_step_s"]))
+    against = []
+    if baseline and len(frame) > 1:
+        against = [Column(broken(relative("JCT", shown_name(baseline))), lambda row: ratio_text(row, "jct"))]
+    step = Column("TTA\nerror\n(s)", lambda row: step_text(row["tta_step_s"]), minor=True)
     return [
-        Column("strategy", lambda row: marked(row["strategy"], row["warned"])),
+        Column("strategy", lambda row: marked(shown_name(row["strategy"]), row["warned"])),
         Column("seeds", lambda row: f"{row['seeds']}"),
-        Column("JCT\ns", lambda row: time_text(row, "jct", "cut off", brief), "jct_s", False),
+        Column("JCT\n(s)", lambda row: time_text(row, "jct", "cut off", brief), "jct_s", False),
         *against,
-        Column("TTA\ns", lambda row: time_text(row, "tta", "missed", brief), "tta_s", False, "tta_step_s"),
+        Column("TTA\n(s)", lambda row: time_text(row, "tta", "missed", brief), "tta_s", False, "tta_step_s"),
         *([step] if frame["tta_step_s"].notna().any() else []),
         Column(f"final\n{metric}", lambda row: number_text(row["final_metric"], 4), "final_metric", higher),
-        Column("up-\ndates", lambda row: number_text(row["updates"], 0)),
+        Column("updates", lambda row: number_text(row["updates"], 0), minor=True),
         Column(
-            "stale-\nness",
-            lambda row: f"{number_text(row['staleness_mean'], 2)}/{number_text(row['staleness_max'], 0)}",
+            "staleness\nmean\n(max)",
+            lambda row: f"{number_text(row['staleness_mean'], 2)} ({number_text(row['staleness_max'], 0)})",
         ),
-        Column("wait\n%", lambda row: number_text(row["wait_frac"] * 100, 1), "wait_frac", False),
-        Column("drop-\nped %", lambda row: number_text(row["dropped_frac"] * 100, 1)),
-        Column("BPT\nms", lambda row: number_text(row["bpt_median_s"] * 1e3, 1)),
+        Column("waiting\n(% of\ntime)", lambda row: number_text(row["wait_frac"] * 100, 1), "wait_frac", False),
+        Column("gradients\ndropped\n(%)", lambda row: number_text(row["dropped_frac"] * 100, 1), minor=True),
+        Column("median\nBPT\n(ms)", lambda row: number_text(row["bpt_median_s"] * 1e3, 1)),
     ]
+
+
+def broken(head: str) -> str:
+    """The head of a ratio on three lines."""
+    return head.replace(" relative to ", "\nrelative\nto ", 1)
 
 
 def print_summary(frame: pd.DataFrame, console: Console | None = None) -> None:
     """Print a comparison, one table for each case, the best value of a column in bold.
 
-    Intervals are left out if the terminal is too narrow; files and pipes always have them.
+    Intervals, then minor columns, are left out if the terminal is too narrow; files and pipes always have them.
     """
     console = console or Console()
     print_cases(frame, columns, console)
     said = f"{WORDS} {MARKED}" if frame["warned"].any() else WORDS
     console.print(Text(said, style="dim"), soft_wrap=True)
+    if len(frame) > 1 and frame["seeds"].max() == 1:
+        console.print(Text(ONE_SEED), soft_wrap=True)
 
 
 def print_cases(frame: pd.DataFrame, make: Callable[..., list[Column]], console: Console) -> None:
@@ -87,10 +103,31 @@ def print_cases(frame: pd.DataFrame, make: Callable[..., list[Column]], console:
     for case, rows in frame.groupby("case", sort=False):
         if case:
             console.print(Text(str(case), style="bold"))
-        table = _table(rows, make(rows))
-        fits = console.measure(table, options=console.options.update_width(UNLIMITED)).maximum <= console.width
-        console.print(table if fits else _table(rows, make(rows, brief=True), brief=True))
+        table, left_out = _fitting(rows, make, console)
+        console.print(table)
+        if left_out:
+            console.print(Text(f"The terminal is too narrow for: {', '.join(left_out)}.", style="dim"), soft_wrap=True)
     console.width = width
+
+
+def _fitting(rows: pd.DataFrame, make: Callable[..., list[Column]], console: Console) -> tuple[Table, list[str]]:
+    """The whole table if it fits, else without intervals and as many minor columns as must be; their heads."""
+
+    def fits(table: Table) -> bool:
+        return console.measure(table, options=console.options.update_width(UNLIMITED)).maximum <= console.width
+
+    if fits(table := _table(rows, make(rows))):
+        return table, []
+    shown, left_out = make(rows, brief=True), []
+    while not fits(table := _table(rows, shown, brief=True)) and (minor := [one for one in shown if one.minor]):
+        shown.remove(minor[-1])
+        left_out.append(plain(minor[-1].head))
+    return table, left_out
+
+
+def plain(head: str) -> str:
+    """A head on one line."""
+    return head.replace("\n", " ")
 
 
 def _table(frame: pd.DataFrame, shown: list[Column], *, brief: bool = False) -> Table:
@@ -141,6 +178,11 @@ def ratio_text(row: pd.Series, name: str) -> str:
 def marked(name: str, warned: int) -> str:
     """The name of something of which ``warned`` runs have warnings."""
     return f"{name} {MARK}" if warned else name
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds with three or four digits, and never with an exponent: 0.4001, 83.2, 1,083."""
+    return f"{seconds:,.0f}" if seconds >= 999.5 else f"{seconds:.4g}"
 
 
 def number_text(value: float, digits: int) -> str:

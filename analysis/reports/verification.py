@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from io import BytesIO
+from itertools import repeat
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from analysis.reports import report as of_runs
 from analysis.reports.vouching import Check, Verdict, check_sums, compared, listed, numbers_of_figures
 
 __all__ = ["Check", "Verdict", "verify_cluster", "verify_record"]
+ORDER_OF_SUMS = 1e-12
+"""Part by which numbers may differ that other code has added up in another order."""
 REDRAW = "`figures` writes it again"
 
 
@@ -105,12 +109,25 @@ def _summary(folder: Path, derived: Mapping[str, bytes], same_code: bool) -> Che
         stored = _decoded((folder / name).read_bytes())
         if not isinstance(stored, dict):
             return Check("summary", "failed", "summary.json is not a JSON object")
-        different = sorted(key for key in stored.keys() | computed.keys() if stored.get(key) != computed.get(key))
+        tolerance = 0.0 if same_code else ORDER_OF_SUMS
+        keys = stored.keys() | computed.keys()
+        different = sorted(key for key in keys if not _alike(stored.get(key), computed.get(key), tolerance))
         if different and not same_code and not any(key in stored and key in computed for key in different):
             return Check("summary", "unchecked", f"the code here knows other entries: {', '.join(different)}")
         if different:
             return Check("summary", "failed", f"summary.json differs from the record in {', '.join(different)}")
     return Check("summary", "ok", f"{len(computed)} entries follow from the record", same)
+
+
+def _alike(one: Any, other: Any, tolerance: float) -> bool:
+    """Whether two values of JSON are the same, numbers up to a part of ``tolerance``."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key], tolerance) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other, repeat(tolerance)))
+    if isinstance(one, float) and isinstance(other, float):
+        return isclose(one, other, rel_tol=tolerance)
+    return bool(one == other)
 
 
 def _tables(folder: Path, derived: Mapping[str, bytes]) -> Check:

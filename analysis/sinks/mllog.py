@@ -12,17 +12,24 @@ from typing import Any
 
 from analysis.measures.metrics import summarise
 from analysis.records.load import Run
+from analysis.sinks.errors import SinkError
 from analysis.sinks.series import evaluations, started_s
 
 NEEDS = ""
+MARK = b":::MLLOG "
 INTERVAL_KEYS = ("run_start", "run_stop")
 
 
 def export(run: Run, where: str) -> str:
-    """Write ``NAME.log`` into the directory ``where``; returns its path."""
+    """Write the run's name with suffix ``.log`` into the directory ``where``, in place of an earlier one; its path.
+
+    Raises :class:`SinkError` where a file of that name is not one of ours.
+    """
     path = Path(where) / f"{run.path.name}.log"
+    if path.is_symlink() or (path.exists() and not (path.is_file() and path.read_bytes()[: len(MARK)] == MARK)):
+        raise SinkError(f"mllog: {path}: exists and is no log of MLPerf; choose another directory (--where)")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f":::MLLOG {json.dumps(line)}\n" for line in lines(run)))
+    path.write_text("".join(f"{MARK.decode()}{json.dumps(line)}\n" for line in lines(run)))
     return str(path)
 
 

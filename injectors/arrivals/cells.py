@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from injectors.arrivals.base import Submission
 from injectors.patterns.fields import one_line
+from reading.numerals import number_in
 
 JOB_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 MAX_JOBS = 2_000_000
@@ -22,10 +23,21 @@ def bad_cell(place: str, column: str, cell: object, text: str) -> ValueError:
     return ValueError(f"{place}, column {column}, {shown}: {text}")
 
 
-def number(place: str, column: str, cell: object, *, least: float = -math.inf, above: float = -math.inf) -> float:
-    """A finite number; raises ``ValueError`` naming its place."""
+def number(
+    place: str,
+    column: str,
+    cell: object,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    decimal_comma: bool = False,
+) -> float:
+    """A finite number, which a text may say in the way of any country; raises ``ValueError`` naming its place."""
     try:
-        value = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]  # TypeError says so
+        if isinstance(cell, str):
+            value = number_in(cell, decimal_comma=decimal_comma)
+        else:
+            value = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]  # TypeError says so
     except (TypeError, ValueError):
         value = math.nan
     wanted = f", {least:g} or more" if least > -math.inf else f", more than {above:g}" if above > -math.inf else ""
@@ -50,7 +62,7 @@ def in_order(jobs: Iterable[tuple[str, Submission]], cure: str = "") -> list[Sub
     found: list[Submission] = []
     places: dict[str, str] = {}
     for place, one in jobs:
-        check(place, one)
+        check(place, one, cure)
         if one.job in places:
             said = f"{places[one.job]} has the same name; a name stands for one job"
             raise bad_cell(place, "job", one.job, f"{said}{cure}")
@@ -61,10 +73,10 @@ def in_order(jobs: Iterable[tuple[str, Submission]], cure: str = "") -> list[Sub
     return sorted(found, key=attrgetter("submit_s"))
 
 
-def check(place: str, one: Submission) -> None:
-    """Raise ``ValueError`` naming the place and column unless such a job can be."""
+def check(place: str, one: Submission, cure: str = "") -> None:
+    """Raise ``ValueError`` naming the place and column unless such a job can be, with the ``cure`` for its name."""
     if not JOB_NAME.fullmatch(one.job):
-        raise bad_cell(place, "job", one.job, "must be up to 100 letters, digits, '-' and '_'")
+        raise bad_cell(place, "job", one.job, f"must be up to 100 letters, digits, '-' and '_'{cure}")
     for column in ("user", "model"):
         if len(text := getattr(one, column)) > MAX_NAME or not text.isprintable():
             raise bad_cell(place, column, text, f"must be up to {MAX_NAME} letters that can be printed")

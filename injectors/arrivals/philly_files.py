@@ -13,10 +13,11 @@ import msgspec
 
 from injectors.arrivals.cells import bad_cell, number, whole
 from injectors.arrivals.files import read_bytes
-from injectors.arrivals.times import NOTHING, PACIFIC, seconds_of, zone_of
+from injectors.arrivals.times import PACIFIC, seconds_of, zone_of
 from reading import Unreadable
 from reading.errors import shown
 from reading.files import MAX_TABLE_BYTES, decoded
+from reading.numerals import is_nothing
 from reading.plain import parse_json
 from reading.tables import check_cells, csv_rows
 
@@ -82,7 +83,7 @@ def _of_log(text: str, zone: ZoneInfo) -> Iterator[TracedJob]:
         raise ValueError(f"is not a cluster_job_log ({error})") from None
     for n, one in enumerate(logged):
         place = f"job {n + 1} ({shown(one.jobid)})"
-        if one.submitted_time in NOTHING:
+        if is_nothing(one.submitted_time):
             continue
         submit_s = seconds_of(place, "submitted_time", one.submitted_time, zone)
         first = next((gpus for attempt in one.attempts or () if (gpus := _gpus_of(attempt))), 0)
@@ -98,7 +99,7 @@ def _gpus_of(attempt: _Attempt) -> int:
 
 def _length_s(place: str, number_: int, attempt: _Attempt, zone: ZoneInfo) -> float | None:
     """Seconds of an attempt; None: an end of it is unknown."""
-    if attempt.start_time in NOTHING or attempt.end_time in NOTHING:
+    if is_nothing(attempt.start_time) or is_nothing(attempt.end_time):
         return None
     column = f"attempts[{number_}].end_time"
     begin_s = seconds_of(place, f"attempts[{number_}].start_time", attempt.start_time, zone)

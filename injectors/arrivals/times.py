@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from injectors.arrivals.cells import bad_cell
 
-NOTHING = (None, "", "None", "NA", "NULL")
-"""What traces write where they know no time."""
+MOST_TEXT = 60
+"""Characters of a duration."""
 PACIFIC = "America/Los_Angeles"
-ELAPSED = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)")
-DATE = re.compile(r"\d{4}-\d\d-\d\d")
+ELAPSED = re.compile(r"(?:(\d+)(?:-| days? |d |d| days?, ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)")
+"""10:00:30, 1-10:00:30 (Slurm), 1 days 10:00:30 (pandas), 1 day, 10:00:30 (Python)."""
+LETTERS = re.compile(r"P?(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?", re.IGNORECASE)
+"""2h5m3s (Kubernetes), PT2H5M3S (ISO 8601)."""
+DATE = re.compile(r"\d{4}([-/])\d\d\1\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d ")
+FORMS = ("%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%a %b %d %H:%M:%S %Y")
+"""Besides that of ISO 8601: a day may not stand before its month, or after, as nobody could tell."""
 OFFSETS = {" PDT": "-07:00", " PST": "-08:00", " UTC": "+00:00", "Z": "+00:00"}
 
 
 def elapsed_s(cell: object) -> float | None:
-    """Seconds of a duration as schedulers write it, ``10:00:30`` or with days ``1-10:00:30``; None for all else."""
+    """Seconds of a duration as schedulers write it, ``10:00:30``, ``1-10:00:30`` or ``2h5m3s``; None for all else."""
     if isinstance(cell, timedelta):
         return cell.total_seconds()
-    found = ELAPSED.fullmatch(cell.strip()) if isinstance(cell, str) else None
-    if found is None:
+    if not isinstance(cell, str) or not (text := cell.strip()) or text.isdecimal() or len(text) > MOST_TEXT:
+        return None
+    found = ELAPSED.fullmatch(text) or LETTERS.fullmatch(text)
+    if found is None or not any(found.groups()):
         return None
     days, hours, minutes, seconds = found.groups(default="0")
     return (int(days) * 24 + int(hours)) * 3600.0 + int(minutes) * 60.0 + float(seconds)
@@ -52,12 +60,11 @@ def seconds_of(place: str, column: str, cell: object, zone: ZoneInfo | None) -> 
         for suffix, offset in OFFSETS.items():
             if text.endswith(suffix):
                 text = text.removesuffix(suffix) + offset
-        try:
-            found = datetime.fromisoformat(text)
-        except ValueError:
-            found = None
+        found = _parsed(text)
     if not isinstance(found, datetime):
-        raise bad_cell(place, column, cell, "must be a time such as 2017-10-09 07:01:55")
+        is_number = str(cell).strip().replace(".", "", 1).isdecimal()
+        cure = "; submit_as=epoch reads numbers since 1970" if is_number else ""
+        raise bad_cell(place, column, cell, f"must be a time such as 2017-10-09 07:01:55{cure}")
     if found.tzinfo is None:
         if zone is None:
             raise bad_cell(
@@ -65,3 +72,12 @@ def seconds_of(place: str, column: str, cell: object, zone: ZoneInfo | None) -> 
             )
         found = found.replace(tzinfo=zone)
     return found.timestamp()
+
+
+def _parsed(text: str) -> datetime | None:
+    with suppress(ValueError):
+        return datetime.fromisoformat(text)
+    for form in FORMS:
+        with suppress(ValueError):
+            return datetime.strptime(text, form)
+    return None

@@ -10,8 +10,11 @@ from typing import NamedTuple
 from injectors.patterns.fields import one_line
 from reading import Unreadable
 from reading.errors import listed, shown
-from reading.tables import check_cells, csv_rows, parquet_columns
+from reading.tables import check_cells, csv_rows, parquet_columns, separator_in
+from reading.unpacked import plain_name
 
+TEXTS = (".csv", ".tsv", ".txt")
+PARQUET = ".parquet"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -21,6 +24,8 @@ class Table(NamedTuple):
     columns: dict[str, list[object]]
     places: list[str]
     """Name of every row for error messages: ``row 6`` (from 1, without the header), for CSV with its line."""
+    decimal_comma: bool = False
+    """Whether a comma separates decimals, since it does not separate columns."""
 
 
 class NoSuchColumn(ValueError):
@@ -29,12 +34,24 @@ class NoSuchColumn(ValueError):
 
 def check_path(path: object) -> None:
     """Raise ``ValueError`` unless it names a CSV or Parquet file; its existence is checked on reading."""
-    if not isinstance(path, str) or not path.endswith((".csv", ".parquet")):
-        raise ValueError(f"path={one_line(path)}: must name a file that ends in .csv or .parquet")
+    if not isinstance(path, str) or not (plain_name(Path(path)).endswith(TEXTS) or path.lower().endswith(PARQUET)):
+        raise ValueError(
+            f"path={one_line(path)}: must name a file that ends in {', '.join(TEXTS)} (or such a name and .gz or .zst) "
+            f"or in {PARQUET}"
+        )
 
 
-def read_table(path: str, needed: tuple[str, ...], *, others: bool, settings: Mapping[str, str] | None = None) -> Table:
+def read_table(
+    path: str,
+    needed: tuple[str, ...],
+    *,
+    others: bool,
+    settings: Mapping[str, str] | None = None,
+    optional: tuple[str, ...] = (),
+) -> Table:
     """The file's columns. All ``needed`` ones must exist; with ``others``, additional ones are ignored.
+
+    Of a text, ``optional`` columns are read where they exist.
 
     A relative path is resolved against the working directory, then the repository. Raises a one-line ``ValueError``
     ``path=...: ...`` for an unreadable file and for missing, duplicate or superfluous columns. ``settings`` has the
@@ -43,7 +60,8 @@ def read_table(path: str, needed: tuple[str, ...], *, others: bool, settings: Ma
     file = find_file(path)
     try:
         columns = _Columns(path, needed, others, settings or {})
-        return _read_csv(file, columns) if file.suffix == ".csv" else _read_parquet(file, columns)
+        is_text = not file.name.lower().endswith(PARQUET)
+        return _read_csv(file, columns, optional) if is_text else _read_parquet(file, columns)
     except NoSuchColumn:
         raise
     except ValueError as error:
@@ -80,8 +98,8 @@ class _Columns(NamedTuple):
             if name in self.settings and name not in names:
                 near = get_close_matches(name, names, n=1)
                 cure = f"did you mean {shown(near[0])}?" if near else f"it has {listed(names) or 'none'}"
-                if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-                    cure = "its columns must be separated by commas"
+                if len(names) == 1 and name in names[0].split():
+                    cure = "its columns must be apart by commas, semicolons, tabs or | (sacct: --parsable2)"
                 raise NoSuchColumn(f"{self.settings[name]}={one_line(name)}: {self.path} has no such column; {cure}")
             if names.count(name) != 1:
                 raise ValueError(f"has {names.count(name) or 'no'} columns {name}; {must}")
@@ -89,12 +107,12 @@ class _Columns(NamedTuple):
             raise ValueError(f"column {shown(extra[0])} has no meaning; {must}")
 
 
-def _read_csv(file: Path, columns: _Columns) -> Table:
+def _read_csv(file: Path, columns: _Columns, optional: tuple[str, ...]) -> Table:
     rows = csv_rows(file)
     header = [cell.strip() for cell in next(rows, (0, []))[1]]
     columns.check(header)
-    at = {name: header.index(name) for name in columns.needed}
-    found: dict[str, list[object]] = {name: [] for name in columns.needed}
+    at = {name: header.index(name) for name in (*columns.needed, *optional) if name in header}
+    found: dict[str, list[object]] = {name: [] for name in at}
     places: list[str] = []
     for line, cells in rows:
         places.append(f"row {len(places) + 1} (line {line})")
@@ -103,7 +121,7 @@ def _read_csv(file: Path, columns: _Columns) -> Table:
         check_cells(len(places), len(at) + 1)
         for name, place in at.items():
             found[name].append(cells[place].strip())
-    return Table(found, places)
+    return Table(found, places, separator_in(file) != ",")
 
 
 def _read_parquet(file: Path, columns: _Columns) -> Table:

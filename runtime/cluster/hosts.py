@@ -194,7 +194,7 @@ class Placement:
         return str(NodeId("host", self.host_of[task])) if task in self.host_of else None
 
     def add(self, task: str, not_on: Collection[str] = (), cores: float | None = None) -> None:
-        """Place a newcomer; raises :class:`ValueError` if no host takes it.
+        """Place a newcomer; raises ValueError if no host takes it.
 
         Without ``cores`` it goes to the least loaded host (the first of equals), else to the one with most cores left,
         where it takes so many. ``not_on``: names of hosts that are excluded.
@@ -218,7 +218,7 @@ class Placement:
         self.cores.pop(task, None)
 
     def allocate(self, task: str, cores: float | None) -> None:
-        """Change what a task takes of its host (None: nothing in particular); raises :class:`ValueError`: no room."""
+        """Change what a task takes of its host (None: nothing in particular); raises ValueError: no room."""
         number = self.host_of[task]
         if cores is None:
             self.cores.pop(task, None)

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import hydra._internal.hydra as hydra_itself
 import omegaconf._utils as omegaconf_utils
 import omegaconf.base
 import yaml
-from hydra._internal import config_loader_impl
+from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.utils import get_args_parser
@@ -29,7 +30,7 @@ from hydra.plugins.config_source import ConfigResult
 from reading.plain import measure_yaml
 from runtime.errors import ConfigError
 
-__all__ = ["BASIC_LAUNCHER", "BASIC_SWEEPER", "Callbacks", "get_args_parser", "read_in_c", "read_once"]
+__all__ = ["BASIC_LAUNCHER", "BASIC_SWEEPER", "Callbacks", "get_args_parser", "read_all_once", "read_in_c", "read_once"]
 
 BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 """Hydra's launcher that starts one job after another, in this process."""
@@ -86,11 +87,36 @@ def read_once(loader: ConfigLoader) -> None:
     _work_once()
 
 
+def read_all_once() -> None:
+    """The same for every loader that Hydra makes for itself from now on, where it only shows something.
+
+    (Launchers of others may send Hydra's loader to other processes, which this one cannot be sent to.)
+    """
+    make = hydra_itself.ConfigLoaderImpl  # type: ignore[attr-defined]
+
+    def made(*args: Any, **more: Any) -> ConfigLoader:
+        loader: ConfigLoader = make(*args, **more)
+        read_once(loader)
+        return loader
+
+    hydra_itself.ConfigLoaderImpl = made  # type: ignore[attr-defined, assignment]
+
+
 @functools.cache
 def _work_once() -> None:
-    """Interpolations are parsed once; which files a configuration is made of is found once per choice of them."""
+    """Interpolations are parsed once; which files a configuration is made of is found once per choice of them.
+
+    Where the list of a file has no interpolation, nothing is made that could be interpolated.
+    """
     base: Any = omegaconf.base
     base.parse = functools.lru_cache(maxsize=4096)(base.parse)
+    lists: Any = defaults_list
+    make_map = lists._create_interpolation_map
+
+    def map_if_needed(overrides: Any, names: list[Any], self_added: bool) -> Any:
+        return make_map(overrides, names, self_added) if any("${" in str(vars(one)) for one in names) else None
+
+    lists._create_interpolation_map = map_if_needed
     find = config_loader_impl.create_defaults_list  # type: ignore[attr-defined]
 
     def found(repo: Any, overrides_list: list[Any], **how: Any) -> Any:

@@ -17,6 +17,7 @@ from runtime.core.elastic import Elastic
 from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Executor
 from runtime.core.job import Job, Port, RecordSink
+from runtime.core.node_orders import RestartOrder
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.core.reservations import Reservations, check_demands
 from runtime.core.scheduling import Scheduler
@@ -162,7 +163,7 @@ class Commands:
             incarnation = members.restarted(node)
             self.executor.lost(t, node, here=True, restarting=False, reason=RESTARTED)
             self.tell_lost(t, node, incarnation, RESTARTED, "restarted", here=True, restarting=False)
-        self.port.restart(command.node, pending_s)
+        self.port.order_node(RestartOrder(command.node, pending_s))
 
     def quote(self, t: float) -> None:
         """Notify the scheduler's expectation, now and whenever it changes."""

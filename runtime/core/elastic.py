@@ -13,8 +13,10 @@ from contextlib import suppress
 import msgspec
 
 from runtime.core import inputs
+from runtime.core.asked_cores import AskedCores
 from runtime.core.executor import Executor
-from runtime.core.job import LaunchOrder, Port, RecordSink
+from runtime.core.job import Port, RecordSink
+from runtime.core.node_orders import AllocateOrder, LaunchOrder, RepartitionOrder, RestartOrder, RetireOrder
 from runtime.core.scheduling import Grant, Request, Scheduler
 from strategies.protocol import (
     Allocate,
@@ -43,7 +45,7 @@ Lose = Callable[[float, int, str, LossCause], None]
 class Elastic:
     """``tell`` notifies the strategy, ``lose`` books a worker's loss, ``store_and_halt`` voids work after a checkpoint.
 
-    ``void`` voids it without one. ``cores`` are those asked for, of every node for which some were.
+    ``void`` voids it without one.
     """
 
     def __init__(
@@ -62,9 +64,7 @@ class Elastic:
         self.executor, self.port, self.record = executor, port, record
         self.scheduler, self.seed = scheduler, seed
         self.tell, self.lose, self.store_and_halt, self.void = tell, lose, store_and_halt, void
-        self.cores: dict[NodeId, float] = {}
-        self.low: set[NodeId] = set()
-        """Nodes of low priority."""
+        self.cores = AskedCores()
         self.awaited: set[NodeId] = set()
         """Nodes that were launched and have not joined."""
         self._evicted: set[NodeId] = set()
@@ -91,15 +91,14 @@ class Elastic:
         if grant.denied is not None:
             self._deny(t, node, grant.denied)
             return
-        if command.cpu_cores is not None:
-            self.cores[node] = command.cpu_cores
+        self.cores.set(node, command.cpu_cores)
         if command.priority == "low":
-            self.low.add(node)
+            self.cores.set_low(node)
         about = {"cpu_cores": command.cpu_cores, "memory_bytes": command.memory_bytes, "priority": command.priority}
         self.record.note(t, "Requested", node=str(node), pending_s=grant.pending_s, **about)
         if grant.evicted_after_s is not None:
             self.port.wake(t + grant.pending_s + grant.evicted_after_s, f"runtime:evict:{node}")
-        self.port.launch(
+        self.port.order_node(
             LaunchOrder(
                 node=str(node),
                 pending_s=grant.pending_s,
@@ -131,7 +130,7 @@ class Elastic:
             raise ProtocolError(f"{command}: {error}") from None
         self.record.note(t, "Repartitioning", shares=dict(zip(map(str, servers), shares, strict=True)))
         self.store_and_halt()
-        self.port.repartition(tuple(zip(map(str, servers), shares, strict=True)))
+        self.port.order_node(RepartitionOrder(tuple(zip(map(str, servers), shares, strict=True))))
 
     def allocate(self, t: float, command: Allocate) -> None:
         """Change what a node may use."""
@@ -139,17 +138,16 @@ class Elastic:
         if node not in self.executor.layout.nodes or node in self.awaited:
             raise ProtocolError(f"{command}: there is no such node now")
         if command.cpu_cores is not None:
-            wanted = self._request(command.cpu_cores, "low" if node in self.low else "normal", node)
+            wanted = self._request(command.cpu_cores, "low" if self.cores.is_low(node) else "normal", node)
             if (denied := self.scheduler.refuses(wanted)) is not None:
                 self._refuse(t, node, denied)
                 return
-        if (denied := self.port.allocate(str(node), command.cpu_cores, command.link_bytes_per_s)) is not None:
+        order = AllocateOrder(str(node), command.cpu_cores, command.link_bytes_per_s)
+        if (denied := self.port.book(order)) is not None:
             self._refuse(t, node, denied)
             return
-        if command.cpu_cores is not None:
-            self.cores[node] = command.cpu_cores
-        else:
-            self.cores.pop(node, None)
+        self.port.order_node(order)
+        self.cores.set(node, command.cpu_cores)
         about = {"cpu_cores": command.cpu_cores, "link_bytes_per_s": command.link_bytes_per_s}
         self.record.note(t, "Allocated", node=str(node), **about)
 
@@ -169,7 +167,7 @@ class Elastic:
         if restarting:
             self.executor.members.postponed(node.number)
         else:
-            self._forget(node)
+            self.cores.forget(node)
             self._deny(t, node, f"did not join: {reason}")
 
     def server_left(self, t: float, node: NodeId, reason: str) -> bool:
@@ -177,7 +175,7 @@ class Elastic:
         if node in self.awaited:
             self.died_early(t, node, reason, restarting=False)
             return False
-        self._forget(node)
+        self.cores.forget(node)
         if node in self.executor.layout.holders:  # others hold its part already, and all are about to learn that
             self._departed.append(node)
         else:
@@ -192,7 +190,7 @@ class Elastic:
 
     def end(self, t: float, node: NodeId, reason: str, cause: LossCause) -> None:
         """End a node that may go, whatever it does now."""
-        self._forget(node)
+        self.cores.forget(node)
         awaited = node in self.awaited
         self.awaited.discard(node)
         if node.role == "worker" and not awaited:
@@ -203,7 +201,7 @@ class Elastic:
             self.tell(Denied(t=t, node=str(node), reason=reason))
         elif node.role == "server" and cause != "retired":
             self.tell(ServerLost(t=t, server=node.number, incarnation=0, reason=reason, cause=cause, holding=False))
-        self.port.retire(str(node), reason)
+        self.port.order_node(RetireOrder(str(node), reason))
 
     def evict(self, t: float, name: str) -> None:
         """The cluster takes a node of low priority away, if it is still there."""
@@ -220,7 +218,7 @@ class Elastic:
         Who holds what is for the strategy to decide, so the parameters do not move to the servers that are left. With
         notice they are stored first, and nothing is lost; else all go back to the last checkpoint.
         """
-        request = self._request(self.cores.get(node), "low", node)
+        request = self._request(self.cores.of(node), "low", node)
         grant = self._ask(t, request)
         pending_s = grant.pending_s if grant.denied is None else self.scheduler.draw_s(t, self.seed, self._launches)
         if grant.evicted_after_s is not None:
@@ -231,7 +229,7 @@ class Elastic:
             self.store_and_halt()
         else:
             self.void()
-        self.port.restart(str(node), pending_s)
+        self.port.order_node(RestartOrder(str(node), pending_s))
 
     def explained(self, given: inputs.ServerLost) -> inputs.ServerLost:
         """The loss of a server that held parameters, with its cause if the cluster took it away."""
@@ -268,17 +266,8 @@ class Elastic:
         return grant
 
     def _request(self, cpu_cores: float | None, priority: Priority, node: NodeId) -> Request:
-        others = {other: cores for other, cores in self.cores.items() if other != node}
-        return Request(
-            cpu_cores=cpu_cores,
-            priority=priority,
-            in_use_cores=sum(others.values()),
-            in_use_low_cores=sum(cores for other, cores in others.items() if other in self.low),
-        )
-
-    def _forget(self, node: NodeId) -> None:
-        self.cores.pop(node, None)
-        self.low.discard(node)
+        in_use, in_use_low = self.cores.in_use(without=node)
+        return Request(cpu_cores=cpu_cores, priority=priority, in_use_cores=in_use, in_use_low_cores=in_use_low)
 
     def member(self, command: Restart | Retire) -> NodeId:
         """The member that a command names; raises :class:`ProtocolError` for any other."""

@@ -10,6 +10,7 @@ import msgspec
 from runtime.core.convergence import Convergence
 from runtime.core.data.shards import Range
 from runtime.core.layout import Layout
+from runtime.core.node_orders import AllocateOrder, NodeOrder
 
 Status = Literal["done", "failed", "stuck", "interrupted"]
 """Ways in which a job ends."""
@@ -151,17 +152,6 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """(worker, source): who is not a child any more, and the replica whose state it takes over after it."""
 
 
-class LaunchOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that was not there before, and what it may use; None: as much as it can."""
-
-    node: str
-    pending_s: float
-    """Seconds until the scheduler has a place for it."""
-    cpu_cores: float | None = None
-    memory_bytes: int | None = None
-    not_on: tuple[str, ...] = ()
-
-
 class SumOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Gradients that an aggregator sums; the sum is gradient ``grad_id`` of all servers."""
 
@@ -211,58 +201,32 @@ class Port(Protocol):
     def compute_reference(self, number: int, version: int) -> None:
         """Compute reference gradient ``number`` on the current parameters and push it to all servers.
 
-        Answers with ``Scoring.reference_ready``. Lost with who computes it; ``Scoring.repeat`` asks again.
+        ``ReferenceReady`` answers. The order is lost with the worker that computes it; the job's scoring asks again.
         """
         ...
 
     def inner_products(self, grad_id: int, reference: int) -> None:
-        """Multiply the parts of a gradient and the reference; each server answers with ``Coordinator.score_parts``."""
+        """Multiply the parts of a gradient and the reference; each server answers with a ``ScorePart``."""
         ...
 
     def evaluate(self, version: int, *, last: bool) -> None:
-        """Compute metrics of the current parameters; answers with ``Coordinator.evaluated``."""
+        """Compute metrics of the current parameters; ``Evaluated`` answers."""
         ...
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Store the current parameters and ``state`` in the same atomic file."""
         ...
 
-    def restart(self, node: str, pending_s: float) -> None:
-        """Kill ``worker:1`` or ``server:0`` and start it elsewhere, not before it was pending for so long.
-
-        The coordinator has voided what the worker had under way. A server goes when the checkpoint that was ordered
-        just before is stored; then ``Coordinator.server_lost`` and ``restored`` follow.
-        """
+    def order_node(self, order: NodeOrder) -> None:
+        """Restart, start, end, limit or move nodes, after all orders that were given before."""
         ...
 
-    def launch(self, order: LaunchOrder) -> None:
-        """Start a node more; ``WorkerJoined`` or ``ServerJoined`` follows, or its loss."""
-        ...
-
-    def retire(self, node: str, reason: str) -> None:
-        """End a node for good, or take its request back. The coordinator has booked that already."""
-        ...
-
-    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        """Let these servers read the checkpoint that was ordered just before, in proportion to their shares.
-
-        All are halted until ``Coordinator.restored`` follows.
-        """
-        ...
-
-    def suspend(self) -> None:
-        """End all tasks when the checkpoint that was ordered just before is stored; the cluster takes their places.
-
-        All are halted until ``Coordinator.restored`` follows, with tasks on the job's next places.
-        """
-        ...
-
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
-        """Change what a running node may use; None: unlimited. Returns why that is impossible here; None: it is not."""
+    def book(self, order: AllocateOrder) -> str | None:
+        """Reserve what a node is about to be given; returns why that is impossible (None: it is not)."""
         ...
 
     def wake(self, at_s: float, tag: str) -> None:
-        """Call ``Coordinator.woke(t, tag)`` at ``at_s``."""
+        """Let ``TimerFired(tag)`` come at ``at_s``."""
         ...
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from runtime.core.course import Course
 from runtime.core.job import Port, RecordSink
+from runtime.core.node_orders import SuspendOrder
 from strategies.protocol import AnyCommand, Apply, Compute, Partition, Score
 
 TIMER = "leave:"
@@ -84,7 +85,7 @@ class Preemption:
         self._dialogue.carry_out = self._carry_out
         self.record.note(t, "Preempted", version=version)
         self.leave()
-        self.port.suspend()
+        self.port.order_node(SuspendOrder())
 
     def restored(self, t: float, limit_s: float, places: dict[str, str]) -> None:
         """All hold one version, perhaps after a pause; if it is to leave, it does so now."""

@@ -7,6 +7,7 @@ the whole file or nothing. It is not fsynced: it survives any process, but not a
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import struct
@@ -48,7 +49,12 @@ def path_of(directory: Path, checkpoint: int, server: int) -> Path:
 
 
 def write_checkpoint(path: Path, version: int, state: bytes, values: dict[str, Any], lo: int = 0) -> None:
-    """Write ``values`` (arrays and numbers by name) and ``state`` to ``path``, which must not exist."""
+    """Write ``values`` (arrays and numbers by name) and ``state`` to ``path``, which must not exist.
+
+    Raises ``OSError`` if somebody has put a link in place of the folder.
+    """
+    if path.parent.is_symlink():
+        raise OSError(errno.ELOOP, "is a link, and would be written through", str(path.parent))
     arrays = {name: np.ascontiguousarray(value) for name, value in values.items() if isinstance(value, np.ndarray)}
     scalars = {name: value for name, value in values.items() if name not in arrays}
     rows = [(name, array.dtype.str, array.size) for name, array in arrays.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from pathlib import Path
 
@@ -13,6 +14,8 @@ def log_crash(error: Exception, run_dir: Path) -> str:
     path, see = run_dir / LOG, f" (see {LOG})"
     try:
         path.parent.mkdir(exist_ok=True)
+        if path.is_symlink() or path.parent.is_symlink():
+            raise OSError(errno.ELOOP, "is a link, and would be written through", str(path))
         with path.open("a") as file:
             file.writelines(traceback.format_exception(error))
     except OSError:  # the directory may be what was wrong

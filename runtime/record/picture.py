@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from injectors.plan import Disturbance, Plan
+from injectors.plan import Disturbance, Kind, Plan, target_of
 from runtime.core.job import Job
 from strategies.protocol import Arrived, Drop, Evaluated, Lost, NodeId, ServerLost
 
@@ -17,6 +17,19 @@ MAX_NAMED = 4
 """Number of disturbances that a line names before it says how many more there are."""
 MAX_TASKS = 8
 """Number of tasks of a machine that are named before it says how many more there are."""
+EFFECTS: dict[Kind, str] = {
+    "delay": "+{size:g} s per {work}",
+    "slowdown": "+{percent:.3g} % of its own time per {work}",
+    "cpu": "processor at {percent:.3g} %",
+    "gpu": "GPU at {percent:.3g} %",
+    "bandwidth": "rate at {percent:.3g} %",
+    "cut": "cut",
+    "pause": "paused",
+    "kill": "killed",
+    "join": "joins",
+    "leave": "leaves",
+}
+"""What a disturbance of this size does to its target."""
 LOCAL = "local"
 """The node of all tasks of a job that has one machine."""
 
@@ -119,7 +132,7 @@ class Picture:
         target = ""
         if self.job.target is not None:
             target = f" (target {self.job.target:g}" + (
-                f" at {self.reached_s:.1f} s)" if self.reached_s is not None else ")"
+                f" reached at {self.reached_s:.1f} s)" if self.reached_s is not None else ")"
             )
         lost = f"  lost: {', '.join(self.lost)}" if self.lost else ""
         return f"{t:6.1f} s  {epochs}  update {self.version}  {self.job.metric} {metric}{target}{lost}"
@@ -138,7 +151,13 @@ class Picture:
     def injections(self, t: float) -> str:
         """The current disturbances as text."""
         found = self.injected(t)
-        words = [f"{item.target} {item.kind} {item.magnitude:g}" for item in found[:MAX_NAMED]]
+        words = [f"{item.target} {effect(item)}" for item in found[:MAX_NAMED]]
         if len(found) > MAX_NAMED:
             words.append(f"{len(found) - MAX_NAMED} more")
         return ", ".join(words) if words else "nothing"
+
+
+def effect(item: Disturbance) -> str:
+    """What a disturbance does to its target, with the unit of its size: ``+0.1 s per iteration``."""
+    work = "update" if target_of(item.target).form == "server" else "iteration"
+    return EFFECTS[item.kind].format(size=item.magnitude, percent=100 * item.magnitude, work=work)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from injectors.plan import target_of
-from runtime.record.picture import Picture
+from runtime.record.picture import Picture, effect
 from runtime.record.screen import NoView, Redrawn, View, is_redrawn, print_line
 from strategies.protocol import NodeId
 
@@ -63,20 +63,20 @@ class LiveView(Redrawn):
 
     def _table(self, t: float) -> Table:
         table = Table(box=None, pad_edge=False)
-        for name in ("worker", "iterations", "samples", "BPT ms", "wait ms", "busy", "injected now"):
+        for name in ("worker", "iterations", "samples", "BPT (ms)", "wait (ms)", "busy", "injected now"):
             table.add_column(name, justify="left" if name in ("busy", "injected now") else "right")
         now = self.picture.injected(t)
         for worker, lane in self.picture.lanes.items():
             bpt_s, wait_s = (fmean(values) if values else 0.0 for values in (lane.bpt_s, lane.wait_s))
             busy = bpt_s / (bpt_s + wait_s) if bpt_s else 0.0
             bar = "█" * round(busy * BAR_CHARS)
-            words = ", ".join(f"{d.kind} {d.magnitude:g}" for d in now if d.target == str(NodeId.worker(worker)))
+            words = ", ".join(effect(d) for d in now if d.target == str(NodeId.worker(worker)))
             restarts = f"  ({lane.restarts} restarts)" if lane.restarts else ""
             row = (str(worker), str(lane.iterations), str(lane.samples), f"{bpt_s * 1e3:.1f}", f"{wait_s * 1e3:.1f}")
             table.add_row(*row, Text(bar.ljust(BAR_CHARS, "·"), style="green"), Text(words + restarts, style="red"))
         for item in now:
             if target_of(item.target).form == "server":
-                table.add_row(item.target, "", "", "", "", "", Text(f"{item.kind} {item.magnitude:g}", style="red"))
+                table.add_row(item.target, "", "", "", "", "", Text(effect(item), style="red"))
         return table
 
 

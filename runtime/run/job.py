@@ -146,13 +146,14 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
 def title(config: Config, job: Job) -> str:
     """The name of the job in the view."""
     others = _counted(job.num_servers, "server") if job.num_servers else f"all-reduce by {config.topology.collective}"
-    where = config.names.cluster
+    where = [config.names.runtime, config.names.cluster]
     if config.launcher != ON_THIS_MACHINE:
-        where += f", machines by {config.names.launcher}"
+        where.append(f"machines by {config.names.launcher}")
+    if config.names.runtime != "virtual":  # a virtual job has the costs of a transport, and no connections
+        where.append(config.topology.transport)
     return (
         f"{config.names.strategy} on {config.workload.name}, {_counted(job.num_workers, 'worker')}, {others} "
-        f"({config.names.runtime}, {where}, {config.topology.transport}), stragglers "
-        f"{config.names.straggler}, seed {config.seed}"
+        f"({', '.join(where)}), stragglers {config.names.straggler}, seed {config.seed}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from injectors.schedule import Schedule
@@ -24,8 +25,12 @@ class Forgetful:
         """Ignore a note of the coordinator."""
 
 
-def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Outcome:
-    """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record. ``record`` may observe.
+def outcome_of_job(
+    checked: CheckedJob, record: RecordSink | None = None, tick: Callable[[float], None] = lambda _: None
+) -> Outcome:
+    """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record.
+
+    ``record`` may observe; ``tick`` is told the job's time in seconds, a few times per second.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
     :func:`runtime.run.job.run_job` does.
@@ -39,6 +44,6 @@ def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Out
         record or Forgetful(),
         Path("nowhere"),
         save_parameters_to=None,
-        tick=lambda _: None,
+        tick=tick,
     )
     return checked.runtime.run(spec, Schedule(checked.plan))

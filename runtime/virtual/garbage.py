@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 THRESHOLDS = (10_000, 10, 100)
-"""For young, middle and all objects, see :func:`gc.set_threshold`."""
+"""For young, middle and all objects, see ``gc.set_threshold``."""
 
 
 @contextmanager

@@ -10,11 +10,11 @@ import numpy as np
 
 from analysis.records.load import Run
 from predictors.stragglers import deviations, exceeding
-from strategies.modes.ring_modes import WAITS_S, WHOLE
-from strategies.modes.ring_question import RingQuestion
-from strategies.modes.ring_took import RingTook, read_took
-from strategies.modes.samples import Costed
-from strategies.modes.times import ModeTimes
+from strategies.star.ring_modes import WAITS_S, WHOLE
+from strategies.star.ring_question import RingQuestion
+from strategies.star.ring_took import RingTook, read_took
+from strategies.star.samples import Costed
+from strategies.star.times import ModeTimes
 
 STRAGGLER_FRAC = 0.2
 FASTEST_S, SPREAD, LINKS = (0.03, 1.0), (0.05, 0.7), 0.3

@@ -111,7 +111,7 @@ def predicted(device: str, *, live: bool) -> dict[str, list[str]]:
     hog = ["straggler=gpu_hog", f"straggler.left_frac={LEFT_FRAC}", f"straggler.targets=[{quoted(target)}]"]
     return {
         "bsp": ["strategy=bsp", *job, CALM],
-        "asp": ["strategy=asp", *job, CALM],
+        "asp": ["strategy=asp_even", *job, CALM],
         "bsp_hog": ["strategy=bsp", *job, *hog],
     }
 

@@ -17,10 +17,11 @@ import pandas as pd
 
 from analysis.experiments.spec import Cell, Spec, cells
 from scripts.tables.coding import computed
-from strategies.transfers import Update, plan
-from strategies.transfers.aggregate import Aggregator, group
-from strategies.transfers.fluid import fair_finishes
-from strategies.transfers.replicate import Lag, to_replicate
+from strategies.mlfabric.aggregate import Aggregator, group
+from strategies.mlfabric.fluid import fair_finishes
+from strategies.mlfabric.order import plan
+from strategies.mlfabric.replicate import Lag, to_replicate
+from strategies.mlfabric.updates import Update
 
 INTO = 100.0
 PENDING = 8

@@ -51,8 +51,8 @@ from runtime.live.transport.messages import Goodbye, TaskReady, Update
 from runtime.live.transport.secured import new_certificate
 from runtime.live.transport.task_spec import Place, TaskSpec
 from runtime.record.recorder import Fanout, Recorder
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Lost, Strategy
 from tests.support.clusters import cluster_of
 

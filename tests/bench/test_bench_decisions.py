@@ -12,12 +12,13 @@ from statistics import median, quantiles
 
 import pytest
 
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
+from strategies.mlfabric.order import plan
+from strategies.mlfabric.updates import Update
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Compute, Grad, Started, Strategy, Timings
-from strategies.ssp import SSP
-from strategies.transfers import Update, plan
 
 from .goals import DECISION_LIMITS_S, PLAN_LIMIT_S, RECORDING, AtMost
 from .launch import PeerError, call

@@ -10,11 +10,11 @@ from statistics import median, quantiles
 import pytest
 
 from scripts.train_modes import agreement, by_heuristic, drawn
-from strategies.modes.choice import Choice
-from strategies.modes.learned import ModeLearner
-from strategies.modes.orders import simulated
-from strategies.modes.server_question import Question, ServerQuestion
-from strategies.modes.times import ModeTimes
+from strategies.star.choice import Choice
+from strategies.star.learned import ModeLearner
+from strategies.star.orders import simulated
+from strategies.star.server_question import Question, ServerQuestion
+from strategies.star.times import ModeTimes
 
 from .goals import MODEL_DECISION, MODEL_GOALS
 from .probe import Probe

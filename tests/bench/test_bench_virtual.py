@@ -30,10 +30,10 @@ from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.machines import machines, twins
 from runtime.virtual.machines.twins import sharing_on
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
 from tests.support.reference_sharing import Sharing as ReferenceSharing

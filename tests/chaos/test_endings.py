@@ -279,6 +279,23 @@ def test_a_job_whose_last_score_is_given_up_for_a_signal_is_interrupted_in_good_
 
 
 @pytest.mark.live
+def test_a_job_whose_evaluator_is_lost_before_it_has_saved_the_parameters_fails_and_keeps_its_record(
+    start: Start,
+) -> None:
+    """A user who asked for the file counts on it, so exit code 0 and a warning would mislead."""
+    run = dawdling(start, "workload.epochs=1", "save_parameters=true")
+    run.await_that(lambda: sum(event["grad"]["samples"] for event in run.events("Arrived")) >= SAMPLES, "all gradients")
+    time.sleep(0.5)
+    assert run.unregister(("evaluator", 0))
+    exit_code, _, said = run.wait()
+    assert (exit_code, run.finished["status"]) == (1, "failed")
+    assert "save_parameters=true: the final parameters were not saved" in said
+    assert run.finished["samples_applied"] == SAMPLES
+    assert (run.run_dir / "SHA256SUMS").exists()
+    assert not (run.run_dir / "parameters.npy").exists()
+
+
+@pytest.mark.live
 def test_an_interrupted_sweep_begins_no_other_job(start: Start, tmp_path: Path) -> None:
     oracle = Oracle(tmp_path)
     run = start("run", *LEDGER, "strategy=bsp,asp", "workload.epochs=null", "max_time_s=60", sweep=True)

@@ -17,7 +17,7 @@ from tests.support.leaks import Start
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 EPOCHS, FAULTS = 40, 20
-STRATEGIES = ("bsp", "asp", "asp_dds", "ssp", "backup_workers", "coding_fractional")
+STRATEGIES = ("bsp", "asp_even", "asp", "ssp", "backup_workers", "coding_fractional")
 JOBS = [(strategy, transport) for strategy in STRATEGIES for transport in ("tcp", "shm")]
 JOBS += [("mlfabric", "tcp"), ("tree", "tcp"), ("star_tree", "tcp"), ("followed", "tcp")]
 
@@ -64,7 +64,7 @@ def test_all_kinds_of_faults_happened(counts: Counter[Kind]) -> None:
     ("strategy", "transport"),
     [
         *(pytest.param(*job, marks=pytest.mark.long) for job in [("bsp", "shm"), *JOBS[-4:]]),
-        ("asp_dds", "tcp"),
+        ("asp", "tcp"),
     ],
 )
 def test_a_short_storm(start: Start, strategy: str, transport: str) -> None:

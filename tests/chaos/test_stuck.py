@@ -16,17 +16,17 @@ DEADLINE_S = 8
 STUCK = (*LEDGER, "cluster.device={base_s: 0.01}", f"runtime.start_deadline_s={DEADLINE_S}", "workload.epochs=null")
 
 
-def test_a_stopped_agent_ends_the_run_when_it_is_needed(start: Start) -> None:
-    run = start("run", *STUCK, "max_time_s=60")
+def test_a_stopped_agent_ends_the_run_by_its_lease(start: Start) -> None:
+    run = start("run", *STUCK, "max_time_s=60", "runtime.lease_s=1")
     run.await_training(5)
     os.kill(run.agent_pid, signal.SIGSTOP)
     run.await_progress(50)
     assert run.unregister(("worker", 1))
-    assert "worker 1" in run.fail(90)
+    assert "the agent is lost: no heartbeat for 5 s" in run.fail(90)
 
 
-def test_a_stopped_agent_that_nobody_needs_is_not_noticed(start: Start) -> None:
-    run = start("run", *STUCK[:-1], "workload.epochs=3")
+def test_a_job_that_ends_within_the_lease_of_a_stopped_agent_is_done(start: Start) -> None:
+    run = start("run", *STUCK[:-1], "workload.epochs=3", "runtime.lease_s=60")
     run.await_training(5)
     os.kill(run.agent_pid, signal.SIGSTOP)
     run.finish()

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from runtime.core.ledger import GradientLedger
-from strategies.composed import Composed
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import AllGate, BoundedGate, EachGate, FirstFreshGate, Verdict
-from strategies.monitoring.noise import NoiseMeter
+from strategies.basic.first_fresh import FirstFreshGate
+from strategies.parts.composed import Composed
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import AllGate, BoundedGate, EachGate, Verdict
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -34,6 +34,7 @@ from strategies.protocol import (
     Strategy,
     Wake,
 )
+from strategies.star.noise import NoiseMeter
 from tests.contract.catalogue import make, scenario
 from tests.support.answers import Line
 from tests.support.harness import HeapRun

@@ -12,17 +12,17 @@ import pytest
 
 from runtime.cluster.device import DeviceProfile
 from runtime.virtual.costs import Costs
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
-from strategies.dynamic_x import DynamicX
-from strategies.first_k import FirstK
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.dynamic_x import DynamicX
+from strategies.basic.first_k import FirstK
+from strategies.basic.ssp import SSP
+from strategies.basic.static_x import StaticX
 from strategies.gradient_coding import GradientCoding
 from strategies.lgc import LGC
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from strategies.star import Star
-from strategies.static_x import StaticX
 from strategies.sync_switch import SyncSwitch
 from strategies.zeno_pp import ZenoPP
 from tests.support.long_tests import long_after

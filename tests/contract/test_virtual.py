@@ -92,7 +92,7 @@ CASES = [
     for case in cases_of(name, num_workers)
 ]
 SHORT = [case for case in CASES if not case.long]
-WITNESSES = [case for case in CASES if case.name in ("asp_dds", "backup_workers", "bsp") and case.num_workers <= 4]
+WITNESSES = [case for case in CASES if case.name in ("asp", "backup_workers", "bsp") and case.num_workers <= 4]
 """Of what is in the worlds, which are the same for every strategy."""
 every_case = pytest.mark.parametrize("case", marked(CASES), scope="module")
 every_name = pytest.mark.parametrize("name", NAMES)
@@ -297,7 +297,7 @@ def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> N
     assert unlawful(run) + dead(run) + unfair(run) == []
 
 
-ON_HOSTS = ("bsp", "asp_dds", "antdt_nd", "backup_workers")
+ON_HOSTS = ("bsp", "asp", "antdt_nd", "backup_workers")
 """Strategies that ask for no nodes, where an operator lets workers come and go."""
 
 
@@ -374,10 +374,10 @@ def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
 
 
 WITHOUT_HOSTS = {
-    ("asp", 0): (113.421875, 8695.85),
-    ("asp", 2): (116.68654716788771, 8806.83349883531),
-    ("asp_dds", 0): (91.60625, 7404.934375),
-    ("asp_dds", 2): (116.07227639221881, 8748.456033849603),
+    ("asp_even", 0): (113.421875, 8695.85),
+    ("asp_even", 2): (116.68654716788771, 8806.83349883531),
+    ("asp", 0): (91.60625, 7404.934375),
+    ("asp", 2): (116.07227639221881, 8748.456033849603),
     ("backup_workers", 0): (98.875, 5740.85625),
     ("backup_workers", 2): (92.04685103917146, 5061.55566506784),
     ("bsp", 0): (129.015625, 11128.515625),

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.contract import test_virtual_rings as rings
 from tests.contract.test_virtual import dead, different, unconserved, unlawful

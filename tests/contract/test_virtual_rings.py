@@ -10,13 +10,13 @@ import pytest
 
 from injectors.patterns import Elastic
 from injectors.plan import ClusterShape
-from strategies.composed import Composed
-from strategies.gates import RingGate
 from strategies.lgc import LGC
-from strategies.modes.learned import ModeLearner
-from strategies.modes.slowest import SlowestApart
+from strategies.lgc.slowest import SlowestApart
+from strategies.parts.composed import Composed
+from strategies.parts.gates import RingGate
 from strategies.protocol import Strategy
 from strategies.star import Star
+from strategies.star.learned import ModeLearner
 from tests.contract.test_virtual import dead, different, unconserved, unlawful
 from tests.support.invariants import replay
 from tests.support.virtual_runs import EPOCHS, VirtualRun, draw_replica_world

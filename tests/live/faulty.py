@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Strategy
 from workloads.ledger import SampleLedger
 

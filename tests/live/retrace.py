@@ -127,7 +127,7 @@ class Retracing:
     def checkpoint(self, version: int, state: bytes) -> None:
         pass
 
-    def restart(self, node: str, pending_s: float) -> None:
+    def order_node(self, order: object) -> None:
         pass
 
     def event(self, *about: Any) -> None:

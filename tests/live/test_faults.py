@@ -49,7 +49,7 @@ def assert_sound(run: Run) -> None:
 # ---- workers and the evaluator --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("strategy", "transport"), rows_long_after([("bsp", "tcp"), ("asp_dds", "shm")], always=1))
+@pytest.mark.parametrize(("strategy", "transport"), rows_long_after([("bsp", "tcp"), ("asp", "shm")], always=1))
 def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}")
     run.await_training(5)
@@ -150,7 +150,7 @@ def test_when_nobody_is_left_the_run_says_so(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "transport"), [pytest.param("asp_dds", "tcp", marks=pytest.mark.long), ("bsp", "shm")]
+    ("strategy", "transport"), [pytest.param("asp", "tcp", marks=pytest.mark.long), ("bsp", "shm")]
 )
 def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}", "topology.num_servers=3")

@@ -129,7 +129,7 @@ def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: 
     assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
-@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp_dds", marks=pytest.mark.long)])
+@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
 def test_a_checkpoint_based_failover_takes_everybody_back(start: Start, strategy: str) -> None:
     endless = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
     run = start("run", *endless, f"strategy={strategy}", "failover=checkpoint")

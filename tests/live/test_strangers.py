@@ -22,7 +22,7 @@ from tests.support.runs import LEDGER, SECRET, Run, processes_of
 
 pytestmark = pytest.mark.live
 
-ENDLESS = (*LEDGER, "cluster.device={base_s: 0.01}", "strategy=asp_dds", "workload.epochs=null")
+ENDLESS = (*LEDGER, "cluster.device={base_s: 0.01}", "strategy=asp", "workload.epochs=null")
 
 
 def addresses(run: Run) -> list[Address]:

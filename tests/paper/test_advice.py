@@ -27,7 +27,7 @@ LONG = [
     ((workers, first), (workers, first + 1), (workers, first + 2)) for workers in (4, 8, 16, 32) for first in (10, 20)
 ]
 GRIDS = long_after([SMALL, *LONG], always=1)
-TRIED = ("bsp", "asp_dds", "ssp", "backup_workers", "lb_bsp", "lgc")
+TRIED = ("bsp", "asp", "ssp", "backup_workers", "lb_bsp", "lgc")
 TIE = 0.03
 """Strategies whose times differ by less may come in either order."""
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
-from strategies.antdt_dd import AntDTDD
-from strategies.bsp import BSP
-from strategies.load.device_types import DeviceSpec
-from strategies.load.micro_batches import BatchPlan, DeviceLimits, solve, solve_anyhow
-from strategies.load.profiling import Curve, profile_rounds
-from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.antdt.antdt_dd import AntDTDD
+from strategies.antdt.device_types import DeviceSpec
+from strategies.antdt.micro_batches import BatchPlan, DeviceLimits, solve, solve_anyhow
+from strategies.antdt.profiling import Curve, profile_rounds
+from strategies.basic.bsp import BSP
+from strategies.parts.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Grad, Joined, Started, Timings
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job

@@ -11,10 +11,10 @@ import pytest
 from runtime.core import inputs
 from runtime.core.job import ComputeOrder
 from runtime.core.scheduling import ConstantPending
-from strategies.antdt_nd import AntDTND
-from strategies.asp import ASP
-from strategies.bsp import BSP
-from strategies.monitoring.flags import slow
+from strategies.antdt.antdt_nd import AntDTND
+from strategies.antdt.flags import slow
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
 from tests.contract.catalogue import MODES, make, scenario
 from tests.support.faults import Crash, Outage
@@ -332,7 +332,7 @@ def test_in_asp_only_restarts_remain() -> None:
     assert {command.num_samples for command in run.commands if isinstance(command, Compute)} == {64}
 
 
-def test_without_a_straggler_it_is_asp_dds() -> None:
+def test_without_a_straggler_it_is_asp() -> None:
     """Section V-C: the data service balances the load; section VI-A: action None."""
     nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="shared"))
     assert [c for c in nd.commands if isinstance(c, Compute | Apply)] == asp.commands

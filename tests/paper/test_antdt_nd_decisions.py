@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
 from runtime.core.scheduling import ConstantPending
-from strategies.antdt_nd import AntDTND
+from strategies.antdt.antdt_nd import AntDTND
 from strategies.protocol import Apply, Arrived, Compute, Joined, Lost, Restart, Woke
 from tests.support.answers import Line
 from tests.support.harness import HeapRun, make_job

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.antdt_nd import AntDTND
-from strategies.bsp import BSP
-from strategies.monitoring.detector import NEVER_MATURE
+from strategies.antdt.antdt_nd import AntDTND
+from strategies.antdt.detector import NEVER_MATURE
+from strategies.basic.bsp import BSP
 from strategies.protocol import Compute, Restart
 from tests.support.harness import HeapRun, Seconds, make_job
 from tests.support.long_tests import long_after

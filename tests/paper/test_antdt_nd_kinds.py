@@ -9,7 +9,7 @@ import pytest
 from injectors.plan import Disturbance, Kind, build_plan
 from runtime.cluster.hosts import parse_hosts
 from runtime.virtual.costs import Costs
-from strategies.antdt_nd import AntDTND
+from strategies.antdt.antdt_nd import AntDTND
 from tests.paper.test_antdt_nd_equal_work import SHIPPED
 from tests.support.harness import make_job
 from tests.support.virtual_runs import VirtualRun, World

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Drop
 from tests.support.faults import Crash, Outage
 from tests.support.harness import Desk, HeapRun, make_job

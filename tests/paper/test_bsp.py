@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Restored
 from tests.support.faults import Crash, random_seconds, restarts
 from tests.support.harness import Desk, HeapRun, make_job

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.scaling.brain.plan import Limits, Need, Plan, optimal_plan, planned_workers
-from strategies.scaling.brain.throughput import StepCost, throughput
+from strategies.dlrover.plan import Limits, Need, Plan, optimal_plan, planned_workers
+from strategies.dlrover.throughput import StepCost, throughput
 
 WIDE_AND_DEEP = Need(worker_cores=2.5, update_cores=5.7)
 XDEEPFM = Need(worker_cores=19.4, update_cores=3.1)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from strategies.dlrover import adjust as rules_of
+from strategies.dlrover.adjust import Finding, Growth, JobNow, Rules, adjust
+from strategies.dlrover.memory import after_server_oom, after_worker_oom
+from strategies.dlrover.plan import Limits
+from strategies.parts.scaling.changes import AddWorkers, Replace, Resize, StopWaiting
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import NodeId
-from strategies.scaling.brain import adjust as rules_of
-from strategies.scaling.brain.adjust import Finding, Growth, JobNow, Rules, adjust
-from strategies.scaling.brain.changes import AddWorkers, Replace, Resize, StopWaiting
-from strategies.scaling.brain.memory import after_server_oom, after_worker_oom
-from strategies.scaling.brain.plan import Limits
-from strategies.scaling.brain.usage import Given
 from tests.support.brain import GIB, PAPER, given, job, observed, using
 
 EVEN = (85.1 - 2 * 14.9) / 6

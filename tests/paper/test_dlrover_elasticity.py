@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from strategies.parts.scaling.switching.states import Effect, Phase
+from strategies.parts.scaling.switching.switch import Order, Switch
 from strategies.protocol import NodeId
-from strategies.scaling.switching.states import Effect, Phase
-from strategies.scaling.switching.switch import Order, Switch
 
 SECONDS = {"launch": 20.0, "initialise": 100.0, "checkpoint": 5.0, "repartition": 2.0, "restore": 5.0, "reconnect": 3.0}
 """Launch and initialisation: section 6.3, "about 20s to launch Pods, about 100s to initialize training"."""

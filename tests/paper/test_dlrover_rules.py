@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strategies.dlrover.adjust import JobNow, Rules, adjust
+from strategies.parts.scaling.changes import AddWorkers, Replace
 from strategies.protocol import NodeId
-from strategies.scaling.brain.adjust import JobNow, Rules, adjust
-from strategies.scaling.brain.changes import AddWorkers, Replace
 from tests.support.brain import PAPER, job, observed, using
 
 

@@ -10,15 +10,15 @@ import pytest
 
 from runtime.core.quota import Quota
 from strategies.dlrover import DLRover
+from strategies.dlrover.adjust import Rules
+from strategies.dlrover.history import FinishedJob
+from strategies.dlrover.plan import Limits
+from strategies.dlrover.planner import BrainPlanner
+from strategies.dlrover.settings import BrainSettings
+from strategies.dlrover.stages import Stage
+from strategies.parts.scaling.changes import StopWaiting
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings
-from strategies.scaling.brain.adjust import Rules
-from strategies.scaling.brain.changes import StopWaiting
-from strategies.scaling.brain.history import FinishedJob
-from strategies.scaling.brain.plan import Limits
-from strategies.scaling.brain.planner import BrainPlanner
-from strategies.scaling.brain.settings import BrainSettings
-from strategies.scaling.brain.stages import Stage
-from strategies.scaling.brain.usage import Given
 from tests.support.cli import run_cli
 from tests.support.laws import played
 from tests.support.observed import GIB, ObservedRun, Used, Uses

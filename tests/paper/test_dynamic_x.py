@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.asp import ASP
-from strategies.bsp import BSP
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.dynamic_x import DynamicX
-from strategies.gates import GroupsGate, Verdict
-from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.dynamic_x import DynamicX
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import GroupsGate, Verdict
+from strategies.parts.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import AnyEvent, Apply, Restored, Started
 from tests.support.faults import Crash
 from tests.support.harness import Desk, HeapRun, make_job

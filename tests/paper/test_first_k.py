@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
-from strategies.first_k import FirstK
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.first_k import FirstK
 from strategies.protocol import Apply
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, unconserved, unlawful

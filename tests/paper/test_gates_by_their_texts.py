@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
-from strategies.dynamic_x import DynamicX
-from strategies.first_k import FirstK
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.dynamic_x import DynamicX
+from strategies.basic.first_k import FirstK
+from strategies.basic.ssp import SSP
+from strategies.basic.static_x import StaticX
 from strategies.lgc import LGC
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
-from strategies.static_x import StaticX
 from strategies.sync_switch import SyncSwitch
 from tests.support import reference_gates as text
 from tests.support.harness import HeapRun, make_job

@@ -9,11 +9,11 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from strategies.coding import Code, build, straggler_sets
-from strategies.coding.groups import find_groups, group_based, packed
-from strategies.coding.matrices import cyclic, heter_aware, naive
-from strategies.coding.partitions import counts, default_parts, support
-from strategies.coding.stragglers import rate
+from strategies.gradient_coding import Code, build, straggler_sets
+from strategies.gradient_coding.groups import find_groups, group_based, packed
+from strategies.gradient_coding.matrices import cyclic, heter_aware, naive
+from strategies.gradient_coding.partitions import counts, default_parts, support
+from strategies.gradient_coding.stragglers import rate
 from tests.support.long_tests import rows_long_after
 
 CLUSTERS = {

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.coding.speeds import Pace, Speeds, fitted
 from strategies.gradient_coding import GradientCoding
+from strategies.gradient_coding.speeds import Pace, Speeds, fitted
 from strategies.protocol import Arrived, Compute, Grad, Timings
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, unconserved, unlawful

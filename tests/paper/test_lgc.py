@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.bsp import BSP
-from strategies.first_k import FirstK
+from strategies.basic.bsp import BSP
+from strategies.basic.first_k import FirstK
 from strategies.lgc import LGC
 from strategies.protocol import Apply
 from tests.support.faults import Crash

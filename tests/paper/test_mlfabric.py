@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from strategies.mlfabric import MLfabric
+from strategies.mlfabric.fluid import fair_rates
 from strategies.protocol import (
     Apply,
     Arrived,
@@ -25,7 +26,6 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from strategies.transfers.fluid import fair_rates
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import played, unaveraged, unconserved, unlawful

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import strategies.transfers.order as planner
-from strategies.transfers import Order, Update, plan
-from strategies.transfers.aggregate import Aggregator, group
-from strategies.transfers.fluid import fair_finishes
-from strategies.transfers.order import plan as order
-from strategies.transfers.replicate import Lag, to_replicate
-from strategies.transfers.tree import build
+import strategies.mlfabric.order as planner
+from strategies.mlfabric.aggregate import Aggregator, group
+from strategies.mlfabric.fluid import fair_finishes
+from strategies.mlfabric.order import Order, plan
+from strategies.mlfabric.order import plan as order
+from strategies.mlfabric.replicate import Lag, to_replicate
+from strategies.mlfabric.updates import Update
+from strategies.parts.sending.routes import build
 
 MB = 1e6
 VERSIONS = {"A": 9, "B": 8, "C": 10, "D": 7}

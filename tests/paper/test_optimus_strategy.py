@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from runtime.core.quota import Quota
-from strategies.optimus import Optimus
+from strategies.elastic.optimus import Optimus
+from strategies.elastic.optimus.loss import LossCurve
+from strategies.elastic.optimus.remaining import MAX_POINTS, Remaining
+from strategies.elastic.optimus.speed import SpeedModel
+from strategies.elastic.optimus.speedometer import Speedometer
 from strategies.protocol import Started
-from strategies.scaling.optimus.loss import LossCurve
-from strategies.scaling.optimus.remaining import MAX_POINTS, Remaining
-from strategies.scaling.optimus.speed import SpeedModel
-from strategies.scaling.speedometer import Speedometer
 from tests.support.faults import Crash, Outage
 from tests.support.growing import GrowingRun
 from tests.support.laws import dead, played, unconserved

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.scaling.autoscale import Autoscaler, marginal_gain
-from strategies.scaling.replacing import SlowWorkers
+from strategies.elastic.or_autoscale.autoscale import Autoscaler, marginal_gain
+from strategies.elastic.or_autoscale.replacing import SlowWorkers
 
 # ---- marginal gain -------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from runtime.core.quota import Quota
-from strategies.or_autoscale import OrAutoscale
+from strategies.elastic.or_autoscale import OrAutoscale
+from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import Arrived, Grad, NodeId, Restored, Started, Timings
-from strategies.scaling.autoscaling import Autoscaling, AutoscalingPlanner
-from strategies.scaling.brain.usage import Given
 from tests.support.faults import Crash, Outage
 from tests.support.growing import GrowingRun
 from tests.support.laws import dead, played, unconserved

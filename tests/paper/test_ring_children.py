@@ -8,11 +8,11 @@ import pytest
 
 from runtime.core import inputs
 from runtime.core.job import Job
-from strategies.bsp import BSP
-from strategies.composed import Composed
-from strategies.gates import RingGate
+from strategies.basic.bsp import BSP
 from strategies.lgc import LGC
-from strategies.modes.slowest import SlowestApart
+from strategies.lgc.slowest import SlowestApart
+from strategies.parts.composed import Composed
+from strategies.parts.gates import RingGate
 from strategies.protocol import AnyCommand, Apply, Strategy
 from tests.support.harness import Desk, HeapRun, make_job
 

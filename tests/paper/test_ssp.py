@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Arrived, Compute, Lost, Restored
-from strategies.ssp import SSP
 from tests.support.faults import Crash, departures
 from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.rough import leaving, parted, rough

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
-from strategies.bsp import BSP
-from strategies.gates.modal import ASGD, SSGD, Mode
-from strategies.modes.choice import MODES, Choice, static_sizes
-from strategies.modes.times import ModeTimes
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Wake
 from strategies.star import Star
+from strategies.star.choice import MODES, Choice, static_sizes
+from strategies.star.modal import ASGD, SSGD, Mode
+from strategies.star.times import ModeTimes
 from tests.support.cli import run_cli
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
 from scripts.train_modes import Agreement, agreement, by_heuristic, drawn
-from strategies.bsp import BSP
-from strategies.modes.learned import ModeLearner
-from strategies.modes.times import ModeTimes
+from strategies.basic.bsp import BSP
 from strategies.protocol import Compute, Wake
 from strategies.star import Star
+from strategies.star.learned import ModeLearner
+from strategies.star.times import ModeTimes
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, unconserved, unlawful

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictors.history import Floats
-from strategies.bsp import BSP
-from strategies.modes.learned import ModeLearner
-from strategies.modes.ring_features import MODE_FEATURES, ring_feature_names, ring_rows_of
-from strategies.modes.ring_modes import WHOLE, RingMode
-from strategies.modes.ring_question import RingQuestion
-from strategies.modes.ring_took import read_took
-from strategies.modes.times import ModeTimes, ring_s
+from strategies.basic.bsp import BSP
 from strategies.protocol import Wake
 from strategies.star import Star
+from strategies.star.learned import ModeLearner
+from strategies.star.ring_features import MODE_FEATURES, ring_feature_names, ring_rows_of
+from strategies.star.ring_modes import WHOLE, RingMode
+from strategies.star.ring_question import RingQuestion
+from strategies.star.ring_took import read_took
+from strategies.star.times import ModeTimes, ring_s
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
 

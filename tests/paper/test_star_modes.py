@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gates.modal import ASGD, SSGD, Mode
-from strategies.modes.choice import Choice
-from strategies.modes.orders import group_lag, order_intervals, order_lags, simulated, single_interval
-from strategies.modes.times import MODE_COSTS, ModeTimes, ring_s, updates_per_progress
-from strategies.static_x import StaticX
+from strategies.basic.static_x import StaticX
+from strategies.star.choice import Choice
+from strategies.star.modal import ASGD, SSGD, Mode
+from strategies.star.orders import group_lag, order_intervals, order_lags, simulated, single_interval
+from strategies.star.times import MODE_COSTS, ModeTimes, ring_s, updates_per_progress
 from tests.support.harness import HeapRun, make_job
 
 FOUR = [1.0, 1.0, 1.0, 4.0]

@@ -9,15 +9,15 @@ import pytest
 
 from runtime.core.inputs import Observed
 from runtime.core.job import ComputeOrder
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.cluster.prevention.reduction import reductions, sensitivity_of, weight_of
 from strategies.cluster.prevention.sensitivities import TIMES_S, model_sensitivity
 from strategies.cluster.prevention.star import StarPrevention
-from strategies.gates.modal import ASGD, SSGD, Mode
-from strategies.modes.demands import growth_part
-from strategies.modes.reserving import Reserving
 from strategies.protocol import Asked, Demand, HostRoom, JobLoad, NodeUse, Reserve, Reserved, Share, TaskLoad
 from strategies.star import Star
+from strategies.star.demands import growth_part
+from strategies.star.modal import ASGD, SSGD, Mode
+from strategies.star.reserving import Reserving
 from tests.support.harness import HeapRun, make_job
 
 

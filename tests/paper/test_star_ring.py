@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core import inputs
-from strategies.modes.learned import ModeLearner
-from strategies.modes.ring_modes import RingMode, candidates
-from strategies.modes.times import ring_s
 from strategies.protocol import Timings, Wake
 from strategies.star import Star
+from strategies.star.learned import ModeLearner
+from strategies.star.ring_modes import RingMode, candidates
+from strategies.star.times import ring_s
 from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import unlawful
 

@@ -11,12 +11,12 @@ from functools import partial
 import pytest
 
 from runtime.core import inputs
-from strategies.bsp import BSP
-from strategies.gates import EachGate, ModalGate, Mode
-from strategies.gates.modal import ASGD
+from strategies.basic.bsp import BSP
+from strategies.parts.gates import EachGate
+from strategies.parts.sending.tree import TreeGate
 from strategies.protocol import Send, Strategy, Timings
-from strategies.sending import TreeGate
 from strategies.star import Star
+from strategies.star.modal import ASGD, ModalGate, Mode
 from tests.support.harness import Desk, make_job
 
 LATENCIES_S = {0: 5.0, 1: 2.0, 2: 9.0, 3: 1.0, 4: 7.0, 5: 3.0}

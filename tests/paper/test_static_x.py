@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.asp import ASP
-from strategies.bsp import BSP
-from strategies.gates import ExactlyGate, Verdict
-from strategies.gates.base import NOTHING
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.exactly import ExactlyGate
+from strategies.basic.static_x import StaticX
+from strategies.parts.gates import Verdict
+from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Apply, Grad
-from strategies.static_x import StaticX
 from tests.support.faults import Crash
 from tests.support.harness import Desk, HeapRun, make_job
 from tests.support.laws import Complaints, dead, unconserved, unlawful

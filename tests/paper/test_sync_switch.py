@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from predictors.fixed_duration import SlowFor
 from runtime.core import inputs
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply
 from strategies.sync_switch import SyncSwitch
 from tests.support.harness import Desk, HeapRun, make_job

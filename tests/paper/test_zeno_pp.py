@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from strategies.asp import ASP
+from strategies.basic.asp import ASP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Lost, Restored, Score, Scored
 from strategies.zeno_pp import ZenoPP
 from tests.support.faults import Crash

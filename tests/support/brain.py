@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from strategies.dlrover.plan import Limits
+from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
-from strategies.scaling.brain.plan import Limits
-from strategies.scaling.brain.usage import WINDOW, Given, UsageHistory, Use
 
 GIB = 2**30
 PAPER = Limits(cores_total=200, cores_max=32)

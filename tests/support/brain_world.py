@@ -7,10 +7,10 @@ from itertools import count
 
 from msgspec import structs
 
+from strategies.dlrover.brain import Brain
+from strategies.parts.scaling.changes import AddWorkers, Change, Decision, Replace, Resize, StopWaiting
+from strategies.parts.scaling.usage import Given, Use
 from strategies.protocol import NodeId
-from strategies.scaling.brain.brain import Brain
-from strategies.scaling.brain.changes import AddWorkers, Change, Decision, Replace, Resize, StopWaiting
-from strategies.scaling.brain.usage import Given, Use
 from tests.support.brain import GIB
 
 FULL = 14.9 / 16

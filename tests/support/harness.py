@@ -19,7 +19,16 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.node_orders import (
+    AllocateOrder,
+    LaunchOrder,
+    NodeOrder,
+    RepartitionOrder,
+    RestartOrder,
+    RetireOrder,
+    SuspendOrder,
+)
 from runtime.core.recovery import inputs as recovery
 from strategies.protocol import Apply, Compute, Grad, NodeId, Strategy, Timings
 from tests.support.answers import Answers, Line
@@ -194,23 +203,23 @@ class Desk(Scores, Answers):
         self.checkpoints.append((version, state))
         self.stable = (version, state)
 
-    def restart(self, node: str, pending_s: float) -> None:
-        self.restarts.append((self.t, node, pending_s))
+    def order_node(self, order: NodeOrder) -> None:
+        match order:
+            case RestartOrder(node, pending_s):
+                self.restarts.append((self.t, node, pending_s))
+            case LaunchOrder():
+                self.launches.append((self.t, order))
+            case RetireOrder(node):
+                self.retired.append((self.t, node))
+            case RepartitionOrder(shares):
+                self.moves.append((self.t, shares))
+            case SuspendOrder():
+                self.suspensions.append(self.t)
+            case AllocateOrder(node, cpu_cores, link_bytes_per_s):
+                self.allocations.append((self.t, node, cpu_cores, link_bytes_per_s))
 
-    def launch(self, order: LaunchOrder) -> None:
-        self.launches.append((self.t, order))
-
-    def retire(self, node: str, reason: str) -> None:
-        self.retired.append((self.t, node))
-
-    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        self.moves.append((self.t, shares))
-
-    def suspend(self) -> None:
-        self.suspensions.append(self.t)
-
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        self.allocations.append((self.t, node, cpu_cores, link_bytes_per_s))
+    def book(self, order: AllocateOrder) -> str | None:
+        return None
 
     # ---- Record ------------------------------------------------------------------------------------------------------
 
@@ -343,25 +352,27 @@ class HeapRun(Recovering, Desk):
         super().checkpoint(version, state)
         self.happen(self.t, recovery.Save(version, state))
 
-    def restart(self, node: str, pending_s: float) -> None:
-        super().restart(node, pending_s)
-        self.restart_node(node, pending_s)
+    def order_node(self, order: NodeOrder) -> None:
+        super().order_node(order)
+        match order:
+            case RestartOrder(node, pending_s):
+                self.restart_node(node, pending_s)
+            case LaunchOrder(node=node, pending_s=pending_s):
+                self.happen(self.t, recovery.Admit(NodeId.parse(node), pending_s))
+            case RetireOrder(node, reason):
+                self._retire(recovery.Dismiss(NodeId.parse(node), reason))
+            case RepartitionOrder(shares):
+                self._divide(tuple((NodeId.parse(server), share) for server, share in shares))
+            case SuspendOrder():
+                self.push(self.t, 0, lambda t: self.happen(t, recovery.Suspend()))
 
-    def launch(self, order: LaunchOrder) -> None:
-        super().launch(order)
-        self.happen(self.t, recovery.Admit(NodeId.parse(order.node), order.pending_s))
-
-    def retire(self, node: str, reason: str) -> None:
-        super().retire(node, reason)
-        dismissed = recovery.Dismiss(NodeId.parse(node), reason)
+    def _retire(self, dismissed: recovery.Dismiss) -> None:
         if self.core.course.halted:  # the others have rolled back only when the strategy has answered
             self.push(self.t, 0, lambda t: self.happen(t, dismissed))
         else:
             self.happen(self.t, dismissed)
 
-    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        super().repartition(shares)
-        parts = tuple((NodeId.parse(server), share) for server, share in shares)
+    def _divide(self, parts: tuple[tuple[NodeId, float], ...]) -> None:
         generation = self.recovery.state.generation
 
         def divide(t: float) -> None:
@@ -369,10 +380,6 @@ class HeapRun(Recovering, Desk):
                 self.happen(t, recovery.Repartition(parts))
 
         self.push(self.t, 0, divide)
-
-    def suspend(self) -> None:
-        super().suspend()
-        self.push(self.t, 0, lambda t: self.happen(t, recovery.Suspend()))
 
     def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
         if self.core.members.members[order.worker].incarnation != order.incarnation:

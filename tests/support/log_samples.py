@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from analysis.logs.reading import Reading
 from analysis.logs.table import Columns
+from tests.support import written_logs
 from tests.support.records import bsp_story
 
 STEPS, RANKS = 24, 3
@@ -84,6 +86,12 @@ def _trace(rank: int) -> bytes:
     return json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}).encode()
 
 
+def _program(name: str) -> bytes:
+    """What a program prints of a job of four ranks."""
+    lines = written_logs.PROGRAMS[name](written_logs.truth(random.Random(1)))
+    return "\n".join(text for _, text in lines).encode()
+
+
 OWN = Reading(Columns(compute="work", start="begin", host="host", samples="n"))
 FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "log.csv": (_csv, OWN),
@@ -96,6 +104,8 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "megatron.log.zst": (lambda: pa.compress(_megatron(timers=False), "zstd", asbytes=True), Reading()),
     "megatron.log": (lambda: _megatron(timers=False), Reading()),
     "titan.log": (_titan, Reading(tokens=800.0)),
+    "nanotron.log": (lambda: _program("nanotron"), Reading()),
+    "deepspeed.log": (lambda: _program("DeepSpeed"), Reading()),
     "scores.log": (_scores, Reading()),
     "trace_rank0.json": (lambda: _trace(0), Reading()),
 }

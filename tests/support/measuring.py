@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 NOISY = """
-_target_: strategies.composed.Composed
+_target_: strategies.parts.composed.Composed
 gate:
-  _target_: strategies.gates.AllGate
+  _target_: strategies.parts.gates.AllGate
 detectors:
   noise:
-    _target_: strategies.monitoring.noise.NoiseMeter
+    _target_: strategies.star.noise.NoiseMeter
     every_updates: {every}
 """
 

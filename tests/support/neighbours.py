@@ -16,7 +16,7 @@ from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Prevention, Reserve, Started, Stop, Strategy, Wake, Woke
 from tests.support.harness import make_job, make_run_spec
 from tests.unit.virtual.test_virtual_session import Tape

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.logs.step_log import StepLog, gather
+from analysis.logs.gathering import gather
+from analysis.logs.step_log import StepLog
 
 Floats = NDArray[np.float64]
 USUAL_S, COMM_S, DATA_S = 1.0, 0.15, 0.05

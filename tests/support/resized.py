@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import EachGate
-from strategies.hooks import State
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import EachGate
+from strategies.parts.hooks import State
+from strategies.parts.scaling.changes import Decision, Resize
+from strategies.parts.scaling.fleet import Fleet
+from strategies.parts.scaling.scaler import Scaler
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import AnyEvent, Grad, NodeId, Started
-from strategies.scaling.brain.changes import Decision, Resize
-from strategies.scaling.brain.usage import Given
-from strategies.scaling.fleet import Fleet
-from strategies.scaling.scaler import Scaler
 
 NODE = Given(cores=2, memory_bytes=2**32)
 
@@ -56,7 +56,7 @@ class Script:
 @final
 @dataclass(kw_only=True)
 class Resized(Composition):
-    """ASP. ``servers``: see :class:`Script`; ``seamless``: see :class:`strategies.scaling.resizing.Resizing`."""
+    """ASP. ``servers``: see :class:`Script`; ``seamless``: see :class:`strategies.parts.scaling.resizing.Resizing`."""
 
     servers: tuple[tuple[float, int], ...] = ()
     seamless: bool = True

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Command, Joined, Lost, Restart, Started, Strategy, Wake, Woke
 
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from strategies.gates.base import NOTHING, Verdict, by_worker
-from strategies.gates.modal import SSGD, Mode
+from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
+from strategies.star.modal import SSGD, Mode
 
 
 @dataclass(kw_only=True)

@@ -23,17 +23,17 @@ from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import sites_of_hosts, tasks_of
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
+from strategies.basic.static_x import StaticX
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
-from strategies.static_x import StaticX
 from tests.support.harness import make_job, make_run_spec
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "bsp": BSP,
-    "asp": partial(ASP, data="even"),
-    "asp_dds": partial(ASP, data="dynamic"),
+    "asp_even": partial(ASP, data="even"),
+    "asp": partial(ASP, data="dynamic"),
     "ssp": SSP,
     "static_x": StaticX,
 }

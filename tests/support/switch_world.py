@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from strategies.parts.scaling.switching.states import Effect, Phase
+from strategies.parts.scaling.switching.switch import Order, Switch
 from strategies.protocol import NodeId
-from strategies.scaling.switching.states import Effect, Phase
-from strategies.scaling.switching.switch import Order, Switch
 
 
 class Wrong(AssertionError):

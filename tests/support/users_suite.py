@@ -4,6 +4,25 @@ from __future__ import annotations
 
 import pytest
 
+from runtime.record.progress import Progress
+
+
+class _Shown:
+    """How many cases are done, and about how long the rest takes, in the place of a dot for each."""
+
+    def __init__(self, cases: int, config: pytest.Config) -> None:
+        self._progress = Progress(cases, "cases of the contract suite", config.get_terminal_writer()._file)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        return ("passed", "", "") if report.when == "call" and report.passed else None
+
+    def pytest_runtest_logfinish(self) -> None:
+        self._progress.one_more()
+
+    def pytest_sessionfinish(self) -> None:
+        self._progress.close()
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -13,6 +32,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if _strategy(item) in NAMES]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count what is left when others have left something out, too."""
+    session.config.pluginmanager.register(_Shown(len(session.items), session.config))
 
 
 def _strategy(item: pytest.Item) -> str:

@@ -12,8 +12,7 @@ import pandas as pd
 from analysis.measures.cluster.episodes import CAUSES
 from analysis.records.provenance import cluster_caption
 from analysis.reports.cluster_console import cluster_columns
-from analysis.reports.console import best_rows, number_text
-from analysis.reports.pages.comparison import plain
+from analysis.reports.console import best_rows, number_text, plain
 from analysis.reports.pages.document import Link, document, figures_html, notes_html
 from analysis.reports.pages.links import address, record_html, run_cell, sweeps_html
 from analysis.reports.pages.table import Cell, Head, Place, table_html
@@ -27,19 +26,16 @@ TITLES = {
     "stragglers": "How often, how much and how long workers straggle",
     "straggler_causes": "Why workers straggle",
 }
-HEADS: dict[str, tuple[str, Place]] = {
-    "jobs done": ("jobs done", "middle"),
-    "mean JCT s": ("mean completion time (s)", "always"),
-    "median s": ("median (s)", "always"),
-    "99 % s": ("99 % (s)", "middle"),
-    "mean wait s": ("mean wait (s)", "middle"),
-    "slowdown": ("slowdown, median", "more"),
-    "makespan s": ("makespan (s)", "middle"),
-    "GPUs %": ("GPUs in use (%)", "middle"),
-    "stragglers %": ("stragglers (%)", "more"),
-    "delay %": ("delay (%)", "more"),
+PLACES: dict[str, Place] = {
+    "jobs done": "middle",
+    "mean JCT (s)": "always",
+    "median JCT (s)": "always",
+    "99 % JCT (s)": "middle",
+    "mean wait (s)": "middle",
+    "makespan (s)": "middle",
+    "GPUs in use (%)": "middle",
 }
-"""How the page names the columns of the terminal's table, and where each is shown; all others ``more``."""
+"""Where the page shows the columns of the terminal's table; the ratio ``always``, all others ``more``."""
 FILES = {
     "summary.json": "the numbers of this page and more",
     "cluster.jsonl": "every event of the cluster",
@@ -110,8 +106,7 @@ def _case(case: str, rows: pd.DataFrame) -> str:
 def _head(name: str) -> Head:
     if name == "run":
         return Head(name, kind="word")
-    ratio: tuple[str, Place] = (name.replace("JCT /", "completion time /"), "always")
-    return Head(*(ratio if name.startswith("JCT /") else HEADS.get(name, (name, "more"))))
+    return Head(name, "always" if name.startswith("JCT relative") else PLACES.get(name, "more"))
 
 
 def _title(path: Path, cases: bool) -> str:

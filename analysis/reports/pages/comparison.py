@@ -12,29 +12,28 @@ import pandas as pd
 from analysis.figures.names import shown_name
 from analysis.figures.style import colour_of
 from analysis.records.provenance import caption
-from analysis.reports.console import MARKED, Column, best_rows, columns, marked, number_text, ratio_text
+from analysis.reports.columns import relative
+from analysis.reports.console import MARKED, WORDS, Column, best_rows, columns, marked, number_text, plain, ratio_text
 from analysis.reports.pages.document import Link, document, figures_html, notes_html, sections_html
 from analysis.reports.pages.links import run_cell, sweeps_html
 from analysis.reports.pages.table import Cell, Head, Place, table_html
 
 MOST_NAMED = 4
 """A title with more strategies says how many they are."""
-HEADS: dict[str, tuple[str, Place]] = {
-    "JCT s": ("job completion time (s)", "always"),
-    "TTA s": ("time to target (s)", "always"),
-    "step s": ("between evaluations (s)", "middle"),
-    "wait %": ("waiting (%)", "middle"),
-    "seeds": ("seeds", "more"),
-    "updates": ("updates", "more"),
-    "staleness": ("staleness, mean/largest", "more"),
-    "dropped %": ("gradients dropped (%)", "more"),
-    "BPT ms": ("median batch (ms)", "more"),
+PLACES: dict[str, Place] = {
+    "JCT (s)": "always",
+    "TTA (s)": "always",
+    "seeds": "more",
+    "updates": "more",
+    "staleness mean (max)": "more",
+    "gradients dropped (%)": "more",
+    "median BPT (ms)": "more",
 }
-"""How the page names the columns of the terminal's table, and where each is shown; all others ``middle``."""
+"""Where the page shows the columns of the terminal's table; the ratio of JCT ``always``, all others ``middle``."""
 READING = (
     "Times are medians over the runs with 95 % intervals (Student's t), ratios medians over seeds of the same plan "
-    "with theirs. A target is reached at an evaluation, or up to a step earlier: what differs by less than the time "
-    "between evaluations is not distinguished. A dash: never reached. Bold: best. A click on a head sorts."
+    "with theirs. Times to accuracy that differ by less than their error are not distinguished. A dash: never reached. "
+    f"Bold: best. A click on a head sorts. {WORDS}"
 )
 SECTIONS = [Link("#strategies", "Strategies"), Link("#figures", "Figures"), Link("#runs", "Runs")]
 
@@ -85,10 +84,10 @@ def _columns(rows: pd.DataFrame) -> list[Column]:
     baseline, found = rows.attrs.get("baseline"), []
     for column in columns(rows):
         name = plain(column.head)
-        if not name.startswith("JCT /"):
+        if not name.startswith("JCT relative"):
             found.append(column._replace(head=name))
         if (
-            name in ("JCT s", "TTA s")
+            name in ("JCT (s)", "TTA (s)")
             and baseline
             and len(rows) > 1
             and rows[f"{name[:3].lower()}_ratio"].notna().any()
@@ -105,21 +104,13 @@ def _ratio(name: str, baseline: str) -> Column:
         alone = low == high or "\N{EN DASH}" in (low, high)
         return ratio_text(row, key) + ("" if alone else f" [{low}, {high}]")
 
-    return Column(f"{name} / {baseline}", text)
-
-
-def plain(head: str) -> str:
-    """The head of a terminal's column on one line."""
-    return head.replace("-\n", "").replace("\n", " ")
+    return Column(relative(name, shown_name(baseline)), text)
 
 
 def _head(name: str) -> Head:
     if name == "strategy":
         return Head(name, kind="word")
-    if name.startswith(("JCT /", "TTA /")):
-        kind = "completion time" if name.startswith("JCT") else "time to target"
-        return Head(f"{kind} / {shown_name(name[6:])}", "always" if name.startswith("JCT") else "middle")
-    return Head(*HEADS.get(name, (name, "middle")))
+    return Head(name, "always" if name.startswith("JCT relative") else PLACES.get(name, "middle"))
 
 
 def _name(label: str, warned: int) -> Cell:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from injectors.actuators.duty import check_cores
-from runtime.core.job import LaunchOrder
+from runtime.core.node_orders import LaunchOrder
 from runtime.live.machines.machines import HostMachines
 from runtime.live.transport.messages import Actuated, Message, Pace, Paced
 from runtime.live.transport.task_spec import Place

@@ -401,6 +401,11 @@ class LiveJob:
         if math.isfinite(following := self.schedule.next_change(t)):
             self.loop.at(following, self._announce)
 
+    def _unsaved(self) -> bool:
+        """Whether the final parameters are wanted, and the evaluator has not stored them; elsewhere only it knows."""
+        wanted = self.spec.save_parameters_to
+        return wanted is not None and not self.session.sha256 and (self.site.elsewhere or not wanted.exists())
+
     def _outcome(self) -> Outcome:
         session = self.session
         looks = not session.failure and not self.site.elsewhere
@@ -416,6 +421,7 @@ class LiveJob:
             memory=memory,
             failed=session.failed_as,
             unscored=session.unscored,
+            unsaved=self._unsaved(),
         )
         record_outcome(self.spec.record, outcome)
         session.recorded = True

@@ -6,8 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, final
 
 from runtime.core import inputs
-from runtime.core.job import LaunchOrder
 from runtime.core.layout import Layout
+from runtime.core.node_orders import (
+    AllocateOrder,
+    LaunchOrder,
+    NodeOrder,
+    RepartitionOrder,
+    RestartOrder,
+    RetireOrder,
+    SuspendOrder,
+)
+from runtime.core.recovery import inputs as recovery
 from runtime.errors import is_full
 from runtime.live.control.allotting import Allotter
 from runtime.live.control.injecting import Injector
@@ -59,11 +68,25 @@ class LiveNodes:
 
     # ---- orders ------------------------------------------------------------------------------------------------------
 
-    def restart(self, node: str, pending_s: float) -> None:
-        """KILL_RESTART: another machine, without the old one's disturbances."""
-        self.supervisor.restart(NodeId.parse(node), pending_s)
+    def carry_out(self, order: NodeOrder) -> None:
+        """Carry out an order about nodes."""
+        match order:
+            case RestartOrder(node, pending_s):  # another machine, without the old one's disturbances
+                self.supervisor.restart(NodeId.parse(node), pending_s)
+            case LaunchOrder():
+                self._launch(order)
+            case RetireOrder(node, reason):
+                self.supervisor.tell(recovery.Dismiss(NodeId.parse(node), reason))
+                self.allotter.dismiss(NodeId.parse(node))
+            case RepartitionOrder(shares):
+                parts = tuple((NodeId.parse(server), share) for server, share in shares)
+                self.supervisor.tell(recovery.Repartition(parts))
+            case SuspendOrder():
+                self.supervisor.suspend()
+            case AllocateOrder(node, cpu_cores, link_bytes_per_s):
+                self.allotter.allocate(NodeId.parse(node), cpu_cores, link_bytes_per_s)
 
-    def launch(self, order: LaunchOrder) -> None:
+    def _launch(self, order: LaunchOrder) -> None:
         """A node more, whose number nobody had, if there is a place for it."""
         self.free_places()
         if self.joined is not None:
@@ -76,18 +99,10 @@ class LiveNodes:
         self.supervisor.launch(order, place)
         self.injector.admitted(order.node)
 
-    def retire(self, node: str, reason: str) -> None:
-        """End a node for good."""
-        self.supervisor.retire(NodeId.parse(node), reason)
-        self.allotter.dismiss(NodeId.parse(node))
-
-    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        """Other servers hold the parameters, once the checkpoint that was ordered just before is stored."""
-        self.supervisor.repartition(tuple((NodeId.parse(server), share) for server, share in shares))
-
-    def suspend(self) -> None:
-        """End all tasks when the checkpoint that was ordered last is stored."""
-        self.supervisor.suspend()
+    def book(self, order: AllocateOrder) -> str | None:
+        """Reserve cores for a node; returns why that is impossible."""
+        self.free_places()
+        return self.allotter.refuses(NodeId.parse(order.node), order.cpu_cores)
 
     def save(self, version: int, state: bytes) -> None:
         """Order a checkpoint from every keeper of a part."""
@@ -96,15 +111,6 @@ class LiveNodes:
     def speak(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""
         self.supervisor.speak(worker)
-
-    def book(self, node: str, cpu_cores: float | None) -> str | None:
-        """Reserve cores for a node; returns why that is impossible."""
-        self.free_places()
-        return self.allotter.refuses(NodeId.parse(node), cpu_cores)
-
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        """A node may use so much from now on."""
-        self.allotter.allocate(NodeId.parse(node), cpu_cores, link_bytes_per_s)
 
     # ---- places ------------------------------------------------------------------------------------------------------
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
-from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.following import LiveFollowers
 from runtime.live.control.roster import Roster
@@ -35,24 +35,12 @@ from strategies.protocol import NodeId
 class Nodes(Protocol):
     """Who carries out what concerns nodes."""
 
-    def restart(self, node: str, pending_s: float) -> None:
-        """Kill a task and restart it elsewhere."""
+    def carry_out(self, order: NodeOrder) -> None:
+        """Carry out an order about nodes."""
         ...
 
-    def launch(self, order: LaunchOrder) -> None:
-        """Start a node more."""
-        ...
-
-    def retire(self, node: str, reason: str) -> None:
-        """End a node for good."""
-        ...
-
-    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        """Divide the parameters among these servers, after the checkpoint that was ordered last."""
-        ...
-
-    def suspend(self) -> None:
-        """End all tasks, after the checkpoint that was ordered last."""
+    def book(self, order: AllocateOrder) -> str | None:
+        """Reserve cores for a node; returns why that is impossible."""
         ...
 
     def save(self, version: int, state: bytes) -> None:
@@ -61,14 +49,6 @@ class Nodes(Protocol):
 
     def speak(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""
-        ...
-
-    def book(self, node: str, cpu_cores: float | None) -> str | None:
-        """Reserve cores for a node; returns why that is impossible."""
-        ...
-
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        """Change what a node may use."""
         ...
 
 
@@ -109,7 +89,7 @@ class LivePort:
         self._work: list[ComputeOrder] = []
         self.followers: LiveFollowers | None = None
         """Of a job with replicas of the server."""
-        self._about_nodes: list[Callable[[], None]] = []
+        self._about_nodes: list[NodeOrder] = []
         """Orders that concern nodes: after all others, whatever those are."""
 
     def compute(self, order: ComputeOrder) -> None:
@@ -185,32 +165,13 @@ class LivePort:
     def wake(self, at_s: float, tag: str) -> None:
         self.loop.at(at_s, lambda: self.owner.receive(inputs.TimerFired(tag)))
 
-    def restart(self, node: str, pending_s: float) -> None:
-        """Restart a node after all earlier orders are sent."""
-        self._about_nodes.append(lambda: self.nodes.restart(node, pending_s))
+    def order_node(self, order: NodeOrder) -> None:
+        """Carry it out after all earlier orders are sent."""
+        self._about_nodes.append(order)
 
-    def launch(self, order: LaunchOrder) -> None:
-        """Start a node more after all earlier orders are sent."""
-        self._about_nodes.append(lambda: self.nodes.launch(order))
-
-    def retire(self, node: str, reason: str) -> None:
-        """End a node after all earlier orders are sent."""
-        self._about_nodes.append(lambda: self.nodes.retire(node, reason))
-
-    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        """Divide the parameters after all earlier orders are sent."""
-        self._about_nodes.append(lambda: self.nodes.repartition(shares))
-
-    def suspend(self) -> None:
-        """End all tasks after all earlier orders are sent."""
-        self._about_nodes.append(self.nodes.suspend)
-
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
-        """Change what a node may use after all earlier orders are sent; why not, if its host has no more cores left."""
-        if (why := self.nodes.book(node, cpu_cores)) is not None:
-            return why
-        self._about_nodes.append(lambda: self.nodes.allocate(node, cpu_cores, link_bytes_per_s))
-        return None
+    def book(self, order: AllocateOrder) -> str | None:
+        """Reserve what a node is about to be given; why not, if its host has no more cores left."""
+        return self.nodes.book(order)
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Order a checkpoint after all earlier orders."""
@@ -256,8 +217,8 @@ class LivePort:
         for auxiliary, message in ask:
             self.hub.send(auxiliary, message)
         about_nodes, self._about_nodes = self._about_nodes, []
-        for change in about_nodes:
-            change()
+        for about_node in about_nodes:
+            self.nodes.carry_out(about_node)
 
     def data_state(self, version: int) -> dict[str, Any]:
         """The data service's state when ``version`` was the newest; of versions that somebody may come back to."""

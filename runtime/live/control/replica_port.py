@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.node_orders import AllocateOrder
 from runtime.live.control.port import LivePort, Nodes, PortOwner
 from runtime.live.control.roster import Roster
 from runtime.live.transport.hub import Hub
@@ -51,11 +52,11 @@ class ReplicaPort(LivePort):
         self.states: dict[int, dict[str, Any]] = {}
         self._outbox: dict[int, bytearray] = {}
 
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
-        """Like that of servers, but for the rate of sending."""
-        if link_bytes_per_s is not None:
-            return f"link_bytes_per_s={link_bytes_per_s:g}: replicas send in a ring, at one rate"
-        return super().allocate(node, cpu_cores, link_bytes_per_s)
+    def book(self, order: AllocateOrder) -> str | None:
+        """As for a job with servers, but without a rate of sending."""
+        if order.link_bytes_per_s is not None:
+            return f"link_bytes_per_s={order.link_bytes_per_s:g}: replicas send in a ring, at one rate"
+        return super().book(order)
 
     def compute(self, order: ComputeOrder) -> None:
         """Order a Compute; the worker has the parameters already, or its parent is to send them."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
-from runtime.core.job import LaunchOrder
+from runtime.core.node_orders import LaunchOrder
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
@@ -160,7 +160,7 @@ class LiveSupervisor:
             self._carry_out(wanted)
             return True
         if isinstance(message, Report | Passed) and not task.life.useful:
-            self._tell(inputs.Worked(task.key, identity.incarnation))
+            self.tell(inputs.Worked(task.key, identity.incarnation))
         return False
 
     def _understood(self, task: Task, incarnation: int, message: Message) -> inputs.AnyInput | None:
@@ -196,7 +196,7 @@ class LiveSupervisor:
     def _link_lost(self, identity: Identity, message: LinkLost) -> None:
         """A task lost a server. If no server proves dead, its connection was at fault: restart the task."""
         lost = inputs.LinkLost(identity.key, identity.incarnation, message.generation, message.reason)
-        self.loop.after(SEVERED_GRACE_S, lambda: self._tell(lost))
+        self.loop.after(SEVERED_GRACE_S, lambda: self.tell(lost))
 
     def closed(self, identity: Identity, reason: str = "connection lost") -> None:
         """A control connection has ended: its process will be reported dead soon, or is killed."""
@@ -219,7 +219,7 @@ class LiveSupervisor:
                 self.listener.agent_ready(message)
                 if everybody:
                     self.listener.agents_ready()
-                    self._tell(inputs.Begin())
+                    self.tell(inputs.Begin())
             case Forked():
                 task, about = self._named(message)
                 if task.life.expects(message.incarnation):
@@ -236,7 +236,7 @@ class LiveSupervisor:
                 self.ended(task.key)
                 self._look_who_left()
                 ways = {"retryable": how.retryable, "full": how.full, "device_full": how.device_full}
-                self._tell(inputs.Gone(task.key, message.incarnation, how.reason, **ways, cause=how.cause))
+                self.tell(inputs.Gone(task.key, message.incarnation, how.reason, **ways, cause=how.cause))
             case _:
                 return False
         return True
@@ -251,22 +251,22 @@ class LiveSupervisor:
 
     def give_up(self, key: Key, incarnation: int, reason: str) -> None:
         """Give up an incarnation, if it is still current; the next one replaces it."""
-        self._tell(inputs.Silent(key, incarnation, reason))
+        self.tell(inputs.Silent(key, incarnation, reason))
 
     def hold(self, key: Key, reason: str) -> None:
         """Kill a task and do not restart it before :meth:`release`: it waits for a place, as on a busy cluster."""
-        self._tell(inputs.Hold(key, reason))
+        self.tell(inputs.Hold(key, reason))
 
     def release(self, key: Key) -> None:
         """Let the task start again."""
-        self._tell(inputs.Release(key))
+        self.tell(inputs.Release(key))
 
     def restart(self, key: Key, pending_s: float) -> None:
         """KILL_RESTART. A server goes without a checkpoint if there is none by ``iteration_deadline_s``."""
         leave = inputs.Leave(key, self.tasks[key].incarnation)
-        self._tell(inputs.Restart(key, pending_s))
+        self.tell(inputs.Restart(key, pending_s))
         if key.role == "server":
-            self.loop.after(self.settings.iteration_deadline_s, lambda: self._tell(leave))
+            self.loop.after(self.settings.iteration_deadline_s, lambda: self.tell(leave))
 
     def launch(self, order: LaunchOrder, place: Place) -> None:
         """A node more: its task exists from now on, its process when the scheduler has a place."""
@@ -274,14 +274,6 @@ class LiveSupervisor:
         wanted = self.recovery.receive(inputs.Admit(node, order.pending_s))
         self.tasks[node] = Task(life=self.recovery.tasks[node], heard_s=self.loop.now, place=place)
         self._carry_out(wanted)
-
-    def retire(self, key: Key, reason: str) -> None:
-        """End a node for good."""
-        self._tell(inputs.Dismiss(key, reason))
-
-    def repartition(self, shares: tuple[tuple[Key, float], ...]) -> None:
-        """Divide the parameters among these servers once the checkpoint that was ordered last is stored."""
-        self._tell(inputs.Repartition(shares))
 
     def suspend(self) -> None:
         """End all tasks once the checkpoint that was ordered last is stored; ``Listener.left`` follows.
@@ -291,7 +283,7 @@ class LiveSupervisor:
         self._departures += 1
         number, limit_s = self._departures, self.settings.iteration_deadline_s
         self.loop.after(limit_s, lambda: self._check_left(number))
-        self._tell(inputs.Suspend())
+        self.tell(inputs.Suspend())
 
     def _check_left(self, number: int) -> None:
         """It may have left, and be away or back; a later departure has a deadline of its own."""
@@ -307,7 +299,7 @@ class LiveSupervisor:
         """All tasks start again; ``places``: of those that have others now."""
         for key, place in places.items():
             self.tasks[key].place = place
-        self._tell(inputs.Resume())
+        self.tell(inputs.Resume())
 
     def processes(self, key: Key) -> frozenset[int]:
         """The incarnations of a task that were launched and have not exited."""
@@ -320,15 +312,15 @@ class LiveSupervisor:
 
     def follows(self, key: Key) -> None:
         """A replica of the server has a copy."""
-        self._tell(inputs.Follows(key, self.tasks[key].incarnation))
+        self.tell(inputs.Follows(key, self.tasks[key].incarnation))
 
     def speak(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""
-        self._tell(inputs.Speak(NodeId.worker(worker)))
+        self.tell(inputs.Speak(NodeId.worker(worker)))
 
     def save(self, version: int, state: bytes) -> None:
         """Order a checkpoint from every keeper of a part."""
-        self._tell(inputs.Save(version, state))
+        self.tell(inputs.Save(version, state))
 
     def _tick(self) -> None:
         """Restart tasks that have been silent, or have computed, for too long."""
@@ -342,7 +334,8 @@ class LiveSupervisor:
 
     # ---- effects -----------------------------------------------------------------------------------------------------
 
-    def _tell(self, given: inputs.AnyInput) -> None:
+    def tell(self, given: inputs.AnyInput) -> None:
+        """Pass an input to the recovery, and carry out the effects."""
         self._carry_out(self.recovery.receive(given))
 
     def _carry_out(self, wanted: list[effects.AnyEffect]) -> None:
@@ -364,7 +357,7 @@ class LiveSupervisor:
         if effect.moves:
             task.place = self.listener.moved(effect.key) or task.place
         free = inputs.PlaceFree(effect.key, effect.incarnation)
-        self.loop.after(effect.pending_s, lambda: self._tell(free))
+        self.loop.after(effect.pending_s, lambda: self.tell(free))
 
     def _of_checkpoint(self, effect: effects.OfCheckpoint) -> None:
         match effect:
@@ -378,7 +371,7 @@ class LiveSupervisor:
                 self._asked_s = {number: s for number, s in self._asked_s.items() if number > effect.number}
                 self.listener.note("Checkpointed", id=effect.number, version=effect.version, seconds=took_s)
             case effects.MayLeave():
-                self._tell(inputs.Leave(effect.key, effect.incarnation))
+                self.tell(inputs.Leave(effect.key, effect.incarnation))
             case _:
                 assert_never(effect)
 

@@ -14,6 +14,7 @@ from runtime.config.parse import Cluster
 from runtime.house import program, surroundings
 from runtime.live.joining.site import Site
 from runtime.live.transport.loop import Loop
+from runtime.record.logs import open_log
 
 EXIT_S = 2.0
 
@@ -59,7 +60,7 @@ class LocalLauncher:
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, node: str, agent: AgentStart) -> None:
-        with agent.log.open("ab") as log:
+        with os.fdopen(open_log(agent.log), "ab") as log:
             process = subprocess.Popen(
                 program("runtime.live.tasks.agent", str(os.getpid())),
                 stdin=subprocess.PIPE,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from runtime.live.joining.site import SAVED
 from runtime.live.joining.wire import PIECE_BYTES, Piece
 from runtime.live.transport.messages import MalformedMessage
+from runtime.record.logs import open_log
 
 LOG = re.compile(r"[a-z]+(-[0-9]+\.[0-9]+)?\.log")
 AGENT_LOG = "agent.log"
@@ -38,7 +40,9 @@ class Pieces:
         before = self._written.get(piece.name)
         if piece.name != SAVED and (before or 0) + len(piece.data) > MAX_LOG_BYTES:
             return
-        with self._path(piece.name).open("wb" if before is None else "ab") as file:
+        path, fresh = self._path(piece.name), before is None
+        is_log = piece.name != SAVED
+        with os.fdopen(open_log(path, fresh=fresh), "ab") if is_log else path.open("wb" if fresh else "ab") as file:
             file.write(piece.data)
         self._written[piece.name] = (before or 0) + len(piece.data)
 

@@ -32,6 +32,7 @@ from runtime.containment.process import default_signals, die_with, keep_freed_me
 from runtime.importing import importing
 from runtime.live.tasks.cold import become_cold
 from runtime.live.tasks.roles import run_role, tell_end
+from runtime.record.logs import open_log, remove_empty_logs
 from strategies.protocol import AGGREGATOR, NodeId
 
 TAIL_BYTES = 4096
@@ -287,7 +288,7 @@ class Agent:
             sock.close()
         for fd in (self.wake_read, self.wake_write):
             os.close(fd)
-        log = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+        log = open_log(path)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
@@ -358,9 +359,7 @@ class Agent:
             os.kill(pid, signal.SIGKILL)
         for pid in (*self.tasks, *self.hogs.pids):
             os.waitpid(pid, 0)
-        for log in (Path(self.spec.run_dir) / "logs").glob("*.log"):
-            if not log.stat().st_size:
-                log.unlink(missing_ok=True)
+        remove_empty_logs(Path(self.spec.run_dir) / "logs")
         os._exit(0)
 
 

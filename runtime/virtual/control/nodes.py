@@ -7,7 +7,15 @@ from typing import final
 
 from runtime.core.coordinator import Coordinator
 from runtime.core.inputs import did_not_start
-from runtime.core.job import LaunchOrder
+from runtime.core.node_orders import (
+    AllocateOrder,
+    LaunchOrder,
+    NodeOrder,
+    RepartitionOrder,
+    RestartOrder,
+    RetireOrder,
+    SuspendOrder,
+)
 from runtime.core.recovery import inputs
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.places import Places
@@ -33,11 +41,31 @@ class Nodes:
         self.clock, self.coordinator, self.supervisor = clock, coordinator, supervisor
         self.places, self.entered = places, entered
 
-    def restart(self, t: float, node: str, pending_s: float) -> None:
-        """KILL_RESTART: the coordinator has voided what a worker had, and ordered a checkpoint before a server goes."""
-        self.supervisor.tell(t, inputs.Restart(NodeId.parse(node), pending_s))
+    def carry_out(self, t: float, order: NodeOrder) -> None:
+        """Carry out an order about nodes that leaves the coordinator at ``t``."""
+        match order:
+            case RestartOrder(node, pending_s):  # a checkpoint was ordered before a server goes
+                self.supervisor.tell(t, inputs.Restart(NodeId.parse(node), pending_s))
+            case LaunchOrder():
+                self._launch(t, order)
+            case RetireOrder(node, reason):  # one without a place never was there
+                if (key := NodeId.parse(node)) in self.supervisor.recovery.tasks:
+                    self.supervisor.tell(t, inputs.Dismiss(key, reason))
+            case RepartitionOrder(shares):  # iterations in progress are void
+                self.supervisor.workers.lose_all()
+                parts = tuple((NodeId.parse(server), share) for server, share in shares)
+                self.supervisor.tell(t, inputs.Repartition(parts))
+            case SuspendOrder():  # iterations in progress are void
+                self.supervisor.workers.lose_all()
+                self.supervisor.tell(t, inputs.Suspend())
+            case AllocateOrder(node, cpu_cores, link_bytes_per_s):
+                self.places.allocate(node, cpu_cores, link_bytes_per_s)
 
-    def launch(self, t: float, order: LaunchOrder) -> None:
+    def book(self, order: AllocateOrder) -> str | None:
+        """Reserve what a node is about to be given; returns why that is impossible."""
+        return self.places.book(order.node, order.cpu_cores, order.link_bytes_per_s)
+
+    def _launch(self, t: float, order: LaunchOrder) -> None:
         """A node with a new number starts when there is a place for it, and joins after the time that this takes."""
         node = NodeId.parse(order.node)
         try:
@@ -54,26 +82,3 @@ class Nodes:
         """No host takes it; its request may have been taken back meanwhile."""
         if node in self.coordinator.elastic.awaited:
             self.coordinator.receive(t, did_not_start(node, reason))
-
-    def retire(self, t: float, node: str, reason: str) -> None:
-        """A node ends now, for good; one without a place never was there."""
-        if (key := NodeId.parse(node)) in self.supervisor.recovery.tasks:
-            self.supervisor.tell(t, inputs.Dismiss(key, reason))
-
-    def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
-        """Other servers read the checkpoint that was ordered just before; iterations in progress are void."""
-        self.supervisor.workers.lose_all()
-        self.supervisor.tell(t, inputs.Repartition(tuple((NodeId.parse(server), share) for server, share in shares)))
-
-    def suspend(self, t: float) -> None:
-        """The cluster takes the job's places once the checkpoint is stored; iterations in progress are void."""
-        self.supervisor.workers.lose_all()
-        self.supervisor.tell(t, inputs.Suspend())
-
-    def book(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
-        """Reserve what a node is about to be given; returns why that is impossible."""
-        return self.places.book(node, cpu_cores, link_bytes_per_s)
-
-    def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        """A node may use what was booked for it."""
-        self.places.allocate(node, cpu_cores, link_bytes_per_s)

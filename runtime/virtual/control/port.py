@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from runtime.core import inputs
-from runtime.core.job import ApplyOrder, ComputeOrder, LaunchOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.timers import Timers
 from runtime.virtual.tasks.followers import Followers
@@ -18,32 +19,12 @@ from runtime.virtual.tasks.scorer import Scorer
 class Nodes(Protocol):
     """Who supervises the nodes; ``t`` is when an order leaves the coordinator."""
 
-    def restart(self, t: float, node: str, pending_s: float) -> None:
-        """Start a node again elsewhere."""
+    def carry_out(self, t: float, order: NodeOrder) -> None:
+        """Carry out an order about nodes."""
         ...
 
-    def launch(self, t: float, order: LaunchOrder) -> None:
-        """Start a node more."""
-        ...
-
-    def retire(self, t: float, node: str, reason: str) -> None:
-        """End a node for good, or take its request back."""
-        ...
-
-    def repartition(self, t: float, shares: tuple[tuple[str, float], ...]) -> None:
-        """Let these servers hold the parameters."""
-        ...
-
-    def suspend(self, t: float) -> None:
-        """End all tasks with the checkpoint that was ordered just before."""
-        ...
-
-    def book(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
+    def book(self, order: AllocateOrder) -> str | None:
         """Reserve what a node is about to be given; returns why that is impossible."""
-        ...
-
-    def allocate(self, t: float, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
-        """Change what a node may use; None: as much as it can."""
         ...
 
 
@@ -129,25 +110,11 @@ class VirtualPort:
         """Store the current parameters."""
         self._orders.append((lambda sent_s: self.keeper.save(sent_s, version, state, self.learner.dump()), ()))
 
-    def restart(self, node: str, pending_s: float) -> None:
-        self._orders.append((self.nodes.restart, (node, pending_s)))
+    def order_node(self, order: NodeOrder) -> None:
+        self._orders.append((self.nodes.carry_out, (order,)))
 
-    def launch(self, order: LaunchOrder) -> None:
-        self._orders.append((self.nodes.launch, (order,)))
-
-    def retire(self, node: str, reason: str) -> None:
-        self._orders.append((self.nodes.retire, (node, reason)))
-
-    def repartition(self, shares: tuple[tuple[str, float], ...]) -> None:
-        self._orders.append((self.nodes.repartition, (shares,)))
-
-    def suspend(self) -> None:
-        self._orders.append((self.nodes.suspend, ()))
-
-    def allocate(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> str | None:
-        if (denied := self.nodes.book(node, cpu_cores, link_bytes_per_s)) is None:
-            self._orders.append((self.nodes.allocate, (node, cpu_cores, link_bytes_per_s)))
-        return denied
+    def book(self, order: AllocateOrder) -> str | None:
+        return self.nodes.book(order)
 
     def wake(self, at_s: float, tag: str) -> None:
         self._timers.wake(at_s, tag)

@@ -88,7 +88,7 @@ class VirtualSession:
         self._links = _links_of(costs, hosts, [str(node) for node in spec.job.start_layout.nodes])
         self.clock = clock or new_clock()
         self.work = self.clock if tenancy is None else tenancy.clock
-        """The clock of all that is in progress; the job's own unless the lab jumps (:mod:`.jumping`)."""
+        """The clock of all that is in progress; the job's own unless the lab jumps (``jumping.py``)."""
         self.behind = Behind()
         self.jumps: Jumping | None = None
         self.loads: Loads | None = None

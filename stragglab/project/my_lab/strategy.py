@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from stragglab.strategies.checks import check_whole
-from stragglab.strategies.gates import QuorumGate
+from stragglab.strategies.parts.checks import check_whole
+from stragglab.strategies.parts.gates import QuorumGate
 
 
 @dataclass(kw_only=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_whole
 from strategies.cluster.placements.servers import check_servers_on, check_there_are, next_to_workers
 from strategies.cluster.placements.workers import on_fewest
+from strategies.parts.checks import check_whole
 from strategies.protocol import JobRequest, Machine, Placement, Places, Room
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from strategies.checks import check_whole
 from strategies.cluster.jobs import WaitingJobs, Walk
 from strategies.cluster.starting import start_until_blocked, try_to_start
+from strategies.parts.checks import check_whole
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room, StartJob
 
 

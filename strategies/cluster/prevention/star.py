@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.checks import check_choice, check_number
 from strategies.cluster.prevention.reduction import reductions, weight_of
 from strategies.cluster.prevention.sensitivities import model_sensitivity
 from strategies.cluster.prevention.shares import NOTHING, Task, free_of, held_shares
 from strategies.cluster.prevention.times import iteration_s, rate_of, waited_for_s, work_of
+from strategies.parts.checks import check_choice, check_number
 from strategies.protocol import RESOURCES, Asked, Grant, JobLoad, Resource, Share, TaskLoad
 
 LEAST_GAIN, MOST_GAIN = 1e-4, 1.0

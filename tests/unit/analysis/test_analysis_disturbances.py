@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -98,3 +100,50 @@ def test_an_iteration_without_samples_is_not_hit(tmp_path: Path) -> None:
     story = one_worker([disturbance(0.0, 9.0, "worker:0", 0.5)], (1.0, 1.0, 0.5))
     story.arrived(1.5, 0, 1, [], samples=0, compute_s=0.0, injected_s=0.0, iteration=1)
     assert join(story, tmp_path).iloc[0]["hits"] == 1
+
+
+def many(num_windows: int, num_iterations: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Short windows of one worker that overlap here and there, and its iterations."""
+    rng = np.random.default_rng(seed)
+    start_s = np.sort(rng.uniform(0, 100, num_windows))
+    kinds = rng.choice(["delay", "slowdown"], num_windows)
+    windows = {"target": "worker:0", "kind": kinds, "start_s": start_s, "magnitude": rng.uniform(0, 1, num_windows)}
+    plan = pd.DataFrame({**windows, "end_s": start_s + rng.uniform(0, 200 / num_windows, num_windows)})
+    times = {"issued_s": np.sort(rng.uniform(0, 100, num_iterations)), "compute_s": 1.0}
+    work = {"samples": 1, "worker": 0, "injected_s": rng.uniform(0, 1, num_iterations)}
+    return plan, pd.DataFrame({**times, **work})
+
+
+NO_UPDATES = pd.DataFrame({"t": [], "version": []})
+NO_NOTES = pd.DataFrame({"server": [], "version": [], "t": [], "updates": [], "injected_s": []})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_that_overlap_divide_what_was_measured(seed: int) -> None:
+    """Iteration by iteration, window by window."""
+    plan, iterations = many(30, 40, seed)
+    planned, measured, hits = np.zeros(30), np.zeros(30), np.zeros(30)
+    for one in iterations.itertuples():
+        open_now = ((plan["start_s"] <= one.issued_s) & (one.issued_s < plan["end_s"])).to_numpy()
+        own_s = one.compute_s - one.injected_s
+        added = np.where(plan["kind"] == "slowdown", plan["magnitude"] * own_s, plan["magnitude"]) * open_now
+        hits, planned = hits + open_now, planned + added
+        measured += added / added.sum() * one.injected_s if added.sum() else 0.0
+    found = achieved(plan, iterations, NO_UPDATES, NO_NOTES)
+    assert hits.max() > 1
+    assert found["hits"].tolist() == hits.tolist()
+    assert found["planned_s"].to_numpy() == pytest.approx(planned)
+    assert found["achieved_s"].to_numpy() == pytest.approx(measured)
+
+
+def test_many_windows_of_a_long_job_need_memory_for_those_that_were_met() -> None:
+    """All windows by all iterations are 200 million pairs, 1.6 GB for each number about a pair."""
+    plan, iterations = many(10_000, 20_000, 0)
+    tracemalloc.start()
+    try:
+        found = achieved(plan, iterations, NO_UPDATES, NO_NOTES)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found["hits"].sum() > 10_000
+    assert most < 50_000_000

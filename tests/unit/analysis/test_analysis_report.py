@@ -108,7 +108,7 @@ def test_runs_of_almost_nothing_finish(tell: Any, tmp_path: Path) -> None:
     path = tell().write(tmp_path / "run", torn='{"seq":')
     summary = finish_run(path)
     assert summary["torn"] is True
-    assert "bsp" in text(summary_frame(summary))
+    assert "BSP" in text(summary_frame(summary))
 
 
 def test_the_csv_beside_a_figure_holds_what_it_shows(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_the_page_is_whole_self_contained_and_escaped(tmp_path: Path) -> None:
 
 def test_the_table_in_a_file_is_whole(comparison: tuple[pd.DataFrame, Path]) -> None:
     lines = text(comparison[0], width=20).splitlines()
-    bsp = next(line for line in lines if line.strip().startswith("bsp"))
+    bsp = next(line for line in lines if line.strip().startswith("BSP"))
     assert bsp.split() == [
-        "bsp",
+        "BSP",
         "2",
         "0.6",
         "1.00",
@@ -252,7 +252,8 @@ def test_the_table_in_a_file_is_whole(comparison: tuple[pd.DataFrame, Path]) -> 
         "\N{EN DASH}",
         "0.3901",
         "8",
-        "0.00/0",
+        "0.00",
+        "(0)",
         "24.2",
         "0.0",
         "52.5",
@@ -273,7 +274,15 @@ def test_a_narrow_terminal_gets_the_brief_table(comparison: tuple[pd.DataFrame, 
     assert "[0.1, 0.9]" in text(frame, width=140, force_terminal=True, color_system=None)
     narrow = text(frame, width=80, force_terminal=True, color_system=None)
     assert "[0.1, 0.9]" not in narrow
-    assert "bsp" in narrow
+    assert "BSP" in narrow
+    assert "too narrow for: gradients dropped (%)" in narrow
+    assert "\N{HORIZONTAL ELLIPSIS}" not in narrow, "no head is cut off"
+
+
+def test_one_seed_is_said_to_decide_nothing(comparison: tuple[pd.DataFrame, Path]) -> None:
+    assert "One seed decides nothing" in text(comparison[0].assign(seeds=1))
+    assert "One seed decides nothing" not in text(comparison[0]), "there are two"
+    assert "One seed decides nothing" not in text(comparison[0].head(1).assign(seeds=1)), "nothing is compared"
 
 
 def test_cases_get_a_table_each(sweep: Path, tmp_path: Path) -> None:
@@ -336,7 +345,7 @@ def test_report_sweep_skips_a_damaged_record(tmp_path: Path) -> None:
 def test_the_script_redraws_and_compares(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([str(sweep / "0_bsp"), str(sweep / "2_asp"), "--out", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "report.html").is_file()
-    assert "bsp" in capsys.readouterr().out
+    assert "BSP" in capsys.readouterr().out
 
 
 def test_the_script_draws_a_single_run_without_a_comparison(sweep: Path) -> None:

@@ -66,7 +66,10 @@ def test_settings_that_go_together_are_named_once() -> None:
 
 def test_nested_settings_and_runtimes_split_cases() -> None:
     metas = [meta(straggler_fields={"delay_s": 0.1}), meta(straggler_fields={"delay_s": 0.2})]
-    assert case_labels(metas) == ["straggler_fields.delay_s=0.1", "straggler_fields.delay_s=0.2"]
+    assert case_labels(metas) == ["straggler.delay_s=0.1", "straggler.delay_s=0.2"]
+    metas = [meta(straggler_fields={"targets": targets}) for targets in (["worker:0"], ["worker:1", "worker:2"])]
+    assert case_labels(metas) == ["straggler.targets=[worker:0]", "straggler.targets=[worker:1,worker:2]"]
+    assert case_labels([meta(task_fields={"seed": seed}) for seed in (0, 1)]) == ["workload.seed=0", "workload.seed=1"]
     assert len(set(case_labels([meta(), meta(runtime="virtual")]))) == 2
 
 

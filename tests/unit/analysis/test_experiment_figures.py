@@ -325,7 +325,7 @@ def test_levels_that_are_no_strategies_have_colours_of_their_own() -> None:
 
 def test_a_level_looks_like_the_strategy_that_it_is() -> None:
     """An experiment may call dynamic shards ``asp``, and static x by its x."""
-    like = {"asp": "asp_dds", "static_3": "static_x"}
-    alone = {name: level_looks([name])[name] for name in ("bsp", "asp_dds", "static_x")}
-    wanted = {"bsp": alone["bsp"], "asp": alone["asp_dds"], "static_3": alone["static_x"]}
+    like = {"asp": "asp_even", "static_3": "static_x"}
+    alone = {name: level_looks([name])[name] for name in ("bsp", "asp_even", "static_x")}
+    wanted = {"bsp": alone["bsp"], "asp": alone["asp_even"], "static_3": alone["static_x"]}
     assert level_looks(wanted, like) == bars.bar_looks(wanted, like) == wanted

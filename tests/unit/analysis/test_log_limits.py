@@ -17,9 +17,10 @@ from types import ModuleType
 import pyarrow as pa
 import pytest
 
-from analysis.logs import lines, megatron, profiler, resiliency, torchtitan, trace_folder, units
+from analysis.logs import deepspeed, lines, megatron, nanotron, profiler, resiliency, torchtitan, trace_folder
 from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError
+from reading import numerals, units
 
 HEADER = "rank,step,seconds\n"
 TITAN = "[rank{}]:[titan] step: {:2d}  loss: 7.1  tps: 8,000  mfu: 9%\n"
@@ -42,8 +43,9 @@ def test_what_has_no_end_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket.log"))
-        for path in (tmp_path / "pipe.csv", tmp_path / "socket.log", Path("/dev/zero"), Path("/dev/full")):
-            assert "is a pipe, a device or a socket; write what it gives to a file" in refusal(path)
+        kinds = {tmp_path / "pipe.csv": "pipe", tmp_path / "socket.log": "socket", Path("/dev/zero"): "device"}
+        for path, kind in kinds.items():
+            assert f"is a {kind}; write what it gives to a file" in refusal(path)
 
 
 def test_a_pipe_or_a_folder_among_traces_is_none_of_them(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_of_a_line_so_many_characters_are_read_and_that_is_said(tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "log"])
 def test_a_log_has_so_many_steps_of_ranks(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("rows", "table_file", "table"):
+    for module in ("rows", "table_file", "table_rows"):
         monkeypatch.setattr(f"analysis.logs.{module}.MOST_ROWS", 100)
     path = tmp_path / f"a.{kind}"
     if kind == "log":
@@ -169,7 +171,7 @@ def test_without_memory_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 # ---- regular expressions --------------------------------------------------------------------------------------------
 
-SEARCHED = (lines, megatron, profiler, resiliency, torchtitan, trace_folder, units)
+SEARCHED = (deepspeed, lines, megatron, nanotron, profiler, resiliency, torchtitan, trace_folder, units, numerals)
 LENGTH = 1 << 17
 CPU_S = 10
 """Twenty times what linear expressions need, and much less than a quadratic one."""

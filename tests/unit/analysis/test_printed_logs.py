@@ -161,6 +161,67 @@ def test_a_timer_whose_name_was_lost_is_not_taken_for_the_one_before(tmp_path: P
     assert read(tmp_path / "a.log", text).own_s[0].tolist() == pytest.approx([0.1, 0.101, 0.152, 0.103])
 
 
+def deepspeed(step: int, *, timers: bool = True, number: bool = True, rank: int = 0) -> list[str]:
+    """Lines of a step of 0.5 s, of which 0.1 s are sums of gradients; rank 1 takes longer. Half the rate on rank 1."""
+    begin, own = f"[2026-11-02 10:00:01,101] [INFO] [logging.py:96:log_dist] [Rank {rank}]", 100 + 60 * rank
+    lines = [f"{begin} step={step}, skipped=0, lr=[5e-05], mom=[[0.9, 0.999]]"] if number else []
+    if number:
+        lines.append(f"{begin} epoch=0/micro_step={step}/global_step={step}, CurrSamplesPerSec={128 / (1 + rank)}, x=1")
+    if timers:
+        lines.append(f"{begin} time (ms) | fwd_microstep: 1.0 | bwd_microstep: 2.0 | step_microstep: 3.0")
+        lines.append(
+            f"{begin} time (ms) | fwd: {own} | bwd: 300.0 | bwd_inner: 200.0 | bwd_allreduce: 100.0 | step: 100.0"
+        )
+    return lines
+
+
+def test_deepspeed_s_timers_are_of_the_steps_from_the_printed_number_on(tmp_path: Path) -> None:
+    """Timers of every step, a number at every tenth."""
+    lines = [line for step in range(10, 40) for line in deepspeed(step, number=step % 10 == 0)]
+    log = read(tmp_path / "a.log", "\n".join(lines))
+    assert log.steps == tuple(range(10, 40))
+    assert log.own_s[:, 0].tolist() == pytest.approx([0.5] * 30)
+    assert not any("mean of" in remark for remark in log.remarks)
+
+
+def test_deepspeed_s_steps_of_several_ranks_are_without_sums(tmp_path: Path) -> None:
+    text = "\n".join(line for step in range(1, 25) for rank in range(2) for line in deepspeed(step, rank=rank))
+    log = read(tmp_path / "a.log", text)
+    assert log.ranks == ("0", "1")
+    assert log.own_s[3].tolist() == pytest.approx([0.4, 0.46])
+    assert log.round_s is not None
+    assert log.round_s[3] == pytest.approx(0.56)
+
+
+@pytest.mark.parametrize("batch", [64, None])
+def test_deepspeed_without_timers_has_samples_per_second(batch: int | None, tmp_path: Path) -> None:
+    about = [f"[2026] [INFO] [config.py:1:print] [Rank 0]   train_batch_size ............. {batch}"] if batch else []
+    lines = [line for step in range(1, 25) for rank in range(2) for line in deepspeed(step, timers=False, rank=rank)]
+    log = read(tmp_path / "a.log", "\n".join([*about, *lines]))
+    assert log.own_s[3].tolist() == pytest.approx([0.5, 1.0] if batch else [0.75, 1.5])
+    assert any("wall_clock_breakdown" in remark for remark in log.remarks)
+    assert any("only relative times" in remark for remark in log.remarks) == (batch is None)
+
+
+def test_what_trains_with_deepspeed_s_help_says_more(tmp_path: Path) -> None:
+    lines = [line for step in range(1, 25) for line in (*deepspeed(step), megatron(step, timers=False)[0])]
+    log = read(tmp_path / "a.log", "\n".join(lines))
+    assert log.own_s[:, 0].tolist() == pytest.approx([0.162] * 24)
+
+
+@pytest.mark.parametrize(("shown", "seconds"), [("935", 0.935), ("11.5K", 11.5), ("1.02M", 1020.0)])
+def test_nanotron_s_numbers_have_letters_and_its_ranks_places(shown: str, seconds: float, tmp_path: Path) -> None:
+    line = (
+        "10/17/2025 16:00:01 [INFO|DP={dp}|PP=0|TP=1|ip-26-0]: iteration: {step} / 900 | consumed_tokens: 85.8G | "
+        "elapsed_time_per_iteration_ms: {ms} | global_batch_size: 1.02K | lm_loss: 2"
+    )
+    text = [line.format(dp=dp, step=step, ms=shown if dp else "9") for step in range(1, 25) for dp in range(2)]
+    log = read(tmp_path / "a.log", "\n".join(text))
+    assert log.ranks == ("0", "1")
+    assert log.own_s[5].tolist() == pytest.approx([0.009, seconds])
+    assert log.job["global_batch_samples"] == 1020
+
+
 SCORES = """\
 GPU relative performance:
  Worst performing 2/4 ranks:
@@ -190,6 +251,8 @@ BAD = {
     "score 0.4.0": (SCORES.format(score="0.4.0"), 3),
     "score -1": (SCORES.format(score="-1"), 3),
     "rank 300000000": (SCORES.format(score="0.5").replace("Rank=2", "Rank=300000000"), 3),
+    "fwd 1.2.3": ("\n".join(deepspeed(1)).replace("fwd: 100", "fwd: 1.2.3"), 4),
+    "CurrSamplesPerSec fast": ("\n".join(deepspeed(1)).replace("=128.0", "=fast"), 2),
     "ranks 300000000": (SCORES.format(score="0.5").replace("/4", "/300000000"), 2),
 }
 

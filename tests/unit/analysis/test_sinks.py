@@ -9,6 +9,7 @@ import pytest
 
 from analysis.records.load import Run, load_run
 from analysis.sinks import mllog
+from analysis.sinks.errors import SinkError
 from analysis.sinks.exporting import SINKS, export
 from analysis.sinks.series import evaluations, iterations, settings
 from scripts import export as script
@@ -61,6 +62,22 @@ def test_lines_of_mlperf(run: Run, tmp_path: Path) -> None:
     times = [line["time_ms"] for line in lines]
     assert times == sorted(times)
     assert sum(line["key"] == "eval_accuracy" for line in lines) == len(list(evaluations(run))) > 0
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_of_somebody_else_is_not_overwritten_and_an_earlier_log_is(
+    run: Run, tmp_path: Path, is_link: bool
+) -> None:
+    mine = tmp_path / "mine.log"
+    mine.write_text("words\n")
+    (tmp_path / "out").mkdir()
+    place = tmp_path / "out" / f"{run.path.name}.log"
+    place.symlink_to(mine) if is_link else mine.rename(place)
+    with pytest.raises(SinkError, match="exists and is no log of MLPerf"):
+        export(run.path, "mllog", str(tmp_path / "out"))
+    assert place.read_text() == "words\n"
+    place.unlink()
+    assert export(run.path, "mllog", str(tmp_path / "out")) == export(run.path, "mllog", str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns
-from analysis.logs.units import unit_in, unit_of
+from reading.units import unit_in, unit_of
 
 STEPS = 24
 
@@ -124,6 +124,8 @@ UNITS = {
     "step_sec": 1.0,
     "work_s": 1.0,
     "minutes": 60.0,
+    "Wallclock (min)": 60.0,
+    "walltime [h]": 3600.0,
 }
 
 
@@ -132,7 +134,9 @@ def test_a_unit_may_stand_anywhere_in_a_name(name: str) -> None:
     assert unit_of(name) == UNITS[name]
 
 
-@pytest.mark.parametrize("name", ["duration", "step_time", "min", "columns", "bonus", "programs", "durationNS"])
+@pytest.mark.parametrize(
+    "name", ["duration", "step_time", "min", "time (p50)", "duration_min", "columns", "bonus", "programs", "durationNS"]
+)
 def test_most_names_say_no_unit(name: str) -> None:
     assert unit_in(name) is None
 
@@ -143,6 +147,23 @@ def test_times_that_are_no_likely_seconds_are_remarked(tmp_path: Path) -> None:
     assert any(said in remark for remark in read(tmp_path / "a.csv", text, Columns(seconds="duration")).remarks)
     log = read(tmp_path / "a.csv", text, Columns(seconds="duration"), unit_s=1e-3)
     assert not any("duration" in remark for remark in log.remarks)
+
+
+CLOCKS = {"ms": 1e3, "us": 1e6, "ns": 1e9}
+
+
+@pytest.mark.parametrize("unit", CLOCKS)
+def test_starts_in_another_unit_than_the_times_are_refused_unless_their_name_says_it(unit: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame([(rank, step, 1.0 + rank) for step in range(STEPS) for rank in range(3)])
+    frame = frame.set_axis(["rank", "step", "seconds"], axis=1)
+    frame["began"] = ((1_772_438_635 + 3 * frame["step"]) * CLOCKS[unit]).astype("int64")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(LogError, match=r"column began: steps begin 3.* s apart and take 2 s; .*began_ms"):
+        read_log(tmp_path / "a.csv", Reading(Columns(start="began")))
+    frame.rename(columns={"began": f"began_{unit}"}).to_csv(tmp_path / "a.csv", index=False)
+    log = read_log(tmp_path / "a.csv", Reading(Columns(start=f"began_{unit}")))
+    assert log.begin_s is not None
+    assert log.begin_s[:, 0].tolist() == pytest.approx([3.0 * step for step in range(STEPS)], abs=1e-3)
 
 
 # ---- a column per rank ----------------------------------------------------------------------------------------------
@@ -189,6 +210,25 @@ def test_of_rows_of_a_restarted_job_the_later_counts(ordered: bool, tmp_path: Pa
     log = read_log(tmp_path / "a.csv")
     assert log.own_s[:, 0].tolist() == [1.0] * 10 + [2.0] * 10
     assert any("5 steps from 10 to 14 are there more than once" in remark for remark in log.remarks)
+
+
+def test_steps_that_every_epoch_counts_again_are_asked_for(tmp_path: Path) -> None:
+    text = rows(lambda rank, _: f"{rank + 1}.0")
+    text += "\n".join(text.splitlines()[1:])
+    remark = next(each for each in read(tmp_path / "a.csv", text).remarks if "more than once" in each)
+    assert remark.endswith(
+        "if steps are counted from the start again in every epoch, give their number since the job began"
+    )
+
+
+@pytest.mark.parametrize("name", ["steps.txt", "steps.log", "steps"])
+def test_a_table_needs_no_name_of_one(name: str, tmp_path: Path) -> None:
+    assert read(tmp_path / name, rows(lambda rank, _: f"{rank + 1}.0", separator="\t")).own_s[0].tolist() == [1, 2, 3]
+
+
+def test_columns_that_only_blanks_separate_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"columns must be apart by commas, semicolons, tabs or \|"):
+        read(tmp_path / "a.csv", rows(lambda rank, _: f"{rank + 1}.0", separator=" "))
 
 
 def test_own_work_of_a_single_rank_is_no_step(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from runtime.backends.torch import TorchModel
 from runtime.core.data.shards import Range
 from runtime.core.job import ComputeOrder, Piece
 from runtime.core.vectors import aligned_vector
-from strategies.coding import SCHEMES, build
+from strategies.gradient_coding import SCHEMES, build
 from tests.unit.workloads.test_tasks import TASKS
 from workloads.images import Images
 from workloads.ledger import SampleLedger

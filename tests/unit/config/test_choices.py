@@ -78,7 +78,7 @@ def test_a_cluster_with_hosts_can_have_them() -> None:
 def test_own_choices_are_listed(tmp_path: Path) -> None:
     (tmp_path / "strategy").mkdir()
     (tmp_path / "strategy" / "mine.yaml").write_text(
-        "# Mine: waits for nobody. Really.\n_target_: strategies.asp.ASP\n"
+        "# Mine: waits for nobody. Really.\n_target_: strategies.basic.asp.ASP\n"
     )
     text = preflight(["--help", "--config-dir", str(tmp_path), "jobs=poisson"]).shows
     assert [line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith("  mine ")] == [

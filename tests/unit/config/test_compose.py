@@ -17,6 +17,7 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, announce, composing, to_raw
 from runtime.config.hydra_internal import Kept, ReadOnce
 from runtime.errors import ConfigError
+from tests.support.cli import run_text
 from tests.support.long_tests import long_after
 
 SWEEPS = [
@@ -134,7 +135,7 @@ def test_all_jobs_of_a_sweep_have_its_date() -> None:
 
 def test_where_configurations_are_looked_for(tmp_path: Path) -> None:
     (tmp_path / "mine" / "strategy").mkdir(parents=True)
-    (tmp_path / "mine" / "strategy" / "other.yaml").write_text("_target_: strategies.ssp.SSP\nbound: 99\n")
+    (tmp_path / "mine" / "strategy" / "other.yaml").write_text("_target_: strategies.basic.ssp.SSP\nbound: 99\n")
     (tmp_path / "mine" / "whole.yaml").write_text("defaults:\n  - config\n  - override strategy: other\n  - _self_\n")
     flags = ["--config-dir", str(tmp_path / "mine")]
     for words in ([*flags, "strategy=other"], [*flags, "--config-name", "whole"]):
@@ -153,6 +154,35 @@ def test_where_configurations_are_looked_for(tmp_path: Path) -> None:
     ):
         composer.raw(["strategy=other"])
     assert not GlobalHydra.instance().is_initialized()
+
+
+def test_a_file_may_be_chosen_by_what_else_is_chosen(tmp_path: Path) -> None:
+    """Interpolations in a list of files, in a composer that makes nothing for lists without any."""
+    (tmp_path / "note").mkdir()
+    for name in ("bsp", "ssp"):
+        (tmp_path / "note" / f"{name}.yaml").write_text(f"text: of {name}\n")
+    (tmp_path / "whole.yaml").write_text("defaults:\n  - config\n  - note: ${strategy}\n  - _self_\n")
+    for words, text in (([], "of bsp"), (["strategy=ssp"], "of ssp")):
+        with composing(parse_arguments(["--config-dir", str(tmp_path), "--config-name", "whole", *words])) as composer:
+            assert composer.raw(composer.lines)["note"]["text"] == text
+
+
+def test_hydra_reads_no_file_again_where_it_only_shows_something() -> None:
+    """It composes twice for ``--info``, and searches for its files twice more."""
+    done = run_text(
+        "import collections, runpy, sys\n"
+        "from omegaconf import OmegaConf\n"
+        "from runtime.house import ROOT\n"
+        "read, load = collections.Counter(), OmegaConf.load\n"
+        "def counted(file):\n    read[getattr(file, 'name', file)] += 1\n    return load(file)\n"
+        "OmegaConf.load = counted\n"
+        "sys.argv = ['run.py', '--info', 'all', 'strategy=ssp']\n"
+        "try: runpy.run_path(str(ROOT / 'run.py'), run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print(max(read.values(), default=0))"
+    )
+    assert "bound: 3" in done.err + done.out
+    assert int(done.out.splitlines()[-1]) <= 2  # the second time for what is kept
 
 
 def test_a_file_of_a_sweep_is_kept_and_no_job_changes_it_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,14 +226,16 @@ def test_jobs_of_one_composer_are_those_of_composers_of_their_own() -> None:
 def test_elsewhere_or_changed_the_same_name_is_another_file(tmp_path: Path) -> None:
     for name, bound in (("a", 98), ("b", 99)):
         (tmp_path / name / "strategy").mkdir(parents=True)
-        (tmp_path / name / "strategy" / "other.yaml").write_text(f"_target_: strategies.ssp.SSP\nbound: {bound}\n")
+        (tmp_path / name / "strategy" / "other.yaml").write_text(
+            f"_target_: strategies.basic.ssp.SSP\nbound: {bound}\n"
+        )
     with composing(parse_arguments([])) as composer:
         for name, bound in (("a", 98), ("b", 99), ("a", 98)):
             words = [f"hydra.searchpath=[file://{tmp_path / name}]", "strategy=other"]
             assert composer.raw(words)["strategy"]["bound"] == bound
         with pytest.raises(ConfigError, match="strategy=other: no such strategy"):
             composer.raw(["strategy=other"])
-        (tmp_path / "b" / "strategy" / "other.yaml").write_text("_target_: strategies.ssp.SSP\nbound: 7\n")
+        (tmp_path / "b" / "strategy" / "other.yaml").write_text("_target_: strategies.basic.ssp.SSP\nbound: 7\n")
         words = [f"hydra.searchpath=[file://{tmp_path / 'b'}]", "strategy=other"]
         assert composer.raw(words)["strategy"]["bound"] == 7
 

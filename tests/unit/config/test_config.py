@@ -26,7 +26,7 @@ RAW: dict[str, Any] = {
         "prevention": "none",
         "launcher": "local",
     },
-    "strategy": {"_target_": "strategies.bsp.BSP"},
+    "strategy": {"_target_": "strategies.basic.bsp.BSP"},
     "straggler": {"_target_": "injectors.patterns.none.NoStragglers"},
     "workload": {
         "name": "ledger",
@@ -189,7 +189,11 @@ def test_accepted(path: str, value: Any) -> None:
         ),
         ("workload.metrics", "loss", "workload.metrics: no such setting; did you mean workload.metric?"),
         ("strategy", "ssp", "strategy=ssp: must be settings"),
-        ("strategy", {"_target_": "strategies.ssp.SSP", "bound": float("inf")}, "strategy.bound=inf: must be a finite"),
+        (
+            "strategy",
+            {"_target_": "strategies.basic.ssp.SSP", "bound": float("inf")},
+            "strategy.bound=inf: must be a finite",
+        ),
         ("seed", -1, "seed=-1: must be at least 0"),
         ("seed", False, "seed=false: must be a whole number"),
         ("seed", MAX_SEED + 1, "must be at most"),

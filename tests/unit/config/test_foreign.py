@@ -61,7 +61,7 @@ def test_settings_of_a_job_are_taken(line: str, tmp_path: Path) -> None:
         ("straggler.path=~/keys.csv", "is not a setting"),
         ("straggler.path='~/keys.csv'", ELSEWHERE),
         ("+straggler.more=[[{a: /dev/zero}]]", ELSEWHERE),
-        ("strategy._target_=strategies.bsp.BSP", "_target_ is not taken from others"),
+        ("strategy._target_=strategies.basic.bsp.BSP", "_target_ is not taken from others"),
         ("+strategy={_target_: os.system}", "_target_ is not taken from others"),
         ("seed=1,2", "is several values"),
         ("seed=range(3)", "is several values"),

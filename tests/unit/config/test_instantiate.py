@@ -132,13 +132,13 @@ def test_missing_field() -> None:
         ("strategies", "not below strategies."),
         ("", "not below strategies."),
         ("strategies..BSP", "not below strategies."),
-        ("strategies.bsp.BSP()", "not below strategies."),
-        ("strategies.bsp.", "not below strategies."),
+        ("strategies.basic.bsp.BSP()", "not below strategies."),
+        ("strategies.basic.bsp.", "not below strategies."),
         ("depot.carts.system", "has no class system"),  # a function: not a class
         ("depot.carts.Popen", "is defined in subprocess, which is not allowed"),
         ("depot.carts.msgspec.Struct", "there is no module depot.carts.msgspec"),
         ("strategies.spp.SPP", "there is no module strategies.spp"),
-        ("strategies.ssp.SPP", "strategies.ssp has no class SPP; did you mean SSP?"),
+        ("strategies.basic.ssp.SPP", "strategies.basic.ssp has no class SPP; did you mean SSP?"),
         (
             "runtime.config.instantiate.importlib.import_module",
             "there is no module runtime.config.instantiate.importlib",
@@ -170,7 +170,7 @@ def test_the_allowance_is_for_whole_package_names(monkeypatch: pytest.MonkeyPatc
     assert not is_allowed("depot.carts.Cart")
     assert not is_allowed("os.system")
     monkeypatch.delenv(ALLOW_VARIABLE)
-    assert is_allowed("strategies.bsp.BSP")
+    assert is_allowed("strategies.basic.bsp.BSP")
 
 
 @pytest.fixture
@@ -214,14 +214,17 @@ def test_nothing_is_built_that_is_no_such_thing(
         ({"_target_": "workloads.digits.Digits"}, "strategy", "is not a strategy; those are below strategies"),
         ({"_target_": "runtime.live.tasks.cold.Nothing"}, "jobs", "is not a source of jobs; those are below injectors"),
         (
-            {"_target_": "strategies.composed.Composed", "gate": {"_target_": "runtime.core.ledger.GradientLedger"}},
+            {
+                "_target_": "strategies.parts.composed.Composed",
+                "gate": {"_target_": "runtime.core.ledger.GradientLedger"},
+            },
             "strategy",
             "strategy.gate._target_=runtime.core.ledger.GradientLedger: cannot be a part of strategy",
         ),
         (
-            {"_target_": "strategies.composed.Composed", "gate": {"_target_": "strategies.bsp.BSP"}},
+            {"_target_": "strategies.parts.composed.Composed", "gate": {"_target_": "strategies.basic.bsp.BSP"}},
             "strategy",
-            "strategy.gate._target_=strategies.bsp.BSP: must be Gate",
+            "strategy.gate._target_=strategies.basic.bsp.BSP: must be Gate",
         ),
     ],
 )

@@ -8,8 +8,8 @@ import pytest
 
 from runtime.core import executor, inputs
 from runtime.core.convergence import Convergence
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 from strategies.protocol import (
     Apply,
     Arrived,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
 from strategies.protocol import (
     Apply,
     Arrived,
@@ -151,7 +151,7 @@ def test_held_computes_do_not_wait_for_a_restart_that_is_given_up() -> None:
 
 
 def test_a_failed_compute_is_done_again_by_the_same_worker() -> None:
-    desk = Desk(ASP(), make_job()).start()
+    desk = Desk(ASP(data="even"), make_job()).start()
     mine = desk.busy()[2].ranges
     desk.fail(2)
     assert desk.received(Failed) == [Failed(t=desk.t, worker=2, reason="out of luck", retryable=True)]
@@ -177,7 +177,7 @@ def test_a_gradient_that_is_not_finite_is_never_applied_and_its_samples_are_done
         desk.say(apply(0))
 
 
-@pytest.mark.parametrize("strategy", [BSP(), ASP(), BackupWorkers()])
+@pytest.mark.parametrize("strategy", [BSP(), ASP(data="even"), BackupWorkers()])
 def test_three_in_a_row_that_are_not_finite_end_the_job(strategy: Any) -> None:
     desk = Desk(strategy).start()
     for _ in range(2):
@@ -189,7 +189,7 @@ def test_three_in_a_row_that_are_not_finite_end_the_job(strategy: Any) -> None:
 
 
 def test_only_those_of_one_worker_in_a_row_count() -> None:
-    desk = Desk(ASP()).start()
+    desk = Desk(ASP(data="even")).start()
     for finite in (False, False, True, False, False):
         desk.arrive(1, finite=finite)
         desk.arrive(0, finite=not finite)

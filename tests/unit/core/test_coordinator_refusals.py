@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Drop, ProtocolError, Woke
 from tests.support.answers import Line
 from tests.support.harness import Desk, Puppet, apply, compute, puppet_desk

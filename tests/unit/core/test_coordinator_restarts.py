@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core import inputs
-from strategies.asp import ASP
+from strategies.basic.asp import ASP
 from strategies.protocol import (
     Arrived,
     Checkpoint,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from runtime.core.job import LaunchOrder
+from runtime.core.node_orders import LaunchOrder
 from runtime.core.quota import Quota
 from runtime.core.scheduling import ConstantPending
 from runtime.core.stuck import awaits
@@ -456,8 +456,8 @@ def test_what_is_awaited_gets_nothing_else() -> None:
 
 def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = desk_of()
-    monkeypatch.setattr(desk, "allocate", lambda node, cores, rate: "no rates here")
+    monkeypatch.setattr(desk, "book", lambda order: "no rates here")
     desk.say(Allocate(node="worker:0", cpu_cores=2.0, link_bytes_per_s=1e6))
     assert [(event.node, event.reason) for event in desk.received(Denied)] == [("worker:0", "no rates here")]
     assert desk.noted("Allocated") == []
-    assert desk.core.elastic.cores == {}
+    assert desk.core.elastic.cores.of(NodeId.worker(0)) is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from runtime.core import inputs
 from runtime.core.membership import Membership
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from tests.support.harness import Desk, make_job
 
 

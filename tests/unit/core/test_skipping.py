@@ -14,17 +14,17 @@ from runtime.core.coordinator import Coordinator
 from runtime.core.data.shards import Shards
 from runtime.core.jumping.pace import Pace
 from runtime.core.jumping.skipping import Skipped, Skipping, slots_of
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
+from strategies.basic.static_x import StaticX
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
-from strategies.static_x import StaticX
 from tests.support.harness import HeapRun, make_job
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "bsp": BSP,
     "asp": ASP,
-    "asp_dds": lambda: ASP(data="dynamic"),
+    "asp_even": lambda: ASP(data="even"),
     "asp_shared": lambda: ASP(data="shared"),
     "ssp": SSP,
     "static_x": StaticX,
@@ -171,7 +171,7 @@ def test_an_update_is_complete_with_its_last_gradient(span_s: float, updates: in
 def test_a_jump_may_be_longer_by_two_rounds_of_the_slowest(span_s: float, epochs: int) -> None:
     """Worker 0 has used its 75 samples up after 12.5 s and waits for worker 3, which ends at 49 s: a jump ends before
     that wait, or with the epoch."""
-    run, _, pace = half_way(ASP(), 300, 9, [0.5, 1.0, 1.0, 2.0])
+    run, _, pace = half_way(ASP(data="even"), 300, 9, [0.5, 1.0, 1.0, 2.0])
     run_some(run, 2)
     found = skip(run.core, pace, span_s)
     assert found is not None
@@ -180,7 +180,7 @@ def test_a_jump_may_be_longer_by_two_rounds_of_the_slowest(span_s: float, epochs
 
 
 def test_a_job_that_waits_for_data_does_not_jump() -> None:
-    run, _, pace = half_way(ASP(), 60, 2, [0.1, 1.0, 1.0, 1.0])
+    run, _, pace = half_way(ASP(data="even"), 60, 2, [0.1, 1.0, 1.0, 1.0])
     while not run.core.ledger.held:
         run.step()
     assert skip(run.core, pace, 1.0) is None

@@ -16,7 +16,9 @@ import pytest
 from omegaconf import OmegaConf
 
 import strategies
+from runtime.config.instantiate import locate
 from scripts import packing
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +35,8 @@ ROOMS = {
     "runtime/live/transport": "runtime.live.tasks.store",
     "runtime/virtual/machines": "runtime.virtual.tasks.workers",
     "analysis/records": "analysis.measures.stats",
-    "strategies/gates": "strategies.load.shares",
+    "strategies/parts/gates": "strategies.parts.load.shares",
+    "strategies/parts": "strategies.basic.bsp",
 }
 """A room, and what is above it, of every contract about rooms."""
 
@@ -74,7 +77,7 @@ def test_the_arrows_hold() -> None:
 
 def test_an_arrow_in_the_wrong_direction_is_caught(copy: Path) -> None:
     """One violation of every contract at once."""
-    plant(copy, "runtime", "import analysis\nimport strategies.bsp\nimport injectors.patterns\nimport workloads")
+    plant(copy, "runtime", "import analysis\nimport strategies.basic.bsp\nimport injectors.patterns\nimport workloads")
     plant(copy, "strategies", "import runtime.errors")
     plant(copy, "predictors", "import strategies.protocol")
     plant(copy, "injectors", "import runtime.errors")
@@ -204,8 +207,9 @@ def is_final(cls: type) -> bool:
     return getattr(cls, "__final__", False) and "__final__" in vars(cls)
 
 
-def registered(conf: Path) -> set[str]:
-    return {str(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in conf.glob("*.yaml")}
+def registered(conf: Path) -> set[type]:
+    targets = {str(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in conf.glob("*.yaml")}
+    return {locate(target) for target in targets}
 
 
 def own_strategies() -> list[type]:
@@ -215,7 +219,7 @@ def own_strategies() -> list[type]:
 
 
 def test_every_strategy_has_a_file_in_conf_and_the_other_way_round() -> None:
-    concrete = {f"{cls.__module__}.{cls.__name__}" for cls in own_strategies() if is_final(cls)}
+    concrete = {cls for cls in own_strategies() if is_final(cls)}
     assert concrete == registered(ROOT / "conf" / "strategy")
 
 
@@ -228,8 +232,8 @@ def test_a_forgotten_file_is_caught(tmp_path: Path) -> None:
     for path in (ROOT / "conf" / "strategy").glob("*.yaml"):
         shutil.copy(path, tmp_path)
     (tmp_path / "ssp.yaml").unlink()
-    missing = {f"{cls.__module__}.{cls.__name__}" for cls in own_strategies() if is_final(cls)} - registered(tmp_path)
-    assert missing == {"strategies.ssp.SSP"}
+    missing = {cls for cls in own_strategies() if is_final(cls)} - registered(tmp_path)
+    assert missing == {SSP}
 
 
 # ---- packaging ------------------------------------------------------------------------------------------------------

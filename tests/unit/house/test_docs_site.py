@@ -72,8 +72,8 @@ def test_every_page_is_in_the_navigation_once() -> None:
     [
         (
             "index.md",
-            "[a](docs/data.md#x) [b](LICENSE) ![c](docs/images/times.png)",
-            "[a](data.md#x) b ![c](images/times.png)",
+            "[a](docs/data.md#x) [b](LICENSE) ![c](docs/images/report.png)",
+            "[a](data.md#x) b ![c](images/report.png)",
         ),
         (
             "methods/bsp.md",
@@ -124,4 +124,4 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     book = nbformat.read(DOCS / "notebooks" / "first_steps.ipynb", as_version=4)
     NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
     shown = [output.get("data", {}).get("text/plain", "") for cell in book.cells for output in cell.get("outputs", [])]
-    assert any("JCT / bsp" in text and "backup_workers" in text for text in shown)
+    assert any("JCT relative to BSP" in text and "backup_workers" in text for text in shown)

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import pytest
 
 import strategies
-from strategies.bsp import BSP
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import AllGate, BoundedGate
-from strategies.load.shares import SteadyLoad
+from strategies.basic.bsp import BSP
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import AllGate, BoundedGate
+from strategies.parts.load.shares import SteadyLoad
 from strategies.protocol import Strategy
 
 ROOT = Path(__file__).resolve().parents[3]

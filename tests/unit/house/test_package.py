@@ -17,7 +17,7 @@ from runtime import house
 from runtime.config.instantiate import instantiate, is_allowed, locate
 from runtime.errors import ConfigError
 from scripts import packing
-from strategies.gates import AllGate
+from strategies.parts.gates import AllGate
 from strategies.protocol import Apply, Strategy
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -103,7 +103,7 @@ def test_hydra_gets_targets_that_it_can_import() -> None:
 
 def test_only_names_of_ours_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(house, "PREFIX", "stragglab.")
-    for own in ("strategies.bsp", "runtime.errors", "tests.support.laws"):
+    for own in ("strategies.basic.bsp", "runtime.errors", "tests.support.laws"):
         assert house.module_name(own) == f"stragglab.{own}"
         assert house.house_name(f"stragglab.{own}") == own
     for other in ("my_lab.strategy", "numpy", "strategies_of_mine.x", "stragglab.running"):
@@ -124,18 +124,18 @@ def test_the_library_has_what_a_strategy_needs() -> None:
 
 
 def test_parts_have_the_same_names_as_in_the_package() -> None:
-    from stragglab.strategies.gates import AllGate as same  # type: ignore[import-not-found]
+    from stragglab.strategies.parts.gates import AllGate as same  # type: ignore[import-not-found]
 
     assert same is AllGate
-    assert sys.modules["stragglab.strategies.gates"] is sys.modules["strategies.gates"]
-    spec = sys.modules["strategies.gates"].__spec__
+    assert sys.modules["stragglab.strategies.parts.gates"] is sys.modules["strategies.parts.gates"]
+    spec = sys.modules["strategies.parts.gates"].__spec__
     assert spec is not None
-    assert spec.name == "strategies.gates"
+    assert spec.name == "strategies.parts.gates"
     assert importlib.util.find_spec("stragglab.nonsense") is None
 
 
 def test_a_target_may_have_either_name() -> None:
-    assert locate("stragglab.strategies.bsp.BSP") is locate("strategies.bsp.BSP")
+    assert locate("stragglab.strategies.basic.bsp.BSP") is locate("strategies.basic.bsp.BSP")
     with pytest.raises(ConfigError, match=r"there is no module strategies\.nonsense"):
         instantiate({"_target_": "stragglab.strategies.nonsense.X"})
 
@@ -148,7 +148,7 @@ import sys
 from importlib.metadata import version
 import stragglab
 from stragglab import RunFailed, Strategy, load_run
-from stragglab.strategies.gates import AllGate
+from stragglab.strategies.parts.gates import AllGate
 assert (analysis.whose, runtime.whose) == ("mine", "mine")
 run = stragglab.run("runtime=virtual", "workload.epochs=1", "draw=false", into="record")
 assert run.status == "done" and len(run.tables.iterations) > 10
@@ -159,7 +159,7 @@ except RunFailed as error:
     assert str(error).startswith("stragglab: strategy=bspp: no such strategy; did you mean bsp?")
 ours = {"injectors", "predictors", "reading", "strategies", "workloads", "scripts", "tests"}
 assert not ours & {name.partition(".")[0] for name in sys.modules}
-assert type(AllGate()).__module__ == "stragglab.strategies.gates.all"
+assert type(AllGate()).__module__ == "stragglab.strategies.parts.gates.all"
 from stragglab.runtime import native
 assert native.native(native.UPDATES) is not None and native.native(native.EVENTS) is not None
 """

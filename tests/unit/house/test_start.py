@@ -15,12 +15,13 @@ from tests.support.records import asp_story, bsp_story
 ROOT = Path(__file__).resolve().parents[3]
 LARGE = ("torch", "tensorflow", "jax", "pandas", "pyarrow", "matplotlib", "PIL", "sklearn", "scipy")
 HYDRA = (*LARGE, "hydra")
+PLAIN = (*LARGE, "numpy", "attr")
 SHOWN = {
     "--version": (*HYDRA, "numpy"),
-    "--info": (*LARGE, "numpy"),
-    "--help": tuple(name for name in LARGE if name != "pyarrow"),  # it tries a Parquet file
-    "strategy=nope": (*LARGE, "numpy"),
-    "workload.epochs=-1": (*LARGE, "numpy"),
+    "--info": PLAIN,
+    "--help": (*(name for name in LARGE if name != "pyarrow"), "pyarrow.compute", "attr"),  # it tries a Parquet file
+    "strategy=nope": PLAIN,
+    "workload.epochs=-1": PLAIN,
     "strategy=ssp strategy.bound=-1": LARGE,
     "compare nowhere": (*HYDRA, "numpy"),
     "verify nowhere": (*HYDRA, "numpy"),

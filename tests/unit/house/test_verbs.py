@@ -14,6 +14,9 @@ ROOT = Path(__file__).parents[3]
 MAX_FILES = 12
 OLDER = {"Arrived": 13, "Restored": 14, "ServerLost": 14, "Launch": 13}
 """As many as there were; three of the files of ``Restored`` mean the recovery's effect of that name."""
+ORDERS = {"restart": 2, "launch": 4, "retire": 1, "repartition": 1, "suspend": 1}
+"""Methods of runtime that are named like an order about nodes. Such an order passes through no forwarders: it is a
+value (:mod:`runtime.core.node_orders`), and each runtime has one method that carries all of them out."""
 ROOMS = ("strategies/protocol", "runtime", "analysis")
 """Strategies themselves use the vocabulary; they are not what an addition costs."""
 VERBS = sorted(kind.__name__ for kind in (*get_args(AnyEvent), *get_args(AnyCommand)))
@@ -39,6 +42,17 @@ def named() -> dict[str, set[str]]:
 def test_few_files_spell_it_out(verb: str, named: dict[str, set[str]]) -> None:
     files = sorted(name for name, names in named.items() if verb in names)
     assert len(files) <= OLDER.get(verb, MAX_FILES), files
+
+
+@pytest.mark.parametrize("name", sorted(ORDERS))
+def test_few_methods_are_named_like_an_order_about_nodes(name: str) -> None:
+    found = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "runtime").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    assert 0 < len(found) <= ORDERS[name], found
 
 
 def test_what_code_names_is_found() -> None:

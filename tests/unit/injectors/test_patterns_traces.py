@@ -158,7 +158,7 @@ def test_hosts_that_a_cluster_does_not_have(tmp_path: Path) -> None:
         ("a.csv", "time,duration,target,kind\n", "has no columns magnitude"),
         ("a.csv", "time,time,duration,target,kind,magnitude\n", "has 2 columns time"),
         ("a.csv", "time,duration,target,kind,magnitude,why\n", "column why has no meaning"),
-        ("a.csv", b"\xff\xfe\x00", "cannot be read (it is UTF-16); store it as UTF-8"),
+        ("a.csv", b"\xff\xfe\x00", "cannot be read (it is not UTF-8 text); store it as UTF-8"),
         ("a.csv", HEADER + '1,"2', "cannot be read ("),
         ("a.parquet", "time,duration\n", "cannot be read (it is not a Parquet file, or broken)"),
         ("a.parquet", "", "cannot be read (it is not a Parquet file, or broken)"),
@@ -178,8 +178,8 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     folder = tmp_path / "folder.csv"
     with pytest.raises(ValueError, match=rf"^path={folder}: cannot be read \(it is a directory, and not a file\)$"):
         Trace(path=str(folder)).plan(CLUSTER, 9.0, 0)
-    for name in ("trace.txt", "", "trace\n.txt"):
-        with pytest.raises(ValueError, match=r"^path=.*: must name a file that ends in \.csv or \.parquet$"):
+    for name in ("trace.xls", "", "trace\n.json", "trace.parquet.gz"):
+        with pytest.raises(ValueError, match=r"^path=.*: must name a file that ends in \.csv, .* or in \.parquet$"):
             Trace(path=name)
     with pytest.raises(ValueError, match=r"^time_scale=0: must be more than 0$"):
         Trace(path="a.csv", time_scale=0)

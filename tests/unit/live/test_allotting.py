@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from runtime.containment import Isolation
-from runtime.core.job import LaunchOrder
+from runtime.core.node_orders import LaunchOrder
 from runtime.live.control.allotting import Allotter
 from runtime.live.machines.cgroup_files import QuotaRefused
 from runtime.live.machines.machines import HostMachines

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.containment import Isolation
-from runtime.core.job import LaunchOrder
+from runtime.core.node_orders import LaunchOrder
 from runtime.live.control.allotting import Allotter
 from runtime.live.hosts.latency import RelayFailed
 from runtime.live.machines.machines import HostMachines

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from runtime.core import inputs
-from runtime.core.job import LaunchOrder
+from runtime.core.node_orders import LaunchOrder
 from runtime.live.control.nodes import LiveNodes
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
@@ -83,5 +83,5 @@ def test_a_newcomer_without_a_place_is_lost_before_it_starts(node: str, heard: i
 
     nobody, owner = cast("Any", SimpleNamespace()), Owner()
     nodes = LiveNodes(cast("Any", owner), nobody, nobody, cast("Any", SimpleNamespace(admit=admit)), lambda task: None)
-    nodes.launch(LaunchOrder(node=node, pending_s=0.0))
+    nodes.carry_out(LaunchOrder(node=node, pending_s=0.0))
     assert owner.heard == [heard]

@@ -86,7 +86,7 @@ def readers() -> dict[str, Reader]:
     )
     plan = {"schema": 1, "pattern": "p", "seed": 1, "horizon_s": 9.0, "disturbances": []}
     models = b"schema: 1\nmodels:\n  small: {costs: ideal, num_parameters: 1000, batch_samples: 32}\n"
-    record = b"seed: 3\nstrategy: {_target_: strategies.ssp.SSP, bound: '${seed}', data: dynamic}\n"
+    record = b"seed: 3\nstrategy: {_target_: strategies.basic.ssp.SSP, bound: '${seed}', data: dynamic}\n"
     config = ROOT / "conf" / "experiment" / "gc_fig2a.yaml"
     jobs = {"submit_column": "at", "gpus_column": "gpus", "job_column": "id", "duration_column": "len"}
     tables = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,6 @@ def test_rows_have_the_number_of_their_line(tmp_path: Path) -> None:
         (b"x," * 20_000, "line 1 has more than 10000 cells"),
         (b"x,y\n" + b"1," * 600_000, "it has a line of more than 1 MiB"),
         (b"a,b\n1,\xff\n", "it is not UTF-8 text"),
-        ("a,b\n1,2\n".encode("utf-16"), "it is UTF-16"),
         (b'a,b\n1,"2\n', "line 2: unexpected end of data"),
     ],
 )
@@ -41,13 +42,36 @@ def test_what_is_no_csv_of_use_is_one_line(tmp_path: Path, data: bytes, said: st
         list(csv_rows(tmp_path / "a.csv"))
 
 
+WRITTEN: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "Zstandard": lambda data: pa.compress(data, "zstd", asbytes=True),
+    "UTF-16": lambda data: data.decode().encode("utf-16"),
+    "semicolons": lambda data: data.replace(b",", b";"),
+    "tabs": lambda data: data.replace(b",", b"\t"),
+    "bars": lambda data: data.replace(b",", b"|"),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_content_says_how_a_table_is_written(way: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(WRITTEN[way]("\n\na,b,ü\n1,2,3\n".encode()))
+    assert list(csv_rows(tmp_path / "a.csv")) == [(3, ["a", "b", "ü"]), (4, ["1", "2", "3"])]
+
+
+def test_a_damaged_archive_is_one_line(tmp_path: Path) -> None:
+    data = gzip.compress(b"a,b\n" + bytes(range(48, 58)) * 900)
+    for damaged in (data[:-12], data[:20] + b"\xff\xff" + data[22:]):
+        (tmp_path / "a.csv").write_bytes(damaged)
+        with pytest.raises(Unreadable, match=r"^cannot be read"):
+            list(csv_rows(tmp_path / "a.csv"))
+
+
 def test_a_text_of_too_many_bytes_is_read_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "MAX_TABLE_BYTES", 100)
     (tmp_path / "a.csv").write_text("a,b\n" * 100)
-    rows = csv_rows(tmp_path / "a.csv")
-    assert next(rows) == (1, ["a", "b"])
-    with pytest.raises(Unreadable, match="is the most that is read; cut a part out"):
-        list(rows)
+    with pytest.raises(Unreadable, match="the most that is read; give a part of it"):
+        list(csv_rows(tmp_path / "a.csv"))
 
 
 def test_empty_lines_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +116,16 @@ def test_much_text_in_a_small_file_is_refused(tmp_path: Path, monkeypatch: pytes
     pq.write_table(pa.table({"a": ["x" * 500] * 3_000}), path)
     with pytest.raises(Unreadable, match="has more than 1 MiB of text"):
         columns(path, "a")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_bytes_of_text_are_counted_whatever_holds_the_texts(kind: pa.DataType) -> None:
+    """Empty texts, missing ones, letters of several bytes, repeated ones, and a part of a column."""
+    texts = ["", "aé", None, "long enough", "aé"]
+    column = pa.array(texts, pa.string()).cast(kind)
+    assert tables._text_bytes("a", column) == 3 + 11 + 3
+    assert tables._text_bytes("a", column[2:]) == 11 + 3
+    assert tables._text_bytes("a", column[:0]) == 0
 
 
 def test_cells_that_hold_more_than_a_value_are_refused(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 import runtime.record.columns as module
 from analysis.records.rows import read_rows
 from runtime.record.columns import FLOATS, INTEGERS, IterationWriter
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.all_costs import ALL_COSTS, BATCH, job_of, play
 from tests.support.long_tests import long_after
 
@@ -77,7 +77,9 @@ def test_the_bytes_do_not_depend_on_how_rows_come(tmp_path: Path, monkeypatch: p
     assert [about.row_group(group).num_rows for group in range(about.num_row_groups)] == [300, 300, 300, 100]
 
 
-@pytest.mark.parametrize("strategy", long_after([ASP(), BSP(), SSP(bound=3)], always=1), ids=["asp", "bsp", "ssp"])
+@pytest.mark.parametrize(
+    "strategy", long_after([ASP(data="even"), BSP(), SSP(bound=3)], always=1), ids=["asp", "bsp", "ssp"]
+)
 def test_a_row_takes_52_bytes_at_most(tmp_path: Path, strategy: Strategy) -> None:
     """With every cost and disturbance there is; of 144 that the values have."""
     job = job_of(num_workers=8, num_samples=8 * BATCH * 2000, global_batch_samples=8 * BATCH)

@@ -21,9 +21,9 @@ from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.core import inputs
 from runtime.record.recorder import Recorder
 from scripts.replay import build_strategy, main
-from strategies.composition.composition import Composition
-from strategies.composition.parts import Parts
-from strategies.gates import EachGate
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import EachGate
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Evaluated, Wake
 from tests.contract.catalogue import faults, spec
 from tests.support import invariants
@@ -289,7 +289,7 @@ def test_an_impure_strategy_is_different(name: str, planted: Plant, replayed: Re
 def test_another_setting_is_different(asp: Path, replayed: Replay) -> None:
     """A setting may refer to others, as it could when the job was composed."""
     for rule, expected in (("batch_linear", 0), ("unit", 1)):
-        strategy = "{_target_: strategies.asp.ASP, data: even, lr_rule: '${rule}'}"
+        strategy = "{_target_: strategies.basic.asp.ASP, data: even, lr_rule: '${rule}'}"
         (asp / CONFIG).write_text(f"rule: {rule}\nstrategy: {strategy}\n")
         assert replayed(asp)[0] == expected
 
@@ -351,19 +351,23 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
         (CONFIG, "strategy: {data: even}", "strategy: has no _target_"),
         (
             CONFIG,
-            "strategy: {_target_: strategies.asp.ASP, data: '${x}'}",
+            "strategy: {_target_: strategies.basic.asp.ASP, data: '${x}'}",
             "data=${x}: refers to x, which is not set",
         ),
         (CONFIG, "strategy: {_target_: strategies.gone.Gone}", "there is no module strategies.gone (meta.json says"),
-        (CONFIG, "strategy: {_target_: strategies.asp.Gone}", "strategies.asp has no class Gone"),
-        (CONFIG, "strategy: {_target_: strategies.asp.ASP, gone: 1}", "strategy.gone: no such setting"),
+        (CONFIG, "strategy: {_target_: strategies.basic.asp.Gone}", "strategies.basic.asp has no class Gone"),
+        (CONFIG, "strategy: {_target_: strategies.basic.asp.ASP, gone: 1}", "strategy.gone: no such setting"),
         (CONFIG, "strategy: {_target_: os.system, command: ls}", "allow its package with STRAGGLAB_ALLOW_TARGETS"),
         (
             CONFIG,
             "strategy: {_target_: runtime.core.ledger.GradientLedger}",
             "runtime.core.ledger.GradientLedger: is not a strategy",
         ),
-        (CONFIG, "strategy: {_target_: strategies.gates.AllGate}", "strategies.gates.AllGate: is not a strategy"),
+        (
+            CONFIG,
+            "strategy: {_target_: strategies.parts.gates.AllGate}",
+            "strategies.parts.gates.AllGate: is not a strategy",
+        ),
         (CONFIG, "strategy: {a: '${oc.env:HOME}'}", "resolves something else than a setting"),
         (CONFIG, "strategy: {a: /proc/self/environ}", "names a file outside of the working directory"),
         (CONFIG, "strategy: " + "[" * 3000, "config.yaml: line 1: is nested more than"),

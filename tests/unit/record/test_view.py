@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from injectors.plan import Disturbance, Plan
-from runtime.record.picture import Picture
+from injectors.plan import RULES, Disturbance, Kind, Plan
+from runtime.record.picture import EFFECTS, Picture, effect
 from runtime.record.screen import NoView
 from runtime.record.view import PLAIN_EVERY_S, LiveView, PlainView, make_view
 from strategies.protocol import Arrived, Drop, Evaluated, Grad, Lost, ServerLost, Timings
@@ -86,8 +86,8 @@ def test_the_best_loss_is_the_lowest() -> None:
     ("t", "words"),
     [
         (1.9, "nothing"),
-        (2.0, "worker:1 delay 0.12"),
-        (3.5, "worker:1 delay 0.12, server:0 slowdown 2"),
+        (2.0, "worker:1 +0.12 s per iteration"),
+        (3.5, "worker:1 +0.12 s per iteration, server:0 +200 % of its own time per update"),
         (4.0, "nothing"),
     ],
 )
@@ -95,11 +95,29 @@ def test_what_is_injected_now(picture: Picture, t: float, words: str) -> None:
     assert picture.injections(t) == words
 
 
+@pytest.mark.parametrize(
+    ("kind", "target", "size", "words"),
+    [
+        ("cpu", "host:0", 0.25, "processor at 25 %"),
+        ("gpu", "device:1", 0.5, "GPU at 50 %"),
+        ("bandwidth", "link:2", 0.125, "rate at 12.5 %"),
+        ("pause", "worker:0", 1.0, "paused"),
+        ("delay", "server:0", 0.0012, "+0.0012 s per update"),
+    ],
+)
+def test_a_disturbance_has_the_unit_of_its_size(kind: Kind, target: str, size: float, words: str) -> None:
+    assert effect(Disturbance(start_s=0.0, end_s=1.0, target=target, kind=kind, magnitude=size)) == words
+
+
+def test_every_kind_has_words() -> None:
+    assert set(EFFECTS) == set(RULES)
+
+
 def test_the_headline(picture: Picture) -> None:
     assert picture.headline(0.0) == "   0.0 s  epoch 1/3  update 0  accuracy - (target 0.9)"
     picture.note(2.0, "EpochStarted", epoch=1)
     tell(picture, evaluated(0.95, 2.0), version=17)
-    assert picture.headline(12.34) == "  12.3 s  epoch 2/3  update 17  accuracy 0.9500 (target 0.9 at 1.5 s)"
+    assert picture.headline(12.34) == "  12.3 s  epoch 2/3  update 17  accuracy 0.9500 (target 0.9 reached at 1.5 s)"
 
 
 def test_deaths_are_remembered(picture: Picture) -> None:
@@ -191,10 +209,10 @@ def test_the_table(picture: Picture) -> None:
         "110.0",
         "300.0",
         "24",
-        "delay 0.12",
+        "+0.12 s per iteration",
         "(1 restarts)",
         "server:0",
-        "slowdown 2",
+        "+200 % of its own time",
         "node1: server:1",
         "killed by signal 9",
     ):

@@ -22,7 +22,7 @@ VIRTUAL = "runtime=virtual workload.target=null"
 NEEDY = """
 from dataclasses import dataclass
 from typing import ClassVar
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies import protocol
 
 @dataclass(kw_only=True)

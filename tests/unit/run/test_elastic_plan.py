@@ -15,7 +15,7 @@ WORDS = ("workload=ledger", "backend=numpy", "runtime=virtual", "straggler=elast
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp_dds", marks=pytest.mark.long)])
+@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
 @pytest.mark.parametrize("more", [(), ("topology=allreduce",)], ids=["ps", "allreduce"])
 def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple[str, ...], tmp_path: Path) -> None:
     if more and strategy != "bsp":
@@ -51,7 +51,7 @@ def test_every_strategy_survives_it(strategy: str, tmp_path: Path) -> None:
     ("words", "complaint"),
     [
         (("topology.transport=shm",), "topology.transport=shm: the shared buffers have one row per worker"),
-        (("strategy=asp",), "data=even: every epoch is cut into one part per worker"),
+        (("strategy=asp_even",), "data=even: every epoch is cut into one part per worker"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

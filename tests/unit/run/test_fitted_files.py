@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from predictors.fitted_file import FITTED
-from strategies.modes.learned import ModeLearner
 from strategies.star import Star
+from strategies.star.learned import ModeLearner
 from tests.support.job_sets import row, run_rows
 
 

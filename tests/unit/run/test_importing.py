@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.importing import importing
+from runtime.importing import importing, without
 from tests.support.cli import run_text
 
 LIBRARY = "a_library_of_stragglab"
@@ -63,3 +63,16 @@ def test_the_program_itself_leaves_it_on() -> None:
         "print('collects' if gc.isenabled() else 'does not collect')"
     )
     assert done.out.splitlines()[-1] == "collects"
+
+
+def test_an_optional_library_is_absent_meanwhile_and_can_be_imported_afterwards(library: None) -> None:
+    with without(LIBRARY), pytest.raises(ModuleNotFoundError):
+        __import__(LIBRARY)
+    assert __import__(LIBRARY).things
+
+
+def test_a_library_that_is_there_stays(library: None) -> None:
+    found = __import__(LIBRARY)
+    with without(LIBRARY):
+        assert __import__(LIBRARY) is found
+    assert sys.modules[LIBRARY] is found

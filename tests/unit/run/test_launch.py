@@ -52,7 +52,7 @@ from injectors.patterns import NoStragglers
 from runtime.backends.numpy import NumpyBackend
 from runtime.core.scheduling import ConstantPending
 from runtime.virtual.runtime import VirtualRuntime
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from workloads.ledger import SampleLedger
 
 def note(word):
@@ -77,7 +77,7 @@ class Notified(Callback):
         return super().__getattribute__(name)
 """
 PARTS = {
-    "strategy": ("counted.Strategy", "bsp", "strategies.bsp.BSP"),
+    "strategy": ("counted.Strategy", "bsp", "strategies.basic.bsp.BSP"),
     "backend": ("counted.Backend", "numpy", "runtime.backends.numpy.NumpyBackend"),
     "straggler": ("counted.Pattern", "none", "injectors.patterns.NoStragglers"),
     "scheduler": ("counted.Pending", "constant", "runtime.core.scheduling.ConstantPending"),

@@ -8,11 +8,11 @@ from runtime.api import Outcome, outcome_of
 from tests.support.harness import Desk, Puppet, make_job
 
 
-def outcome(strategy: Puppet, *, unscored: bool, interrupted: bool = False) -> Outcome:
+def outcome(strategy: Puppet, *, unscored: bool = False, interrupted: bool = False, unsaved: bool = False) -> Outcome:
     desk = Desk(strategy, make_job()).start()
     desk.core.finish(40.0, "done", "max_time_s=40 reached")
     about = {"failure": None, "t": 40.0, "parameters_sha256": "", "num_parameters": 1}
-    return outcome_of(desk.core, unscored=unscored, interrupted=interrupted, **about)  # type: ignore[arg-type]
+    return outcome_of(desk.core, unscored=unscored, interrupted=interrupted, unsaved=unsaved, **about)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("unscored", "warning"), [(False, ""), (True, "the final parameters were not evaluated")])
@@ -25,3 +25,12 @@ def test_after_a_signal_they_are_the_reason() -> None:
     ended = outcome(Puppet(), unscored=True, interrupted=True)
     assert (ended.status, ended.warning) == ("interrupted", "")
     assert ended.reason == "max_time_s=40 reached; the final parameters were not evaluated"
+
+
+@pytest.mark.parametrize(("interrupted", "status"), [(False, "failed"), (True, "interrupted")])
+def test_a_job_whose_parameters_were_to_be_saved_and_are_not_has_not_done_what_it_should(
+    interrupted: bool, status: str
+) -> None:
+    ended = outcome(Puppet(), unsaved=True, unscored=True, interrupted=interrupted)
+    assert (ended.status, ended.warning) == (status, "")
+    assert ended.reason.startswith("max_time_s=40 reached; save_parameters=true: the final parameters were not saved")

@@ -132,7 +132,7 @@ NEEDS = {
         for name in ("cpu_throttle", "cpu_transient", "markov", "on_off", "quarter")
     },
 }
-EVEN = "strategy=asp"
+EVEN = "strategy=asp_even"
 """Cuts an epoch into parts of the workers of its start: not with ``straggler=elastic``, which some other one meets."""
 
 
@@ -166,8 +166,8 @@ def test_every_file_in_conf_composes_and_builds(line: str, composer: Composer, m
 
 def of_parts(gate: str, load: str) -> str:
     """A strategy of one's own."""
-    parts = {"gate": f"strategies.gates.{gate}", "load": f"strategies.load.{load}"}
-    return "_target_: strategies.composed.Composed\n" + "".join(
+    parts = {"gate": f"strategies.parts.gates.{gate}", "load": f"strategies.load.{load}"}
+    return "_target_: strategies.parts.composed.Composed\n" + "".join(
         f"{slot}:\n  _target_: {name}\n" for slot, name in parts.items()
     )
 
@@ -356,7 +356,7 @@ def test_ctrl_c_before_the_first_job_says_that_nothing_was_started(delay_s: floa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("_target_: strategies.bsp.BSP\na: " + "[" * 3000, "mine.yaml: line 2: is nested more than"),
+        ("_target_: strategies.basic.bsp.BSP\na: " + "[" * 3000, "mine.yaml: line 2: is nested more than"),
         ("a: &a [1, 2]\n" + "".join(f"b{n}: &a [*a, *a, *a, *a]\n" for n in range(20)), "mine.yaml: line 2"),
         ("0x7ff", "mine.yaml: Invalid loaded object type: int"),
         ("a: " + "9" * 5000, "mine.yaml: Exceeds the limit"),

@@ -25,7 +25,7 @@ def write(path: Path, text: str) -> Path:
 @pytest.mark.parametrize("chosen", ["ssp", "bsp"])
 def test_a_file_of_the_user_with_a_built_in_s_name(by: str, chosen: str, tmp_path: Path) -> None:
     """Hydra reads conf/strategy/ssp.yaml instead: a bound of 99 became 3, and nobody said so."""
-    mine = write(tmp_path / "strategy" / "ssp.yaml", "_target_: strategies.ssp.SSP\nbound: 99\n")
+    mine = write(tmp_path / "strategy" / "ssp.yaml", "_target_: strategies.basic.ssp.SSP\nbound: 99\n")
     words = [by, str(tmp_path)] if by.startswith("--") else [f"{by}=[file://{tmp_path}]"]
     with pytest.raises(ConfigError) as refused:
         preflight([*words, f"strategy={chosen}"])
@@ -46,7 +46,7 @@ def test_a_file_of_the_user_with_the_name_of_hydra_s(tmp_path: Path) -> None:
 
 
 def test_files_of_the_user_with_names_of_their_own(tmp_path: Path) -> None:
-    write(tmp_path / "strategy" / "mine.yaml", "_target_: strategies.ssp.SSP\nbound: 99\n")
+    write(tmp_path / "strategy" / "mine.yaml", "_target_: strategies.basic.ssp.SSP\nbound: 99\n")
     write(tmp_path / "notes" / "ssp.yaml", "- anything\n")
     preflight(["--config-dir", str(tmp_path), "strategy=mine"])
     preflight(["--config-dir", str(ROOT / "conf")])  # the same files, not others

@@ -10,8 +10,8 @@ import pytest
 from runtime.config.parse import Topology
 from runtime.errors import ConfigError
 from runtime.run.checks.topologies import check_topology
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 
 BOTH = frozenset({"ps", "allreduce"})
 
@@ -36,7 +36,7 @@ def backend(where: frozenset[str] = BOTH, framework: str = "torch") -> Any:
 @pytest.mark.parametrize("collective", ["ring", "gloo", "ddp"])
 def test_what_fits_is_let_through(collective: str) -> None:
     check_topology(BSP(), backend(), config(collective=collective))
-    check_topology(ASP(), backend(), config("ps", num_servers=1, collective=None))
+    check_topology(ASP(data="even"), backend(), config("ps", num_servers=1, collective=None))
 
 
 def test_a_backend_that_only_knows_servers_is_refused() -> None:

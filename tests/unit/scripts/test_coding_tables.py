@@ -10,7 +10,7 @@ import pytest
 
 from analysis.experiments.spec import Cell, cells, load_spec
 from scripts.tables.coding import CLUSTERS, SYSTEMS, code_of, every_set, finished, row, speeds_of
-from strategies.coding import Code
+from strategies.gradient_coding import Code
 
 SPEC = load_spec(Path(__file__).resolve().parents[3] / "conf" / "experiment" / "gc_tables.yaml")
 NOTED = [

@@ -46,10 +46,13 @@ def rows(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str, s
 
 def test_half_the_time_is_faster(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bsp, other = rows(capsys, runs)
-    assert (bsp["verdict"], bsp["over bsp"], bsp["seeds"]) == ("", "1.00", "3")
-    assert [other[name] for name in ("verdict", "over bsp", "95 % low", "95 % high")] == ["faster", *["0.50"] * 3]
+    assert (bsp["verdict"], bsp["JCT relative to bsp"], bsp["seeds"]) == ("", "1.00", "3")
+    assert [other[name] for name in ("verdict", "JCT relative to bsp", "95 % low", "95 % high")] == [
+        "faster",
+        *["0.50"] * 3,
+    ]
     slow, _ = rows(capsys, runs, "--baseline", "twice_as_fast")
-    assert (slow["verdict"], slow["over twice_as_fast"]) == ("slower", "2.00")
+    assert (slow["verdict"], slow["JCT relative to twice_as_fast"]) == ("slower", "2.00")
 
 
 def test_the_same_job_on_both_runtimes_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +121,7 @@ def test_one_seed_gives_no_verdict(runs: Path, capsys: pytest.CaptureFixture[str
 
 def test_what_neither_reaches_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, other = rows(capsys, runs, "--by", "tta")
-    assert (other["TTA (s)"], other["over bsp"]) == ("inf", "")
+    assert (other["TTA (s)"], other["TTA relative to bsp"]) == ("inf", "")
     main([str(runs), "--by", "tta"])
     assert "never at any seed of both" in capsys.readouterr().out
 
@@ -129,7 +132,7 @@ def test_tables_for_people_have_names_and_csv_has_those_of_configurations(
     named = [str(runs), "--name", "twice_as_fast=Mine & yours"]
     main([*named, "--as", "latex"])
     latex = capsys.readouterr().out
-    assert "over BSP" in latex
+    assert "JCT relative to BSP" in latex
     assert r"Mine \& yours & 3 &" in latex
     assert "bsp" not in latex
     main([*named, "--as", "markdown"])
@@ -238,15 +241,15 @@ def test_what_the_evaluations_cannot_tell_apart_is_not_told_apart(
         learning(tmp_path, name, reached_s, every_s)
     paths = [tmp_path / f"{name}_{seed}" for name in ("bsp", "same", "near", "far") for seed in range(5)]
     found = {row["strategy"]: row for row in rows(capsys, *paths, "--by", "tta")}
-    assert {name: row["step (s)"] for name, row in found.items()} == {
+    assert {name: row["TTA error (s)"] for name, row in found.items()} == {
         **dict.fromkeys(("bsp", "same", "far"), "0.500"),
         "near": "0.250",
     }
     assert [found[name]["verdict"] for name in ("same", "near", "far")] == [*["not distinguishable"] * 2, "faster"]
     assert main([*map(str, paths), "--by", "tta"]) == 0
     out, err = capsys.readouterr()
-    assert "not distinguishable (less than the step between evaluations)" in out
-    assert "which may have been reached up to a step earlier" in err
+    assert "not distinguishable (less than the TTA error)" in out
+    assert "by at most the TTA error" in err
 
 
 def test_a_table_of_numbers_has_its_words_below_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,7 +267,7 @@ def test_a_table_of_numbers_has_its_words_below_it(tmp_path: Path, capsys: pytes
 
 def test_columns_are_chosen_and_ordered(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(runs), "--as", "markdown", "--columns", "ratio, seeds"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "| strategy | over BSP | seeds |"
+    assert capsys.readouterr().out.splitlines()[0] == "| strategy | JCT relative to BSP | seeds |"
     assert main([str(runs), "--columns", "time,jct"]) == 2
     assert "--columns: jct: must be some of seeds, time" in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ from analysis.experiments.spec import load_spec
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
 from scripts import experiment as script
-from strategies.modes.learned import ModeLearner
+from strategies.star.learned import ModeLearner
 from tests.support.fake_runners import FakeRunner, ScriptBench
 from tests.unit.analysis.test_cluster_experiments import SETS, told
 from tests.unit.analysis.test_fidelity import PNG, story

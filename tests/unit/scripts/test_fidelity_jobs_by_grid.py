@@ -127,7 +127,7 @@ def test_every_strategy_is_compared() -> None:
     asked = {name: script.parse(["--grid", name]) for name in script.GRIDS}
     assert {strategy for _, strategy, _ in asked["local"].cases} == {*steady_strategies()}
     assert {"bsp", "lb_bsp", "lb_bsp_gpu", "lb_bsp_star", "antdt_dd"} <= {case[1] for case in asked["allreduce"].cases}
-    hosts = {"bsp", "asp", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dynamic_x", "sync_switch"}
+    hosts = {"bsp", "asp_even", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dynamic_x", "sync_switch"}
     assert hosts | {"coding_heter_aware", "zeno_pp"} <= {case[1] for case in asked["hosts"].cases}
     for one in asked.values():
         assert len(one.seeds) == 5

@@ -10,7 +10,7 @@ import pytest
 
 from predictors.fitted_file import FITTED
 from scripts.common.fitted_since import fitted_since
-from strategies.modes.learned import ModeLearner
+from strategies.star.learned import ModeLearner
 
 
 def learner(weights: str = "") -> tuple[tuple[str, ...], dict[str, Any]]:

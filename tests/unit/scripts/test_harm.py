@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from analysis.figures.harm import doublings, draw_harm
+from analysis.figures.harm import FRONT_WORKERS, SHOWN, doublings, draw_harm
 from analysis.measures import harm
 from analysis.measures.metrics import jct_s
 from analysis.records.load import load_run
@@ -279,6 +279,20 @@ def test_a_page_shows_the_map_that_was_drawn_for_it(tmp_path: Path) -> None:
     assert pd.read_csv(page.with_suffix(".csv"))["jct_s"].tolist() == [10.0, 9.0]
 
 
+def test_the_page_is_drawn_again_without_a_job(tmp_path: Path) -> None:
+    page = tmp_path / "grid.md"
+    with pytest.raises(ConfigError, match="--redraw: needs --report PAGE"):
+        script.parse(["--redraw", "--report", str(page)])
+    rows = [(name, 0, "done", jct_s) for name, jct_s in (("bsp", 10.0), ("asp", 5.0), ("ssp", 9.0), ("first_k", 9.5))]
+    jobs_of(rows).assign(workers=16).to_csv(page.with_suffix(".csv"), index=False)
+    assert script.main(["--redraw", "--report", str(page)]) == 0
+    assert "| asp | 0.50 |" in page.read_text()
+    front = pd.read_csv(tmp_path / "images" / "grid_front.csv")
+    assert dict(zip(front["strategy"], front["ratio"], strict=True)) == {"asp": 0.5, "ssp": 0.9}, (
+        "some strategies alone"
+    )
+
+
 def test_rows_that_are_timed_again_replace_those_of_the_page(tmp_path: Path) -> None:
     path = tmp_path / "harm.csv"
     jobs_of([("asp", 0, "done", 11.0), ("ssp", 0, "done", 9.0)]).to_csv(path, index=False)
@@ -302,6 +316,13 @@ def test_no_cell_of_the_page_harms_without_a_reason_and_no_reason_is_idle(page_c
     assert harm.idle_reasons(page_cells, reasons) == []
 
 
+def test_the_first_picture_shows_the_numbers_of_the_page(page_cells: list[harm.Cell]) -> None:
+    ratios = {(cell.strategy, cell.straggler): cell.ratio for cell in page_cells if cell.workers == FRONT_WORKERS}
+    front = pd.read_csv(PAGE_CSV.parent / "images" / "harm_front.csv")
+    shown = dict(zip(zip(front["strategy"], front["straggler"], strict=True), front["ratio"], strict=True))
+    assert shown == pytest.approx({cell: ratios[cell] for cell in product(SHOWN, PATTERNS)})
+
+
 def test_the_page_has_all_cells_of_every_strategy(page_cells: list[harm.Cell]) -> None:
     cells = {(cell.strategy, cell.straggler, cell.workers) for cell in page_cells}
     assert cells == set(product({*steady_strategies()} - {harm.REFERENCE}, PATTERNS, WORKERS))
@@ -313,7 +334,7 @@ CARDS = script.ROOT / "docs" / "methods"
 OF_ALL = "{4}, {16} and {64}"
 QUOTED = [
     ("antdt_nd", "antdt_nd", "transient", "{4} of BSP's time with 4 and 16 workers, {64} with 64"),
-    ("asp", "asp_dds", "link_throttle", f"`asp_dds` takes {OF_ALL} with 4, 16 and 64 workers"),
+    ("asp", "asp", "link_throttle", f"`asp` takes {OF_ALL} with 4, 16 and 64 workers"),
     ("composed", "composed", "persistent", f"{OF_ALL} of BSP's time with 4, 16 and 64 workers"),
     ("composed", "composed", "none", f"without stragglers {OF_ALL}"),
     ("static_x", "static_x", "link_throttle", f"{OF_ALL} with 4, 16 and 64 workers"),

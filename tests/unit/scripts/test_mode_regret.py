@@ -70,6 +70,6 @@ def test_a_record_that_is_answered_differently_is_refused(
 def test_a_run_without_such_a_strategy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = bsp_story().write(tmp_path / "run")
     (folder / ".hydra").mkdir()
-    (folder / ".hydra" / "config.yaml").write_text("strategy: {_target_: strategies.bsp.BSP, data: dynamic}\n")
+    (folder / ".hydra" / "config.yaml").write_text("strategy: {_target_: strategies.basic.bsp.BSP, data: dynamic}\n")
     assert script.main([str(folder)]) == 2
     assert "1 runs, none of them of STAR with servers" in capsys.readouterr().err

@@ -13,11 +13,11 @@ import pytest
 from predictors.network_file import load_network
 from scripts import train_modes
 from scripts.common.ring_lessons import asked_at, measured_rows, recorded_rings
-from strategies.modes.features import feature_names
-from strategies.modes.learned import ModeLearner
-from strategies.modes.ring_took import read_took
-from strategies.modes.times import ModeTimes
-from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.star.features import feature_names
+from strategies.star.learned import ModeLearner
+from strategies.star.ring_took import read_took
+from strategies.star.times import ModeTimes
 from tests.support.cli import run_cli
 from tests.support.records import bsp_story
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from strategies.load.adjust_bs import AdjustBS
+from strategies.antdt.adjust_bs import AdjustBS
 
 
 def test_sizes_return_at_the_second_decision_without_a_straggler() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from strategies.load.allocation import check_batch_bounds, relaxed, split_by_time, split_min_max
+from strategies.parts.load.allocation import check_batch_bounds, relaxed, split_by_time, split_min_max
 
 High = int | None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
 from strategies.protocol import Started
-from strategies.sending.bandwidths import SERVERS, Bandwidths
 
 PLACES = {"server:0": "host:0", "worker:0": "host:0", "worker:1": "host:1", "aggregator:0": "host:1"}
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from strategies.dlrover.adjust import Rules
+from strategies.dlrover.backoff import Backoff
+from strategies.dlrover.brain import Brain
+from strategies.dlrover.history import InitialPlan
+from strategies.dlrover.plan import Limits
+from strategies.dlrover.settings import BrainSettings
+from strategies.dlrover.stages import MEANING, TABLE, Stage, Step, after
+from strategies.parts.scaling.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
+from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
-from strategies.scaling.brain.adjust import Rules
-from strategies.scaling.brain.backoff import Backoff
-from strategies.scaling.brain.brain import Brain
-from strategies.scaling.brain.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
-from strategies.scaling.brain.history import InitialPlan
-from strategies.scaling.brain.plan import Limits
-from strategies.scaling.brain.settings import BrainSettings
-from strategies.scaling.brain.stages import MEANING, TABLE, Stage, Step, after
-from strategies.scaling.brain.usage import WINDOW, Given, UsageHistory, Use
 from tests.support.brain import GIB, PAPER, given, observed, using
 from tests.support.brain_world import World
 

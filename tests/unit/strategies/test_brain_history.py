@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.scaling.brain.history import FinishedJob, InitialPlan, Margins, cold_plan, initial_plan
-from strategies.scaling.brain.plan import Limits
+from strategies.dlrover.history import FinishedJob, InitialPlan, Margins, cold_plan, initial_plan
+from strategies.dlrover.plan import Limits
 from tests.support.brain import GIB, PAPER
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from strategies.coding.decoding import Code
-from strategies.coding.group import CodedGroup, Recipe
-from strategies.coding.stragglers import Rated
+from strategies.gradient_coding.decoding import Code
+from strategies.gradient_coding.group import CodedGroup, Recipe
+from strategies.gradient_coding.stragglers import Rated
 
 
 @pytest.mark.parametrize(("max_amplification", "enough"), [(6.9, False), (7.1, True)])

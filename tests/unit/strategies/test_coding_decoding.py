@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.coding.decoding import Code
-from strategies.coding.groups import group_based, packed
-from strategies.coding.matrices import cyclic, fractional_repetition, heter_aware, heter_aware_of, naive
-from strategies.coding.partitions import counts, support
+from strategies.gradient_coding.decoding import Code
+from strategies.gradient_coding.groups import group_based, packed
+from strategies.gradient_coding.matrices import cyclic, fractional_repetition, heter_aware, heter_aware_of, naive
+from strategies.gradient_coding.partitions import counts, support
 
 FIVE = support([1, 2, 3, 4, 4], 7)
 WORKED_C = np.array([[1.0, 1, 1, 1, 1], [2, 3, 4, 5, 6]])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.coding.matrices import (
+from strategies.gradient_coding.matrices import (
     copies_of,
     cyclic,
     cyclic_of,
@@ -18,7 +18,7 @@ from strategies.coding.matrices import (
     heter_aware_of,
     naive,
 )
-from strategies.coding.partitions import counts, support
+from strategies.gradient_coding.partitions import counts, support
 
 
 def chance(seed: int = 0) -> np.random.Generator:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.coding.partitions import counts, default_parts, held_by_time, quotas, support
+from strategies.gradient_coding.partitions import counts, default_parts, held_by_time, quotas, support
 
 
 @st.composite

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strategies.coding import SCHEMES, Code, Rated, build, rounding_error, straggler_sets
-from strategies.coding.matrices import cyclic, cyclic_of, naive
-from strategies.coding.stragglers import best_of, rate
-from strategies.gradient_coding import GradientCoding
+from strategies.gradient_coding import SCHEMES, Code, GradientCoding, Rated, build, rounding_error, straggler_sets
+from strategies.gradient_coding.matrices import cyclic, cyclic_of, naive
+from strategies.gradient_coding.stragglers import best_of, rate
 
 SPEEDS = (2, 4, 8, 8, 12, 2, 4, 8)
 """Of unequal workers, again and again."""
@@ -217,7 +216,7 @@ def test_more_workers_than_codes_are_built_for_are_refused_before_anything_is_bu
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_nothing_is_built_where_nothing_is_coded(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strategies.coding.group.build", None)
+    monkeypatch.setattr("strategies.gradient_coding.group.build", None)
     strategy = GradientCoding(scheme=scheme, s=0)
     strategy.validate(10_000)
     strategy.validate_batch(10_000, 80_000)
@@ -225,14 +224,14 @@ def test_nothing_is_built_where_nothing_is_coded(scheme: str, monkeypatch: pytes
 
 def test_a_choice_that_would_take_minutes_is_refused_after_the_first_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the first one of plain sums, it would be the last."""
-    monkeypatch.setattr("strategies.coding.schemes.MAX_WORK", 30 * 12**3)
+    monkeypatch.setattr("strategies.gradient_coding.schemes.MAX_WORK", 30 * 12**3)
     made: list[int] = []
 
     def counted(*about: Any) -> Any:
         made.append(1)
         return cyclic(*about)
 
-    monkeypatch.setattr("strategies.coding.matrices.cyclic", counted)
+    monkeypatch.setattr("strategies.gradient_coding.matrices.cyclic", counted)
     with pytest.raises(ValueError, match=r"draws=31: .* \(12 workers, 12 parts\) .* take at most 30, or fewer workers"):
         build("cyclic", [1.0] * 12, 2, chance(), draws=31)
     assert len(made) == 1

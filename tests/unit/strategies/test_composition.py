@@ -11,24 +11,27 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.asp import ASP
-from strategies.composed import Composed
-from strategies.gates import AllGate, BlocksGate, BoundedGate, EachGate, ExactlyGate, GroupsGate, SwitchingGate
-from strategies.load.accumulation import AccumulationLoad
-from strategies.load.adjust_bs import AdjustBS
-from strategies.load.by_speed import SpeedLoad
-from strategies.load.by_steps import StepsLoad
-from strategies.load.shares import EnlargedLoad
-from strategies.modes.regroup import Regroup
-from strategies.modes.sync_then_async import SyncThenAsync
-from strategies.monitoring.detector import StragglerDetector
-from strategies.monitoring.forecast import Forecast
-from strategies.monitoring.own_times import OwnTimes
-from strategies.nodes.kill_restart import KillRestart
+from strategies.antdt.accumulation import AccumulationLoad
+from strategies.antdt.adjust_bs import AdjustBS
+from strategies.antdt.detector import StragglerDetector
+from strategies.antdt.kill_restart import KillRestart
+from strategies.basic.asp import ASP
+from strategies.basic.exactly import ExactlyGate
+from strategies.basic.own_times import OwnTimes
+from strategies.basic.regroup import Regroup
+from strategies.basic.ssp import SSP
+from strategies.basic.static_x import StaticX
+from strategies.lb_bsp.by_speed import SpeedLoad
+from strategies.lb_bsp.by_steps import StepsLoad
+from strategies.lb_bsp.forecast import Forecast
+from strategies.lgc.blocks import BlocksGate
+from strategies.parts.composed import Composed
+from strategies.parts.gates import AllGate, BoundedGate, EachGate, GroupsGate
+from strategies.parts.load.shares import EnlargedLoad
 from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
-from strategies.screens.descent import DescentScreen
-from strategies.ssp import SSP
-from strategies.static_x import StaticX
+from strategies.sync_switch.switching import SwitchingGate
+from strategies.sync_switch.sync_then_async import SyncThenAsync
+from strategies.zeno_pp.descent import DescentScreen
 from tests.contract.catalogue import make
 from tests.support.harness import Desk, HeapRun, make_job
 
@@ -149,7 +152,7 @@ def test_the_penalty_goes_by_versions_also_after_a_restore() -> None:
 
 def test_what_depends_on_staleness_has_no_rhythm() -> None:
     """A runtime that knew the rates beforehand would get them wrong."""
-    assert ASP().staleness_hint() is not None
+    assert ASP(data="even").staleness_hint() is not None
     assert SSP().staleness_hint() is not None
     assert ASP(lr_rule="inverse").staleness_hint() is None
     assert SSP(lr_rule="linear").staleness_hint() is None

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from strategies.modes.learned import ModeLearner
-from strategies.modes.spacing import Spacing
 from strategies.protocol import Wake
 from strategies.star import Star
+from strategies.star.learned import ModeLearner
+from strategies.star.spacing import Spacing
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from strategies.monitoring.detector import StragglerDetector
+from strategies.antdt.detector import StragglerDetector
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gates import (
-    AllGate,
-    BlocksGate,
-    BoundedGate,
-    DelayedGate,
-    EachGate,
-    ExactlyGate,
-    FirstFreshGate,
-    Gate,
-    GroupsGate,
-    SwitchingGate,
-    Verdict,
-)
-from strategies.gates.base import NOTHING, by_worker
+from strategies.basic.exactly import ExactlyGate
+from strategies.basic.first_fresh import FirstFreshGate
+from strategies.lgc.blocks import BlocksGate
+from strategies.lgc.delayed import DelayedGate
+from strategies.parts.gates import AllGate, BoundedGate, EachGate, Gate, GroupsGate, Verdict
+from strategies.parts.gates.base import NOTHING, by_worker
 from strategies.protocol import Grad, Started
+from strategies.sync_switch.switching import SwitchingGate
 
 G = TypeVar("G", bound=Gate)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strategies.gates.base import NOTHING
+from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Apply, Arrived, Compute, Joined, Lost, Started, Timings
 from tests.contract.catalogue import make
 from tests.unit.strategies.test_gates import MAKERS, applied, grad

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from strategies.gates import BlocksGate, DelayedGate, ExactlyGate, SwitchingGate, Verdict
-from strategies.gates.base import NOTHING
+from strategies.basic.exactly import ExactlyGate
+from strategies.lgc.blocks import BlocksGate
+from strategies.lgc.delayed import DelayedGate
+from strategies.parts.gates import Verdict
+from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Failed
+from strategies.sync_switch.switching import SwitchingGate
 from tests.unit.strategies.test_gates import applied, grad, grouped, opened
 
 # ---- exactly x ------------------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gates import AllGate, EachGate, ExactlyGate, Gate, GroupsGate, ModalGate, Mode, Verdict
-from strategies.gates.modal import ASGD, SSGD
+from strategies.basic.exactly import ExactlyGate
+from strategies.parts.gates import AllGate, EachGate, Gate, GroupsGate, Verdict
 from strategies.protocol import Grad
+from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 
 HALVES = ((0, 2, 4), (1, 3))
 

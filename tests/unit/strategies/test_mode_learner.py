@@ -9,18 +9,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from strategies.gates.modal import ASGD, SSGD, Mode
-from strategies.modes.choice import Choice
-from strategies.modes.features import feature_names, rows_of
-from strategies.modes.first_updates import first_updates
-from strategies.modes.held import Held
-from strategies.modes.learned import ModeLearner
-from strategies.modes.orders import order_intervals
-from strategies.modes.regular import in_step, out_of_step
-from strategies.modes.samples import Costed, SampleBuffer, regret_of
-from strategies.modes.server_question import LearnedTimes, Question, ServerQuestion
-from strategies.modes.times import ModeTimes
 from strategies.protocol import Grad
+from strategies.star.choice import Choice
+from strategies.star.features import feature_names, rows_of
+from strategies.star.first_updates import first_updates
+from strategies.star.learned import ModeLearner
+from strategies.star.measuring import Held
+from strategies.star.modal import ASGD, SSGD, Mode
+from strategies.star.orders import order_intervals
+from strategies.star.regular import in_step, out_of_step
+from strategies.star.samples import Costed, SampleBuffer, regret_of
+from strategies.star.server_question import LearnedTimes, Question, ServerQuestion
+from strategies.star.times import ModeTimes
 
 CHOICE, COSTS = Choice(), ModeTimes()
 FOUR = (1.0, 1.0, 1.0, 4.0)

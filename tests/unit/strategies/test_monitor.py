@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.monitoring.monitor import Monitor, check_windows
-from strategies.monitoring.windows import Window
+from strategies.antdt.monitor import Monitor, check_windows
+from strategies.antdt.windows import Window
 from strategies.protocol import (
     Arrived,
     Grad,

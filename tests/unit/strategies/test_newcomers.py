@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from strategies.antdt_dd import AntDTDD
-from strategies.antdt_nd import AntDTND
+from strategies.antdt.antdt_dd import AntDTDD
+from strategies.antdt.antdt_nd import AntDTND
 from strategies.gradient_coding import GradientCoding
 from strategies.lb_bsp import LBBSP
 from strategies.protocol import AnyCommand, Arrived, Compute, Grad, Joined, Lost, Partition, Started, Strategy, Timings

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from strategies.composed import Composed
-from strategies.composition.parts import Parts
-from strategies.gates import AllGate, EachGate
-from strategies.gates.base import Gate
-from strategies.monitoring.fixed_noise import FixedNoise
-from strategies.monitoring.noise import NoiseMeter
+from strategies.parts.composed import Composed
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import AllGate, EachGate
+from strategies.parts.gates.base import Gate
 from strategies.protocol import Apply, Arrived, Drop, Grad, Measured, Ready, Restored, Started, Timings
+from strategies.star.fixed_noise import FixedNoise
+from strategies.star.noise import NoiseMeter
 from tests.contract.scenarios import make_job
 from tests.support.harness import HeapRun
 from tests.support.laws import unlawful

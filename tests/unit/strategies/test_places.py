@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from strategies.gates import GroupsGate, ModalGate, Mode, Verdict
-from strategies.gates.modal import ASGD, SSGD
-from strategies.gates.places import Places
-from strategies.monitoring.clustering import cluster_by_ratio
+from strategies.parts.gates import GroupsGate, Verdict
+from strategies.parts.gates.waiting import Places
+from strategies.parts.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import Grad
+from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 from tests.support.scanning import ScanningGroups, ScanningModal, scanned_clusters
 
 WORKERS, STEPS = 7, 120

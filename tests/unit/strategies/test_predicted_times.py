@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from predictors.stragglers import Observation
-from strategies.monitoring.predicted import PredictedTimes
 from strategies.protocol import Arrived, Grad, Lost, Ready, Restored, Started, Timings
+from strategies.star.predicted import PredictedTimes
 
 
 def detector(**settings: Any) -> PredictedTimes:

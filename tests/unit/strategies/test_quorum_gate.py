@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from strategies.gates import QuorumGate
-from strategies.gates.base import NOTHING
+from strategies.parts.gates import QuorumGate
+from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Grad
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from strategies.nodes.relaunch import Relaunch
 from strategies.protocol import Joined, Lost, Restored, ServerLost
+from strategies.sync_switch.relaunch import Relaunch
 
 
 def nodes(relaunch: Relaunch, idle: bool = True) -> list[str]:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.dlrover import DLRover
+from strategies.dlrover.plan import Limits, Need, optimal_plan
+from strategies.dlrover.requests import at_requests
+from strategies.parts.scaling.usage import Given, Use
 from strategies.protocol import NodeId
-from strategies.scaling.brain.plan import Limits, Need, optimal_plan
-from strategies.scaling.brain.requests import at_requests
-from strategies.scaling.brain.usage import Given, Use
 from tests.support.laws import played
 from tests.support.observed import ObservedRun, Used
 

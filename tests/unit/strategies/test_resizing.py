@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from strategies.parts.scaling.changes import AddWorkers, Replace
+from strategies.parts.scaling.fleet import Fleet
+from strategies.parts.scaling.resizing import Resizing
+from strategies.parts.scaling.usage import Given
 from strategies.protocol import Denied, Joined, Launch, NodeId, Repartition, Retire, ServerJoined, Started, Woke
-from strategies.scaling.brain.changes import AddWorkers, Replace
-from strategies.scaling.brain.usage import Given
-from strategies.scaling.fleet import Fleet
-from strategies.scaling.resizing import Resizing
 
 GIVEN = Given(cores=2, memory_bytes=10**9)
 TWO = AddWorkers(count=2, cores=2, memory_bytes=10**9)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.modes.held import HeldPace
-from strategies.modes.learned import ModeLearner
-from strategies.modes.ring_modes import WHOLE, RingMode
-from strategies.modes.ring_overhead import NEWEST, RingOverhead
-from strategies.modes.ring_took import RingTook, read_took
-from strategies.modes.times import ModeTimes
 from strategies.star import Star
+from strategies.star.learned import ModeLearner
+from strategies.star.measuring import HeldPace
+from strategies.star.ring_modes import WHOLE, RingMode
+from strategies.star.ring_overhead import NEWEST, RingOverhead
+from strategies.star.ring_took import RingTook, read_took
+from strategies.star.times import ModeTimes
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful

@@ -7,7 +7,7 @@ from math import inf, nan
 
 import pytest
 
-from strategies.load.shares import EnlargedLoad, EvenLoad, SteadyLoad, ThroughputLoad, is_speed
+from strategies.parts.load.shares import EnlargedLoad, EvenLoad, SteadyLoad, ThroughputLoad, is_speed
 from strategies.protocol import Started
 
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gates import AllGate, EachGate, ExactlyGate, Gate, ModalGate, Mode, Verdict
-from strategies.gates.base import TakesSums
-from strategies.gates.modal import ASGD, SSGD
+from strategies.basic.exactly import ExactlyGate
+from strategies.parts.gates import AllGate, EachGate, Gate, Verdict
+from strategies.parts.gates.base import TakesSums
 from strategies.protocol import Grad
+from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 from tests.unit.strategies.test_modal_gate import Crowd, in_mode, made
 
 THIRDS = ((0, 1, 2), (3, 4), (5,))

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from strategies.protocol import NodeId
-from strategies.scaling.switching import switch as module
-from strategies.scaling.switching.states import (
+from strategies.parts.scaling.switching import switch as module
+from strategies.parts.scaling.switching.states import (
     HOLDING,
     MEANING,
     SEAMLESS,
@@ -23,7 +22,8 @@ from strategies.scaling.switching.states import (
     Table,
     after,
 )
-from strategies.scaling.switching.switch import Order, Switch
+from strategies.parts.scaling.switching.switch import Order, Switch
+from strategies.protocol import NodeId
 from tests.support.switch_world import SwitchWorld, Wrong
 
 TABLES = {"seamless": SEAMLESS, "stop_restart": STOP_RESTART}

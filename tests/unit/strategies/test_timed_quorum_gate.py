@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import pytest
 
-from strategies.composed import Composed
-from strategies.gates import TimedQuorumGate
-from strategies.gates.base import Verdict
+from strategies.parts.composed import Composed
+from strategies.parts.gates import TimedQuorumGate
+from strategies.parts.gates.base import Verdict
 from strategies.protocol import AnyEvent, Arrived, Evaluated, Grad, Started, Timings, Wake, Woke
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, unconserved, unlawful

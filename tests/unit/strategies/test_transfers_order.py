@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from strategies.transfers import Slot, Update, plan
-from strategies.transfers.fluid import Reservations, fair_finishes, fair_rates
-from strategies.transfers.updates import solo_s
+from strategies.mlfabric.fluid import Reservations, fair_finishes, fair_rates
+from strategies.mlfabric.order import plan
+from strategies.mlfabric.updates import Slot, Update, solo_s
 
 MB = 1e6
 

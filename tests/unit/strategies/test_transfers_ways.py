@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strategies.transfers import Update
-from strategies.transfers.aggregate import Aggregator, group
-from strategies.transfers.replicate import Lag, to_replicate
-from strategies.transfers.tree import Tree, build, going_direct, moved
+from strategies.mlfabric.aggregate import Aggregator, group
+from strategies.mlfabric.replicate import Lag, to_replicate
+from strategies.mlfabric.updates import Update
+from strategies.parts.sending.routes import Tree, build, going_direct, moved
 
 # ---- aggregation -----------------------------------------------------------------------------------------------------
 

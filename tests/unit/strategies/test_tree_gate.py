@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
+from strategies.parts.sending.subtrees import assigned
 from strategies.protocol import Arrived, Failed, Strategy, Timings
-from strategies.sending.subtrees import assigned
 from strategies.star import Star
 from tests.contract.catalogue import HURRIES, MODES, scenario
 from tests.paper.test_star_tree import ready, second_round, sends, summed

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.parts.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor, worst_case_factor
 from strategies.protocol import split_evenly
-from strategies.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor, worst_case_factor
 
 Counts = st.integers(1, 10_000)
 

@@ -21,12 +21,12 @@ from runtime.virtual.machines import twins
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.antdt_nd import AntDTND
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
+from strategies.antdt.antdt_nd import AntDTND
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from strategies.zeno_pp import ZenoPP
 from tests.support.compiled import HOSTS, needs_compiled
 from tests.support.harness import make_job, make_run_spec

@@ -10,10 +10,10 @@ import pytest
 
 from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.machines import twins
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.compiled import HOSTS, needs_compiled
 from tests.support.long_tests import long_after
 from tests.support.virtual_runs import VirtualRun, draw_host_world

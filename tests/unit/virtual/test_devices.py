@@ -18,7 +18,7 @@ from runtime.virtual import VirtualRuntime
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
 from tests.support.cli import run_cli
 from tests.support.clusters import cluster_of

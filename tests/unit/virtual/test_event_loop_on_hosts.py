@@ -21,12 +21,12 @@ from runtime.virtual.event_loop import loop as loop_module
 from runtime.virtual.event_loop.loop import EventLoop
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.lb_bsp import LBBSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.compiled import needs_compiled
 from tests.support.harness import make_run_spec
 from tests.support.long_tests import long_after

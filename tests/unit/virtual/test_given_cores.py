@@ -12,7 +12,7 @@ from injectors.schedule import Schedule
 from runtime.errors import ConfigError
 from runtime.record.recorder import Recorder
 from runtime.virtual.runtime import VirtualRuntime
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 

@@ -9,7 +9,7 @@ import pytest
 from runtime.virtual.clock import TIMER
 from runtime.virtual.control import host_sharing
 from runtime.virtual.machines import twins
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.protocol import Asked, Demand, Grant, ProtocolError, Reserve, Restart, Share, Stop
 from strategies.star import Star

@@ -24,7 +24,7 @@ from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines import twins
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.runtime import make_learner
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.sync_switch import SyncSwitch
 from tests.support.compiled import needs_compiled
@@ -215,7 +215,7 @@ def test_jobs_whose_workers_are_lost_end_near_full_detail(kind: Kind, seeds: Seq
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("make", long_after([Recorder, ColumnRecorder], always=3))
-@pytest.mark.parametrize("strategy", ["bsp", "asp_dds", "static_x"])
+@pytest.mark.parametrize("strategy", ["bsp", "asp", "static_x"])
 def test_records_are_sound_and_tables_hold_all_iterations(
     strategy: str, make: Callable[[Path], Any], tmp_path: Path
 ) -> None:

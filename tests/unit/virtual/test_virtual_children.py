@@ -19,9 +19,9 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.runtime import make_learner
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from runtime.virtual.tasks.replicas import Replicas
-from strategies.composed import Composed
-from strategies.gates import RingGate
-from strategies.modes.slowest import SlowestApart
+from strategies.lgc.slowest import SlowestApart
+from strategies.parts.composed import Composed
+from strategies.parts.gates import RingGate
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems

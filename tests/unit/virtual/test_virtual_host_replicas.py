@@ -22,7 +22,7 @@ from runtime.virtual.machines.sites import Site
 from runtime.virtual.runtime import make_learner
 from runtime.virtual.tasks.host_replicas import HostReplicas
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
 from tests.unit.virtual.test_virtual_children import ring_of_three

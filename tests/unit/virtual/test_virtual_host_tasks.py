@@ -21,10 +21,10 @@ from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
 from tests.support.worker_model import WorkerModel
@@ -331,7 +331,7 @@ def test_a_long_queue_is_no_deep_recursion() -> None:
 # ---- the plain cast, where nothing is shared ------------------------------------------------------------------------
 
 LATER = 1e5
-STRATEGIES = {"bsp": BSP(), "asp": ASP(), "ssp": SSP(bound=1)}
+STRATEGIES = {"bsp": BSP(), "asp": ASP(data="even"), "ssp": SSP(bound=1)}
 JITTERED = Costs(
     compute_base_s=0.5,
     compute_per_sample_s=0.1,

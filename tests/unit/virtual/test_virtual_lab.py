@@ -30,8 +30,8 @@ from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.runtime import make_learner
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.asp import ASP
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.compiled import needs_compiled
 from tests.support.harness import make_job, make_run_spec

@@ -18,7 +18,7 @@ from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.runtime import make_learner
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from runtime.virtual.tasks.replicas import Replicas
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Restart, Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems

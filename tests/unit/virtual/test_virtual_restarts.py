@@ -13,7 +13,7 @@ from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone

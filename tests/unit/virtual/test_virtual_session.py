@@ -28,11 +28,11 @@ from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from strategies.ssp import SSP
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 from tests.support.invariants import problems
@@ -353,7 +353,7 @@ def test_whenever_it_happens_every_sample_counts_once(
     costs = Costs(
         decision_s=0.04, control_s=0.01, update_base_s=0.1, launch_s=restart_s, link_bytes_per_s=link_bytes_per_s
     )
-    for strategy in (BSP(), ASP(), BackupWorkers()):
+    for strategy in (BSP(), ASP(data="even"), BackupWorkers()):
         for start_s in np.linspace(0.0, 1.9, 7).tolist():
             run, _, _ = accident(strategy, costs, ACCIDENTS[name], start_s, start_s + 0.03, start_s + 0.7)
             assert uses(run) == {3.0}, (strategy, start_s)
@@ -368,7 +368,7 @@ def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tupl
     cluster = cluster_of(num_workers=4, device={"base_s": 0.02}, costs=costs)
     runtime = VirtualRuntime(cluster=cluster, decisions=decisions)  # type: ignore[arg-type]
     job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
-    return runtime.run(make_run_spec(job, ASP(), tape, **changes), slow(w1=1.0)), tape
+    return runtime.run(make_run_spec(job, ASP(data="even"), tape, **changes), slow(w1=1.0)), tape
 
 
 def test_fixed_decisions_give_the_same_bytes_every_time() -> None:

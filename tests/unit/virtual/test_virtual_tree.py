@@ -16,7 +16,7 @@ from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import ModelState, NoLearner
-from strategies.bsp import BSP
+from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.star import Star
 from tests.support.harness import make_run_spec

@@ -17,9 +17,9 @@ from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NoLearner
-from strategies.asp import ASP
-from strategies.backup_workers import BackupWorkers
-from strategies.bsp import BSP
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
@@ -134,7 +134,9 @@ def test_a_processor_and_a_gpu_that_are_shared_do_not_add_up() -> None:
 
 def test_windows_on_hosts_reach_all_gpus_there() -> None:
     hosts = hosts_of(cpu_cores=None)
-    job = Job(("gpu", "host:0", 0.0, FOREVER, 0.5), costs=QUARTER_WORK, device=None, hosts=hosts, strategy=ASP())
+    job = Job(
+        ("gpu", "host:0", 0.0, FOREVER, 0.5), costs=QUARTER_WORK, device=None, hosts=hosts, strategy=ASP(data="even")
+    )
     assert [job.times("Arrived")[:6]] == [[0.25, 0.25, 0.5, 0.5, 0.5, 0.5]]
     assert Job(("gpu", "host:0", 0.0, 2.0, 0.5), costs=QUARTER_WORK, device=None, hosts=hosts).t == pytest.approx(5.0)
 
@@ -175,8 +177,8 @@ def test_an_update_contends_with_the_workers_of_its_host() -> None:
     So all three are through with 1/8 at 0.625, and the server takes the gradients after its second update, at 0.75.
     """
     costs = msgspec.structs.replace(QUARTER_WORK, update_base_s=0.125)
-    alone = Job(costs=costs, device=None, strategy=ASP(), hosts=hosts_of(cpu_cores=None))
-    shared = Job(costs=costs, device=None, strategy=ASP(), hosts=hosts_of(overrides={1: {"cpu_cores": 1.0}}))
+    alone = Job(costs=costs, device=None, strategy=ASP(data="even"), hosts=hosts_of(cpu_cores=None))
+    shared = Job(costs=costs, device=None, strategy=ASP(data="even"), hosts=hosts_of(overrides={1: {"cpu_cores": 1.0}}))
     assert alone.times("Arrived")[:4] == [0.25] * 4
     assert shared.times("Arrived")[:4] == pytest.approx([0.25, 0.25, 0.75, 0.75])
 
@@ -282,7 +284,7 @@ def test_who_is_lost_before_the_coordinator_hears_of_its_silence_is_lost_once() 
     costs = Costs(decision_s=0.5, launch_s=0.25)
     strikes = ((2.99, unregister("worker:0")),)
     window = ("pause", "worker:0", 1.0, 4.0, 1.0)
-    job = Job(window, costs=costs, strategy=ASP(), rounds=8, lease_s=2.0, strikes=strikes)
+    job = Job(window, costs=costs, strategy=ASP(data="even"), rounds=8, lease_s=2.0, strikes=strikes)
     assert job.times("Fenced") == []
     assert len(job.times("Lost", worker=0)) == 1
 
@@ -330,7 +332,15 @@ def test_what_servers_were_ordered_before_the_loss_is_nobodys_business_after_it(
     """Updates of a second each, in a queue: the first gradient after it is there when it is computed."""
     costs = Costs(update_base_s=1.0, launch_s=0.5)
     window = ("kill", "server:0", 1.125, 2.0, 1.0)
-    job = Job(window, costs=costs, strategy=ASP(), hosts=hosts_of(), rounds=4, checkpoint_every_s=100.0, num_bytes=64)
+    job = Job(
+        window,
+        costs=costs,
+        strategy=ASP(data="even"),
+        hosts=hosts_of(),
+        rounds=4,
+        checkpoint_every_s=100.0,
+        num_bytes=64,
+    )
     assert job.times("Restored") == [2.5]
     assert min(t for t in job.times("Arrived") if t > 2.5) == 2.75
 
@@ -394,7 +404,7 @@ def test_a_killed_worker_leaves_its_links_and_cores_to_the_others() -> None:
     """Two workers of a host share 0.4 cores: 1.25 s each; from 0.625 on one has them to itself: 0.3125 s."""
     hosts = hosts_of(cpu_cores=4.0, real_cores_per_core=0.1)
     window = ("kill", "worker:0", 0.625, 50.0, 1.0)
-    job = Job(window, costs=QUARTER_WORK, device=None, strategy=ASP(), hosts=hosts, rounds=8)
+    job = Job(window, costs=QUARTER_WORK, device=None, strategy=ASP(data="even"), hosts=hosts, rounds=8)
     arrived = [(line["t"], line["event"]["grad"]["worker"]) for line in job.tape.plain() if "timings" in str(line)]
     assert next(t for t, worker in arrived if worker == 1) == pytest.approx(0.625 + 0.3125)
 
@@ -402,13 +412,15 @@ def test_a_killed_worker_leaves_its_links_and_cores_to_the_others() -> None:
 def test_a_coordinator_that_is_busy_hears_of_it_when_it_is_free() -> None:
     """In the order in which it happened, though the window has closed by then."""
     costs = Costs(decision_s=0.5, launch_s=0.25)
-    job = Job(("kill", "worker:0", 0.125, 0.25, 1.0), costs=costs, strategy=ASP(), rounds=4)
+    job = Job(("kill", "worker:0", 0.125, 0.25, 1.0), costs=costs, strategy=ASP(data="even"), rounds=4)
     assert job.times("Lost", worker=0) == [0.5]
     assert job.times("Joined", worker=0)[0] >= 1.0 + 0.25
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("strategy", [BSP(), ASP(), BackupWorkers(num_backup=1)], ids=["bsp", "asp", "backup"])
+@pytest.mark.parametrize(
+    "strategy", [BSP(), ASP(data="even"), BackupWorkers(num_backup=1)], ids=["bsp", "asp", "backup"]
+)
 @pytest.mark.parametrize("costs", [RESTART, Costs(decision_s=0.04, control_s=0.01, update_base_s=0.1)], ids=["a", "b"])
 def test_whatever_is_killed_every_sample_counts_once(strategy: Strategy, costs: Costs) -> None:
     for start_s in (0.0, 0.3, 0.55, 0.8, 1.0, 1.35):
@@ -438,7 +450,9 @@ def test_the_same_plan_gives_the_same_bytes() -> None:
     ]
     costs = Costs(compute_base_s=0.1, jitter_sigma=0.3, jitter_rho=0.5, launch_s=0.2, update_base_s=0.01)
     hosts = hosts_of(cpu_cores=4.0, real_cores_per_core=0.1, link_mbps=1, latency_ms=3)
-    jobs = [Job(*windows, costs=costs, device=None, strategy=ASP(), hosts=hosts, **CHECKPOINTS) for _ in range(2)]
+    jobs = [
+        Job(*windows, costs=costs, device=None, strategy=ASP(data="even"), hosts=hosts, **CHECKPOINTS) for _ in range(2)
+    ]
     first, again = (msgspec.json.encode(job.tape.lines) for job in jobs)
     assert first == again
     noted = [note["active"] for _, note in jobs[0].tape.noted("Injecting")]

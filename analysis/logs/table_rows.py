@@ -1,0 +1,109 @@
+"""The two forms of a table: a row per rank and step, or a row per step with a column per rank."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.logs.cells import has_commas, numbers, whole_numbers
+from analysis.logs.limits import MOST_ROWS
+from analysis.logs.step_log import LogError
+from analysis.logs.table_file import TableFile
+from reading.errors import shown
+
+TIMES = ("seconds", "compute", "comm", "data", "start")
+NUMBERS = ("step", *TIMES, "samples")
+FEWEST = 3
+"""Columns that every table needs."""
+EXTREMES = ("__MIN", "__MAX")
+"""Ends of columns that Weights & Biases adds to those of times."""
+
+
+def long_rows(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> pd.DataFrame:
+    """A row per rank and step, with the names of ``wanted``."""
+    frames, commas = [], set[str]()
+    for first, piece in table.pieces(list(dict.fromkeys(wanted.values()))):
+        rows = pd.DataFrame({field: piece[name] for field, name in wanted.items()})
+        for field, name in wanted.items():
+            if field in NUMBERS:
+                rows[field] = _numbers(table, name, piece[name], first, commas)
+            else:
+                _refuse_empty(table.path, name, piece[name], first)
+                rows[field] = piece[name].astype("str").str.strip().astype("category")
+        rows["step"] = whole_numbers(table.path, wanted["step"], rows["step"], first)
+        frames.append(rows)
+    _refuse_no_rows(table, frames)
+    remarks += _said_of_commas(commas)
+    for field in ("rank", "host"):
+        if field in wanted:
+            names = pd.api.types.union_categoricals([frame[field] for frame in frames])
+            places = np.split(names.codes, np.cumsum([len(frame) for frame in frames])[:-1])
+            for frame, codes in zip(frames, places, strict=True):
+                frame[field] = pd.Categorical.from_codes(codes, dtype=names.dtype)
+    return pd.concat(frames, ignore_index=True)
+
+
+def wide_rows(table: TableFile, step: str, by_rank: Sequence[str], remarks: list[str]) -> pd.DataFrame:
+    """A row per step with a column per rank, as rows per rank and step; a rank without a value misses that step."""
+    places = _differing_numbers(by_rank)
+    frames, commas, count = [], set[str](), 0
+    for first, piece in table.pieces([step, *by_rank]):
+        steps = whole_numbers(table.path, step, _numbers(table, step, piece[step], first, commas), first)
+        for rank, name in zip(places, by_rank, strict=True):
+            known = piece[name].notna()
+            seconds = _numbers(table, name, piece.loc[known, name], first, commas)
+            frames.append(pd.DataFrame({"rank": rank, "step": steps[known], "seconds": seconds}))
+            count += len(seconds)
+            if count > MOST_ROWS:
+                raise LogError(f"{table.path}: has more than {MOST_ROWS:,} steps of ranks; give fewer of them")
+    _refuse_no_rows(table, frames)
+    remarks.append(f"{len(by_rank)} columns such as {shown(by_rank[0])} count as the times of a rank each")
+    remarks += _said_of_commas(commas)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _refuse_no_rows(table: TableFile, frames: Sequence[pd.DataFrame]) -> None:
+    """A Parquet file may have columns and no piece at all."""
+    if not frames:
+        raise LogError(f"{table.path}: has no rows; give the table of a job that has logged its steps")
+
+
+def columns_of_ranks(names: Sequence[str], wanted: dict[str, str]) -> list[str]:
+    """Columns whose names differ by one number only, if the table has neither ranks nor seconds but those."""
+    if {wanted["rank"], wanted["seconds"]} & set(names) or wanted["step"] not in names or len(wanted) > FEWEST:
+        return []
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        if name != wanted["step"] and not name.endswith(EXTREMES) and re.search("[0-9]", name):
+            alike[re.sub("[0-9]+", "0", name)].append(name)
+    groups = [group for group in alike.values() if len(group) > 1]
+    return groups[0] if len(groups) == 1 else []
+
+
+def _differing_numbers(names: Sequence[str]) -> list[str]:
+    """What tells names apart that are alike but for their numbers."""
+    numbers_of = [re.findall("[0-9]+", name) for name in names]
+    differing = [place for place, column in enumerate(zip(*numbers_of, strict=True)) if len(set(column)) > 1]
+    return [".".join(each[place] for place in differing) for each in numbers_of]
+
+
+def _numbers(table: TableFile, name: str, cells: pd.Series, first: int, commas: set[str]) -> pd.Series:
+    decimal_comma = table.separator not in ("", ",")
+    if decimal_comma and has_commas(cells):
+        commas.add(name)
+    return numbers(table.path, name, cells, first, decimal_comma=decimal_comma)
+
+
+def _said_of_commas(names: set[str]) -> list[str]:
+    return [f"{', '.join(map(shown, sorted(names)))}: a comma counts as the decimal point"] if names else []
+
+
+def _refuse_empty(path: Path, name: str, cells: pd.Series, first: int) -> None:
+    if cells.isna().any():
+        row = first + int(np.flatnonzero(cells.isna())[0])
+        raise LogError(f"{path}: row {row}, column {name}: is empty; every row needs its {name}, so leave it out")

@@ -1,0 +1,19 @@
+"""What a story can be about, as it is written on the command line."""
+
+from __future__ import annotations
+
+from analysis.records.nodes import Node, parse_node
+
+ROLES = ("worker", "server", "aggregator", "host", "update", "gradient")
+"""Tasks and hosts by their numbers, an update by the version that it made, a gradient by its id."""
+MAX_DIGITS = 18
+
+
+def parse_subject(text: str) -> Node:
+    """``worker:3``, ``server:0``, ``update:40``, ``gradient:17``; raises ValueError with the choices."""
+    if len(text) <= MAX_DIGITS and text.isascii():
+        node = parse_node(text)
+        if node.role in ROLES and len(node.numbers) == 1:
+            return node
+    forms = ", ".join(f"{role}:N" for role in ROLES)
+    raise ValueError(f"{text}: must be one of {forms} with a number N, or in a set of jobs the name of a job")

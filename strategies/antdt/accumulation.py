@@ -1,0 +1,147 @@
+"""AntDT-DD's load policy: a profile, then one plan of batches and micro-batches (AntDT section VI-B, Eq. 4; pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar, final
+
+from strategies.antdt.device_types import DeviceSpec, cap_of, check_types, find_devices, is_complete
+from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
+from strategies.antdt.profiling import Drifts, Sizes, check_sizes, profile_rounds, sizes_around
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.load.newcomers import samples_of_round, size_of
+from strategies.parts.monitoring.warmup import Warmup
+from strategies.protocol import AnyEvent, Arrived, Compute, Started
+
+MAX_ITERS = 10_000
+"""Most iterations that are ignored, or that measure one size: the rounds of a profile are written down before it."""
+MOST_PROFILES = 3
+"""Profiles after which none follows: where speeds change all the time, each costs a third of its iterations."""
+
+
+@final
+@dataclass(kw_only=True)
+class AccumulationLoad:
+    """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``AntDTDD``.
+
+    Worker i computes X_i samples in C_k micro-batches by the plan, which is solved again when workers leave or join,
+    and after another profile when a worker's speed turns out to differ from its profile.
+    """
+
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = True
+
+    accum_min: int = 1
+    accum_max: int = 5
+    types: tuple[str, ...] | None = None
+    type_ratio: float = 1.2
+    devices: dict[str, DeviceSpec] | None = None
+    max_batch_samples: int | None = None
+    profile_sizes: tuple[int, ...] | None = None
+    profile_iters: int = 5
+    check_iters: int = 100
+    curve: str = "measured"
+    warmup_iters: int = 3
+
+    def __post_init__(self) -> None:
+        check_whole("accum_min", self.accum_min, 1)
+        check_whole("accum_max", self.accum_max, self.accum_min)
+        if self.accum_max > self.accum_min + 9:
+            raise ValueError(f"accum_max={self.accum_max}: at most 9 above accum_min={self.accum_min}, all are tried")
+        check_number("type_ratio", self.type_ratio, above=1)
+        if self.max_batch_samples is not None:
+            check_whole("max_batch_samples", self.max_batch_samples, 1)
+        if self.profile_sizes is not None:
+            check_sizes("profile_sizes", self.profile_sizes)
+        check_whole("profile_iters", self.profile_iters, 1, MAX_ITERS)
+        check_whole("check_iters", self.check_iters)
+        check_choice("curve", self.curve, "measured", "linear")
+        check_whole("warmup_iters", self.warmup_iters, most=MAX_ITERS)
+        check_types(self.types, self.devices)
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` unless ``types`` has one entry for each worker."""
+        if self.types is not None and len(self.types) != num_workers:
+            raise ValueError(f"types={list(self.types)}: {len(self.types)} types for {num_workers} workers")
+
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """Raise ``ValueError`` unless Eq. 4 can be solved with the bounds that are known before the profile."""
+        try:
+            solve(global_batch_samples, *find_devices(self, {}, range(num_workers)), self._accums)
+        except ValueError as error:
+            bounded = next((name for name in ("devices", "max_batch_samples") if getattr(self, name)), "accum_min")
+            raise ValueError(f"{bounded}: {error}") from None
+
+    @property
+    def _accums(self) -> range:
+        return range(self.accum_min, self.accum_max + 1)
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def start(self, started: Started) -> None:
+        """Split evenly until the profile begins."""
+        self._total = sum(started.batch_samples)
+        self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
+        self._warmup = Warmup(self.warmup_iters)
+        self._measured: dict[int, list[tuple[float, float]]] = {worker: [] for worker in started.workers}
+        self._accum = dict.fromkeys(started.workers, 1)
+        self._profile: list[Sizes] = []
+        self._plan: BatchPlan | None = None
+        self._tries = 0
+        self._drifts = Drifts(self.check_iters, self.type_ratio)
+        self._members: tuple[int, ...] = ()
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Collect the times of micro-batches."""
+        if isinstance(event, Arrived) and self._warmup.tells(event):
+            grad, accum = event.grad, self._accum.get(event.grad.worker, 1)
+            one = grad.samples / accum, event.timings.bpt_s / accum
+            if self._plan is None:
+                self._measured.setdefault(grad.worker, []).append(one)
+            else:
+                self._drifts.tell(grad.worker, *one)
+
+    def order(self, worker: int) -> Compute:
+        """The worker's samples and their number of micro-batches."""
+        return Compute(worker=worker, num_samples=size_of(self._sizes, worker), accum=self._accum.get(worker, 1))
+
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """Set the next round of the profile, or the plan once it ends; when members change, start or solve again."""
+        changed, self._members = workers != self._members, workers
+        total = samples_of_round(self._total, len(workers))
+        if changed and self._plan is None and not is_complete(self):
+            self._begin_profile(total, workers, self.warmup_iters)
+        elif not changed and self._tries < MOST_PROFILES - 1 and self._drifts.found():
+            self._tries += 1
+            self._plan, self._measured = None, {worker: [] for worker in self._measured}
+            self._begin_profile(total, workers, 0)
+        if self._profile:
+            self._sizes.update(sizes := self._profile.pop(0))
+            self._accum = {worker: self._parts(sizes[worker], worker) for worker in workers}
+        elif changed or self._plan is None:
+            devices, types = find_devices(self, self._measured, workers)
+            self._plan = solve_anyhow(total, devices, types, self._accums)
+            self._drifts.begin(self._measured)
+            self._sizes.update(zip(workers, self._plan.totals, strict=True))
+            self._accum = {worker: self._plan.accum[kind] for worker, kind in zip(workers, types, strict=True)}
+
+    def _begin_profile(self, total: int, workers: tuple[int, ...], warmup_iters: int) -> None:
+        """Each profile is twice as long as the one before: a disturbance longer than that one misled it."""
+        sizes = self.profile_sizes or sizes_around(total, len(workers))
+        iters = self.profile_iters * 2**self._tries
+        self._profile = profile_rounds(total, workers, sizes, iters, warmup_iters)
+
+    def _parts(self, samples: int, worker: int) -> int:
+        """Micro-batches while the profile runs: only as many as memory requires."""
+        cap = cap_of(self, worker)
+        return 1 if cap is None else ceil(samples / cap)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The phase, and the plan's time and micro-batches."""
+        state: dict[str, float | int | str] = {"profile_rounds_left": len(self._profile)}
+        if self._plan is None:
+            return state
+        below = int(self._plan.below_saturation)
+        micro_batches = sum(self._accum[worker] for worker in self._members)
+        return {**state, "planned_s": self._plan.slowest_s, "micro_batches": micro_batches, "below_saturation": below}

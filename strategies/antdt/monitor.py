@@ -1,0 +1,242 @@
+"""Recent speed of every node: sliding windows over batch processing times, throughput and update times (pure).
+
+AntDT's Monitor (section V-D), shared by every system that decides by measured speed. A strategy feeds it all events
+(:meth:`Monitor.observe_event`) and reads means over the ``short`` (AntDT's L_trans) or the ``long`` window (L_per);
+the windows are seconds of event time that end at the last event.
+
+What a record is
+----------------
+For a worker: the means of time and samples over ``report_iters`` iterations, or over fewer when they take so long that
+a window would hold fewer than ``min_records``. Only whole batches count, because the short ones at an epoch's end are
+not representative, and the first ``warmup_iters`` iterations of a process are ignored. For a server: one ``Updated``.
+Records of a lost process are removed; those of all other nodes stay.
+
+``times`` selects the time of an iteration: ``bpt``, loading and computing (AntDT's BPT of a worker), or ``iter``, with
+sending, without which a slow link is invisible.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+from strategies.antdt.windows import Window
+from strategies.protocol import (
+    AnyEvent,
+    Arrived,
+    Grad,
+    Joined,
+    Lost,
+    NodeId,
+    Restored,
+    ServerLost,
+    Started,
+    Timings,
+    Updated,
+)
+
+Span = Literal["short", "long"]
+TIMES = ("bpt", "iter")
+MATURE_FRAC = 0.8
+"""Part of a window's length for which a node must have been present."""
+SERVER_REPORT_S = 0.5
+"""Seconds between two reports of a server."""
+FEW_RECORDS = 2
+"""Records that suffice of a node whose iterations are too long for more ..."""
+SPANNED_FRAC = 0.5
+"""... which holds if they reach back over this part of the window."""
+
+
+def check_windows(short_window_s: float, long_window_s: float, decide_every_s: float, min_records: int) -> None:
+    """Raise ``ValueError`` for windows in which no decision could ever find what it needs."""
+    if long_window_s < short_window_s:
+        raise ValueError(f"long_window_s={long_window_s}: must be at least short_window_s ({short_window_s} s)")
+    if short_window_s < decide_every_s:
+        raise ValueError(
+            f"short_window_s={short_window_s}: must be at least decide_every_s ({decide_every_s} s), or part of what "
+            "happens between two decisions is in no window"
+        )
+    if long_window_s < (reports_s := min_records * SERVER_REPORT_S):
+        raise ValueError(
+            f"long_window_s={long_window_s}: must be at least {reports_s:g} s to hold min_records={min_records} "
+            f"reports of a server, which come every {SERVER_REPORT_S} s"
+        )
+
+
+@final
+class Node:
+    """Both windows of one process; ``since_s`` is when it was (re)started, None while it is gone."""
+
+    def __init__(self, short_s: float, long_s: float, least: int) -> None:
+        self.lengths_s, self.least = (short_s, long_s), least
+        self.begin(None)
+
+    def begin(self, t: float | None, incarnation: int = 0) -> None:
+        """Reset: a process has started at ``t``, or is gone (None)."""
+        short_s, long_s = self.lengths_s
+        self.windows: dict[Span, Window] = {"short": Window(short_s, self.least), "long": Window(long_s, self.least)}
+        self.since_s, self.incarnation = t, incarnation
+        self.iterations = self.gathered = 0
+        self.seconds = self.samples = 0.0
+        self.reported_s = t or 0.0
+
+    def push(self, t: float, x: float, y: float) -> None:
+        for window in self.windows.values():
+            window.push(t, x, y)
+
+
+@final
+class Monitor:
+    """Sliding windows of every worker and every server.
+
+    Args:
+        short_window_s: length of the ``short`` window.
+        long_window_s: length of the ``long`` window.
+        report_iters: iterations of a worker that make one record.
+        min_records: records that a decision needs, unless long iterations leave fewer (``sparse``).
+        warmup_iters: first iterations of a process that are left out (imports, allocation, caches).
+        times: ``bpt`` or ``iter``.
+        sparse: whether the two newest records stay whatever their age, and suffice where there are no others.
+    """
+
+    def __init__(
+        self,
+        short_window_s: float,
+        long_window_s: float,
+        report_iters: int,
+        min_records: int,
+        warmup_iters: int = 0,
+        *,
+        times: str = "bpt",
+        sparse: bool = False,
+    ) -> None:
+        self.short_window_s, self.long_window_s = short_window_s, long_window_s
+        self.report_iters, self.min_records, self.warmup_iters = report_iters, min_records, warmup_iters
+        self.times, self.sparse = times, sparse
+        self.report_s = short_window_s / min_records
+        self.t = 0.0
+        self.workers: dict[int, Node] = {}
+        self.servers: dict[int, Node] = {}
+
+    # ---- events ------------------------------------------------------------------------------------------------------
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Record an event of the job; one that does not concern a node's speed or life only advances the time."""
+        self.t = event.t
+        match event:
+            case Arrived():
+                self._iterated(event.t, event.grad, event.timings)
+            case Updated(updates=updates) if updates:
+                self.servers[event.server].push(event.t, event.busy_s, updates)
+            case Started():
+                self.workers = {worker: self._node(event.t) for worker in event.workers}
+                self.servers = {server: self._node(event.t) for server in range(event.num_servers)}
+            case Lost():
+                self._worker(event.worker).begin(None, event.incarnation + 1)
+            case Joined():
+                self._worker(event.worker).begin(event.t, event.incarnation)
+            case ServerLost():
+                self.servers[event.server].begin(None)
+            case Restored():
+                self._restored(event)
+
+    def _iterated(self, t: float, grad: Grad, timings: Timings) -> None:
+        node, seconds = self._worker(grad.worker), timings.iter_s if self.times == "iter" else timings.bpt_s
+        if node.since_s is None or node.incarnation != grad.incarnation:
+            node.begin(t, grad.incarnation)  # it was replaced while the job was paused, which is not notified
+        if not 0 < grad.samples == grad.assigned_samples or seconds <= 0.0:
+            return
+        node.iterations += 1
+        if node.iterations <= self.warmup_iters:
+            node.reported_s = t
+            return
+        node.gathered += 1
+        node.seconds += seconds
+        node.samples += grad.samples
+        if node.gathered >= self.report_iters or t - node.reported_s >= self.report_s:
+            node.push(t, node.seconds / node.gathered, node.samples / node.seconds)
+            node.gathered, node.seconds, node.samples, node.reported_s = 0, 0.0, 0.0, t
+
+    def _restored(self, event: Restored) -> None:
+        for server in self.servers.values():
+            if server.since_s is None:
+                server.begin(event.t)
+        for worker, node in self.workers.items():
+            if worker not in event.workers:
+                node.begin(None, node.incarnation)
+            elif node.since_s is None:
+                node.begin(event.t, node.incarnation)
+
+    def _worker(self, worker: int) -> Node:
+        if worker not in self.workers:
+            self.workers[worker] = self._node(None)
+        return self.workers[worker]
+
+    def _node(self, since_s: float | None) -> Node:
+        node = Node(self.short_window_s, self.long_window_s, FEW_RECORDS if self.sparse else 0)
+        node.begin(since_s)
+        return node
+
+    # ---- queries -----------------------------------------------------------------------------------------------------
+
+    def mean_bpt_s(self, worker: int, span: Span) -> float | None:
+        """Mean time of an iteration in seconds; None without a record."""
+        window, count = self._window(self.workers.get(worker), span)
+        return window.sum_x / count if window and count else None
+
+    def speed_samples_per_s(self, worker: int, span: Span = "short") -> float | None:
+        """Mean throughput: the mean of the records' ratios samples / seconds (AntDT section VI-A), not of their sums.
+
+        None without enough records.
+        """
+        window, count = self._window(self.workers.get(worker), span)
+        return window.sum_y / count if window and self._enough(window, count) else None
+
+    def mean_update_s(self, server: int, span: Span = "long") -> float | None:
+        """Mean seconds that an update kept a server busy; None without a record."""
+        window, count = self._window(self.servers.get(server), span)
+        return window.sum_x / window.sum_y if window and count else None
+
+    def mature(self, node: NodeId, span: Span) -> bool:
+        """Whether this worker or server was present for 0.8 of the window with enough records in it."""
+        found = (self.workers if node.role == "worker" else self.servers).get(node.number)
+        window, count = self._window(found, span)
+        if found is None or window is None or found.since_s is None:
+            return False
+        return self._enough(window, count) and self.t - found.since_s >= MATURE_FRAC * window.length_s
+
+    def records(self, worker: int, span: Span) -> list[tuple[float, float]]:
+        """(samples, seconds) of the records in a worker's window, oldest first."""
+        window, _ = self._window(self.workers.get(worker), span)
+        return [(seconds * speed, seconds) for _, seconds, speed in window.records] if window else []
+
+    def update_times_s(self, server: int, span: Span = "long") -> list[float]:
+        """Seconds per update of the records in a server's window, oldest first."""
+        window, _ = self._window(self.servers.get(server), span)
+        return [busy_s / updates for _, busy_s, updates in window.records] if window else []
+
+    def mature_workers(self, span: Span) -> list[int]:
+        """Workers whose window is mature."""
+        return [worker for worker in sorted(self.workers) if self.mature(NodeId.worker(worker), span)]
+
+    def mature_updates_s(self, span: Span = "long") -> dict[int, float]:
+        """Mean seconds per update of every mature server, by server."""
+        mature = [server for server in sorted(self.servers) if self.mature(NodeId.server(server), span)]
+        found = {server: self.mean_update_s(server, span) for server in mature}
+        return {server: seconds for server, seconds in found.items() if seconds is not None}
+
+    def speeds_samples_per_s(self, span: Span = "short") -> dict[int, float]:
+        """Mean throughput of every worker with enough records, by worker."""
+        found = {worker: self.speed_samples_per_s(worker, span) for worker in sorted(self.workers)}
+        return {worker: speed for worker, speed in found.items() if speed is not None}
+
+    def _enough(self, window: Window, count: int) -> bool:
+        """Whether there are ``min_records`` records, or as many as fit when each takes a large part of the window."""
+        if count >= self.min_records:
+            return True
+        few = self.sparse and count >= FEW_RECORDS
+        return few and self.t - window.records[0][0] >= SPANNED_FRAC * window.length_s
+
+    def _window(self, node: Node | None, span: Span) -> tuple[Window | None, int]:
+        """The window without records that are too old, and the number of records left."""
+        window = node.windows[span] if node else None
+        return window, window.expire(self.t) if window else 0

@@ -1,0 +1,19 @@
+"""DLRover: workers, servers and their cores follow from what they use while a job trains.
+
+The Brain says what a job needs, measured while it runs, and which resources it is given for that; how a job gets there
+is ``strategies.parts.scaling``.
+
+Configuration: ``dlrover``. Card: ``docs/methods/dlrover.md``. Experiments: ``dlrover_*``. Paper tests:
+``tests/paper/test_dlrover*.py``.
+
+Files in reading order: ``strategy`` (the method), ``throughput`` (the model), ``plan`` (its integer solution),
+``requests`` (what nodes would use of their requests), ``history`` (what earlier jobs used), ``sampling`` (what a sample
+says), ``adjust`` and ``memory`` (rules of a running job), ``backoff`` (a rule whose change was denied), ``stages`` and
+``settings`` (which of them when), ``brain`` (one change at a time), ``planner`` (the Brain as a strategy holds it).
+
+Source: Wang et al., "DLRover: an elastic deep training extension with auto job resource recommendation", 2023.
+"""
+
+from strategies.dlrover.strategy import DLRover
+
+__all__ = ["DLRover"]

@@ -1,0 +1,143 @@
+"""The plan that a job begins with: from what finished jobs like it used at their peak, or cold (pure).
+
+The paper names the inputs, "information of completed jobs that are using the same table" (DLRover section 4.3), and no
+formula; the margins are those of the public brain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from statistics import fmean, median_low
+
+import msgspec
+
+from strategies.dlrover.plan import WHOLE, Limits
+from strategies.parts.checks import check_number, check_whole
+
+LAST = 5
+"""Finished jobs that count."""
+
+
+class FinishedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What one job needed. Cores and bytes are peaks; ``worker_cores_used`` is its w_hat, the last one measured."""
+
+    workload: str
+    dataset: str
+    server_cores_used: float
+    """Of all servers together."""
+    worker_cores_used: float
+    workers: int
+    """At its end."""
+    worker_bytes: int
+    server_bytes: int
+
+
+class Margins(msgspec.Struct, frozen=True, kw_only=True):
+    """By what factor a plan exceeds what was used."""
+
+    server_cores: float = 1.5
+    memory: float = 1.2
+
+    def __post_init__(self) -> None:
+        check_number("server_cores", self.server_cores, least=1.0)
+        check_number("memory", self.memory, least=1.0)
+
+
+class InitialPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that a job is started with, and where that is from: ``dataset``, ``workload`` or ``cold``."""
+
+    workers: int
+    worker_cores: int
+    worker_bytes: int
+    servers: int
+    server_cores: int
+    server_bytes: int
+    source: str
+
+    @property
+    def cores(self) -> int:
+        """All cores of the job together."""
+        return self.workers * self.worker_cores + self.servers * self.server_cores
+
+
+def check_history(history: object, history_of: object) -> None:
+    """Raise ``ValueError`` unless the one holds jobs that can have been, the other names a workload and its data."""
+    if not isinstance(history, list | tuple) or not all(isinstance(job, FinishedJob) for job in history):
+        raise ValueError(f"history={history}: must be a list of finished jobs")
+    for place, job in enumerate(history):
+        try:
+            check_number("server_cores_used", job.server_cores_used, least=0.0)
+            check_number("worker_cores_used", job.worker_cores_used, least=0.0)
+            for name in ("workers", "worker_bytes", "server_bytes"):
+                check_whole(name, getattr(job, name), least=1)
+        except ValueError as error:
+            raise ValueError(f"history[{place}].{error}") from None
+    if not isinstance(history_of, list | tuple) or [type(name) for name in history_of] != [str, str]:
+        raise ValueError(f"history_of={history_of}: must be the names of a workload and a data set")
+
+
+def initial_plan(
+    jobs: Sequence[FinishedJob], workload: str, dataset: str, limits: Limits, margins: Margins
+) -> InitialPlan | None:
+    """From the last jobs of the same workload and dataset, else of the same workload; None: there are none.
+
+    Element by element: servers for the largest sum of used cores and a margin, the mean worker's cores rounded up, the
+    median number of workers, the largest memory and a margin. What exceeds ``cores_total`` is cut: workers first.
+
+    Args:
+        jobs: finished ones, the oldest first.
+        workload: of the new job.
+        dataset: of the new job.
+        limits: what the new job may have.
+        margins: above what was used.
+
+    Raises:
+        ValueError: one worker and one server of these exceed ``cores_total``.
+    """
+    alike = [job for job in jobs if job.workload == workload]
+    same = [job for job in alike if job.dataset == dataset]
+    last = (same or alike)[-LAST:]
+    if not last:
+        return None
+    server_cores = margins.server_cores * max(job.server_cores_used for job in last)
+    worker_cores = max(1, min(ceil(fmean(job.worker_cores_used for job in last) - WHOLE), limits.cores_max))
+    if worker_cores + limits.server_cores > limits.cores_total:
+        raise ValueError(
+            f"cores_total={limits.cores_total}: earlier jobs had workers of {worker_cores} cores, which with one "
+            f"server of {limits.server_cores} need {worker_cores + limits.server_cores}"
+        )
+    servers = max(1, ceil(server_cores / limits.server_cores - WHOLE))
+    servers = min(servers, (limits.cores_total - worker_cores) // limits.server_cores)
+    room = (limits.cores_total - servers * limits.server_cores) // worker_cores
+    return InitialPlan(
+        workers=max(1, min(median_low(job.workers for job in last), room)),
+        worker_cores=worker_cores,
+        worker_bytes=ceil(margins.memory * max(job.worker_bytes for job in last) - WHOLE),
+        servers=servers,
+        server_cores=limits.server_cores,
+        server_bytes=ceil(margins.memory * max(job.server_bytes for job in last) - WHOLE),
+        source="dataset" if same else "workload",
+    )
+
+
+def cold_plan(sample_servers: int, memory_bytes: int, limits: Limits) -> InitialPlan:
+    """One worker and a few servers with as many cores as a machine has (section 4.2), or an equal part of the total.
+
+    Raises:
+        ValueError: there is not one core for each.
+    """
+    check_whole("sample_servers", sample_servers, least=1)
+    check_whole("memory_bytes", memory_bytes, least=1)
+    cores = min(limits.cores_max, limits.cores_total // (sample_servers + 1))
+    if cores < 1:
+        raise ValueError(f"cores_total={limits.cores_total}: one worker and {sample_servers} servers need a core each")
+    return InitialPlan(
+        workers=1,
+        worker_cores=cores,
+        worker_bytes=memory_bytes,
+        servers=sample_servers,
+        server_cores=cores,
+        server_bytes=memory_bytes,
+        source="cold",
+    )

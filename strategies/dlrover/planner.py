@@ -1,0 +1,112 @@
+"""The Brain as the planner of a strategy: it receives events, and counts what it needs (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from strategies.dlrover.brain import Brain
+from strategies.dlrover.history import InitialPlan
+from strategies.dlrover.requests import at_requests
+from strategies.dlrover.settings import BrainSettings
+from strategies.parts.hooks import State
+from strategies.parts.scaling.changes import Decision
+from strategies.parts.scaling.usage import Given, Use
+from strategies.protocol import AnyEvent, Arrived, Grad, Joined, Lost, NodeId, Observed, Restored, ServerLost, Started
+
+
+@final
+class BrainPlanner:
+    """DLRover's Brain. ``initial``: what the job should begin with; None: what it has.
+
+    Args:
+        settings: of the Brain.
+        initial: from the history of finished jobs.
+        unit_cores: cores of the job's machines that the Brain counts as one; see :mod:`strategies.parts.scaling.fleet`.
+        requests: nodes may use more than they were given; see :mod:`strategies.dlrover.requests`.
+    """
+
+    def __init__(
+        self,
+        settings: BrainSettings,
+        initial: InitialPlan | None = None,
+        unit_cores: float = 1.0,
+        *,
+        requests: bool = False,
+    ) -> None:
+        self.settings, self.initial, self.unit_cores, self.requests = settings, initial, unit_cores, requests
+
+    def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
+        """Begin with the first stage; the present nodes are granted already, unless history says otherwise."""
+        iterations = None
+        if started.total_samples is not None:  # asynchronous: a step for every batch of a worker
+            iterations = started.total_samples // max(started.batch_samples)
+        self.brain = Brain(self.settings, iterations, self.initial)
+        self._steps = 0
+        self._progress_s = {node: 0.0 for node in given if node.role == "worker"}
+        if self.initial is None:
+            self.brain.decide(0.0)
+            self.brain.settled(0.0)
+
+    def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
+        """Progress, what nodes use, and who was out of memory."""
+        match event:
+            case Joined(worker=worker):  # one that never delivers anything hangs, too
+                self._progress_s[NodeId.worker(worker)] = event.t
+            case Arrived(grad=grad):
+                self._progress_s[NodeId.worker(grad.worker)] = event.t
+            case Restored(workers=workers):
+                self._progress_s |= {NodeId.worker(worker): event.t for worker in workers}
+            case Lost(worker=worker, cause="oom"):
+                self._was_killed(NodeId.worker(worker), given)
+            case ServerLost(server=server, cause="oom"):
+                self._was_killed(NodeId.server(server), given)
+            case Observed():
+                self._observe(event, given)
+
+    def _was_killed(self, node: NodeId, given: Mapping[NodeId, Given]) -> None:
+        if node in given:
+            self.brain.out_of_memory(node, given)
+
+    def _observe(self, event: Observed, given: Mapping[NodeId, Given]) -> None:
+        """Only observations of all nodes count.
+
+        Nobody uses more than its limit: a quota holds over its own periods, so within others a busy node may seem to
+        use 1.01 of its core, for which a plan in whole cores would give it two.
+        """
+        uses: dict[NodeId, Use] = {}
+        for use in event.nodes:
+            node = NodeId.parse(use.node)
+            if use.cpu_cores is not None and node in given:
+                cores = use.cpu_cores / self.unit_cores
+                uses[node] = Use(
+                    cores=cores if self.requests else min(cores, given[node].cores),
+                    busy_frac=use.busy_frac or 0.0,
+                    memory_bytes=use.memory_bytes or 0,
+                )
+        if given and uses.keys() >= given.keys():
+            idle_s = {node: event.t - self._progress_s.get(node, event.t) for node in given if node.role == "worker"}
+            self.brain.observe(given, at_requests(given, uses) if self.requests else uses, self._steps, idle_s)
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """A step of asynchronous training."""
+        self._steps += 1
+
+    @property
+    def urgent(self) -> bool:
+        """Whether a worker was out of memory: it is replaced at once."""
+        return self.brain.lacks_worker
+
+    def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
+        """What the Brain decides."""
+        self.brain.still_there(given)
+        return self.brain.decide(t)
+
+    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+        """Its last decision has ended."""
+        if self.brain.under_way:
+            self.brain.settled(t, granted)
+
+    def log_state(self) -> State:
+        """The stage that the Brain is in."""
+        return {"stage": str(self.brain.stage)}

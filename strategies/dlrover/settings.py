@@ -1,0 +1,46 @@
+"""When the Brain samples, plans and adjusts (pure)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strategies.dlrover.adjust import Rules
+from strategies.dlrover.plan import Limits
+from strategies.parts.checks import check_number, check_whole
+
+
+class BrainSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The paper's values, but for ``adjust_every_s`` and ``ps_interval_s``, which it does not give.
+
+    Attributes:
+        limits: what the job may have.
+        rules: when a running job is adjusted.
+        memory_bytes: of the first nodes (Table 2: 8 GB).
+        sample_servers: with which a cold job begins.
+        sample_s: seconds after which a sample is complete (section 4.3: "after 60s") ...
+        sample_steps: ... or steps, whichever is earlier ("more than 100 global steps").
+        max_samples: samples, with more cores for hot servers each time, or denied plans, before the job continues with
+            what it has.
+        adjust_every_s: seconds between two looks at a running job.
+        ps_interval_s: seconds between two changes of servers by these looks; workers are cheaper (section 3.1).
+        min_interval_s: seconds from the end of one change to the next (section 6.1: "at least 60s").
+    """
+
+    limits: Limits
+    rules: Rules = Rules()
+    memory_bytes: int = 8 * 2**30
+    sample_servers: int = 1
+    sample_s: float = 60.0
+    sample_steps: int = 100
+    max_samples: int = 3
+    adjust_every_s: float = 180.0
+    ps_interval_s: float = 600.0
+    min_interval_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("memory_bytes", "sample_servers", "sample_steps", "max_samples"):
+            check_whole(name, getattr(self, name), least=1)
+        for name in ("sample_s", "adjust_every_s"):
+            check_number(name, getattr(self, name), above=0.0)
+        for name in ("ps_interval_s", "min_interval_s"):
+            check_number(name, getattr(self, name), least=0.0)

@@ -1,0 +1,205 @@
+"""Optimus as the planner of a strategy: it measures sizes, fits their speed, and adds what saves most (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, final
+
+import msgspec
+
+from strategies.elastic.optimus.greedy import Increments, next_step
+from strategies.elastic.optimus.remaining import Remaining
+from strategies.elastic.optimus.speed import Measured, SpeedModel, first_sizes, fit_speed
+from strategies.elastic.optimus.speedometer import Speedometer
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.hooks import State
+from strategies.parts.scaling.changes import Change, Decision, Resize
+from strategies.parts.scaling.usage import Given
+from strategies.protocol import (
+    AnyEvent,
+    Arrived,
+    Grad,
+    Joined,
+    Lost,
+    NodeId,
+    Restored,
+    ServerLost,
+    Started,
+)
+
+
+class Size(NamedTuple):
+    """So many servers and workers."""
+
+    servers: int
+    workers: int
+
+
+class Growing(msgspec.Struct, frozen=True, kw_only=True):
+    """How Optimus grows a job.
+
+    Attributes:
+        by: the increments and what they cost.
+        memory_bytes: of every node.
+        adjust_every_s: seconds from one increment to the next.
+        profile: sizes whose speed is known from before the job.
+    """
+
+    by: Increments
+    memory_bytes: int = 8 * 2**30
+    adjust_every_s: float = 180.0
+    profile: tuple[Measured, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_whole("memory_bytes", self.memory_bytes, least=1)
+        check_number("adjust_every_s", self.adjust_every_s, above=0.0)
+
+
+@final
+class OptimusPlanner:
+    """Tries sizes until the speed model of asynchronous training is known, then adds one increment after another.
+
+    A size that was denied, and any that has it in it, is not asked for again. When nothing more helps or fits, the job
+    stays as it is, unless it loses nodes.
+
+    Args:
+        growing: by how much and when.
+        speedometer: measures the present size.
+        remaining: knows how many updates are left.
+    """
+
+    def __init__(self, growing: Growing, speedometer: Speedometer, remaining: Remaining) -> None:
+        self.growing, self.speedometer, self.remaining = growing, speedometer, remaining
+
+    def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
+        """Reset: only the sizes of the profile are known."""
+        self._rates = {Size(one.servers, one.workers): one.steps_per_s for one in self.growing.profile}
+        self._first, self._target = _size(given), None
+        self._denied: set[Size] = set()
+        self._ended: set[Size] = set()
+        self._t = 0.0
+        self._decided_s: float | None = None
+        self._model = self._fit()
+        self.remaining.start(started)
+        self.speedometer.begin(0.0)
+
+    _first: Size
+    _target: Size | None
+    """What was decided and is not settled yet."""
+
+    def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
+        """Losses, and what disturbs a measurement."""
+        self._t = event.t
+        match event:
+            case Arrived(loss=loss):
+                self.remaining.observe_loss(loss)
+            case Restored(version=version):
+                self.remaining.rolled_back(version)
+                self.speedometer.begin(event.t)
+            case Joined() | Lost() | ServerLost():
+                self.speedometer.begin(event.t)
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """An update of asynchronous training."""
+        self.remaining.count()
+        self.speedometer.count(self._t)
+
+    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+        """The job has its new size, or keeps the old one."""
+        if self._target is not None and not granted:
+            self._denied.add(self._target)
+        self._target = None
+        self.speedometer.begin(t)
+
+    # ---- what is decided ---------------------------------------------------------------------------------------------
+
+    @property
+    def urgent(self) -> bool:
+        """Nothing is: it decides one change after the other."""
+        return False
+
+    def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
+        """The next size to try or to grow to, once the present one is measured."""
+        size = _size(given)
+        if self._target is not None or size in self._ended or not self._is_due(t):
+            return None
+        rate = self.speedometer.rate(t)
+        if rate is None:
+            return None
+        self._rates[size] = rate
+        self._model = self._fit()
+        return self._try(t, size) if self._model is None else self._grow(t, size, self._model)
+
+    def _is_due(self, t: float) -> bool:
+        """Sizes are tried one after the other; the interval is that of increments."""
+        waits = self._model is not None and self._decided_s is not None
+        return not waits or t >= (self._decided_s or 0.0) + self.growing.adjust_every_s
+
+    def _is_denied(self, size: Size) -> bool:
+        """Whether the cluster had no room for it, or for a part of it."""
+        return any(size.servers >= one.servers and size.workers >= one.workers for one in self._denied)
+
+    def _fit(self) -> SpeedModel | None:
+        points = [Measured(servers=p, workers=w, steps_per_s=rate) for (p, w), rate in self._rates.items()]
+        try:
+            return fit_speed("async", points)
+        except ValueError:  # the sizes do not tell all coefficients yet
+            return None
+
+    def _try(self, t: float, size: Size) -> Decision:
+        by = self.growing.by
+        for one in first_sizes(*self._first, by.servers, by.workers):
+            wanted = Size(*one)
+            if wanted not in self._rates and not self._is_denied(wanted) and by.cores(*wanted) <= by.cores_total:
+                return self._decided(t, "try", size, wanted, {})
+        return self._stays(t, "try", size, {}, "no other size to measure fits")
+
+    def _grow(self, t: float, size: Size, model: SpeedModel) -> Decision:
+        left = self.remaining.left()
+
+        def rate(servers: int, workers: int) -> float:
+            """A size that was denied gains nothing."""
+            return model.rate(*size) if self._is_denied(Size(servers, workers)) else model.rate(servers, workers)
+
+        # gains are in proportion to the updates that are left: the choice is the same for any number above zero
+        step = next_step(rate, 1.0 if left is None else left, *size, self.growing.by)
+        numbers = dict(zip(("a0", "a1", "a2", "a3"), model.coefficients, strict=True))
+        numbers |= {} if left is None else {"steps_left": left}
+        if step is None:
+            return self._stays(t, "grow", size, numbers, "no increment fits and saves time")
+        gains = {"gain_server": step.gain_server, "gain_worker": step.gain_worker}
+        numbers |= {name: gain for name, gain in gains.items() if gain is not None}
+        return self._decided(t, "grow", size, Size(step.servers, step.workers), numbers)
+
+    def _decided(self, t: float, stage: str, size: Size, wanted: Size, numbers: dict[str, float]) -> Decision:
+        self._target, self._decided_s = wanted, t
+        changes: list[Change] = []
+        if wanted.servers != size.servers:
+            changes.append(self._resize("server", wanted.servers, self.growing.by.server_cores))
+        if wanted.workers != size.workers:
+            changes.append(self._resize("worker", wanted.workers, self.growing.by.worker_cores))
+        return Decision(
+            t=t,
+            stage=stage,
+            rule=f"{wanted.servers} servers, {wanted.workers} workers",
+            changes=tuple(changes),
+            numbers={"steps_per_s": self._rates[size], **numbers},
+        )
+
+    def _resize(self, role: Literal["worker", "server"], count: int, cores: int) -> Resize:
+        return Resize(role=role, count=count, cores=cores, memory_bytes=self.growing.memory_bytes)
+
+    def _stays(self, t: float, stage: str, size: Size, numbers: dict[str, float], why: str) -> Decision:
+        self._ended.add(size)
+        numbers = {"steps_per_s": self._rates[size], **numbers}
+        return Decision(t=t, stage=stage, rule="stays", numbers=numbers, why=why)
+
+    def log_state(self) -> State:
+        """How many sizes were measured, and the last speed in updates per second."""
+        last = next(reversed(self._rates.values()), 0.0)
+        return {"measured_sizes": len(self._rates), "steps_per_s": last}
+
+
+def _size(given: Mapping[NodeId, Given]) -> Size:
+    roles = [node.role for node in given]
+    return Size(roles.count("server"), roles.count("worker"))

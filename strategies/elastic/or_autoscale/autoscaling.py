@@ -1,0 +1,189 @@
+"""Or et al.'s autoscaling as the planner of a strategy: workers only, and slow ones are replaced (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+import msgspec
+
+from strategies.elastic.or_autoscale.autoscale import Autoscaler
+from strategies.elastic.or_autoscale.replacing import SlowWorkers
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.hooks import State
+from strategies.parts.scaling.changes import AddWorkers, Change, Decision, Replace, Resize
+from strategies.parts.scaling.usage import Given
+from strategies.protocol import (
+    AnyEvent,
+    Arrived,
+    Grad,
+    Joined,
+    Lost,
+    NodeId,
+    Restored,
+    ServerLost,
+    Started,
+)
+
+
+class Autoscaling(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the planner, with the values of DLRover's comparison where it gives any.
+
+    Attributes:
+        cores_total: of all workers and servers together; no size that exceeds it is tried.
+        worker_cores: of every worker.
+        memory_bytes: of every worker.
+        step_workers: added at a time (4 for Wide & Deep, 1 for xDeepFM).
+        threshold: least marginal gain of a step (0.3).
+        min_iters: measured iterations that a size needs.
+        adjust_every_s: seconds from one decision to the next (180).
+        slow_weight: of a worker's newest iteration in its moving average.
+        slow_below: average throughput, relative to the median worker's, below which a worker is replaced.
+    """
+
+    cores_total: int = 200
+    worker_cores: int = 3
+    memory_bytes: int = 8 * 2**30
+    step_workers: int = 4
+    threshold: float = 0.3
+    min_iters: int = 10
+    adjust_every_s: float = 180.0
+    slow_weight: float = 0.1
+    slow_below: float = 0.8
+
+    def __post_init__(self) -> None:
+        for name in ("cores_total", "worker_cores", "memory_bytes", "step_workers", "min_iters"):
+            check_whole(name, getattr(self, name), least=1)
+        check_number("threshold", self.threshold, least=0.0)
+        check_number("adjust_every_s", self.adjust_every_s, above=0.0)
+        check_number("slow_weight", self.slow_weight, above=0.0, most=1.0)
+        check_number("slow_below", self.slow_below, above=0.0, most=1.0)
+
+
+@final
+class AutoscalingPlanner:
+    """Adds workers while the last ones have helped enough; slow workers go first, since they lower every measurement.
+
+    An iteration is as many updates as there are workers: in asynchronous training one of each, on average.
+    """
+
+    def __init__(self, settings: Autoscaling) -> None:
+        self.settings = settings
+
+    def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
+        """Reset: nothing is measured."""
+        settings = self.settings
+        workers = len(started.workers)
+        room = settings.cores_total - sum(given[node].cores for node in given if node.role == "server")
+        self.autoscaler = Autoscaler(
+            workers=workers,
+            step_workers=settings.step_workers,
+            max_workers=max(workers, room // settings.worker_cores),
+            threshold=settings.threshold,
+            min_iters=settings.min_iters,
+        )
+        self.slow_workers = SlowWorkers(settings.slow_weight, settings.slow_below)
+        self._under_way: tuple[Change, ...] = ()
+        self._ended = False
+        self._decided_s: float | None = None
+        self._t = 0.0
+        self._begin_iteration(0.0)
+
+    def _begin_iteration(self, t: float) -> None:
+        self._since_s, self._updates, self._samples = t, 0, 0
+
+    def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
+        """Each worker's throughput, and what disturbs the job's."""
+        self._t = event.t
+        match event:
+            case Arrived(grad=grad, timings=timings) if grad.samples and timings.own_s > 0:
+                self.slow_workers.observe(grad.worker, grad.samples / timings.own_s)
+            case Lost(worker=worker):
+                self.slow_workers.forget(worker)
+                self._disturbed(event.t)
+            case Restored(workers=workers):
+                self.slow_workers.keep_only(workers)  # nobody reports who has left meanwhile
+                self._disturbed(event.t)
+            case Joined() | ServerLost():
+                self._disturbed(event.t)
+
+    def _disturbed(self, t: float) -> None:
+        """Measure the present size from the beginning."""
+        if not self._under_way:
+            self.autoscaler.resized(self.autoscaler.workers)
+            self._begin_iteration(t)
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Count an update; what was measured while nodes change is void."""
+        self._updates += 1
+        self._samples += sum(grad.samples for grad in grads)
+        if self._updates >= self.autoscaler.workers and not self._under_way:
+            self.autoscaler.observe(self._samples, self._t - self._since_s)
+            self._begin_iteration(self._t)
+
+    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+        """These workers are present now; one that was not replaced is measured from the beginning, too."""
+        for change in self._under_way:
+            if isinstance(change, Replace):
+                self.slow_workers.forget(change.node.number)
+        self._under_way = ()
+        self.autoscaler.resized(_workers(given))
+        self._begin_iteration(t)
+
+    # ---- what is decided ---------------------------------------------------------------------------------------------
+
+    @property
+    def urgent(self) -> bool:
+        """Nothing is: it decides one change after the other."""
+        return False
+
+    def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
+        """Replace slow workers, else grow or go back one size."""
+        early = self._decided_s is not None and t < self._decided_s + self.settings.adjust_every_s
+        if self._under_way or early:
+            return None
+        if _workers(given) != self.autoscaler.workers:
+            self.autoscaler.resized(_workers(given))
+            self._begin_iteration(t)
+        slow = [node for number in self.slow_workers.slow() if (node := NodeId.worker(number)) in given]
+        return self._replace(t, slow) if slow else self._resize(t)
+
+    def _replace(self, t: float, slow: list[NodeId]) -> Decision:
+        settings = self.settings
+        changes = tuple(
+            Replace(node=node, cores=settings.worker_cores, memory_bytes=settings.memory_bytes, elsewhere=True)
+            for node in slow
+        )
+        return self._decided(t, "slow workers", changes, self.slow_workers.average[slow[0].number])
+
+    def _resize(self, t: float) -> Decision | None:
+        settings, before = self.settings, self.autoscaler.workers
+        wanted = self.autoscaler.decide()
+        gain = self.autoscaler.gains.get(before)
+        if wanted is None:
+            if not self.autoscaler.stays or self._ended:
+                return None
+            self._ended = True
+            return self._decided(t, "stays", (), gain)
+        if wanted > before:
+            more = wanted - before
+            change: Change = AddWorkers(count=more, cores=settings.worker_cores, memory_bytes=settings.memory_bytes)
+            return self._decided(t, "more workers", (change,), gain)
+        change = Resize(role="worker", count=wanted, cores=settings.worker_cores, memory_bytes=settings.memory_bytes)
+        return self._decided(t, "no gain", (change,), gain)
+
+    def _decided(self, t: float, rule: str, changes: tuple[Change, ...], value: float | None) -> Decision:
+        """``value``: the marginal gain, or the slowest worker's average."""
+        self._under_way, self._decided_s = changes, t
+        name = "throughput" if rule == "slow workers" else "gain"
+        numbers = {} if value is None else {name: value}
+        rates = {f"samples_per_s_{workers}": rate for workers, rate in self.autoscaler.rates.items()}
+        return Decision(t=t, stage="autoscale", rule=rule, changes=changes, numbers=numbers | rates)
+
+    def log_state(self) -> State:
+        """Whether the number of workers is final."""
+        return {"stays": int(self.autoscaler.stays)}
+
+
+def _workers(given: Mapping[NodeId, Given]) -> int:
+    return sum(node.role == "worker" for node in given)

@@ -1,0 +1,118 @@
+"""Builds a scheme by name: the code with the least amplification of several draws, or the reason for refusing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from strategies.gradient_coding import matrices, partitions
+from strategies.gradient_coding.decoding import Code
+from strategies.gradient_coding.groups import MAX_GROUPS, find_groups, group_based, packed, pruned
+from strategies.gradient_coding.shapes import Chance, Mask, check_throughputs, check_tolerance
+from strategies.gradient_coding.stragglers import Rated, best_of, rounding_error, straggler_sets
+from strategies.parts.checks import check_choice, check_number, check_whole
+
+MAX_DRAWS = 10_000
+"""Most matrices to choose from; a job waits for them all before it starts."""
+MAX_WORKERS = 1000
+"""Most workers that a code is built for."""
+MAX_WORK = 4e9
+"""Most m x m x max(m, k) of all draws together: some seconds of a processor."""
+ONE_PART_EACH = ("naive", "fractional_repetition", "cyclic")
+"""Schemes that ignore throughputs: k = m."""
+SCHEMES = (*ONE_PART_EACH, "heter_aware", "group_based")
+
+
+def build(
+    scheme: str,
+    throughputs: Sequence[float],
+    s: int,
+    chance: Chance,
+    *,
+    k: int | None = None,
+    draws: int = 50,
+    max_amplification: float = 1e3,
+    prune: str = "packing",
+    max_groups: int = MAX_GROUPS,
+    held: Sequence[int] | None = None,
+) -> Rated:
+    """The code of ``scheme`` for workers of these ``throughputs`` (any unit) and up to ``s`` stragglers.
+
+    Args:
+        scheme: one of ``SCHEMES``.
+        throughputs: of each worker; their number is m.
+        s: stragglers that are tolerated.
+        chance: a ``numpy.random.Generator``; the same state gives the same code.
+        k: number of parts; None: m, or the smallest that makes the shares of ``heter_aware`` and ``group_based`` whole.
+        draws: random matrices to choose from.
+        max_amplification: more is refused (1e3 is an error of about 6e-5 in float32).
+        prune: which groups ``group_based`` keeps: ``packing`` or ``paper``.
+        max_groups: groups after which a search stops.
+        held: parts of each worker, ``k (s + 1)`` in all and at most ``k`` each; None: in proportion to ``throughputs``.
+
+    Raises:
+        ValueError: a value is out of its range, the scheme cannot have this ``s`` or ``k``, or rounding errors would
+            grow too much.
+    """
+    check_choice("scheme", scheme, *SCHEMES)
+    check_throughputs(throughputs)
+    check_tolerance(s, len(throughputs))
+    check_whole("draws", draws, least=1, most=MAX_DRAWS)
+    check_whole("max_groups", max_groups, least=1)
+    check_number("max_amplification", max_amplification, least=1)
+    check_choice("prune", prune, "packing", "paper")
+    check_size(len(throughputs), s)
+    dead = straggler_sets(len(throughputs), s, chance)
+    if scheme in ONE_PART_EACH:
+        draw = _one_part_each(scheme, len(throughputs), s, k, chance)
+    else:
+        parts = partitions.default_parts(throughputs, s) if k is None else k
+        support = partitions.support(partitions.counts(throughputs, parts, s) if held is None else held, parts)
+        draw = _by_throughput(scheme, support, chance, prune, max_groups)
+    rated = best_of(_drawn(draw, draws), dead)
+    if rated.amplification > max_amplification:
+        raise ValueError(
+            f"max_amplification={max_amplification:g}: the best of {draws} draws of {scheme} with s={s} multiplies "
+            f"rounding errors by {rated.amplification:.3g}, in float32 to about "
+            f"{rounding_error(rated.amplification):.0e}; take a smaller s, more draws or fractional_repetition"
+        )
+    return rated
+
+
+def check_size(m: int, s: int) -> None:
+    """Raise ``ValueError`` for more workers than a code is built for; with s = 0 there is nothing to build."""
+    if s and m > MAX_WORKERS:
+        raise ValueError(
+            f"s={s}: a code for {m} workers would take too long to build; take at most {MAX_WORKERS} workers, or s=0"
+        )
+
+
+def _drawn(draw: Callable[[], Code], draws: int) -> Iterator[Code]:
+    """The codes to choose from; the first one is often the last, and is made before their number is refused."""
+    yield (first := draw())
+    m, k = first.matrix.shape
+    most = max(1, int(MAX_WORK / (m * m * max(m, k))))
+    if draws > most:
+        raise ValueError(
+            f"draws={draws}: a choice among so many matrices ({m} workers, {k} parts) would take minutes; take at "
+            f"most {most}, or fewer workers"
+        )
+    yield from (draw() for _ in range(1, draws))
+
+
+def _one_part_each(scheme: str, m: int, s: int, k: int | None, chance: Chance) -> Callable[[], Code]:
+    if k not in (None, m):
+        raise ValueError(f"k={k}: {scheme} has one part per worker, {m}; leave k out or take heter_aware")
+    if scheme == "cyclic":
+        return lambda: Code(matrices.cyclic(m, s, chance))
+    if scheme == "fractional_repetition":
+        return lambda: Code(matrices.fractional_repetition(m, s))
+    if s:
+        raise ValueError(f"s={s}: naive tolerates no straggler; take s=0 or another scheme")
+    return lambda: Code(matrices.naive(m))
+
+
+def _by_throughput(scheme: str, support: Mask, chance: Chance, prune: str, max_groups: int) -> Callable[[], Code]:
+    if scheme == "heter_aware":
+        return lambda: Code(matrices.heter_aware(support, chance))
+    groups = packed(support, max_groups) if prune == "packing" else pruned(find_groups(support, at_most=max_groups))
+    return lambda: Code(group_based(support, groups, chance), tuple(groups))

@@ -1,0 +1,172 @@
+"""Gradient coding: every update is the full gradient, whichever s workers are late or dead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from strategies.gradient_coding.group import Recipe
+from strategies.gradient_coding.rounds import Rounds
+from strategies.gradient_coding.schemes import MAX_DRAWS, ONE_PART_EACH, SCHEMES, check_size
+from strategies.gradient_coding.shapes import check_tolerance
+from strategies.gradient_coding.speeds import Speeds
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.composed import Composed
+from strategies.parts.gates import AllGate
+from strategies.parts.load.shares import EvenLoad, ThroughputLoad, is_speed
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Apply,
+    Arrived,
+    Command,
+    Compute,
+    Drop,
+    Failed,
+    Joined,
+    Lost,
+    Partition,
+    Restored,
+    Started,
+    Stop,
+    Strategy,
+)
+
+
+@final
+@dataclass(kw_only=True)
+class GradientCoding(Strategy):
+    """A round of the global batch is cut into k parts, each computed by s + 1 workers; each sends one weighted sum.
+
+    Sources: Tandon et al., "Gradient coding", ICML 2017 (``fractional_repetition``, ``cyclic``); Wang et al.,
+    "Heterogeneity-aware gradient coding for straggler tolerance", ICDCS 2019 (``heter_aware``, ``group_based``;
+    ``naive`` is their baseline). The package says the mathematics. An update is made as soon as enough workers have
+    delivered: a complete group, or all but s workers. A late worker is not interrupted; its row is dropped on arrival,
+    and it continues with the current round. With s = 0 nothing is coded: BSP, each worker with its own samples.
+
+    Departures. A code is built for the current workers: when more than s have left for good, or a newcomer waits, a new
+    code is built for those that remain, with the largest feasible s; a round that can no longer be decoded begins again
+    with the same samples. Throughputs that are not given are measured (the paper samples them beforehand).
+
+    Attributes:
+        scheme: ``naive``, ``fractional_repetition``, ``cyclic``, ``heter_aware`` or ``group_based``.
+        s: stragglers that are tolerated.
+        k: parts of a round (``heter_aware``, ``group_based``); None: the least with whole shares, else 4 per worker.
+        throughputs: of each worker, in any unit; None: equal at first, then measured.
+        estimate_iters: iterations of each worker that a measurement takes; 0: never measured.
+        rebuild_frac: a new code is built when, by the measured speeds, it shortens a round by more than this part.
+        draws: random matrices of which the one with the least amplification of rounding errors is taken.
+        max_amplification: a code that amplifies more is refused.
+        prune: which groups are kept, ``packing`` or ``paper`` (``group_based``).
+        eager: update as soon as the arrived rows can be decoded, even with fewer than all but s workers.
+        code_seed: of the random matrices.
+    """
+
+    needs = frozenset[type[Command]]({Compute, Partition, Apply, Drop})
+
+    scheme: str = "heter_aware"
+    s: int = 1
+    k: int | None = None
+    throughputs: list[float] | None = None
+    estimate_iters: int = 30
+    rebuild_frac: float = 0.1
+    draws: int = 50
+    max_amplification: float = 500.0
+    prune: str = "packing"
+    eager: bool = False
+    code_seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("scheme", self.scheme, *SCHEMES)
+        check_whole("s", self.s)
+        if self.k is not None:
+            check_whole("k", self.k, least=1)
+        self._check_throughputs()
+        check_whole("estimate_iters", self.estimate_iters)
+        check_number("rebuild_frac", self.rebuild_frac, above=0.0)
+        check_whole("draws", self.draws, least=1, most=MAX_DRAWS)
+        check_number("max_amplification", self.max_amplification, least=1.0)
+        check_choice("prune", self.prune, "packing", "paper")
+        check_whole("code_seed", self.code_seed)
+        if not isinstance(self.eager, bool):
+            raise ValueError(f"eager={self.eager}: must be true or false")
+        by_throughput = self.throughputs is not None and self.scheme not in ONE_PART_EACH
+        load = ThroughputLoad(throughputs=tuple(self.throughputs or ())) if by_throughput else EvenLoad()
+        self._uncoded = Composed(gate=AllGate(), load=load)
+
+    def validate(self, num_workers: int) -> None:
+        """Check s and ``throughputs`` against the workers; the code, whose parts the batch bounds, is built later."""
+        if self.throughputs is not None and len(self.throughputs) != num_workers:
+            raise ValueError(
+                f"throughputs={self.throughputs}: must be one number for each of the {num_workers} workers, or null"
+            )
+        check_tolerance(self.s, num_workers)
+        check_size(num_workers, self.s)
+        if self.scheme in ONE_PART_EACH:
+            if self.k not in (None, num_workers):
+                raise ValueError(
+                    f"k={self.k}: {self.scheme} has one part per worker, {num_workers}; leave k out or take heter_aware"
+                )
+            self._build(None, [1.0] * num_workers)
+
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """Build the code, with no empty part in a whole round; a default k is lowered to that end."""
+        least = num_workers if self.scheme in ONE_PART_EACH else self.k or 1
+        if least > global_batch_samples:
+            name, value = ("scheme", self.scheme) if self.scheme in ONE_PART_EACH else ("k", self.k)
+            raise ValueError(f"{name}={value}: makes {least} parts of a global batch of {global_batch_samples} samples")
+        self._build(global_batch_samples, self.throughputs or [1.0] * num_workers)
+
+    def _build(self, batch_samples: int | None, throughputs: Sequence[float]) -> None:
+        """Raise ``ValueError`` if there is no such code; with s = 0 nothing is coded."""
+        if self.s:
+            self._recipe(batch_samples).rated(throughputs, self.s)
+
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        """Decide on rounds of coded rows; without stragglers to tolerate, BSP decides."""
+        if self.s == 0:
+            return self._uncoded.handle(event)
+        match event:
+            case Started(workers=workers):
+                measured_iters = 0 if self.throughputs or self.scheme in ONE_PART_EACH else self.estimate_iters
+                batch_samples = sum(event.batch_samples)
+                self._rounds = Rounds(
+                    self._recipe(batch_samples),
+                    batch_samples,
+                    Speeds(workers, self.throughputs, measured_iters),
+                    rebuild_frac=self.rebuild_frac,
+                    eager=self.eager,
+                )
+                return self._rounds.begin(workers)
+            case Restored(workers=workers):
+                return self._rounds.begin(workers)
+            case Arrived():
+                return self._rounds.arrived(event)
+            case Failed(retryable=False):
+                return [Stop(reason=f"worker {event.worker}: {event.reason}", ok=False)]
+            case Failed():
+                return self._rounds.next(event.worker)
+            case Lost():
+                return self._rounds.lost(event)
+            case Joined():
+                return self._rounds.joined(event.worker)
+            case _:
+                return ()
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The state of the round and its code; with s = 0 the gate's state."""
+        return self._uncoded.log_state() if self.s == 0 else self._rounds.log_state()
+
+    def _recipe(self, batch_samples: int | None) -> Recipe:
+        limits = self.draws, self.max_amplification, self.prune, self.code_seed, batch_samples
+        return Recipe(self.scheme, self.s, self.k, *limits)
+
+    def _check_throughputs(self) -> None:
+        if self.throughputs is None:
+            return
+        known = isinstance(self.throughputs, Sequence) and not isinstance(self.throughputs, str)
+        if not known or not all(map(is_speed, self.throughputs)):
+            raise ValueError(
+                f"throughputs={self.throughputs}: must be a list of positive numbers, one per worker, or null"
+            )

@@ -1,0 +1,13 @@
+"""LB-BSP: BSP whose batch sizes follow the predicted speed of every worker (Chen et al., SoCC 2020).
+
+Configurations: ``lb_bsp`` (processors), ``lb_bsp_gpu`` (accelerators), ``lb_bsp_star`` (as STAR runs it). Card:
+``docs/methods/lb_bsp.md``. Paper tests: ``tests/paper/test_lb_bsp.py``.
+
+Files in reading order: ``strategy`` (the method), ``forecast`` (predicted speeds), ``by_speed`` (batches in proportion
+to them), ``regaining`` (workers that would be left with too few), ``leader_straggler`` and ``by_steps`` (samples move
+from the straggler to the leader).
+"""
+
+from strategies.lb_bsp.strategy import LBBSP
+
+__all__ = ["LBBSP"]

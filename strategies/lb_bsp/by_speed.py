@@ -1,0 +1,89 @@
+"""LB-BSP on processors: batches in proportion to predicted speeds (Chen et al., SoCC 2020; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from strategies.lb_bsp.forecast import Forecast
+from strategies.lb_bsp.regaining import Regaining
+from strategies.parts.checks import check_whole
+from strategies.parts.hooks import Peers
+from strategies.parts.load.allocation import check_batch_bounds, relaxed, split_min_max
+from strategies.parts.load.newcomers import samples_of_round, size_of
+from strategies.parts.load.round_sizes import extremes
+from strategies.protocol import Compute, Started
+
+
+@final
+@dataclass(kw_only=True)
+class SpeedLoad:
+    """Splits so that the slowest worker of the next round finishes earliest, by the speeds of a :class:`Forecast`.
+
+    The split is the exact integer one instead of rounded shares, and a worker that rounding would keep early gets one
+    more sample. When members leave or join, sizes again sum to the global batch, beyond the bounds if necessary.
+
+    Attributes:
+        min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
+        max_batch_samples: largest batch (memory); None: no bound.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (Forecast,)
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = False
+
+    min_batch_samples: int = 1
+    max_batch_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("min_batch_samples", self.min_batch_samples, 1)
+        if self.max_batch_samples is not None:
+            check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
+
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        """Raise ``ValueError`` if no split keeps the bounds."""
+        check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
+
+    def meet(self, peers: Peers) -> None:
+        self._forecast = peers.one(Forecast)
+
+    def start(self, started: Started) -> None:
+        """Split evenly: no speed is known yet."""
+        self._total = sum(started.batch_samples)
+        self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
+        self._regaining = Regaining()
+        self._extremes = extremes(self._sizes, started.workers)
+
+    def order(self, worker: int) -> Compute:
+        """The worker's size in this round."""
+        return Compute(worker=worker, num_samples=size_of(self._sizes, worker))
+
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """Sizes in proportion to speeds, and one more sample for a worker that rounding would keep early."""
+        count = len(workers)
+        total = samples_of_round(self._total, count)
+        lows, highs = relaxed(total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
+        speeds = self._forecast.speeds(workers)
+        before = [size_of(self._sizes, worker) for worker in workers]
+        sizes = self._split(total, workers, speeds, lows, highs)
+        least = self._regaining.lows(total, workers, speeds, before, sizes, lows)
+        if least != lows:
+            self._split(total, workers, speeds, *relaxed(total, least, highs))
+        self._extremes = extremes(self._sizes, workers)
+
+    def _split(
+        self,
+        total: int,
+        workers: tuple[int, ...],
+        speeds: Sequence[float],
+        lows: Sequence[int],
+        highs: Sequence[int | None],
+    ) -> list[int]:
+        sizes = split_min_max(total, speeds, lows, highs)
+        self._sizes.update(zip(workers, sizes, strict=True))
+        return sizes
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The smallest and the largest size."""
+        return {**self._extremes}

@@ -1,0 +1,14 @@
+"""LGC: synchronous training that waits for the fastest K; gradients that are one update late still count.
+
+Configuration: ``lgc``. Card: ``docs/methods/lgc.md``. Experiment: ``star_fig29``. Paper tests:
+``tests/paper/test_lgc.py``.
+
+Files in reading order: ``strategy`` (the method), ``delayed`` (the gate: K fresh gradients and the late ones),
+``blocks`` (the same with partial gradients), ``slowest`` (LGC-AR: which workers are the ring).
+
+Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021.
+"""
+
+from strategies.lgc.strategy import LGC
+
+__all__ = ["LGC"]

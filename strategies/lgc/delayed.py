@@ -1,0 +1,128 @@
+"""Gate ``delayed(K)``: the first K fresh gradients make the update, with gradients that are slightly late (LGC)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from strategies.parts.checks import check_whole
+from strategies.parts.gates.base import NOTHING, Verdict, by_worker
+from strategies.parts.gates.quorum import check_most, three_quarters
+from strategies.parts.gates.roster import Roster
+from strategies.protocol import AnyEvent, Failed, Grad, Started
+
+LATE_BEGINS = ("in_time", "next_update")
+
+
+@final
+@dataclass(kw_only=True)
+class DelayedGate:
+    """A gradient that is at most ``max_delay_versions`` old waits for the next update, an older one is dropped.
+
+    A worker that has delivered a fresh gradient waits for the update with it. One that has delivered a late gradient
+    begins again at once if its next one will be at most ``max_delay_versions`` late, extrapolating its last duration
+    and the last interval between updates. Otherwise (or always, with ``late_begin=next_update``) it waits too:
+    beginning at once would make its next gradient even older. If fewer than K gradients can still be fresh (workers
+    have left, or compute on old parameters), those suffice.
+
+    ``base`` is the least version that every worker computes on, ``begun_s`` the time at which it began.
+
+    Attributes:
+        k_fastest: K, from 1 to the number of workers; None: three quarters of the workers, rounded up.
+        max_delay_versions: updates by which a gradient may be late and still count.
+        late_begin: when a late worker begins again: ``in_time`` or ``next_update``.
+    """
+
+    rounds: ClassVar[bool] = False
+    drops: ClassVar[bool] = True
+
+    k_fastest: int | None = None
+    max_delay_versions: int = 1
+    late_begin: str = "in_time"
+
+    def __post_init__(self) -> None:
+        if self.k_fastest is not None:
+            check_whole("k_fastest", self.k_fastest, 1)
+        check_whole("max_delay_versions", self.max_delay_versions)
+        if self.late_begin not in LATE_BEGINS:
+            raise ValueError(f"late_begin={self.late_begin}: must be one of {', '.join(LATE_BEGINS)}")
+        self.now_s = 0.0
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` if there are fewer workers than ``k_fastest``."""
+        check_most("k_fastest", self.k_fastest, num_workers)
+
+    def start(self, started: Started) -> None:
+        """Fix K for the job, whichever workers leave or join later."""
+        self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Keep the time, by which lateness is predicted; who has failed computes again, on what there is now."""
+        self.now_s = event.t
+        if isinstance(event, Failed):
+            self._go(event.worker)
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        """All workers compute on ``version`` from now on."""
+        self.roster, self.version = Roster(workers), version
+        self.updated_s, self.period_s = self.now_s, 0.0
+        self.base = dict.fromkeys(self.roster.all(), version)
+        self.begun_s = dict.fromkeys(self.base, self.now_s)
+        self.buffer: list[Grad] = []
+        return self.roster.all()
+
+    def arrived(self, grad: Grad) -> Verdict:
+        """Drop a gradient that is too late; buffer any other, and update when enough fresh ones have arrived."""
+        if grad.samples and self.version - grad.version > self.max_delay_versions:
+            return Verdict(drop=(grad,), go=self._go(grad.worker))
+        self.base.pop(grad.worker, None)
+        self.buffer.append(grad)
+        if grad.samples and grad.version < self.version and self._in_time(grad.worker):
+            return Verdict(go=self._go(grad.worker))
+        return self._test()
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        """A restarting worker repeats its work on newer parameters; one that left is not waited for."""
+        if restarting:
+            self.roster.lost_work |= self.base.keys() & {worker}
+            return NOTHING
+        self.base.pop(worker, None)
+        self.roster.leave(worker)
+        return self._test()
+
+    def joined(self, worker: int) -> Verdict:
+        """A returning member computes if its work was lost; a new one enters with the next update."""
+        if not self.roster.admits(worker):
+            return NOTHING
+        return Verdict(go=self._go(worker))
+
+    def _test(self) -> Verdict:
+        fresh = sum(not grad.samples or grad.version == self.version for grad in self.buffer)
+        coming = sum(base == self.version or worker in self.roster.lost_work for worker, base in self.base.items())
+        if fresh < min(self.num_fresh, fresh + coming) or not (self.buffer or self.roster.deserted):
+            return NOTHING
+        update, self.buffer = by_worker(self.buffer), []
+        self.version += any(grad.samples for grad in update)
+        entered = self.roster.enter()
+        go = (self.roster.members & {grad.worker for grad in update} | entered) - self.base.keys()
+        self.period_s, self.updated_s = self.now_s - self.updated_s, self.now_s
+        return Verdict(apply=update, go=self._go(*sorted(go)), opens=not update)
+
+    def _go(self, *workers: int) -> tuple[int, ...]:
+        """The workers begin on the current parameters."""
+        self.base |= dict.fromkeys(workers, self.version)
+        self.begun_s |= dict.fromkeys(workers, self.now_s)
+        return workers
+
+    def _in_time(self, worker: int) -> bool:
+        """Whether a gradient begun now is expected to be at most ``max_delay_versions`` late."""
+        takes_s = self.now_s - self.begun_s.get(worker, self.now_s)
+        ready_s = self.now_s + takes_s - self.updated_s
+        begins = self.late_begin == "in_time" and worker in self.roster.members
+        return begins and ready_s < (self.max_delay_versions + 1) * self.period_s
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """Numbers of waiting gradients and of late ones among them."""
+        late = sum(bool(grad.samples) and grad.version < self.version for grad in self.buffer)
+        return {"fresh": len(self.buffer) - late, "late": late}

@@ -1,0 +1,104 @@
+"""A schedule for ``RingGate``: the K fastest are the ring, chosen again from time to time (LGC-AR; pure)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import ClassVar, final
+
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.gates.quorum import check_most, three_quarters
+from strategies.parts.gates.ring import RingGate
+from strategies.parts.hooks import Peers, State
+from strategies.parts.monitoring.warmup import Warmup
+from strategies.protocol import AnyEvent, Arrived, Command, Grad, Lost, Started, Wake
+
+
+@final
+@dataclass(kw_only=True)
+class SlowestApart:
+    """All but the K fastest workers leave the ring, by the mean time of their last iterations.
+
+    The first choice is made when every worker has ``window_iters`` iterations, each following one after
+    ``reselect_iters`` updates. Times are of loading and computing alone, since only children have a link of their own.
+
+    Attributes:
+        k_fastest: K, from 1 to the number of workers, which is BSP; None: three quarters of the workers, rounded up.
+        wait_s: seconds that a parent waits for its children after its own gradient.
+        reselect_iters: updates from one choice to the next.
+        window_iters: iterations of a worker over which its time is averaged.
+        warmup_iters: first iterations of a process that are ignored.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (RingGate,)
+
+    k_fastest: int | None = None
+    wait_s: float = 0.0
+    reselect_iters: int = 50
+    window_iters: int = 5
+    warmup_iters: int = 3
+
+    def __post_init__(self) -> None:
+        if self.k_fastest is not None:
+            check_whole("k_fastest", self.k_fastest, 1)
+        check_number("wait_s", self.wait_s, 0.0)
+        check_whole("reselect_iters", self.reselect_iters, 1)
+        check_whole("window_iters", self.window_iters, 1)
+        check_whole("warmup_iters", self.warmup_iters)
+
+    @property
+    def needs(self) -> frozenset[type[Command]]:
+        """``Wake`` only if parents wait."""
+        return frozenset({Wake}) if self.wait_s else frozenset()
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` if there are fewer workers than ``k_fastest``."""
+        check_most("k_fastest", self.k_fastest, num_workers)
+
+    def meet(self, peers: Peers) -> None:
+        """Keep the gate whose ring is chosen."""
+        self._gate = peers.one(RingGate)
+
+    def start(self, started: Started) -> None:
+        """Fix K for the job; no time is known."""
+        self._size = self.k_fastest or three_quarters(len(started.workers))
+        self._warmup = Warmup(self.warmup_iters)
+        self._times_s: dict[int, deque[float]] = {}
+        self._since: int | None = None
+        self._chosen = 0
+        self._gate.wanted, self._gate.wait_s = (), self.wait_s
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Keep the times of whole iterations; a process that is gone is measured again."""
+        match event:
+            case Arrived(grad=grad) if self._warmup.tells(event):
+                self._times_s.setdefault(grad.worker, deque(maxlen=self.window_iters)).append(event.timings.bpt_s)
+            case Lost(worker=worker):
+                self._times_s.pop(worker, None)
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Count updates since the last choice."""
+        if self._since is not None:
+            self._since += 1
+
+    def then(self, event: AnyEvent) -> Sequence[Command]:
+        """Choose when it is time; the gate follows with its next updates."""
+        if isinstance(event, Arrived) and (self._since is None or self._since >= self.reselect_iters):
+            members = self._gate.roster.members
+            if all(len(self._times_s.get(worker, ())) == self.window_iters for worker in members):
+                self._choose(members)
+        return ()
+
+    def _choose(self, members: set[int]) -> None:
+        """Slowest first; of equally slow workers the highest."""
+        mean_s = {worker: fmean(self._times_s[worker]) for worker in members}
+        slowest = sorted(members, key=lambda worker: (mean_s[worker], worker), reverse=True)
+        self._gate.wanted = tuple(slowest[: max(0, len(members) - self._size)])
+        self._since = 0
+        self._chosen += 1
+
+    def log_state(self) -> State:
+        """The workers that are to be children, and the number of choices."""
+        return {"children": " ".join(map(str, sorted(self._gate.wanted))), "chosen": self._chosen}

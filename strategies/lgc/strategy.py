@@ -1,0 +1,91 @@
+"""LGC: live gradient compensation, synchronous training whose late gradients still count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from strategies.lgc.blocks import BlocksGate
+from strategies.lgc.delayed import DelayedGate
+from strategies.lgc.slowest import SlowestApart
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates import Gate, RingGate
+
+
+@final
+@dataclass(kw_only=True)
+class LGC(Composition):
+    """An update waits for the ``k_fastest`` fresh gradients and includes those that are one update late.
+
+    Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021, by its
+    abstract and STAR's description (section V-A). Decided at ``Arrived``: the K-th gradient on the current parameters
+    makes the update, w <- w - lr / B (sum of the fresh G_i + sum of the late G_j). Divided by the whole global batch
+    B: so with ``batch_linear`` the step is smaller when fewer contribute.
+
+    Where the sources are silent: a late worker that has delivered begins again at once if its next gradient can be
+    expected to be late by ``max_delay_versions`` at most, and otherwise waits for the next update (``late_begin``); a
+    gradient that is even later is dropped and its samples return to the queue; when fewer than K workers can still be
+    fresh, those suffice. With ``blocks`` every batch is computed in so many parts, and the update includes the parts
+    that other workers have finished; only workers with all parts on the current parameters count towards K. A part
+    begins when the last one has arrived, on the newest parameters, which is less stale than the paper's parts of one
+    gradient.
+
+    STAR's own code differs and is not followed: it adds the first K without dividing, leaves the next K arrivals for
+    the following step whatever their age, and sets K to N - 2.
+
+    With ``topology=allreduce`` (STAR's LGC-AR) the K fastest workers by the mean of their last times are a ring, and
+    every other worker is the child of one of them: its gradient enters the first sum after it was delivered, if it is
+    at most ``max_delay_versions`` late. LGC-AR waits for nobody outside of the ring; with ``wait_s`` parents wait for
+    their children, as STAR's do. K workers are chosen again every ``reselect_iters`` updates; STAR does not say how
+    often.
+
+    Attributes:
+        k_fastest: K, fresh gradients that an update waits for; from 1 to the number of workers (BSP); None: three
+            quarters of the workers, rounded up.
+        max_delay_versions: updates by which a gradient may be late and still count; 1 is the paper's.
+        blocks: parts of a batch; 1: whole gradients only.
+        late_begin: when a late worker begins again (without blocks): ``in_time`` or ``next_update``.
+        requeue: False loses the samples of dropped gradients.
+        data: allocation policy, ``dynamic``, ``shared`` or ``even``.
+        lr_rule: see :mod:`strategies.parts.weights`.
+        topology: ``ps``, or ``allreduce`` for LGC-AR, on which alone it then works.
+        reselect_iters: updates from one choice of the ring to the next, with ``allreduce``.
+        wait_s: seconds that a parent waits for its children after its own gradient, with ``allreduce``.
+    """
+
+    k_fastest: int | None = None
+    max_delay_versions: int = 1
+    blocks: int = 1
+    late_begin: str = "in_time"
+    requeue: bool = True
+    data: str = "dynamic"
+    lr_rule: str = "batch_linear"
+    topology: str = "ps"
+    reselect_iters: int = 50
+    wait_s: float = 0.0
+
+    def compose(self) -> Parts:
+        """A gate of K fresh gradients with slightly late ones; or of K whole workers with the parts of the others."""
+        check_whole("blocks", self.blocks, 1)
+        check_choice("topology", self.topology, "ps", "allreduce")
+        check_whole("reselect_iters", self.reselect_iters, 1)
+        check_number("wait_s", self.wait_s, 0.0)
+        if self.topology == "allreduce":
+            return self._ring()
+        if self.wait_s:
+            raise ValueError(f"wait_s={self.wait_s:g}: servers have no parents that wait; use topology=allreduce, or 0")
+        needed, delay = self.k_fastest, self.max_delay_versions
+        whole = DelayedGate(k_fastest=needed, max_delay_versions=delay, late_begin=self.late_begin)
+        in_parts = BlocksGate(k_fastest=needed, max_delay_versions=delay, blocks=self.blocks)
+        gate: Gate = whole if self.blocks == 1 else in_parts
+        return Parts(gate=gate, lr_rule=self.lr_rule, requeue=self.requeue)
+
+    def _ring(self) -> Parts:
+        """The ring of the K fastest, whose children nobody waits for."""
+        if self.blocks != 1:
+            raise ValueError(f"blocks={self.blocks}: a ring sums whole gradients; use blocks=1, or topology=ps")
+        ring = SlowestApart(k_fastest=self.k_fastest, wait_s=self.wait_s, reselect_iters=self.reselect_iters)
+        gate = RingGate(max_delay_versions=self.max_delay_versions)
+        return Parts(gate=gate, schedule=ring, lr_rule=self.lr_rule, requeue=self.requeue)

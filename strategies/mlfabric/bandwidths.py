@@ -1,0 +1,84 @@
+"""What links carry, as far as transfers have shown (pure)."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import final
+
+from strategies.mlfabric.aggregate import Aggregator
+from strategies.protocol import NodeId, Started
+
+SERVERS = "servers"
+"""The links into all servers together: a gradient goes to each of them at once, in equal parts."""
+FIRST_BYTES_PER_S = 1e6
+"""Assumed of all alike where no link has a limit, until one transfer has been measured."""
+
+
+@final
+class Bandwidths:
+    """Bytes per second of workers' uplinks and of the way into the servers.
+
+    Uplinks begin with the limits that :class:`Started` names and follow each transfer by a moving average with weight
+    ``smoothing``. Workers of one host have one uplink.
+    """
+
+    def __init__(self, started: Started, smoothing: float) -> None:
+        self._smoothing, self._places = smoothing, dict(started.places)
+        self._limits = started.links
+        names = [str(NodeId.server(server)) for server in range(started.num_servers)]
+        self._serving = dict.fromkeys(self._places.get(name, name) for name in names)
+        inward = [self._limits.get(place) for place in self._serving]
+        self._inward = sum(rate for rate in inward if rate) if all(inward) else None
+        self._up: dict[str, float] = {}
+
+    def placed(self, worker: int, place: str) -> None:
+        """A worker has come, or come back, on this host."""
+        self._places[str(NodeId.worker(worker))] = place
+
+    def path(self, worker: int) -> tuple[str, str]:
+        """The links from a worker to the servers."""
+        return self._uplink(worker), SERVERS
+
+    def _uplink(self, worker: int) -> str:
+        node = str(NodeId.worker(worker))
+        return self._places.get(node, node)
+
+    def _rate(self, uplink: str) -> float:
+        if (known := self._up.get(uplink) or self._limits.get(uplink)) is not None:
+            return known
+        others = [*self._up.values(), *self._limits.values()]
+        return median(others) if others else FIRST_BYTES_PER_S
+
+    def links(self, workers: list[int]) -> dict[str, float]:
+        """All links that these workers need; without a known limit the servers take as much as the fastest sends."""
+        found = {uplink: self._rate(uplink) for uplink in map(self._uplink, workers)}
+        inward = max(found.values(), default=FIRST_BYTES_PER_S) if self._inward is None else self._inward
+        return {**found, SERVERS: inward}
+
+    def aggregators(self, count: int) -> tuple[list[Aggregator], dict[str, float]]:
+        """Nodes that may sum gradients, and the links of their hosts, each way."""
+        found = []
+        links: dict[str, float] = {}
+        for number in range(count):
+            name = str(NodeId.aggregator(number))
+            host = self._places.get(name, name)
+            links[f"into {host}"] = self._rate(host)
+            links[host] = self._rate(host)
+            found.append(Aggregator(name=name, inward=(f"into {host}",), outward=(host, SERVERS)))
+        return found, links
+
+    def alone_s(self, worker: int, num_bytes: int) -> float:
+        """Seconds of a transfer with the worker's uplink for itself."""
+        return num_bytes / self._rate(self._uplink(worker))
+
+    def took(self, worker: int, planned_s: float, send_s: float) -> None:
+        """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that.
+
+        What stays on a server's host says nothing about a link.
+        """
+        uplink = self._uplink(worker)
+        if planned_s <= 0 or send_s <= 0 or uplink in self._serving:
+            return
+        measured = self._rate(uplink) * planned_s / send_s
+        before = self._up.get(uplink, self._limits.get(uplink, measured))
+        self._up[uplink] = before + self._smoothing * (measured - before)

@@ -1,0 +1,252 @@
+"""What replicas of the servers lack, and what they must receive before the servers may apply more (pure).
+
+MLfabric, slides 16 and 17: replicas receive the same updates in the same order, and later. None may be further from the
+servers than a bound, which holds at every instant since an update waits for what the replicas must have first
+(:mod:`strategies.mlfabric.replicate`). A gradient that a lost worker does not have any more, or that does not come,
+cannot be sent: then the servers send a copy of all parameters instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from strategies.mlfabric.overdue import Expected
+from strategies.mlfabric.replicate import Lag, to_replicate
+from strategies.parts.weights import STALENESS_RULES, lr_scale, mean_weight, staleness_factor
+from strategies.protocol import Grad, Ready, Replicate, Replicated, Started
+
+
+@dataclass(kw_only=True)
+class Follower:
+    """One replica: the version that it has followed to, or will have with the copy that is on its way."""
+
+    version: int
+    expected: Expected
+    asked: set[int] = field(default_factory=set)
+    """The gradient that is on its way to it, if one is."""
+    waiting: set[int] = field(default_factory=set)
+    """Gradients that it holds before their updates."""
+    copying: bool = False
+
+
+@final
+class Replicas:
+    """Follows the replicas of one job.
+
+    Args:
+        divergence_max: bound on their distance from the servers.
+        late_factor: see :class:`strategies.mlfabric.ordered.OrderedGate`; then the servers send a copy.
+        lr_rule: by which the rate of an update depends on its gradient.
+        factor: on the rate of every update.
+    """
+
+    def __init__(self, divergence_max: float, late_factor: float, lr_rule: str, factor: float) -> None:
+        self._most, self._late_factor = divergence_max, late_factor
+        self._lr_rule, self._factor = lr_rule, factor
+
+    def start(self, started: Started) -> None:
+        """Reset for a job: all replicas equal the servers."""
+        self._lr, self._step, self._momentum = started.lr or 0.0, started.step, started.momentum
+        self._global_batch = sum(started.batch_samples)
+        self._at_first = started.replicas
+        self._carried = [0.0]
+        self._copies = 0
+
+    def begin(self, version: int) -> None:
+        """The servers are at ``version``, and workers hold nothing; after the start, replicas have to come again."""
+        first, self._at_first = self._at_first, ()
+        self._first = version
+        self._carried = [max(self._carried)]
+        """Of the momentum at each version from ``_first`` on, a bound of its norm."""
+        self._norms: list[float] = []
+        self._rates: list[float] = []
+        self._applied: list[int] = []
+        self._sqr_norms: dict[int, float] = {}
+        self._worker_of: dict[int, int] = {}
+        self._gone: set[int] = set()
+        """Gradients that do not come to replicas any more: their workers are lost, or they take too long."""
+        self._pruned = 0
+        self.followers = {server: self._follower(version) for server in first}
+
+    def _follower(self, version: int) -> Follower:
+        return Follower(version=version, expected=Expected(self._late_factor))
+
+    @property
+    def version(self) -> int:
+        return self._first + len(self._norms)
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def ready(self, ready: Ready) -> None:
+        """A gradient that will be applied, or dropped."""
+        if ready.sqr_norm is None:
+            raise ValueError("replicas: need gradients with norms, and this backend computes none")
+        self._sqr_norms[ready.grad.id] = ready.sqr_norm
+        self._worker_of[ready.grad.id] = ready.grad.worker
+
+    def dropped(self, grad: Grad) -> None:
+        """Nobody keeps it any more."""
+        del self._sqr_norms[grad.id], self._worker_of[grad.id]
+        self._gone.discard(grad.id)
+        for follower in self.followers.values():
+            self._ended(follower, grad.id)
+            follower.waiting.discard(grad.id)
+
+    def applied(self, grad: Grad) -> None:
+        """The servers have, as the next update."""
+        norm, rate = self._norm(grad, self.version), self._rate(grad)
+        del self._sqr_norms[grad.id]
+        self._applied.append(grad.id)
+        self._carried.append(self._momentum * self._carried[-1] + norm)
+        self._norms.append(norm)
+        self._rates.append(rate)
+        for follower in self.followers.values():
+            if grad.id in follower.waiting and not follower.copying and follower.version == self.version - 1:
+                follower.version += 1
+            follower.waiting.discard(grad.id)
+
+    def replicated(self, event: Replicated) -> None:
+        """A replica has followed."""
+        follower = self.followers.get(event.server)
+        if follower is None:
+            return
+        follower.version = max(follower.version, event.version)
+        if event.grad is None:
+            follower.copying = False
+            for grad in self._applied[: event.version - self._first]:
+                self._ended(follower, grad)
+            return
+        self._ended(follower, event.grad)
+        self._gone.discard(event.grad)
+        if event.grad in self._sqr_norms:
+            follower.waiting.add(event.grad)
+        self._prune()
+
+    def _prune(self) -> None:
+        """Forget who computed what all replicas have followed."""
+        followed = min(follower.version for follower in self.followers.values()) - self._first
+        while self._pruned < followed:
+            grad = self._applied[self._pruned]
+            self._worker_of.pop(grad, None)
+            self._gone.discard(grad)
+            self._pruned += 1
+
+    def _ended(self, follower: Follower, grad: int) -> None:
+        follower.asked.discard(grad)
+        follower.expected.ended(grad)
+
+    def lost_worker(self, worker: int) -> None:
+        """What it kept is gone with it; what it has not sent to the servers, either."""
+        self._gone.update(grad for grad, owner in self._worker_of.items() if owner == worker)
+
+    def lost(self, server: int) -> None:
+        """A replica is gone."""
+        self.followers.pop(server, None)
+
+    def joined(self, server: int) -> Replicate:
+        """A replica is there and has nothing: it gets a copy of the present version."""
+        follower = self.followers[server] = self._follower(self.version)
+        follower.copying = True
+        self._copies += 1
+        return Replicate(server=server)
+
+    # ---- the bound ---------------------------------------------------------------------------------------------------
+
+    def _norm(self, grad: Grad, version: int) -> float:
+        """Of the weighted gradient, if it is applied at this version."""
+        weight = mean_weight(grad.samples)
+        if self._lr_rule in STALENESS_RULES:
+            weight *= staleness_factor(self._lr_rule, version - grad.version, version + 1)
+        return weight * math.sqrt(self._sqr_norms[grad.id])
+
+    def _rate(self, grad: Grad) -> float:
+        """Of its update, at most: schedules only lower the learning rate."""
+        if self._step == "tally":
+            return float(grad.samples)
+        return self._lr * lr_scale(self._lr_rule, grad.assigned_samples, self._global_batch) * self._factor
+
+    def _lag(self, follower: Follower) -> Lag:
+        since = follower.version - self._first
+        norms, rates = tuple(self._norms[since:]), tuple(self._rates[since:])
+        return Lag(momentum=self._momentum, norms=norms, carried=self._carried[since], rates=rates)
+
+    @property
+    def bound(self) -> float:
+        """No replica is further from the servers."""
+        return max((self._lag(follower).bound for follower in self.followers.values()), default=0.0)
+
+    def may_apply(self, grad: Grad) -> bool:
+        """Whether all replicas are within the bound after this update, too."""
+        norm, rate = self._norm(grad, self.version), self._rate(grad)
+        for follower in self.followers.values():
+            together = follower.version == self.version and grad.id in follower.waiting and not follower.copying
+            if not together and to_replicate(self._lag(follower), norm, self._most, rate):
+                return False
+        return True
+
+    def pass_over(self, t: float) -> None:
+        """What takes too long does not come any more."""
+        for follower in self.followers.values():
+            if not follower.copying:
+                self._gone.update(follower.expected.overdue(t))
+
+    def is_hopeless(self, grad: Grad) -> bool:
+        """Whether it is too long for the bound by itself, and some replica cannot receive it before its update."""
+        norm, rate = self._norm(grad, self.version), self._rate(grad)
+        level = Lag(momentum=self._momentum, carried=self._carried[-1])
+        lacks = any(grad.id not in follower.waiting for follower in self.followers.values())
+        return grad.id in self._gone and lacks and to_replicate(level, norm, self._most, rate) > 0
+
+    # ---- transfers ---------------------------------------------------------------------------------------------------
+
+    def transfers(
+        self, order: Sequence[Grad], arrived: bool, t: float, alone_s: Callable[[int], float]
+    ) -> Iterator[Replicate]:
+        """What replicas must receive so that these can be applied in this order, the first of which has ``arrived``.
+
+        ``alone_s(worker)``: seconds of a gradient's transfer.
+        """
+        ahead = order[:1] if arrived else ()
+        for server, follower in self.followers.items():
+            if follower.copying:
+                continue
+            since = follower.version - self._first
+            lacking = [*self._applied[since:], *(grad.id for grad in ahead)][: self._needed(follower, order)]
+            missing = [grad for grad in lacking if grad in self._gone and grad not in follower.waiting]
+            if any(grad not in self._sqr_norms for grad in missing):  # applied: it is in a copy
+                follower.copying = True
+                self._copies += 1
+                yield Replicate(server=server)
+                continue
+            following = next((grad for grad in lacking if grad not in follower.waiting), None)
+            if (
+                following is not None and following not in missing and not follower.asked
+            ):  # one after the other: they come over one link, in order
+                follower.asked.add(following)
+                follower.expected.sent((following,), t, alone_s(self._worker_of[following]), 0.0)
+                yield Replicate(server=server, grad=following)
+
+    def _needed(self, follower: Follower, order: Iterable[Grad]) -> int:
+        """How many of the updates that it lacks, and then of ``order``, it must have for all of these."""
+        lag, needed = self._lag(follower), 0
+        for place, grad in enumerate(order):
+            norm, rate = self._norm(grad, self.version + place), self._rate(grad)
+            count = to_replicate(lag, norm, self._most, rate)
+            lag = lag.applied(norm, rate)
+            for _ in range(count):
+                lag = lag.replicated()
+            needed += count
+        return needed
+
+    @property
+    def next_s(self) -> float:
+        """When the next transfer to a replica is overdue."""
+        return min((one.expected.next_s for one in self.followers.values() if not one.copying), default=math.inf)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The bound, updates that a replica lacks at most, replicas that follow, and copies so far."""
+        behind = max((self.version - one.version for one in self.followers.values()), default=0)
+        return {"divergence": self.bound, "behind": behind, "replicas": len(self.followers), "copies": self._copies}

@@ -1,1 +1,0 @@
-"""Schedules: when the gate changes its mode of synchronisation, and the cost of a change (pure)."""

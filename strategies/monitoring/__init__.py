@@ -1,1 +1,0 @@
-"""Detectors: measurements of workers and servers, and which of them are slow (pure)."""

@@ -1,1 +1,0 @@
-"""Node policies: actions on tasks, and their cost (pure)."""

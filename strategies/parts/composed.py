@@ -1,0 +1,62 @@
+"""A strategy whose parts the configuration names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import final
+
+from strategies.parts.composition.composition import Composition
+from strategies.parts.composition.parts import Parts
+from strategies.parts.gates.base import Gate
+from strategies.parts.hooks import Deciding, Observing
+from strategies.parts.load.base import Load
+from strategies.parts.load.shares import EvenLoad
+from strategies.parts.screens import Screen
+
+
+@final
+@dataclass(kw_only=True)
+class Composed(Composition):
+    """Any gate with any load policy, detectors, schedule, screen and actions that fit it.
+
+    What every system of this package does in its own file, a YAML does here: each part is named by its class and has
+    its own settings. Parts that cannot work together are refused (:mod:`strategies.parts.composition.fitting`).
+
+    Attributes:
+        gate: when gradients are applied, and who may compute then (``strategies.parts.gates``).
+        load: who computes how much (``strategies.load``); default: the nominal batches.
+        detectors: by any name, what measures nodes (``strategies.monitoring``); the other parts query it.
+        schedule: when the gate changes its mode (``strategies.modes``).
+        screen: which gradients count (``strategies.screens``).
+        actions: by any name, what is done to nodes (``strategies.nodes``), in this order.
+        decide_every_s: seconds between two decisions of actions and of the load policy, if they decide anything.
+        lr_rule: see :mod:`strategies.parts.weights`.
+        requeue: False loses the samples of dropped gradients.
+        data: allocation policy, ``dynamic``, ``shared`` or ``even``.
+    """
+
+    gate: Gate
+    load: Load = field(default_factory=EvenLoad)
+    detectors: dict[str, Observing] = field(default_factory=dict)
+    schedule: object | None = None
+    screen: Screen | None = None
+    actions: dict[str, Deciding] = field(default_factory=dict)
+    decide_every_s: float | None = None
+    lr_rule: str = "batch_linear"
+    requeue: bool = True
+    data: str = "dynamic"
+
+    def compose(self) -> Parts:
+        """The parts as the configuration gives them."""
+        return Parts(
+            gate=self.gate,
+            load=self.load,
+            detectors=self.detectors,
+            schedule=self.schedule,
+            screen=self.screen,
+            actions=self.actions,
+            decide_every_s=self.decide_every_s,
+            lr_rule=self.lr_rule,
+            requeue=self.requeue,
+            named=True,
+        )

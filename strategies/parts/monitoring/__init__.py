@@ -1,0 +1,1 @@
+"""Detectors: measurements of workers and servers that several methods use (pure)."""

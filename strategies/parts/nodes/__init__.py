@@ -1,0 +1,1 @@
+"""Periodic decisions about nodes, timers and pauses (pure)."""

@@ -1,0 +1,176 @@
+"""The part of a strategy that changes the job's nodes: a planner decides, :class:`Resizing` carries out (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Protocol, final
+
+from strategies.parts.hooks import Order, State, Tick
+from strategies.parts.scaling.changes import Decision, Replace
+from strategies.parts.scaling.fleet import Fleet
+from strategies.parts.scaling.resizing import Resizing
+from strategies.parts.scaling.usage import Given
+from strategies.protocol import (
+    Allocate,
+    AnyCommand,
+    AnyEvent,
+    Checkpoint,
+    Command,
+    Compute,
+    Grad,
+    Launch,
+    NodeId,
+    Repartition,
+    Restart,
+    Restored,
+    Retire,
+    ServerLost,
+    Started,
+    Wake,
+)
+
+
+class Planner(Protocol):
+    """Decides what a job's nodes should be."""
+
+    def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
+        """A job begins with these nodes."""
+        ...
+
+    def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
+        """Something has happened; ``given``: what every present node has."""
+        ...
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """An update of these gradients."""
+        ...
+
+    @property
+    def urgent(self) -> bool:
+        """Whether there is something to do that does not wait until what is under way has ended."""
+        ...
+
+    def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
+        """What to do now, if anything."""
+        ...
+
+    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+        """What was decided last is done, or was denied; these nodes are there now."""
+        ...
+
+    def log_state(self) -> State:
+        """What to record of it."""
+        ...
+
+
+@final
+class Scaler:
+    """An action of a composition. It counts a decision as settled when every node has come, or does not come.
+
+    Args:
+        planner: who decides.
+        fleet: the nodes of the job, and what each has at the start.
+        seamless: see :class:`Resizing`, as ``launch_s`` and ``drain_s``.
+    """
+
+    needs: ClassVar[frozenset[type[Command]]] = frozenset(
+        {Launch, Retire, Repartition, Allocate, Restart, Checkpoint, Wake}
+    )
+    watches_servers: ClassVar[bool] = False
+
+    def __init__(
+        self, planner: Planner, fleet: Fleet, *, seamless: bool = True, launch_s: float = 600.0, drain_s: float = 60.0
+    ) -> None:
+        self.planner, self.fleet = planner, fleet
+        self.resizing = Resizing(fleet, seamless, launch_s, drain_s)
+        self.start_cores = {
+            role: fleet.real_cores(given.cores) for role, given in (("worker", fleet.worker), ("server", fleet.server))
+        }
+
+    def start(self, started: Started) -> None:
+        """Reset: the fleet is that of the start, and nothing is under way."""
+        self.fleet.start(started)
+        self.resizing.start(started)
+        self._halted = False
+        self._last = ""
+        self.planner.start(started, self.fleet.present())
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Keep track of the fleet, and pass the event on to the planner."""
+        if isinstance(event, ServerLost) and event.holding:
+            self._halted = True
+        elif isinstance(event, Restored):
+            self._halted = False
+        before = self.fleet.present()
+        self.fleet.observe_event(event)
+        now = self.fleet.present()  # who has just left is still known to the planner
+        self.planner.observe_event(event, now if now is before else {**before, **now})
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Pass the update on to the planner."""
+        self.planner.applied(grads)
+
+    def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        """At the start nodes get what they were given; later what is under way continues."""
+        commands: list[AnyCommand] = []
+        if isinstance(event, Started):
+            present = self.fleet.present().items()
+            commands = [
+                Allocate(node=str(node), cpu_cores=self.fleet.real_cores(given.cores)) for node, given in present
+            ]
+        commands += self.resizing.then(event)
+        if self.resizing.settled is not None:
+            granted, self.resizing.settled = self.resizing.settled, None
+            self.planner.settled(event.t, granted, self.fleet.present())
+            self._last += " (done)" if granted else " (denied)"
+        return commands
+
+    def decide(self, tick: Tick) -> Sequence[AnyCommand]:
+        """Ask the planner, unless the parameters are not there; while something is under way only if it is urgent."""
+        busy = self.resizing.busy
+        if self._halted or self.resizing.switch.holds or (busy and not self.planner.urgent):
+            return []
+        decision = self.planner.decide(tick.t, self.fleet.present())
+        if decision is None:
+            return []
+        self._last = shown(decision)
+        tick.said.append(decision.rule)
+        if not decision.changes:
+            return []
+        if busy:  # only the replacement of a worker that was out of memory does not wait
+            return [
+                command
+                for change in decision.changes
+                if isinstance(change, Replace) and change.node.role == "worker"
+                for command in self.resizing.replace(change)
+            ]
+        return self.resizing.begin(tick.t, decision.changes)
+
+    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
+        """Nobody begins to compute while parameters move."""
+        kept, again = self.resizing.settle(commands)
+        ordered = {one.worker for one in kept if isinstance(one, Compute)}
+        return kept + [order(worker) for worker in again if worker not in ordered]
+
+    def log_state(self) -> State:
+        """Nodes, the phase of a switch, and the last decision with its numbers."""
+        return {
+            **self.fleet.totals(),
+            "switch": str(self.resizing.switch.phase),
+            "decision": self._last,
+            **self.planner.log_state(),
+        }
+
+
+def shown(decision: Decision) -> str:
+    """One line for a decision, such as ``12 s adjust, hot server: Replace server:1 24 cores (used 14.9, ...)``."""
+    changes = "; ".join(_change(change) for change in decision.changes) or "stays"
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in decision.numbers.items())
+    why = f", {decision.why}" if decision.why else ""
+    return f"{decision.t:.4g} s {decision.stage}, {decision.rule}: {changes}{why} ({numbers})"
+
+
+def _change(change: object) -> str:
+    fields = {name: getattr(change, name) for name in getattr(change, "__struct_fields__", ())}
+    shown = [f"{name} {value}" for name, value in fields.items() if name != "memory_bytes" and value not in (False, 0)]
+    return f"{type(change).__name__} {', '.join(shown)}"

@@ -1,0 +1,156 @@
+"""Changes of a job's servers: one :class:`strategies.parts.scaling.switching.switch.Switch` a decision (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf, isfinite
+from typing import final
+
+from strategies.parts.nodes.timers import is_due
+from strategies.parts.scaling.changes import Replace, Resize
+from strategies.parts.scaling.fleet import Fleet
+from strategies.parts.scaling.switching.states import Effect, Phase
+from strategies.parts.scaling.switching.switch import Order, Switch
+from strategies.parts.scaling.usage import Given
+from strategies.protocol import AnyCommand, Checkpoint, Launch, NodeId, Repartition, Retire, Wake
+
+TIMER = "switch"
+WITHOUT_PARAMETERS = frozenset({Phase.MOVING, Phase.DOWN, Phase.DOWN_SWITCHING, Phase.DOWN_ABANDONED})
+"""Phases in which commands are void."""
+
+
+@final
+class ServerChanges:
+    """The switch to ``servers``, those of the start.
+
+    ``restart_workers`` answers with what restarts all workers. ``under_way``: whether a switch was begun and has not
+    ended; ``granted``: whether the last one came to its end.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        servers: Sequence[NodeId],
+        *,
+        seamless: bool,
+        launch_s: float,
+        drain_s: float,
+        restart_workers: Callable[[], list[AnyCommand]],
+    ) -> None:
+        self.fleet, self.seamless, self.restart_workers = fleet, seamless, restart_workers
+        self.switch = Switch(servers, seamless, launch_s, drain_s)
+        self.under_way, self.granted = False, True
+        self._order, self._wanted = list(servers), list(servers)
+        """Servers in the order of the vector: that hold it, and that will."""
+        self._unwanted: set[NodeId] = set()
+        """New servers of an abandoned switch. Others of the same request may be denied, too, which is reported later:
+        so they are retired after the next event that is no denial."""
+        self._launches: list[Launch] = []
+        self._due_s = inf
+
+    # ---- a decision --------------------------------------------------------------------------------------------------
+
+    def begin(self, t: float, changes: Iterable[Resize | Replace]) -> list[AnyCommand]:
+        """Go over to the servers that these changes of one decision ask for; nothing if they are those of now."""
+        self.granted = True
+        keep, new = set(self.switch.servers), list[tuple[Given, NodeId | None]]()
+        elsewhere: list[NodeId] = []
+        for change in changes:
+            if isinstance(change, Resize):
+                keep, wanted = self._resized(change)
+                new += [(given, None) for given in wanted]
+            else:
+                keep.discard(change.node)
+                new.append((Given(cores=change.cores, memory_bytes=change.memory_bytes), change.node))
+                elsewhere += [change.node] if change.elsewhere else []
+        return self._switch_to(t, keep, new, elsewhere) if new or keep != self.switch.servers else []
+
+    def _resized(self, change: Resize) -> tuple[set[NodeId], list[Given]]:
+        wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
+        alike = [server for server in sorted(self.switch.servers) if self.fleet.given.get(server) == wanted]
+        keep = alike[: change.count]
+        return set(keep), [wanted] * (change.count - len(keep))
+
+    def _switch_to(
+        self, t: float, keep: set[NodeId], new: Sequence[tuple[Given, NodeId | None]], elsewhere: Sequence[NodeId]
+    ) -> list[AnyCommand]:
+        """Who replaces a server gets its place in the vector, so that little moves, and a hot part stays with it."""
+        not_on = [place for node in elsewhere if (place := self.fleet.places.get(node)) is not None]
+        self._launches = [self.fleet.request("server", given, not_on) for given, _ in new]
+        launched = [NodeId.parse(one.node) for one in self._launches]
+        takes = {old: one for one, (_, old) in zip(launched, new, strict=True) if old is not None}
+        order = [takes.get(one, one) for one in self._order]
+        self._wanted = [one for one in order if one in keep or one in launched]
+        self._wanted += [one for one in launched if one not in self._wanted]
+        self.under_way = True
+        return self._carried_out(self.switch.ask(t, keep, launched))
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def joined(self, t: float, server: NodeId) -> list[AnyCommand]:
+        """A server can be reached."""
+        return self._carried_out(self.switch.joined(t, server))
+
+    def denied(self, t: float, server: NodeId) -> list[AnyCommand]:
+        """A server does not come; a present one was denied its cores only."""
+        return [] if server in self.fleet.here else self.gone(t, server)
+
+    def gone(self, t: float, server: NodeId) -> list[AnyCommand]:
+        """A server's process is lost, or does not come."""
+        return self._carried_out(self.switch.gone(t, server))
+
+    def ended(self, t: float, worker: NodeId) -> list[AnyCommand]:
+        """A worker's gradient has arrived, or never will."""
+        return self._carried_out(self.switch.ended(t, worker))
+
+    def restored(self, t: float, servers: Iterable[int]) -> list[AnyCommand]:
+        """These hold the parameters, in this order."""
+        self._order = [NodeId.server(server) for server in servers]
+        return self._carried_out(self.switch.restored(t, self._order))
+
+    def woke(self, t: float, tag: str) -> list[AnyCommand]:
+        """A timer fired, perhaps that of the switch."""
+        return self._carried_out(self.switch.woke(t)) if tag == TIMER and is_due(t, self._due_s) else []
+
+    def timer(self) -> list[AnyCommand]:
+        """The switch is to be woken at another time than before."""
+        if self.switch.due_s == self._due_s:
+            return []
+        self._due_s = self.switch.due_s
+        return [Wake(at_s=self._due_s, tag=TIMER)] if isfinite(self._due_s) else []
+
+    def retire_unwanted(self) -> list[AnyCommand]:
+        """New servers of an abandoned switch leave, if that can be ordered now."""
+        if self.switch.phase in WITHOUT_PARAMETERS:
+            return []
+        commands = self._retire(sorted(self._unwanted))
+        self._unwanted.clear()
+        return commands
+
+    # ---- orders of the switch ----------------------------------------------------------------------------------------
+
+    def _carried_out(self, orders: Iterable[Order]) -> list[AnyCommand]:
+        commands: list[AnyCommand] = []
+        for effect, nodes in orders:
+            match effect:
+                case Effect.LAUNCH:
+                    commands += self._launches
+                case Effect.CHECKPOINT if not self.seamless:
+                    commands.append(Checkpoint())
+                case Effect.RESTART_WORKERS:
+                    commands += self.restart_workers()
+                case Effect.MOVE:
+                    commands.append(Repartition(servers=tuple(node.number for node in self._wanted)))
+                case Effect.RETIRE_OLD:
+                    commands += self._retire(nodes)
+                case Effect.RETIRE_NEW:
+                    self._unwanted |= set(nodes)
+                case Effect.FINISHED | Effect.ABANDONED:
+                    self.under_way, self.granted = False, effect == Effect.FINISHED
+        return commands
+
+    def _retire(self, nodes: Iterable[NodeId]) -> list[AnyCommand]:
+        retired = [node for node in nodes if node in self.fleet.given]
+        for node in retired:
+            self.fleet.leave(node)
+        return [Retire(node=str(node)) for node in retired]

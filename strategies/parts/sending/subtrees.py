@@ -1,0 +1,117 @@
+"""The tree of workers whose gradients make one update, and which of them are to be sent now, and how (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple, final
+
+from strategies.parts.sending.routes import build, going_direct, moved
+from strategies.protocol import NodeId
+
+WAIT_FRAC = 0.5
+"""Part of the median iteration for which nodes wait where no time is given."""
+ROUNDING_S = 1e-9
+
+
+class Outgoing(NamedTuple):
+    """Workers whose gradients are to be sent now, as one sum ``via`` an aggregator or (None) each to the servers."""
+
+    workers: tuple[int, ...]
+    via: str | None = None
+
+
+@final
+class Subtrees:
+    """One group's tree, with the aggregator of every inner node and the times at which it is waited for.
+
+    The tree stays as it is during a round. ``members`` are those for whom it was made.
+    """
+
+    def __init__(self, members: Collection[int], fanout: int) -> None:
+        self.members, self._fanout = frozenset(members), fanout
+        self._built_s: dict[int, float] = {}
+        self.tree = build({}, fanout)
+        self.via: dict[int, str] = {}
+        self._wakes: dict[int, float] = {}
+        """When the timer of a subtree is due, by its inner node."""
+
+    def open(self, latency_s: Mapping[int, float]) -> bool:
+        """A round begins: what is known of latencies by now makes its tree. Returns whether that is another one."""
+        self._wakes = {}
+        known_s = {worker: latency_s[worker] for worker in self.members if worker in latency_s}
+        if not moved(self._built_s, known_s):
+            return False
+        self._built_s, self.tree = known_s, build(known_s, self._fanout)
+        return True
+
+    def sends(
+        self,
+        t: float,
+        held: Collection[int],
+        coming: Collection[int],
+        ready_s: Mapping[int, float],
+        wait_s: float,
+    ) -> Iterator[Outgoing | float]:
+        """What is sent at time ``t``; a number is a time at which to ask again.
+
+        Args:
+            t: now, in seconds.
+            held: workers that hold a gradient.
+            coming: members whose gradient is not ready yet, and will be.
+            ready_s: since when it has been, of all others whose gradient of this round was ready.
+            wait_s: for how long an inner node waits for its children, and the first of them for it.
+        """
+        reached = set[int]()
+        for parent in self.tree.children(None):
+            subtree = (parent, *self.tree.children(parent))
+            reached.update(subtree)
+            pending = [worker for worker in subtree if worker in held]
+            if not pending:
+                continue
+            until_s = ready_s.get(parent, min(ready_s[worker] for worker in pending)) + wait_s
+            if any(worker in coming for worker in subtree) and t < until_s - ROUNDING_S:
+                if self._wakes.get(parent, t) <= t:
+                    self._wakes[parent] = until_s
+                    yield until_s
+                continue
+            late = going_direct(self.tree, ready_s, wait_s)
+            if together := tuple(worker for worker in pending if worker not in late):
+                yield Outgoing(together, self.via.get(parent))
+            yield from (Outgoing((worker,)) for worker in pending if worker in late)
+        # whose latency is not known yet, and newcomers for whom two levels have no room
+        yield from (Outgoing((worker,)) for worker in held if worker in self.members and worker not in reached)
+
+
+def assigned(
+    groups: Sequence[Sequence[int]], names: Sequence[str], places: Mapping[str, str], *, sharing: bool
+) -> list[dict[int, str]]:
+    """Who sums for each inner node, by group: an aggregator on its host if there is one, or else any.
+
+    The least used one of those in question, so that two inner nodes share one only where there are not enough.
+
+    Args:
+        groups: the inner nodes of every group.
+        names: the aggregators.
+        places: hosts of tasks, by name.
+        sharing: whether inner nodes on one host share what is there, rather than take one elsewhere that is free.
+    """
+    uses = Counter(dict.fromkeys(names, 0))
+    found = [dict[int, str]() for _ in groups]
+    for elsewhere in (False, True):  # who has one on its own host comes first
+        for own, inner in zip(found, groups, strict=True):
+            for worker in inner:
+                host = places.get(str(NodeId.worker(worker)))
+                here = [name for name in names if host is not None and places.get(name) == host]
+                here = here if sharing else [name for name in here if not uses[name]]
+                if worker not in own and (here or elsewhere):
+                    own[worker] = min(here or names, key=lambda name: uses[name])
+                    uses[own[worker]] += 1
+    return found
+
+
+def waiting_s(took_s: Mapping[int, float], members: Collection[int]) -> float:
+    """Half of the median iteration of the members that are known; 0 without any."""
+    known = [took_s[worker] for worker in members if worker in took_s]
+    return WAIT_FRAC * median(known) if known else 0.0

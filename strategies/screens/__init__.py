@@ -1,1 +1,0 @@
-"""Screens: which gradients count, by their score against a reference gradient (pure)."""

@@ -1,0 +1,392 @@
+"""STAR's schedule: predict, tag, cost all modes, change to the best after an update (sections IV-B, IV-C; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import ClassVar, NamedTuple, final
+
+import msgspec
+
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.gates.base import Verdict
+from strategies.parts.hooks import Order, Peers, State
+from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
+from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.nodes.pause import Pause
+from strategies.parts.nodes.timers import is_due
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Arrived,
+    Command,
+    Grad,
+    Joined,
+    Lost,
+    Reserve,
+    Reserved,
+    Restored,
+    Started,
+    Wake,
+    Woke,
+)
+from strategies.star.choice import Choice, Decision, Groups, costed_as
+from strategies.star.demands import ModeDemands
+from strategies.star.learned import ModeLearner
+from strategies.star.measuring import Measuring
+from strategies.star.modal import SSGD, ModalGate, Mode
+from strategies.star.reserving import Reserving
+from strategies.star.server_question import Question, ServerQuestion
+from strategies.star.spacing import Spacing
+from strategies.star.times import updates_per_progress
+
+ASK_AGAIN_ITERS = 10
+"""Average iterations of every worker after which a refused mode is asked for again, since others' needs change."""
+CALM = ("ssgd", "cheaper")
+"""What may be the mode without stragglers."""
+
+
+class Change(NamedTuple):
+    """A mode that has been chosen, to be taken with the first update from ``ready_s`` on."""
+
+    mode: Mode
+    ready_s: float
+
+
+@final
+@dataclass(kw_only=True)
+class ModeChooser:
+    """Chooses a mode when stragglers, clusters or predicted times change, and now and then while there are stragglers.
+
+    A decision takes ``decision_s``. With ``pause`` no worker begins to compute meanwhile; otherwise training continues
+    in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the
+    first update after the decision (an update during the pause is enough, as nobody has begun to compute since).
+    Without stragglers it is SSGD, or with ``when_calm: cheaper`` the present mode if SSGD would cost more, so that the
+    next straggler need not hold up a whole round before it is known. Neither takes ``decision_s``. A predicted time has
+    changed if it differs by more than ``cluster_frac`` from that of the last decision.
+
+    Attributes:
+        choice: the candidates, and how one is chosen.
+        predict_every_iters: iterations of every worker on average from one prediction to the next.
+        redecide_iters: iterations of every worker on average after which is decided again although nothing changed.
+        cluster_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
+        decision_s: seconds that a decision takes.
+        pause: whether workers wait for it.
+        max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
+        learning: what costs the modes once it has learnt enough, in seconds of its own (STAR-ML); None: STAR-H always.
+        when_calm: the mode without stragglers: ``ssgd`` (STAR), or ``cheaper``.
+        prevention: what modes need of the hosts, which is then asked for before a mode is taken; one that is refused
+            gives way to the next best, and SSGD needs nothing (section IV-D1). None: nothing is asked for.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictsStragglers, MeasuresNoise)
+
+    choice: Choice = field(default_factory=Choice)
+    predict_every_iters: int = 1
+    redecide_iters: int = 10
+    cluster_frac: float = 0.2
+    decision_s: float = 0.97
+    pause: bool = True
+    max_pause_frac: float = 1.0
+    learning: ModeLearner | None = None
+    when_calm: str = "ssgd"
+    prevention: ModeDemands | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("predict_every_iters", self.predict_every_iters, 1)
+        check_whole("redecide_iters", self.redecide_iters, 1)
+        check_number("cluster_frac", self.cluster_frac, 0.0)
+        check_number("decision_s", self.decision_s, 0.0)
+        if not isinstance(self.pause, bool):
+            raise ValueError(f"pause={self.pause}: must be true or false")
+        check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
+        if not isinstance(self.learning, ModeLearner | None):
+            raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
+        if self.learning is not None:
+            self.learning.check_topology("ps")
+            self.learning.check_costs(self.choice.costs)
+        check_choice("when_calm", self.when_calm, *CALM)
+        if not isinstance(self.prevention, ModeDemands | None):
+            raise ValueError(f"prevention={self.prevention}: must be a strategies.star.demands.ModeDemands, or null")
+        self._calm = replace(self.choice, modes=("ssgd",))
+
+    @property
+    def needs(self) -> frozenset[type[Command]]:
+        """``Wake`` only if there is a pause to end, ``Reserve`` only if modes are asked for."""
+        reserves = frozenset[type[Command]]() if self.prevention is None else frozenset({Reserve})
+        return reserves | {Wake} if self._pauses else reserves
+
+    @property
+    def _pauses(self) -> bool:
+        takes_s = max(self.decision_s, 0.0 if self.learning is None else self.learning.decision_s)
+        return self.pause and takes_s > 0
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The files that what costs the modes was fitted to beforehand."""
+        return () if self.learning is None else self.learning.fitted
+
+    @property
+    def watches_use(self) -> bool:
+        """Whether it must know what servers use."""
+        return self.prevention is not None
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` for more workers than a model has room for."""
+        if self.learning is not None:
+            try:
+                self.learning.validate(num_workers)
+            except ValueError as error:
+                raise ValueError(f"learning.{error}") from None
+
+    def meet(self, peers: Peers) -> None:
+        """Keep the gate, the predictions and the noise scale."""
+        self._gate = peers.one(ModalGate)
+        self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
+        self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def start(self, started: Started) -> None:
+        """Reset: SSGD, and nothing is decided."""
+        self._gate.mode = SSGD
+        self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
+        self._pause = Pause()
+        self._spacing = Spacing(self.max_pause_frac)
+        self._change: Change | None = None
+        self._updated = self._at_boundary = False
+        self._arrived = self._iters = 0
+        self._seen: tuple[frozenset[int], Groups] | None = None
+        self._decided_s: dict[int, float] = {}
+        self._decisions = self._switches = 0
+        self.decision: Decision | None = None
+        self._said = ""
+        self._now = started.t
+        self._measuring = Measuring(self.learning, self.choice.costs)
+        self._begins = False
+        """Whether the mode, which was kept, is measured from the next update on after which nobody pauses."""
+        self._reserving: Reserving | None = None
+        self._holds = False
+        """Whether more is reserved than SSGD needs."""
+        self._refused = False
+        """Whether the last decision would have been another if the cluster had granted it."""
+        if self.learning is not None:
+            self.learning.reset()
+        if self.prevention is not None:
+            self.prevention.reset(started)
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Note lost workers; after a restore training begins in the mode chosen last, without a pause."""
+        self._updated, self._now = False, event.t
+        if self.prevention is not None:
+            self.prevention.observe(event, synchronous=self._gate.mode == SSGD)
+        match event:
+            case Joined():
+                self._measuring.forget()
+                self._spacing.reset()
+            case Lost():
+                self._measuring.forget()
+                self._pause.gone(event.worker)
+                self._spacing.reset()
+            case Restored():
+                self._measuring.forget(event.version)
+                self._pause = Pause()
+                self._holds, self._reserving = self._holds or self._reserving is not None, None
+                if self._change is not None:
+                    self._gate.mode, self._change = self._change.mode, None
+                    self._switches += 1
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Note that this event makes an update, with which the mode may change."""
+        self._updated = True
+        self._measuring.applied(self._now, self._gate.at.of.get(grads[0].worker, 0), grads)
+        if self._begins and self._pause.until_s is None:
+            self._begin()
+
+    def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
+        """Change the mode if it is time, then predict and decide if it is time for that."""
+        answers: list[Verdict | AnyCommand] = [*self._taken(event.t)]
+        if isinstance(event, Reserved) and self._reserving is not None:
+            answers += self._answered(event, self._reserving)
+        elif isinstance(event, Arrived) and event.grad.samples:
+            self._arrived += len(event.grad.members) or 1
+            if self._arrived >= self.predict_every_iters * len(self._gate.members) and not self._is_deciding():
+                self._arrived = 0
+                self._iters += self.predict_every_iters
+                answers += self._looked(event.t)
+            elif self.learning is not None:
+                self.learning.advance()
+        if self._holds and self._gate.mode == SSGD and not self._is_deciding():
+            self._holds = False
+            answers.append(Reserve())
+        return answers
+
+    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
+        """Hold Computes during a decision, and release them when it is made."""
+        commands = self._pause.hold(commands)
+        if not isinstance(event, Woke):
+            return commands
+        return [*commands, *(order(worker) for worker in self._pause.ends(event.t))]
+
+    # ---- decisions --------------------------------------------------------------------------------------------------
+
+    def _is_deciding(self) -> bool:
+        return self._change is not None or self._reserving is not None or self._pause.until_s is not None
+
+    def _looked(self, t: float) -> Sequence[Verdict | AnyCommand]:
+        """Predict, and decide if there is something new or nothing was decided for long."""
+        workers = tuple(sorted(self._gate.members))
+        outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self._takes_s(workers))
+        if outlook is None:
+            return ()
+        if not outlook.tagged:
+            self._seen = None
+            if self._gate.mode == SSGD or self._stays(workers, outlook.times_s):
+                return ()
+            self._measuring.learn(self._gate.mode)
+            self._measuring.decided(None)
+            self._said = f"{t:.6g} s: no stragglers; ssgd, was {self._gate.mode}"
+            return self._changing_to(SSGD, t, t)
+        clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
+        groups = tuple(tuple(workers[index] for index in group) for group in clusters)
+        noise = self._noise.phi_of(self._batch_samples * len(workers))
+        if noise is None or not (self.prevention is None or self.prevention.known):
+            return ()
+        same = self._seen == (outlook.tagged, groups) and not self._moved(workers, outlook.times_s)
+        most_iters = min(self.redecide_iters, ASK_AGAIN_ITERS) if self._refused else self.redecide_iters
+        if (same and self._iters < most_iters) or self._spacing.waits(t):
+            return ()
+        self._seen, self._iters = (outlook.tagged, groups), 0
+        self._decided_s = dict(zip(workers, outlook.times_s, strict=True))
+        return self._decided(t, workers, outlook, groups, noise)
+
+    def _stays(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
+        """Whether the present mode is kept although nobody straggles, because SSGD costs as much or more."""
+        noise = self._noise.phi_of(self._batch_samples * len(workers))
+        if self.when_calm == "ssgd" or noise is None or "ssgd" not in self.choice.modes:
+            return False
+        present, everybody = self._gate.mode, (workers,)
+        # without candidates between, which are simulated, this costs microseconds; static x is costed as among them
+        choice = self.choice if present.groups is None and present.x != 1 else self._calm
+        mode_s = choice.priced(workers, times_s, everybody, self._batch_samples, noise[0], present)
+        return mode_s[SSGD] >= mode_s.get(present, inf)
+
+    def _moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
+        """Whether a time differs by more than a cluster is wide from that of the last decision, in fastest times.
+
+        The first prediction of a straggler may be between its old and its new time: it is tagged, but costs are wrong.
+        """
+        before = [self._decided_s.get(worker, time_s) for worker, time_s in zip(workers, times_s, strict=True)]
+        ratios = [(now / min(times_s)) / (then / min(before)) for now, then in zip(times_s, before, strict=True)]
+        return any(max(ratio, 1 / ratio) > 1 + self.cluster_frac for ratio in ratios)
+
+    def _decided(
+        self, t: float, workers: tuple[int, ...], outlook: Outlook, groups: Groups, noise: tuple[float, float]
+    ) -> Sequence[Verdict | AnyCommand]:
+        """Cost all modes and take the best; a pause begins in any case, since the decision has to be made."""
+        before, (phi, age), takes_s = self._gate.mode, noise, self._takes_s(workers)
+        self._refused = False
+        self._measuring.learn(before)
+        asked = ServerQuestion(
+            self.choice, Question(workers, outlook.times_s, groups, self._batch_samples, phi, before)
+        )
+        by_model = self.learning is not None and self.learning.can_decide(len(workers))
+        mode_s = asked.by_rule() if self.learning is None else self.learning.priced(asked)
+        chosen, why = self.choice.chosen(mode_s, before, len(workers))
+        self.decision = Decision(
+            t=t,
+            workers=workers,
+            times_s=outlook.times_s,
+            tagged=tuple(sorted(outlook.tagged)),
+            phi_samples=phi,
+            phi_age_updates=age,
+            mode_s=mode_s,
+            before=before,
+            chosen=chosen,
+            why=why,
+        )
+        self._decisions += 1
+        self._said = f"{self.decision} ({self.choice.costs}{', by the model' if by_model else ''})"
+        self._measuring.decided(asked)
+        answers: list[Verdict | AnyCommand] = []
+        if self.pause and takes_s:
+            self._pause.until_s = t + takes_s
+            answers.append(Wake(at_s=self._pause.until_s, tag="decided"))
+        if self.prevention is None or chosen in (before, SSGD):
+            return [*answers, *self._settled(chosen, t, t, t + takes_s)]
+        self._reserving = Reserving(
+            t,
+            self.choice.better(mode_s, before, len(workers)),
+            mode_s,
+            before,
+            mode_s[costed_as(before, len(workers))],
+            updates_per_progress(self._batch_samples * len(workers), phi),
+            updated=self._updated,
+            ready_s=t + takes_s,
+        )
+        return [*answers, self._reserving.asks(self.prevention, workers, outlook.times_s)]
+
+    def _answered(self, event: Reserved, reserving: Reserving) -> Sequence[Verdict | AnyCommand]:
+        """The cluster grants or refuses a mode: it is taken, or the next is asked for, or the present one stays."""
+        assert self.prevention is not None
+        assert self.decision is not None
+        mode = reserving.answered(event)
+        if mode is None:
+            return (reserving.asks(self.prevention, self.decision.workers, self.decision.times_s),)
+        self._reserving, self._refused = None, bool(reserving.refused)
+        if event.ok:
+            self._holds = True
+        if reserving.refused:
+            self.decision = msgspec.structs.replace(self.decision, chosen=mode)
+            self._said = f"{self.decision}; refused by the cluster: {', '.join(reserving.refused)}"
+        self._updated |= reserving.updated and event.t == reserving.t
+        return self._settled(mode, event.t, reserving.t, reserving.ready_s)
+
+    def _settled(self, mode: Mode, t: float, begun_s: float, ready_s: float) -> Sequence[Verdict]:
+        """A decision that was begun at ``begun_s`` is made; its mode is to be taken when it has had its time."""
+        before = self._gate.mode
+        if self.pause:
+            self._spacing.decided(begun_s, ready_s - begun_s, changed=mode != before)
+        if mode == before:
+            self._begins = True
+            if self._updated and self._pause.until_s is None:
+                self._begin()
+            return ()
+        return self._changing_to(mode, t, ready_s)
+
+    def _takes_s(self, workers: tuple[int, ...]) -> float:
+        """Seconds that the next decision takes."""
+        if self.learning is not None and self.learning.can_decide(len(workers)):
+            return self.learning.decision_s
+        return self.decision_s
+
+    def _changing_to(self, mode: Mode, t: float, ready_s: float) -> Sequence[Verdict]:
+        self._change, self._at_boundary = Change(mode, ready_s), False
+        return self._taken(t)
+
+    def _taken(self, t: float) -> Sequence[Verdict]:
+        """The updates that the change completes, if it is due: with an update, or if nobody computes since the last."""
+        if self._change is None:
+            return ()
+        self._at_boundary |= self._updated
+        paused = self._pause.until_s is not None
+        if not is_due(t, self._change.ready_s) or not (self._updated or (paused and self._at_boundary)):
+            return ()
+        mode, self._change = self._change.mode, None
+        self._switches += 1
+        verdicts = self._gate.switch(mode)
+        self._begin()
+        return verdicts
+
+    def _begin(self) -> None:
+        self._begins = False
+        self._measuring.begin(self._now, self._batch_samples * len(self._gate.members))
+
+    def log_state(self) -> State:
+        """The numbers of decisions and of changes, the last decision with its numbers, and how good the model is."""
+        found: State = {"decisions": self._decisions, "switches": self._switches, "decision": self._said}
+        if self.learning is not None:
+            found["decided_by"] = "model" if self.learning.decides else "STAR-H"
+            found["regret_frac"] = -1.0 if self.learning.regret_frac is None else self.learning.regret_frac
+        return found

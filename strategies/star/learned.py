@@ -1,0 +1,281 @@
+"""STAR-ML: the costs of modes by a model, learnt from STAR-H's decisions and what modes took (section IV-C2; pure)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, final
+
+import numpy as np
+
+from predictors.history import Floats
+from predictors.network import Network
+from predictors.network_file import FittedNetwork, load_network
+from predictors.ridge import Ridge
+from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.star.features import feature_names
+from strategies.star.ring_features import ring_feature_names
+from strategies.star.samples import Costed, SampleBuffer, regret_of
+from strategies.star.times import ModeTimes
+
+REGRESSORS = ("mlp", "ridge")
+LEARNT_COSTS = ("pooled", "priced", "literal")
+"""Its estimates know these prices of staleness."""
+MAX_WORKERS = 1000
+"""Most workers that a model has room for: its features grow with them."""
+INPUTS = {"ps": ("modes", feature_names), "allreduce": ("ring_modes", ring_feature_names)}
+"""By topology: the file that comes along, and what a model is given about a mode."""
+
+M = TypeVar("M")
+"""A mode."""
+
+
+class Model(Protocol):
+    """What learns in slices: :class:`predictors.network.Network`, :class:`predictors.ridge.Ridge`."""
+
+    fitted: bool
+
+    def begin(self, inputs: Floats, targets: Floats, weights: Floats | None = None, epochs: int = 1) -> None:
+        """Begin a fit of these rows."""
+        ...
+
+    def advance(self, steps: int) -> bool:
+        """Carry out a slice of it; True when it is complete."""
+        ...
+
+    def predict(self, inputs: Floats) -> Floats:
+        """Predicted targets, float [rows]."""
+        ...
+
+
+class Asked(Protocol[M]):
+    """A decision about modes, for which STAR-H and a model can say what they cost, in seconds per unit of progress."""
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are."""
+        ...
+
+    @property
+    def phi_samples(self) -> float:
+        """The gradient noise scale that updates for a unit of progress are computed with, in samples."""
+        ...
+
+    def by_rule(self) -> dict[M, float]:
+        """Of all candidates and of the present mode by STAR-H, the best first."""
+        ...
+
+    def by_model(self, model: Model, max_workers: int) -> dict[M, float]:
+        """The same by a model with room for so many workers."""
+        ...
+
+    def one_s(self, mode: M) -> float:
+        """Of one mode by STAR-H."""
+        ...
+
+    def costed(self, mode_s: Mapping[M, float], max_workers: int, *, measured: bool) -> Costed:
+        """What is learnt of modes that cost so much: as STAR-H estimates, or as it was measured."""
+        ...
+
+
+class Waiting(NamedTuple):
+    """A decision of the model that STAR-H costs afterwards: modes without a cost, and the costs of the others."""
+
+    asked: Asked[Any]
+    modes: list[Any]
+    found: dict[Any, float]
+
+
+@final
+@dataclass(kw_only=True)
+class ModeLearner:
+    """Learns what modes cost while STAR-H decides, decides itself once it is good enough, and continues to learn.
+
+    A decision of STAR-H gives a row for every candidate, with its estimate; a mode that was kept for ``hold_updates``
+    or more gives one with what it took. With ``min_samples`` rows the model is fitted to all but the newest decisions,
+    and decides from then on if its choices among those cost at most ``max_regret_frac`` more than the best ones. This
+    is checked again after every ``refit_samples`` more rows, before which the model was refined with them; so it may
+    lose the decisions again. While it decides, every ``check_every``-th decision is costed by STAR-H afterwards.
+
+    Fits and those costs are carried out between decisions, a slice with every arrival.
+
+    It decides about what it is asked (:class:`Asked`): modes of parameter servers
+    (:class:`strategies.star.server_question.ServerQuestion`) or of a ring
+    (:class:`strategies.star.ring_question.RingQuestion`).
+
+    Attributes:
+        topology: the strategy's: ``ps``, or ``allreduce``, whose modes are others and have a model of their own.
+        regressor: ``mlp`` (a network of 64 and 32 rectified units) or ``ridge``.
+        use_ml_from_start: whether the model of ``weights`` decides from the start; otherwise the job learns its own.
+        weights: a file of scripts/train_modes.py; empty: the one that comes along.
+        decision_s: seconds that its decisions take; those of STAR-H take the schedule's.
+        min_samples: rows before the first fit.
+        max_samples: rows that are kept.
+        max_regret_frac: see above.
+        epochs: passes over the rows by the first fit, for ``mlp``.
+        refit_samples: new rows from one check to the next.
+        refit_epochs: passes by each refinement.
+        check_every: decisions of the model from one that is costed by STAR-H, too, to the next.
+        hold_updates: updates of a mode after which its time counts as measured.
+        max_workers: workers that the model has room for; with more, STAR-H decides.
+        slice_steps: minibatches of a fit at each arrival.
+    """
+
+    topology: str = "ps"
+    regressor: str = "mlp"
+    use_ml_from_start: bool = False
+    weights: str = ""
+    decision_s: float = 0.12
+    min_samples: int = 500
+    max_samples: int = 5000
+    max_regret_frac: float = 0.05
+    epochs: int = 200
+    refit_samples: int = 50
+    refit_epochs: int = 5
+    check_every: int = 10
+    hold_updates: int = 20
+    max_workers: int = 16
+    slice_steps: int = 4
+
+    def __post_init__(self) -> None:
+        check_choice("topology", self.topology, *INPUTS)
+        check_choice("regressor", self.regressor, *REGRESSORS)
+        if not isinstance(self.use_ml_from_start, bool):
+            raise ValueError(f"use_ml_from_start={self.use_ml_from_start}: must be true or false")
+        for name in ("epochs", "refit_samples", "refit_epochs", "check_every", "hold_updates", "slice_steps"):
+            check_whole(name, getattr(self, name), 1)
+        check_whole("min_samples", self.min_samples, 10)
+        check_whole("max_samples", self.max_samples, self.min_samples)
+        check_whole("max_workers", self.max_workers, 2, MAX_WORKERS)
+        check_number("decision_s", self.decision_s, 0.0)
+        check_number("max_regret_frac", self.max_regret_frac, 0.0)
+        if self.weights and not self.use_ml_from_start:
+            raise ValueError(f"weights={self.weights}: is used only with use_ml_from_start=true")
+        if self.use_ml_from_start and self.regressor != "mlp":
+            raise ValueError(f"use_ml_from_start=True: files hold networks; set regressor=mlp, not {self.regressor}")
+        self.reset()
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The file of the model that decides from the start, as records name it; none where a job learns its own."""
+        if not self.use_ml_from_start:
+            return ()
+        return (self._loaded().known_as,)
+
+    def _loaded(self) -> FittedNetwork:
+        """The model of :attr:`weights`."""
+        name, names_of = INPUTS[self.topology]
+        return load_network(self.weights, name, names_of(self.max_workers))
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` for more workers than the model has room for."""
+        if num_workers > self.max_workers:
+            raise ValueError(
+                f"max_workers={self.max_workers}: the model has room for so many workers, and there are {num_workers}; "
+                "use a larger one without use_ml_from_start, or strategy=star_h"
+            )
+
+    def check_topology(self, strategys: str) -> None:
+        """Raise ``ValueError`` unless what it learns is the modes of this topology, the strategy's."""
+        if self.topology != strategys:
+            raise ValueError(
+                f"learning.topology={self.topology}: must be the strategy's, {strategys}, whose modes are others"
+            )
+
+    def check_costs(self, costs: ModeTimes) -> None:
+        """Raise ``ValueError`` for costs that no model, or not the one that decides from the start, can learn."""
+        if costs.mode_cost not in LEARNT_COSTS:
+            raise ValueError(
+                f"mode_cost={costs.mode_cost}: a model learns {' or '.join(LEARNT_COSTS)}; choose that, or "
+                "learning=null"
+            )
+        if self.use_ml_from_start:
+            about = self._loaded().about
+            if costs.mode_cost not in about.split():
+                raise ValueError(
+                    f"mode_cost={costs.mode_cost}: the model that decides from the start has learnt {about}; choose "
+                    "that, set learning.use_ml_from_start=false, or fit another with scripts/train_modes.py"
+                )
+
+    def reset(self) -> None:
+        """Forget what a job has taught."""
+        inputs = len(INPUTS[self.topology][1](self.max_workers))
+        self.model: Model = Network(inputs) if self.regressor == "mlp" else Ridge(inputs)
+        if self.use_ml_from_start:
+            self.model = deepcopy(self._loaded().network)
+        self.decides = self.use_ml_from_start
+        self.regret_frac: float | None = None
+        """Of the model's choices, at the last check."""
+        self._buffer = SampleBuffer(self.max_samples)
+        self._new = self._decisions = 0
+        self._judged: list[Costed] = []
+        self._waiting: deque[Waiting] = deque()
+
+    # ---- decisions --------------------------------------------------------------------------------------------------
+
+    def can_decide(self, num_workers: int) -> bool:
+        """Whether the next decision is the model's."""
+        return self.decides and num_workers <= self.max_workers
+
+    def priced(self, asked: Asked[M]) -> dict[M, float]:
+        """Seconds per unit of progress of all candidates, the best first; by STAR-H until the model decides."""
+        if not self.can_decide(asked.num_workers):
+            mode_s = asked.by_rule()
+            self.learn(asked, mode_s)
+            return mode_s
+        found = asked.by_model(self.model, self.max_workers)
+        self._decisions += 1
+        if self._decisions % self.check_every == 0:
+            self._waiting.append(Waiting(asked, list(found), {}))
+        return found
+
+    # ---- learning ---------------------------------------------------------------------------------------------------
+
+    def learn(self, asked: Asked[M], mode_s: Mapping[M, float]) -> None:
+        """Take over STAR-H's estimates for one decision."""
+        if asked.num_workers <= self.max_workers:
+            self._add(asked.costed(mode_s, self.max_workers, measured=False))
+
+    def measured(self, asked: Asked[M], mode: M, unit_s: float) -> None:
+        """Take over what a mode took that was chosen at a decision; what is not finite is ignored."""
+        if asked.num_workers <= self.max_workers and 0 < unit_s < float("inf"):
+            self._add(asked.costed({mode: unit_s}, self.max_workers, measured=True))
+
+    def _add(self, one: Costed) -> None:
+        self._buffer.add(one)
+        self._new += len(one.targets)
+
+    def advance(self) -> None:
+        """Do a slice of what is to be done between decisions: cost a mode, or some steps of a fit."""
+        if self._waiting:
+            self._cost_one()
+        elif self._judged:
+            if self.model.advance(self.slice_steps):
+                self._judge()
+        elif self._buffer.rows >= self.min_samples and self._new >= self.refit_samples and self._buffer.decisions > 1:
+            self._begin_fit()
+
+    def _cost_one(self) -> None:
+        """STAR-H's estimate of one more mode of a decision that is costed afterwards."""
+        asked, modes, found = self._waiting[0]
+        mode = modes.pop()
+        found[mode] = asked.one_s(mode)
+        if not modes:
+            self._waiting.popleft()
+            self.learn(asked, found)
+
+    def _begin_fit(self) -> None:
+        rows, held_out = self._buffer.split()
+        self._new = 0
+        if held_out:
+            self._judged = held_out
+            self.model.begin(*rows, epochs=self.refit_epochs if self.model.fitted else self.epochs)
+
+    def _judge(self) -> None:
+        """After a fit: the model decides if it would have chosen well where it has not learnt from."""
+        regrets = [regret_of(one, self.model.predict(one.features)) for one in self._judged]
+        self._judged = []
+        self.regret_frac = float(np.mean(regrets))
+        self.decides = self.regret_frac <= self.max_regret_frac

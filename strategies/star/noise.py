@@ -1,0 +1,130 @@
+"""Measures the gradient noise scale while a job trains (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import msgspec
+
+from predictors.noise_scale import OnlineNoise, noise_terms
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.hooks import Order
+from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Measured, Ready, Restored, Started
+
+SAME = 1e-9
+"""Relative difference of weights that is rounding."""
+
+
+@final
+@dataclass(kw_only=True)
+class NoiseMeter:
+    """Has every ``every_updates``-th update measured that can be used, and averages what comes back.
+
+    STAR's PGNS (section IV-C), by the estimator of AdaptDL. An update can be used if it is the mean over two or more
+    gradients of the same version, whose norms workers have reported (of those in a sum: when they were ready): rounds,
+    groups, not asynchronous updates. AdaptDL measures every update; averages fade with measured ones only, so here they
+    go ``every_updates`` times as far back. Between measurements the last phi stands, with its age
+    (:class:`strategies.parts.monitoring.base.MeasuresNoise`).
+
+    Attributes:
+        every_updates: updates from one measurement to the next; between them nothing is measured.
+        smoothing: see :class:`predictors.noise_scale.OnlineNoise`.
+    """
+
+    every_updates: int = 10
+    smoothing: float = 0.999
+    measures: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_whole("every_updates", self.every_updates, 1)
+        check_number("smoothing", self.smoothing, above=0.0, most=1.0)
+        self._reset(1.0)
+
+    def _reset(self, batch_samples: float) -> None:
+        self.noise = OnlineNoise(smoothing=self.smoothing, batch_samples=batch_samples)
+        self._ready: dict[int, Ready] = {}
+        """The last of every worker."""
+        self._fresh: dict[int, Sequence[Arrived | Ready]] = {}
+        """What may be applied, by id: a gradient, or those in a sum."""
+        self._waiting: dict[int, list[Arrived | Ready]] = {}
+        """Gradients of the updates that are being measured, by the version that they resulted in."""
+        self._version, self._since = 0, self.every_updates
+
+    def start(self, started: Started) -> None:
+        self._reset(sum(started.batch_samples) / len(started.batch_samples))
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Keep the norms of gradients that may be applied, and use a measurement."""
+        match event:
+            case Ready():
+                self._ready[event.grad.worker] = event
+            case Arrived(grad=grad):
+                known = {ready.grad.id: ready for ready in self._ready.values()} if grad.members else {}
+                self._fresh[grad.id] = [known[member] for member in grad.members] or [event]
+            case Measured(version=version, sqr_norm=sqr_norm):
+                self._measured(version, sqr_norm)
+            case Restored(version=version):
+                self._ready.clear()
+                self._fresh.clear()
+                self._waiting.clear()
+                self._version = version
+                self.noise.at(version)
+
+    def _measured(self, version: int, sqr_norm: float) -> None:
+        used = self._waiting.pop(version, [])
+        if used:
+            samples = [one.grad.samples for one in used]
+            norms = [one.sqr_norm or 0.0 for one in used]
+            self.noise.update(version, sum(samples), noise_terms(samples, norms, sqr_norm))
+
+    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
+        """The same commands; an update whose turn it is, is measured."""
+        settled = [self._asked(command) if isinstance(command, Apply) else command for command in commands]
+        for command in commands:
+            if isinstance(command, Drop):
+                for grad in command.grads:
+                    self._fresh.pop(grad, None)
+        return settled
+
+    def _asked(self, command: Apply) -> Apply:
+        used = [one for grad in command.grads for one in self._fresh.pop(grad, ())]
+        self._version += 1
+        self._since += 1
+        self.noise.at(self._version)
+        if self._since < self.every_updates:
+            return command
+        if not _is_usable(command, used):
+            self.noise.skip()
+            return command
+        self._since = 0
+        self._waiting[self._version] = used
+        return msgspec.structs.replace(command, measure=True)
+
+    def phi_of(self, batch_samples: float) -> tuple[float, float] | None:
+        """(phi in samples, its age in updates); None before the first measurement."""
+        return self.noise.phi_of(batch_samples)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The noise scale, its two averages, its age, and how many updates could not be used."""
+        terms, phi = self.noise.terms, self.noise.phi_of(0.0)
+        if terms is None or phi is None:
+            return {}
+        return {
+            "noise_scale_samples": phi[0],
+            "noise_scale_age_updates": phi[1],
+            "grad_sqr": terms.sqr,
+            "grad_var": terms.var,
+            "noise_skipped": self.noise.skipped,
+        }
+
+
+def _is_usable(command: Apply, used: list[Arrived | Ready]) -> bool:
+    """Whether the update is the mean over two or more gradients of one version, all with known norms."""
+    if len(used) < max(2, len(command.grads)) or any(one.sqr_norm is None for one in used):
+        return False
+    if len({one.grad.version for one in used}) > 1 or used[0].grad.round is not None:
+        return False
+    samples = sum(one.grad.samples for one in used)
+    return all(abs(weight * samples - 1.0) <= SAME for weight in command.weights)

@@ -1,0 +1,318 @@
+"""STAR's schedule without servers: who leaves the ring, and how long parents wait (sections IV-B, IV-C1; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import ClassVar, final
+
+from strategies.parts.checks import check_number, check_whole
+from strategies.parts.gates.ring import RingGate
+from strategies.parts.hooks import Order, Peers, State
+from strategies.parts.monitoring.base import MeasuresNoise, PredictsStragglers
+from strategies.parts.nodes.pause import Pause
+from strategies.parts.nodes.timers import is_due
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Arrived,
+    Command,
+    Grad,
+    Joined,
+    Lost,
+    Restored,
+    Started,
+    Wake,
+    Woke,
+)
+from strategies.star.choice import check_gain
+from strategies.star.learned import ModeLearner
+from strategies.star.measuring import Measuring
+from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, check_waits
+from strategies.star.ring_overhead import RingOverhead
+from strategies.star.ring_question import RingQuestion
+from strategies.star.ring_took import RingTook
+from strategies.star.spacing import Spacing
+from strategies.star.times import ModeTimes
+
+
+@final
+@dataclass(kw_only=True)
+class RingChooser:
+    """Chooses how many of the predicted stragglers are children, and how long their parents wait, by equation 3.
+
+    Candidates are x = 0 to all tagged workers, of whom the slowest x leave, with each of ``waits_s``. A decision is
+    made when the tags change, and every ``redecide_iters`` while somebody is tagged; it is carried out with the first
+    update from ``decision_s`` later on. Without stragglers all are in the ring, which needs no decision.
+
+    Predicted times must be without links (``PredictedTimes.with_links``), which only children have: what they spend
+    there is measured. A worker that is none yet is expected to spend as much as the present children do on average or,
+    without any, ``link_s``.
+
+    With ``learning`` a model costs the modes once it has learnt enough (STAR-ML), from what equation 3 says of them and
+    from what they took while they were used.
+
+    Attributes:
+        waits_s: seconds that parents may wait; 0 alone: never.
+        predict_every_iters: iterations of every worker on average from one prediction to the next.
+        redecide_iters: iterations of every worker on average after which is decided again although nothing changed.
+        min_gain_frac: part by which another mode must be better than the present one.
+        decision_s: seconds that a decision takes.
+        pause: whether workers wait for it.
+        max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
+        link_s: seconds of a child on its link in an iteration, before any is measured.
+        learning: what costs the modes once it has learnt enough, in seconds of its own; None: equation 3 always.
+        costs: the price of staleness in what modes took, for ``learning``.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
+
+    waits_s: Sequence[float] = WAITS_S
+    predict_every_iters: int = 1
+    redecide_iters: int = 10
+    min_gain_frac: float = 0.0
+    decision_s: float = 0.97
+    pause: bool = True
+    max_pause_frac: float = 1.0
+    link_s: float = 0.0
+    learning: ModeLearner | None = None
+    costs: ModeTimes = field(default_factory=ModeTimes)
+
+    def __post_init__(self) -> None:
+        check_waits(self.waits_s)
+        check_whole("predict_every_iters", self.predict_every_iters, 1)
+        check_whole("redecide_iters", self.redecide_iters, 1)
+        check_gain(self.min_gain_frac)
+        check_number("decision_s", self.decision_s, 0.0)
+        if not isinstance(self.pause, bool):
+            raise ValueError(f"pause={self.pause}: must be true or false")
+        check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
+        check_number("link_s", self.link_s, 0.0)
+        if not isinstance(self.learning, ModeLearner | None):
+            raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
+        if self.learning is not None:
+            self.learning.check_topology("allreduce")
+            self.learning.check_costs(self.costs)
+
+    @property
+    def needs(self) -> frozenset[type[Command]]:
+        """``Wake`` to end waits and pauses, if there are any."""
+        takes_s = max(self.decision_s, 0.0 if self.learning is None else self.learning.decision_s)
+        return frozenset({Wake}) if any(self.waits_s) or (self.pause and takes_s) else frozenset()
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The files that what costs the modes was fitted to beforehand."""
+        return () if self.learning is None else self.learning.fitted
+
+    def validate(self, num_workers: int) -> None:
+        """Raise ``ValueError`` for more workers than a model has room for."""
+        if self.learning is not None:
+            try:
+                self.learning.validate(num_workers)
+            except ValueError as error:
+                raise ValueError(f"learning.{error}") from None
+
+    def meet(self, peers: Peers) -> None:
+        """Keep the gate, the predictions and the noise scale."""
+        self._gate = peers.one(RingGate)
+        self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
+        self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def start(self, started: Started) -> None:
+        """Reset: all in the ring, and nothing is decided."""
+        self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
+        self._pause = Pause()
+        self._spacing = Spacing(self.max_pause_frac)
+        self._links_s: dict[int, float] = {}
+        self._change: tuple[RingMode, float] | None = None
+        self._arrived = self._iters = self._decisions = self._switches = 0
+        self._seen = frozenset[int]()
+        self._said = self._took = ""
+        self._now, self._updated = started.t, False
+        self._begins = False
+        """Whether the mode is measured from the next update on that leaves its ring and after which nobody pauses."""
+        self._measuring = Measuring(self.learning, self.costs)
+        self._overhead = RingOverhead()
+        if self.learning is not None:
+            self.learning.reset()
+        self._take(WHOLE)
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Measure links, carry out a decision that is ready, and forget what a loss has made void."""
+        self._now, self._updated = event.t, False
+        match event:
+            case Arrived(grad=grad, timings=timings):
+                self._links_s[grad.worker] = timings.recv_s + timings.send_s
+                if self.learning is not None and grad.worker not in self._gate.parents:
+                    self._overhead.arrived(event.t, timings.bpt_s)
+            case Lost(worker=worker):
+                self._links_s.pop(worker, None)
+                self._pause.gone(worker)
+                self._spacing.reset()
+                self._measuring.forget()
+                self._overhead.interrupted()
+            case Joined():
+                self._spacing.reset()
+                self._measuring.forget()
+                self._overhead.interrupted()
+            case Restored():
+                self._pause = Pause()
+                self._measuring.forget(event.version)
+                self._overhead.interrupted()
+        if self._change is not None and is_due(event.t, self._change[1]):
+            self._take(self._change[0])
+            self._change = None
+            self._switches += 1
+            self._begins = True  # the round in progress is still of the mode before
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Measure the mode by its updates, from that which leaves its ring on; members who pause take longer."""
+        self._updated = True
+        self._measuring.applied(self._now, 0, grads)
+        if self._pause.until_s is None:
+            self._overhead.updated(self._now)
+            self._begin()
+
+    def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        """Predict and decide if it is time for that."""
+        if not isinstance(event, Arrived) or not event.grad.samples:
+            return ()
+        self._arrived += 1
+        members = self._gate.roster.members
+        deciding = self._change is not None or self._pause.until_s is not None
+        if deciding or self._arrived < self.predict_every_iters * len(members):
+            if self.learning is not None:
+                self.learning.advance()
+            return ()
+        self._arrived = 0
+        self._iters += self.predict_every_iters
+        return self._looked(event.t, tuple(sorted(members)))
+
+    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
+        """Hold Computes during a decision, and release them when it is made."""
+        commands = self._pause.hold(commands)
+        if not isinstance(event, Woke):
+            return commands
+        return [*commands, *(order(worker) for worker in self._pause.ends(event.t))]
+
+    # ---- decisions --------------------------------------------------------------------------------------------------
+
+    def _take(self, mode: RingMode) -> None:
+        self._mode = mode
+        self._gate.wanted, self._gate.wait_s = mode
+
+    def _looked(self, t: float, workers: tuple[int, ...]) -> Sequence[AnyCommand]:
+        """Predict, and decide if there is something new or nothing was decided for long."""
+        outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self._takes_s(workers))
+        if outlook is None:
+            return ()
+        times_s, tagged = dict(zip(workers, outlook.times_s, strict=True)), outlook.tagged
+        if not tagged:
+            self._seen = tagged
+            self._learn()
+            self._measuring.decided(None)
+            if self._mode != WHOLE:
+                self._said = f"{t:.6g} s: no stragglers; {WHOLE}, was {self._mode}"
+                self._change = (WHOLE, t)
+            return ()
+        noise = self._noise.phi_of(self._batch_samples * len(workers))
+        if noise is None or (self._seen == tagged and self._iters < self.redecide_iters):
+            return ()
+        if self._spacing.waits(t):
+            return ()
+        self._seen, self._iters = tagged, 0
+        return self._decided(t, times_s, tagged, noise[0])
+
+    def _decided(
+        self, t: float, times_s: Mapping[int, float], tagged: Collection[int], phi: float
+    ) -> Sequence[AnyCommand]:
+        """Cost all modes and take the best, a pause before it."""
+        self._learn()
+        takes_s = self._takes_s(tuple(times_s))
+        asked = self._asked(times_s, tagged, phi)
+        present = asked.present
+        by_model = self.learning is not None and self.learning.can_decide(len(times_s))
+        priced = asked.by_rule() if self.learning is None else self.learning.priced(asked)
+        best = min(priced, key=lambda mode: priced[mode])
+        self._decisions += 1
+        stays = best == present or priced[best] >= (1 - self.min_gain_frac) * priced[present]
+        chosen = present if stays else best
+        shown = ", ".join(f"{mode} {seconds:.4g} s" for mode, seconds in list(priced.items())[:4])
+        self._said = (
+            f"{t:.6g} s: stragglers {' '.join(map(str, sorted(tagged)))}; {chosen}, was {present}; best: {shown}"
+            f"{' (by the model)' if by_model else ''}"
+        )
+        self._measuring.decided(asked)
+        self._begins = chosen == self._mode
+        if not self._begins:
+            self._change = (chosen, t + takes_s)
+        if not self.pause or not takes_s:
+            if self._updated:
+                self._begin()
+            return ()
+        self._spacing.decided(t, takes_s, changed=chosen != self._mode)
+        self._pause.until_s = t + takes_s
+        self._overhead.interrupted()
+        return (Wake(at_s=self._pause.until_s, tag="decided"),)
+
+    def _takes_s(self, workers: tuple[int, ...]) -> float:
+        """Seconds that the next decision takes."""
+        if self.learning is not None and self.learning.can_decide(len(workers)):
+            return self.learning.decision_s
+        return self.decision_s
+
+    def _asked(self, times_s: Mapping[int, float], tagged: Collection[int], phi: float) -> RingQuestion:
+        """What is to be decided; a child has delivered when it has used its link, too."""
+        known = [self._links_s[child] for child in self._gate.parents if child in self._links_s]
+        usual_s = fmean(known) if known else self.link_s
+        delivered_s = {
+            worker: time_s + (self._links_s.get(worker, usual_s) if worker in self._gate.parents else usual_s)
+            for worker, time_s in times_s.items()
+        }
+        there = tuple(worker for worker in self._mode.apart if worker in times_s)
+        return RingQuestion(
+            times_s=times_s,
+            delivered_s=delivered_s,
+            tagged=tuple(sorted(tagged)),
+            waits_s=tuple(self.waits_s),
+            batch_samples=self._batch_samples,
+            phi_samples=phi,
+            overhead_s=self._overhead.seconds,
+            present=self._mode._replace(apart=there[: len(times_s) - 1]),  # the gate lets nobody leave last
+            costs=self.costs,
+        )
+
+    # ---- what modes took --------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Measure the mode from this update on, if it has been chosen and all have the places that it gives them."""
+        if self._begins and self._gate.formed:
+            self._begins = False
+            self._measuring.begin(self._now, self._batch_samples * len(self._gate.roster.members))
+
+    def _learn(self) -> None:
+        """The present mode has been used until now."""
+        asked = self._measuring.asked
+        if (held := self._measuring.learn(self._mode)) is not None and isinstance(asked, RingQuestion):
+            took = RingTook(
+                self._mode, held.pace, asked.workers, asked.times, asked.delivered, held.updates, asked.overhead_s
+            )
+            self._took = str(took)
+
+    def log_state(self) -> State:
+        """The mode, the numbers of decisions and of changes, the last decision; what is learnt, and how good it is."""
+        found: State = {
+            "mode": str(self._mode),
+            "decisions": self._decisions,
+            "switches": self._switches,
+            "decision": self._said,
+        }
+        if self.learning is not None:
+            found["decided_by"] = "model" if self.learning.decides else "STAR-H"
+            found["regret_frac"] = -1.0 if self.learning.regret_frac is None else self.learning.regret_frac
+            found["took"] = self._took
+        return found

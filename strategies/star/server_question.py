@@ -1,0 +1,103 @@
+"""A decision about the modes of parameter servers, as STAR-ML is asked it (section IV-C2; pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+
+from strategies.star.choice import Choice, Groups, placed
+from strategies.star.features import rows_of
+from strategies.star.learned import Model
+from strategies.star.modal import Mode
+from strategies.star.samples import Costed, costed_rows
+from strategies.star.times import ModeTimes
+
+
+class Question(NamedTuple):
+    """What is to be decided: the arguments of :meth:`strategies.star.choice.Choice.priced`."""
+
+    workers: tuple[int, ...]
+    times_s: tuple[float, ...]
+    groups: Groups
+    batch_samples: float
+    phi_samples: float
+    present: Mode
+
+
+@final
+class LearnedTimes:
+    """The costs of modes as :class:`strategies.star.times.ModeTimes` has them, by a model that corrects estimates."""
+
+    def __init__(self, model: Model, costs: ModeTimes, max_workers: int) -> None:
+        self.model, self.costs, self.max_workers = model, costs, max_workers
+
+    def all_s(
+        self,
+        times_s: Sequence[float],
+        batch_samples: float,
+        phi_samples: float,
+        sizes: Sequence[int],
+        groupings: Sequence[Sequence[Sequence[int]]],
+    ) -> tuple[dict[int, float], list[float]]:
+        """Predicted seconds per unit of progress, by x of ``sizes`` and of every grouping of workers."""
+        rows = rows_of(times_s, batch_samples, phi_samples, self.costs, self.max_workers, sizes, groupings)
+        seconds = np.exp(rows.log_s + self.model.predict(rows.features)).tolist()
+        return dict(zip(sizes, seconds, strict=False)), seconds[len(sizes) :]
+
+
+@final
+@dataclass(frozen=True)
+class ServerQuestion:
+    """See :class:`strategies.star.learned.Asked`; ``choice`` has the candidates and STAR-H's costs."""
+
+    choice: Choice
+    question: Question
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are."""
+        return len(self.question.workers)
+
+    @property
+    def phi_samples(self) -> float:
+        """The gradient noise scale that updates for a unit of progress are computed with, in samples."""
+        return self.question.phi_samples
+
+    def by_rule(self) -> dict[Mode, float]:
+        """Seconds per unit of progress of all modes by equations 1 and 2, the best first."""
+        return self.choice.priced(*self.question)
+
+    def by_model(self, model: Model, max_workers: int) -> dict[Mode, float]:
+        """The same by a model that corrects estimates, with room for so many workers."""
+        return self.choice.priced(*self.question, by=LearnedTimes(model, self.choice.costs, max_workers))
+
+    def one_s(self, mode: Mode) -> float:
+        """Seconds per unit of progress of one mode by equation 1 or 2."""
+        workers, times_s, _, batch, phi, _ = self.question
+        if mode.groups is None:
+            x = min(mode.x or len(workers), len(workers))
+            return self.choice.costs.static_s(times_s, batch, phi, [x])[x]
+        place = {worker: index for index, worker in enumerate(workers)}
+        return self.choice.costs.dynamic_s(times_s, placed(mode.groups, place), batch, phi)
+
+    def costed(self, mode_s: Mapping[Mode, float], max_workers: int, *, measured: bool) -> Costed:
+        """Rows of modes and what they cost: static x-order by x, then the others."""
+        workers, times_s, _, batch, phi, _ = self.question
+        count = len(workers)
+        place = {worker: index for index, worker in enumerate(workers)}
+        sized = sorted((min(mode.x or count, count), mode) for mode in mode_s if mode.groups is None)
+        grouped = [mode for mode in mode_s if mode.groups is not None]
+        rows = rows_of(
+            times_s,
+            batch,
+            phi,
+            self.choice.costs,
+            max_workers,
+            sizes=[x for x, _ in sized],
+            groupings=[placed(mode.groups or (), place) for mode in grouped],
+        )
+        seconds = [mode_s[mode] for _, mode in sized] + [mode_s[mode] for mode in grouped]
+        return costed_rows(rows, seconds, measured=measured)

@@ -1,0 +1,150 @@
+"""Sync-Switch's schedule: synchronous first, then asynchronous, with a rule for stragglers (Li et al., 2021; pure)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from strategies.parts.checks import check_choice, check_number
+from strategies.parts.gates.base import Verdict
+from strategies.parts.hooks import Order, Peers
+from strategies.parts.monitoring.base import FlagsStragglers
+from strategies.parts.nodes.pause import Pause
+from strategies.parts.nodes.timers import is_due
+from strategies.protocol import AnyCommand, AnyEvent, Command, Grad, Lost, Restart, Restored, Started, Wake, Woke
+from strategies.sync_switch.relaunch import Relaunch
+from strategies.sync_switch.switching import SwitchingGate
+
+
+@final
+@dataclass(kw_only=True)
+class SyncThenAsync:
+    """Changes modes after an update, and only when the last change is over.
+
+    The fields are those of :class:`strategies.sync_switch.SyncSwitch`, which explains them.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)
+
+    bsp_frac: float = 0.0625
+    straggler_policy: str = "greedy"
+    probe_s: float = 10.0
+    switch: str = "hot"
+    switch_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("bsp_frac", self.bsp_frac, 0.0)
+        if self.bsp_frac > 1:
+            raise ValueError(f"bsp_frac={self.bsp_frac}: must be at most 1, which is all of the job")
+        check_choice("straggler_policy", self.straggler_policy, "greedy", "elastic", "none")
+        check_number("probe_s", self.probe_s, above=0.0)
+        check_choice("switch", self.switch, "hot", "restart")
+        check_number("switch_s", self.switch_s, 0.0)
+        if self.switch == "restart" and self.switch_s:
+            raise ValueError(f"switch_s={self.switch_s}: is what switch=hot takes; with switch=restart it must be 0")
+
+    @property
+    def needs(self) -> frozenset[type[Command]]:
+        """``Restart`` only where the settings use it: such a strategy receives the expected pending time."""
+        return frozenset({Wake, Restart}) if self.switch == "restart" else frozenset({Wake})
+
+    def validate_length(self, epochs: int | None) -> None:
+        """Raise ``ValueError`` if ``bsp_frac`` is a part of a job without a number of epochs."""
+        if 0 < self.bsp_frac < 1 and epochs is None:
+            raise ValueError(
+                f"bsp_frac={self.bsp_frac}: is part of a job without a number of epochs; set workload.epochs, or "
+                "bsp_frac to 0 or 1"
+            )
+
+    def meet(self, peers: Peers) -> None:
+        """Keep the gate to switch, and the detector that flags stragglers."""
+        self._gate = peers.one(SwitchingGate)
+        self._stragglers: FlagsStragglers = peers.one(FlagsStragglers)  # type: ignore[type-abstract]
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def start(self, started: Started) -> None:
+        total = math.inf if started.total_samples is None or self.bsp_frac == 1 else started.total_samples
+        self._sync_samples = self.bsp_frac and self.bsp_frac * total
+        self._trained, self._switches = [0], 0
+        self._updated = False
+        self._pause, self._relaunch = Pause(), Relaunch(started.workers, started.num_servers)
+        self._stragglers.restarted = self._relaunch.ordered
+        self._probe_due_s = math.inf
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Note lost workers and rolled-back samples; after a restore the gate begins in the wanted mode."""
+        self._updated = False
+        match event:
+            case Lost():
+                self._pause.gone(event.worker)
+            case Restored():
+                del self._trained[event.version + 1 :]
+                if self.switch == "restart" and self._gate.together != self._wants_sync():
+                    self._begin_relaunch()
+                self._pause = Pause(math.inf if self._relaunch.under_way else None)
+                self._probe_due_s = math.inf
+        self._relaunch.observe_event(event)
+        if isinstance(event, Started | Restored):
+            self._gate.together = self._wants_sync()
+            self._gate.slow = self._stragglers.left_out if self.straggler_policy == "elastic" else frozenset()
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Count the trained samples by version, because parameters may be rolled back."""
+        self._updated = True
+        self._trained.append(self._trained[-1] + sum(grad.samples for grad in grads))
+
+    def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
+        """Probe when its timer fires; after an update, change to the other mode if wanted."""
+        if isinstance(event, Woke):
+            if event.tag != "probe" or not is_due(event.t, self._probe_due_s):
+                return ()
+            self._probe_due_s = math.inf
+            return [Verdict(go=self._gate.probe())]
+        return self._switched(event.t) if self._updated else ()
+
+    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
+        """Hold Computes during a switch, add its restarts, and release the held Computes when it ends."""
+        commands = self._pause.hold(commands)
+        if self._gate.out and self._probe_due_s == math.inf:
+            self._probe_due_s = event.t + self.probe_s
+            commands.append(Wake(at_s=self._probe_due_s, tag="probe"))
+        commands += self._relaunch.proceed(idle=self._gate.computing <= self._pause.withheld)
+        if self._pause.until_s == math.inf and not self._relaunch.under_way:
+            self._pause.until_s = event.t
+        elif not isinstance(event, Woke):
+            return commands
+        return [*commands, *(order(worker) for worker in self._pause.ends(event.t))]
+
+    # ---- modes ------------------------------------------------------------------------------------------------------
+
+    def _wants_sync(self) -> bool:
+        if self._trained[-1] >= self._sync_samples:
+            return False
+        return self.straggler_policy != "greedy" or not self._stragglers.flagged
+
+    def _switched(self, t: float) -> Sequence[Verdict | AnyCommand]:
+        """Change to the other mode if wanted and the last switch is over; a restarted cluster begins in it."""
+        if self._gate.together == self._wants_sync() or self._pause.until_s is not None:
+            return ()
+        if self.switch == "restart":
+            self._begin_relaunch()
+            self._pause.until_s = math.inf
+            return ()
+        self._switches += 1
+        verdicts = self._gate.switch()
+        if not self.switch_s:
+            return verdicts
+        self._pause.until_s = t + self.switch_s
+        return [*verdicts, Wake(at_s=self._pause.until_s, tag="switched")]
+
+    def _begin_relaunch(self) -> None:
+        if not self._relaunch.under_way:
+            self._switches += 1
+            self._relaunch.begin()
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """The number of switches so far."""
+        return {"switches": self._switches}

@@ -1,0 +1,182 @@
+"""run.py story: twelve questions that people ask of a run, answered from its record alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripts.story import main
+from tests.support.cli import run_cli
+
+COUNTS_ONLY = "runtime=virtual workload=ledger backend=numpy workload.epochs=8 draw=false"
+Told = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Runs a job on the virtual clock once; the directory of its record."""
+    folder, done = tmp_path_factory.mktemp("stories"), dict[str, Path]()
+
+    def get(settings: str) -> Path:
+        if settings not in done:
+            place = folder / str(len(done))
+            result = run_cli(*COUNTS_ONLY.split(), *settings.split(), f"hydra.run.dir={place}")
+            assert result.exit_code == 0, result
+            done[settings] = place
+        return done[settings]
+
+    return get
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Told:
+    def tell(record: Path, *words: str) -> str:
+        assert main([str(record), *words]) == 0
+        return capsys.readouterr().out
+
+    return tell
+
+
+def events(record: Path) -> list[dict]:  # type: ignore[type-arg]
+    return [json.loads(line) for line in (record / "events.jsonl").read_text().splitlines()]
+
+
+def test_why_was_server_0_restarted(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=antdt_nd straggler=persistent_server workload.epochs=60")
+    story = told(record, "server:0")
+    assert re.search(r"the strategy orders Restart\n +because the timer \"decide\" .* KILL_RESTART server:0", story)
+    assert "server:0 was lost (restarted by the strategy)" in story
+    assert "the plan's delay" in story
+
+
+def test_who_waited_for_whom_in_round_40(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=bsp straggler=persistent straggler.targets=[worker:2] workload.epochs=20")
+    story = told(record, "update:40")
+    assert story.count("gradient") == 5  # four that arrived, and the one that was waited for
+    assert "the update made version 40; worker:2 came last" in story
+    waits = re.findall(r"worker:(\d) arrived: \d+ samples, 0 updates old, then waited ([0-9.e-]+) s", story)
+    arrivals = {
+        line["event"]["grad"]["worker"]: line["t"]
+        for line in events(record)
+        if line.get("event", {}).get("type") == "Arrived" and line["event"]["grad"]["version"] == 39
+    }
+    assert {int(worker): float(wait) for worker, wait in waits} == {
+        worker: pytest.approx(arrivals[2] - t, rel=1e-2) for worker, t in arrivals.items() if worker != 2
+    }
+
+
+def test_why_was_this_gradient_dropped(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=backup_workers straggler=persistent straggler.targets=[worker:1] straggler.sleep_iters=5")
+    first = next(line for line in events(record) for one in line.get("commands", ()) if one["type"] == "Drop")
+    number = next(one for one in first["commands"] if one["type"] == "Drop")["grads"][0]
+    story = told(record, f"gradient:{number}")
+    assert "samples of worker:1" in story
+    assert re.search(r"dropped, samples requeued; it was [1-9]\d* updates old\n +because gradient \d+ of worker", story)
+
+
+def test_why_did_a_worker_get_another_number_of_samples(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=lb_bsp straggler=persistent straggler.targets=[worker:3] workload.epochs=30")
+    story = told(record, "worker:3")
+    assert re.search(
+        r"orders a gradient of \d+ samples instead of \d+\n +because gradient \d+ of worker:\d arrived", story
+    )
+
+
+def test_whom_did_a_worker_wait_for_and_how_long(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=bsp straggler=persistent straggler.targets=[worker:2] workload.epochs=20")
+    assert re.search(
+        r"waited 0\.\d+ s for worker:2 \(\d+ of \d+ times\)|waited 0\.\d+ s for worker:2$",
+        told(record, "worker:0"),
+        re.M,
+    )
+    assert "waited" not in told(record, "worker:2")
+
+
+def test_why_did_all_go_back(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=bsp straggler=kill straggler.targets=[server:1] straggler.mean_s=0.5 workload.epochs=20")
+    story = told(record)
+    assert "server:1: the plan's kill begins" in story
+    assert re.search(r"server:1 was lost \(.+\)", story)
+    assert re.search(r"the parameters of version \d+ were restored", story)
+
+
+def test_when_was_a_worker_slowed(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=asp straggler=transient workload.epochs=20")
+    plan = json.loads((record / "plan.json").read_text())["disturbances"]
+    window = next(one for one in plan if one["start_s"] > 0)
+    story = told(record, window["target"])
+    begins = (
+        rf"{window['start_s']:.3f} +\d+  the plan's delay \({window['magnitude']:.3g} s more per iteration\) begins"
+    )
+    assert re.search(begins, story)
+
+
+def test_why_are_there_more_or_fewer_nodes(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=dlrover straggler=none workload.epochs=60")
+    story = told(record)
+    assert "the job's nodes change: server:2 added" in story
+    assert re.search(r"server:2: the strategy orders Launch .*\n +because the timer \"decide\" .*plan", story)
+
+
+def test_why_did_the_mode_change(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=sync_switch straggler=persistent workload.epochs=30")
+    story = told(record)
+    assert re.search(r"the strategy decides: mode asp.*\n +because", story)
+
+
+def test_why_did_job_b_wait(tmp_path: Path, told: Told) -> None:
+    jobs = "[{job: a, submit_s: 0, gpus: 24, iterations: 60000}, {job: b, submit_s: 10, gpus: 20, iterations: 300}]"
+    words = "runtime=virtual jobs=list policy=las cluster=star_servers replay.detail=gpus_only"
+    settings = [f"hydra.run.dir={tmp_path / 'set'}", "replay.max_iterations=null", "draw=false", f"jobs.entries={jobs}"]
+    assert run_cli(*words.split(), *settings).exit_code == 0
+    story = told(tmp_path / "set", "b")
+    assert "waits\n              because it asks for 20 GPUs, 16 of 40 are free; held by a (24)" in story
+    assert "job a gave its GPUs back at" in story
+    assert "is ordered to give its GPUs back" in told(tmp_path / "set", "a")
+
+
+def test_what_happened_between_two_times(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=asp straggler=transient workload.epochs=20")
+    times = [
+        float(line.split()[0]) for line in told(record, "--from", "1", "--to", "2").splitlines()[1:] if line[0] != " "
+    ]
+    assert all(1 <= t <= 2 for t in times)
+
+
+def test_why_did_the_run_end(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=bsp straggler=none max_time_s=1 workload.epochs=100")
+    assert re.search(r"the run ended: \w+ \(.*\)", told(record).splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("subject", "words"),
+    [
+        ("worker:77", "never names it"),
+        ("update:99999", "never names it"),
+        ("gradient:99999", "never names it"),
+        ("foo", "must be one of worker:N"),
+        ("worker:-1", "must be one of worker:N"),
+        ("worker:" + "9" * 400, "must be one of worker:N"),
+    ],
+)
+def test_a_subject_that_is_not_there(
+    subject: str, words: str, run: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = run("strategy=asp straggler=transient workload.epochs=20")
+    assert main([str(record), subject]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_what_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    (tmp_path / "events.jsonl").write_text('{"seq": 0, "t": "x"}\n')
+    assert main([str(tmp_path)]) == 2
+    (tmp_path / "plan.json").write_text('{"disturbances": []}')
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
