@@ -31,7 +31,6 @@ from strategies.protocol import (
 
 if TYPE_CHECKING:  # checks need neither
     from runtime.core.coordinator import Coordinator
-    from runtime.record.columns import IterationWriter
 
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
@@ -135,8 +134,6 @@ class RunSpec:
     optimizer: dict[str, Any]
     save_parameters_to: Path | None
     around: RunContext = field(default_factory=RunContext)
-    columns: IterationWriter | None = None
-    """The sink to which a runtime may write rows itself, if the record has rows (``record=iterations``)."""
     collective: str = ""
     """The collective that sums the gradients of replicas (``topology=allreduce``); empty: there are servers."""
     transfer_bits: int = 32

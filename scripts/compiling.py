@@ -17,11 +17,16 @@ def modules_of(source: Path) -> list[Path]:
     return sorted(source.parent.glob("_*.c")) if source.suffix in SUFFIXES else []
 
 
+def built_of(module: Path) -> Path:
+    """Where the compiled ``_NAME.c`` is."""
+    return module.with_name(module.stem + str(sysconfig.get_config_var("EXT_SUFFIX")))
+
+
 def compile_module(module: Path) -> str:
     """Compile ``_NAME.c`` into a module in its folder; returns what the compiler says if it fails, else nothing."""
-    about = sysconfig.get_config_vars()
-    target = module.with_name(module.stem + about["EXT_SUFFIX"])
     house = ['-DHOUSE=""', f"-I{sysconfig.get_path('include')}"]
-    command = [*shlex.split(about["CC"]), "-shared", "-fPIC", *FLAGS, *house, str(module), "-o", str(target), "-lm"]
+    compiler = shlex.split(str(sysconfig.get_config_var("CC")))
+    command = [*compiler, "-shared", "-fPIC", *FLAGS, *house, str(module), "-o", str(built_of(module)), "-lm"]
+    built_of(module).unlink(missing_ok=True)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr if done.returncode else ""

@@ -31,7 +31,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from runtime.native import SWITCH
 from scripts.mutant_lists import ROOT, Mutant, fingerprint, read_lists, repair
 from scripts.mutant_runs import KILLED, SURVIVED, UNTESTED, verdicts
 
@@ -76,7 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    os.environ[SWITCH] = "0"  # mutants are of the Python twins
     root = options.root.resolve()
     if options.repair:
         return repair(root)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome
-from runtime.core.job import RecordSink
+from runtime.core.job import Keeps, RecordSink
 from runtime.errors import ConfigError
 from runtime.run.checks.job import CheckedJob
 from runtime.run.job import make_job, make_run_spec, prepare_data
@@ -15,6 +15,8 @@ from runtime.run.job import make_job, make_run_spec, prepare_data
 
 class Forgetful:
     """A record that keeps nothing."""
+
+    keeps: Keeps = "nothing"
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
         """Ignore an event and its answer."""

@@ -26,6 +26,7 @@ from runtime.virtual.machines.kernel import new_clock, new_timeline
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.short_cuts import is_without
 from strategies.protocol import Prevention
 
 LOOK_EVERY = 256
@@ -99,7 +100,7 @@ class VirtualLab:
         if prevention is not None and self.machines is not None:
             self.sharing = HostSharing(self.machines, shared, prevention, note)
         self._jumps: LabJumps | None = None
-        if measured is not None:
+        if measured is not None and not is_without("jumping"):
             if self.machines is None:
                 raise ValueError("measured: is for jobs on shared machines")
             self._jumps = LabJumps(self.timeline, self.machines, measured)

@@ -89,6 +89,8 @@ class Replay:
 class Counting(Forgetful):
     """Counts what a strategy does to the training; ``times_s``, ``grads``: gradients of every update."""
 
+    keeps = "answers"
+
     def __init__(self, workers: int) -> None:
         self.read: dict[int, int] = {}
         self.staleness, self.used, self.dropped, self.updates = 0, 0, 0, 0

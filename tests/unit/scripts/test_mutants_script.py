@@ -106,6 +106,46 @@ def test_a_bug_in_c_is_compiled_in_the_copy(project: Path) -> None:
     assert (project / "sign.h").read_text() == SIGN
 
 
+OF_C = """#include <Python.h>
+#include "value.h"
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_value", .m_size = -1};
+PyMODINIT_FUNC PyInit__value(void) {
+    PyObject *made = PyModule_Create(&module);
+    return made && !PyModule_AddIntConstant(made, "VALUE", VALUE) ? made : NULL;
+}
+"""
+
+
+@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
+def test_a_bug_in_c_is_compiled_and_later_ones_are_not_tested_with_it(project: Path) -> None:
+    folder = project / "runtime"
+    folder.mkdir()
+    (folder / "_value.c").write_text(OF_C)
+    (folder / "value.h").write_text("enum { VALUE = 4 };\n")
+    (folder / "sign.py").write_text("from runtime import _value\n\nPLUS = 0\nfound = _value.VALUE + PLUS\n")
+    assert compile_module(folder / "_value.c") == ""
+    head = "import os\nfrom runtime.sign import found\n\ndef test_it():\n"
+    body = '    assert os.environ["STRAGGLAB_NATIVE"] == ""\n    assert found == 4\n'
+    (project / "test_small.py").write_text(head + body)
+    (project / "tests/mutants/all.yaml").write_text("""
+- file: runtime/value.h
+  native: true
+  tests: [test_small.py]
+  mutants:
+    - {breaks: It is less., find: VALUE = 4, put: VALUE = 3}
+    - {breaks: Nothing., find: VALUE = 4, put: VALUE = 2 + 2}
+- file: runtime/sign.py
+  native: true
+  tests: [test_small.py]
+  mutants:
+    - {breaks: Nothing., find: PLUS = 0, put: PLUS = 1 - 1}
+""")
+    (project / ".gitignore").write_text("/out/\n__pycache__/\n*.so\n")
+    code, out, err = mutants(project, "--jobs", "1")
+    assert (code, err) == (1, "")
+    assert out.splitlines()[-1].split() == ["all", "3", "0", "1", "2", "33.3%"]
+
+
 @pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
 def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
     (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 0\n")

@@ -111,7 +111,7 @@ def rows_of(strategy: Strategy, run_dir: Path, telemetry_every_s: float | None =
     job = make_job(num_workers=5, num_servers=3, num_samples=3200, global_batch_samples=160, epochs=1, max_time_s=1e6)
     hosts = parse_hosts({"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 100}, 5, 3)
     session = VirtualSession(
-        make_run_spec(job, strategy, recorder, run_dir, columns=recorder.rows),
+        make_run_spec(job, strategy, recorder, run_dir),
         Schedule(build_plan("none", 0, 1e6, ())),
         NoLearner(75_000, None),
         costs,
