@@ -22,7 +22,7 @@ from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Arrived, Grad, Timings
+from strategies.protocol import Grad, Timings
 
 OF_ORDER = ("id", "worker", "iteration", "version", "assigned_samples", "samples")
 """Numbers of a gradient that the ledger has while it is computed, too."""
@@ -89,17 +89,11 @@ class Crossing:
                 iteration.place = self._add_work(core.ledger.busy[worker], Timings())  # type: ignore[attr-defined]
             self.chain.loop = self._capsule
         for grad in core.ledger.grads.values():
-            t, event = self._unused(grad)
-            self._add_work(Order(**_of_grad(grad)), event.timings, event, t=t)
+            t, event = (0.0, None) if self.rows is None else self.rows.open_rows.pop(grad.id)
+            times = Timings() if event is None else event.timings  # which only rows need
+            self._add_work(Order(**_of_grad(grad)), times, event or grad, t=t)
         for worker, command in core.ledger.held.items():
             loop.hold(worker, command)
-
-    def _unused(self, grad: Grad) -> tuple[float, Arrived]:
-        """When a gradient that may be used has arrived, and its event; nobody needs them where there are no rows."""
-        if self.rows is not None:
-            return self.rows.open_rows.pop(grad.id)
-        t = self.session.coordinator.course.t
-        return t, Arrived(t=t, grad=grad, timings=Timings())
 
     def _enter_workers(self) -> None:
         arrays, workers, few = self.arrays, self.workers, self.module.FEW
@@ -161,7 +155,7 @@ class Crossing:
             since_s=iteration.since_s,
         )
 
-    def _add_work(self, about: Order, times: Timings | Iteration, event: Arrived | None = None, **more: float) -> int:
+    def _add_work(self, about: Order, times: Timings | Iteration, event: Any = None, **more: float) -> int:
         """Enter a Compute in progress, or a gradient that may be used; what is not given is 0."""
         numbers = {name: getattr(about, "grad_id" if name == "id" else name) for name in OF_ORDER}
         numbers |= {name: getattr(times, name, None) for name in self.module.TIMES}

@@ -17,11 +17,12 @@ from runtime.virtual.tasks.model_state import NoLearner
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Allocate, Command, Launch, Partition, Repartition, Restart, Retire, Score, Send
+from strategies.protocol import Command, Partition, Score, Send
 
 UNKNOWN: tuple[type[Command], ...] = (Partition, Score, Send)
 """Commands of which a strategy that needs them gives too many for the loop."""
-OF_MEMBERS: tuple[type[Command], ...] = (Restart, Launch, Retire, Repartition, Allocate)
+OF_GRADIENTS = frozenset({"Apply", "Checkpoint", "Compute", "Drop", "Evaluate", "Stop", "Wake"})
+"""Commands that end no node."""
 UNDISTURBED = frozenset({"delay", "slowdown"})
 """Kinds of disturbance under which no replica is lost."""
 OURS = "strategy:"
@@ -68,7 +69,8 @@ def _of_models(session: VirtualSession) -> Iterator[str]:
     elif not isinstance(workers, Workers) or workers.network is not None:
         yield "workers share limited links"
     elif isinstance(servers, Replicas):
-        if session.schedule.kinds - UNDISTURBED or any(one in session.spec.strategy.needs for one in OF_MEMBERS):
+        needs = {command.__name__ for command in session.spec.strategy.needs}
+        if session.schedule.kinds - UNDISTURBED or needs - OF_GRADIENTS:
             yield "replicas may be lost"
     elif not isinstance(servers, Servers):
         yield "servers are of an unknown kind"

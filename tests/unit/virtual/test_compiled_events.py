@@ -221,7 +221,8 @@ def test_the_same_files_of_replicas(
 
 # ---- jobs by hand ---------------------------------------------------------------------------------------------------
 
-WORKERS, ROUNDS = 4, 60
+WORKERS, ROUNDS = 4, 80
+"""More rounds than factors of jitter are drawn at a time."""
 ABOUT: dict[str, Any] = {
     "costs": Costs(jitter_sigma=0.1, jitter_rho=0.4, control_s=3e-4, latency_s=2e-4, update_base_s=4e-3),
     "windows": [],
@@ -336,6 +337,22 @@ def test_any_answer(answer: str, tmp_path: Path) -> None:
         about = {**ABOUT, "costs": msgspec.structs.replace(ABOUT["costs"], decision_s=decision_s)}
         (place := tmp_path / f"{decision_s}").mkdir()
         assert both(place, JOB, lambda: Asynchronous(50, ANSWERS[answer]), about) > 30
+
+
+class Quitting(Asynchronous):
+    """Orders nothing after its 60th arrival; a timer that it set before is all that it waits for then."""
+
+    def handle(self, event: Any) -> Any:
+        answer = super().handle(event)
+        if not isinstance(event, Arrived) or self.arrivals not in (40, 45):
+            return answer[:1] if self.arrivals >= 60 else answer
+        return [*answer, Wake(at_s=event.t + 9.0, tag="some") if self.arrivals == 40 else Evaluate()]
+
+
+@built
+def test_a_job_waits_for_its_timer_and_is_stuck_after_it(tmp_path: Path) -> None:
+    """The loop leaves, at the evaluation, and takes over again while the timer is awaited."""
+    assert both(tmp_path, JOB, lambda: Quitting(0, None), ABOUT) > 45
 
 
 @built
