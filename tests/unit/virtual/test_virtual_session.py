@@ -433,7 +433,7 @@ def test_a_signal_in_the_last_evaluation_finds_the_job_done() -> None:
 def test_an_interrupt_ends_it_in_good_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C: the signal is caught, the record has its last line, and the earlier handler is back in place."""
     monkeypatch.setattr("runtime.virtual.event_loop.loop.CHUNK", 4)  # the job is shorter than what passes between looks
-    monkeypatch.setattr("runtime.virtual.lab.LOOK_EVERY", 4)
+    monkeypatch.setattr("runtime.virtual.lab.LOOK_EVERY", 24)
     before, pressed = signal.getsignal(signal.SIGINT), []
 
     def press(t: float) -> None:
