@@ -292,6 +292,8 @@ class VirtualLab:
         for tenant in self._running:
             assert tenant.session is not None
             if self.interrupted_by:
+                if tenant.loop is not None:  # which has what the coordinator must know first
+                    tenant.loop.leave()
                 tenant.session.interrupt(self.interrupted_by)
             if shows:
                 tenant.session.spec.tick(tenant.session.clock.now)
