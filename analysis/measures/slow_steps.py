@@ -165,13 +165,13 @@ def _residuals(logs: Floats) -> Floats:
 
 
 def _sigma(left: Floats) -> float:
-    """Their standard deviation."""
+    """Standard deviation of residuals, estimated from their median absolute deviation; NaN is left out."""
     values = left[~np.isnan(left)]
     return MAD_SIGMA * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
 
 
 def _rho(left: Floats) -> float:
-    """Their AR(1) coefficient: rank correlation, robust against outliers, converted as for normal logarithms."""
+    """AR(1) coefficient of residuals: rank correlation, robust against outliers, converted as for normal logarithms."""
     pairs = pd.DataFrame({"now": left[1:].ravel(), "before": left[:-1].ravel()}).dropna()
     if len(pairs) < FEWEST_PAIRS:
         return 0.0
