@@ -27,6 +27,7 @@ from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
+from runtime.virtual.event_loop import loop as loop_module
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
@@ -430,8 +431,9 @@ def test_a_signal_in_the_last_evaluation_finds_the_job_done() -> None:
     assert run.spec.interrupted_by == signal.SIGTERM  # so that no other job of a sweep starts
 
 
-def test_an_interrupt_ends_it_in_good_order() -> None:
+def test_an_interrupt_ends_it_in_good_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C: the signal is caught, the record has its last line, and who listened before listens again."""
+    monkeypatch.setattr(loop_module, "CHUNK", 16)  # the whole job is not over before anybody looks
     before, pressed = signal.getsignal(signal.SIGINT), []
 
     def press(t: float) -> None:
