@@ -82,9 +82,16 @@ static int add_epoch(Loop *l, int64_t number, int64_t next_shard, int64_t num_do
     PyObject *epoch, *partial, *done;
     if (!PyArg_ParseTuple(books, "OO!O!", &epoch, &PyDict_Type, &partial, &PyByteArray_Type, &done))
         return -1;
-    if (l->num_open == MOST_OPEN || PyByteArray_GET_SIZE(done) != l->num_shards) {
-        PyErr_SetString(PyExc_ValueError, "too many epochs, or of other shards");
+    if (PyByteArray_GET_SIZE(done) != l->num_shards) {
+        PyErr_SetString(PyExc_ValueError, "an epoch of other shards");
         return -1;
+    }
+    if (l->num_open == l->open_room) {
+        Epoch *open = wider(l->open, 2 * l->open_room + 4, sizeof *open);
+        if (!open)
+            return -1;
+        l->open = open;
+        l->open_room = 2 * l->open_room + 4;
     }
     l->open[l->num_open++] =
         (Epoch){number, next_shard, num_done, Py_NewRef(epoch), Py_NewRef(partial), Py_NewRef(done)};

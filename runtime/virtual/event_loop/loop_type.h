@@ -374,7 +374,7 @@ static void loop_dealloc(Loop *l) {
     for (long long worker = 0; l->numbers && worker < l->workers; worker++)
         Py_XDECREF(l->numbers[worker]);
     void *arrays[] = {l->numbers, l->held, l->busy, l->unused, l->worker_mark, l->heap, l->works, l->inbox, l->named,
-                      l->local};
+                      l->local, l->open};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         PyMem_Free(arrays[i]);
     Py_TYPE(l)->tp_free(l);

@@ -8,7 +8,6 @@ enum { UNUSED_ID = -1 };
 #define FEW 64    /* factors of jitter drawn at a time for one worker: runtime/virtual/tasks/jitter.py */
 #define PACES 1024
 #define SHUFFLED 1024 /* shards whose order is computed at once: BLOCK of runtime/core/data/permutation.py */
-#define MOST_OPEN 64  /* epochs at a time */
 
 /* Samples of a shard; of those that came back, the worker that had them (-1: unknown). */
 typedef struct {
@@ -126,8 +125,8 @@ typedef struct {
     int64_t named_room, num_named;
     Pace paces[PACES];
     Queue *local, requeued;
-    Epoch open[MOST_OPEN];
-    int num_open;
+    Epoch *open;
+    int num_open, open_room;
     long long policy, epochs, epochs_opened, epochs_done, samples_applied, shards_done, num_shards, shard_samples;
     long long num_samples, shuffled_epoch, shuffled_block;
     double now, t, busy_until_s, idle_s, look_s, look_servers_s;

@@ -339,6 +339,15 @@ def test_any_answer(answer: str, tmp_path: Path) -> None:
         assert both(place, JOB, lambda: Asynchronous(50, ANSWERS[answer]), about) > 30
 
 
+@built
+def test_a_worker_may_be_any_number_of_epochs_ahead(tmp_path: Path) -> None:
+    """Of parts of its own; one that sleeps keeps a hundred epochs open."""
+    job = msgspec.structs.replace(JOB, num_samples=8 * WORKERS, epochs=150, epoch_overlap=True)
+    asleep = Disturbance(start_s=0.05, end_s=3.0, target="worker:0", kind="delay", magnitude=3.0)
+    decided = both(tmp_path, job, lambda: hurried("asp_even"), {**ABOUT, "windows": [asleep]})
+    assert decided > 0.9 * WORKERS * 150
+
+
 class Quitting(Asynchronous):
     """Orders nothing after its 60th arrival; a timer that it set before is all that it waits for then."""
 
