@@ -273,8 +273,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_unwritable_file("--report", asked.report)
     if asked.source and (asked.quick or asked.device):
         refuse("--quick and --device: not together with --from, which takes the records as they are")
-    own = None if asked.source else Path("out/injectors")
-    refuse_unwritable_folder("-o", asked.out or own, (*GRID, "plans", "windows.csv", "injectors.*"))
+    own = Path("out/injectors")
+    there = asked.out or (None if asked.source else own)
+    refuse_unwritable_folder("-o", there, (*GRID, "plans", "windows.csv", "injectors.*"))
     asked.out = (asked.out or asked.source or own).absolute()
     return asked
 

@@ -241,7 +241,7 @@ def _hosts(root: Path, meta: dict[str, Any]) -> pd.DataFrame:
 
 def _host_lines(path: Path) -> pd.DataFrame:
     """The samples that a killed run has left: arrays, one a line, of which the last may be torn."""
-    rows = []
+    rows = list[list[Any]]()
     for line in raw_lines(path) if path.is_file() else ():
         if line.endswith(b"\n"):
             check_cells(len(rows), len(HOST_COLUMNS))
