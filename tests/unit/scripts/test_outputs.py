@@ -84,7 +84,7 @@ FOREIGN: dict[str, Callable[[str, str], int]] = {
     "fidelity-from": lambda run, out: fidelity.main(["--from", run, "-o", out], never),
     "fidelity_jobs": lambda _, out: fidelity_jobs.main(["-o", out], never),
     "figures": lambda run, out: figures.main([run, "--out", out]),
-    "fit_kappa": lambda _, out: fit_kappa.main(["mlp", "-o", out], never),
+    "fit_kappa": lambda _, out: fit_kappa.main(["cnn_fashion_mnist", "-o", out], never),
     "gpu_session": lambda _, out: gpu_session.main(["-o", out], never),
     "harm_and_gain": lambda _, out: harm_and_gain.main(["-o", out]),
     "job_history": lambda run, out: job_history.main([run, "-o", out]),
