@@ -63,6 +63,8 @@ GIVEN_UP = 4.0
 """A job is given up when it has taken so many times the logged time."""
 CHECKING = "repeating the job as it was"
 NO_RANKS = "without times of single ranks nothing can be ranked"
+OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*")
+"""All that it writes."""
 WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
 
 
@@ -347,7 +349,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     for name in asked.strategies.split(",") if asked.strategies else []:
         _known("strategies", name)
     asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
-    refuse_unwritable_folder("-o", asked.out, ("advice.html", "costs.yaml"))
+    refuse_unwritable_folder("-o", asked.out, OURS, ("advice.html", "costs.yaml"))
     return asked
 
 

@@ -41,7 +41,7 @@ from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.answering import answer
-from scripts.common.grid import Runner, fill, quoted, run_child
+from scripts.common.grid import GRID, Runner, fill, quoted, run_child
 from scripts.common.grid import stored as stored_by_name
 from scripts.common.marked import put_between
 from scripts.common.sheets import print_titled
@@ -273,8 +273,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_unwritable_file("--report", asked.report)
     if asked.source and (asked.quick or asked.device):
         refuse("--quick and --device: not together with --from, which takes the records as they are")
-    asked.out = (asked.out or asked.source or Path("out/injectors")).absolute()
-    refuse_unwritable_folder("-o", asked.out)
+    own = Path("out/injectors")
+    there = asked.out or (None if asked.source else own)
+    refuse_unwritable_folder("-o", there, (*GRID, "plans", "windows.csv", "injectors.*"))
+    asked.out = (asked.out or asked.source or own).absolute()
     return asked
 
 

@@ -49,7 +49,7 @@ from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
 from scripts.common.naming import add_names
-from scripts.common.of_experiment import in_order, read_compared
+from scripts.common.of_experiment import COMPARED, in_order, read_compared
 
 KEPT = "the records are as they were; the same command starts again"
 """What a signal leaves."""
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compare what is named; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
-        refuse_unwritable_folder("-o", arguments.out, ("comparison.csv", "figures"))
+        refuse_unwritable_folder("-o", arguments.out, COMPARED, ("comparison.csv", "figures"))
         return compare(records_below(arguments.dirs, find), arguments)
     except (ConfigError, RecordError) as error:
         return print_error("compare", error)

@@ -70,9 +70,9 @@ from runtime.virtual.costs import load_costs
 from scripts.common.answering import answer
 from scripts.common.fitted_since import fitted_since
 from scripts.common.forks import processors, run_here
-from scripts.common.grid import QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
+from scripts.common.grid import GRID, QUIET, JobFailed, Runner, fill, quoted, record_of, run_child
 from scripts.common.lists import number_of, numbers_of
-from scripts.common.of_experiment import write_compared
+from scripts.common.of_experiment import FILE, write_compared
 from scripts.common.paper_figures import add_paper, form_of
 from scripts.common.sheets import print_sheet
 from scripts.compare import TEXTS
@@ -440,7 +440,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     known = known_specs()
     asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
     for name in asked.names:
-        refuse_unwritable_folder("-o", asked.out / name, ("records", "unfinished", "runs.csv"))
+        ours = (*GRID, "runs.csv", "table.*", FILE, "comparison", "paper", f"{name}.*", f"{name}_claims.csv")
+        refuse_unwritable_folder("-o", asked.out / name, ours, (*GRID, "runs.csv"))
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")
     asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None

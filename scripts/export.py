@@ -22,9 +22,11 @@ from analysis.sinks.exporting import SINKS, export
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.record.progress import counted
+from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.finding import records_below
 
+TENSORBOARD = "tensorboard"
 KEPT = "the records are as they were; the same command starts again"
 """What a signal leaves."""
 
@@ -34,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parser().parse_args(argv)
         paths = records_below(arguments.dirs, lambda folder: find_runs(folder, of_clusters=False))
+        if arguments.to == TENSORBOARD:
+            for path in paths:
+                folder = Path(arguments.where or SINKS[TENSORBOARD]) / path.name
+                refuse_unwritable_folder("--where", folder, ("events.out.tfevents.*",))
         for path in counted(paths, len(paths), "sending runs"):
             try:
                 print(export(path, arguments.to, arguments.where))

@@ -46,7 +46,7 @@ from runtime.virtual.costs import load_costs
 from scripts.common.answering import answer
 from scripts.common.choices import choices
 from scripts.common.forks import processors, run_here
-from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored, words_of
+from scripts.common.grid import GRID, QUIET, Runner, fill, quoted, run_child, stored, words_of
 from scripts.common.lists import names_of, number_of, numbers_of
 from scripts.common.sheets import print_titled
 from scripts.jobs.fidelity import GRIDS
@@ -321,8 +321,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     asked = parser.parse_intermixed_args(list(words))
     asked.grid = GRIDS[asked.grid]
     refuse_unwritable_file("--report", asked.report)
+    own = None if asked.source else Path(asked.grid.out)
+    refuse_unwritable_folder("-o", asked.out or own, (*GRID, "fidelity.*", "jct.*"))
     check_page(asked)
-    refuse_unwritable_folder("-o", asked.out)
     if asked.source:
         given = [f"--{name}" for name in (*CHOICES, "repeats", "only", "jobs") if getattr(asked, name) is not None]
         if given := given + asked.overrides:

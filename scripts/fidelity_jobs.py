@@ -35,7 +35,7 @@ from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
 from scripts.common.answering import answer
 from scripts.common.choices import choices
-from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored
+from scripts.common.grid import GRID, QUIET, Runner, fill, quoted, run_child, stored
 from scripts.common.lists import names_of
 
 GPUS = {"a": 2, "b": 2, "c": 3, "d": 1}
@@ -177,7 +177,7 @@ def parse(words: Sequence[str]) -> Any:
     asked = parser.parse_intermixed_args(list(words))
     asked.placements = names_of("placements", asked.placements, choices("placement"))
     asked.out = asked.out.absolute()
-    refuse_unwritable_folder("-o", asked.out)
+    refuse_unwritable_folder("-o", asked.out, (*GRID, "fidelity_jobs.md"))
     refuse_unwritable_file("--report", asked.report)
     return asked
 

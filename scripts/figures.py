@@ -28,6 +28,7 @@ from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.common.naming import add_names
+from scripts.common.of_experiment import COMPARED
 from scripts.common.paper_figures import WIDTHS_IN, add_paper, form_of
 
 KEPT = "existing figures are whole; the same command draws all of them again"
@@ -54,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     if runs and clusters:
         return print_error("figures", f"{names}: single runs and runs of clusters; name directories with one kind")
     try:
-        refuse_unwritable_folder("--out", arguments.out, ("comparison.csv", "clusters.csv", "figures"))
+        refuse_unwritable_folder("--out", arguments.out, COMPARED, ("comparison.csv", "clusters.csv", "figures"))
         if arguments.paper is not None:
             with named(dict(arguments.names)):
                 return _for_paper(runs, arguments)

@@ -36,7 +36,7 @@ from runtime.run.streams import run_program
 from scripts.common.answering import answer
 from scripts.common.choices import choices
 from scripts.common.forks import processors, run_here
-from scripts.common.grid import QUIET, Runner, fill, stored
+from scripts.common.grid import GRID, QUIET, Runner, fill, stored
 from scripts.common.lists import names_of, number_of, numbers_of
 
 OUT = Path("out/kappa")
@@ -212,7 +212,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
                 f"--{flag.replace('_', '-')} {getattr(arguments, flag):g}: must be more than 0 and at most 1e6 seconds"
             )
     arguments.out = arguments.out.absolute()
-    refuse_unwritable_folder("-o", arguments.out)
+    refuse_unwritable_folder("-o", arguments.out, (*GRID, "*_lr_*_*.csv"))
     return arguments
 
 

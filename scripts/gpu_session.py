@@ -35,7 +35,7 @@ from runtime.run.streams import run_program
 from scripts.common.answering import answer, lacks_gpu
 from scripts.common.leftovers import nothing_left
 from scripts.jobs.gpu_measurements import SIZES
-from scripts.jobs.gpu_steps import LEAST_S, Result, Step, order, parsed, steps
+from scripts.jobs.gpu_steps import LEAST_S, OURS, Result, Step, order, parsed, steps
 
 NAME = "gpu_session.py"
 DEVICE, ROUNDS = "STRAGGLAB_GPU_DEVICE", "STRAGGLAB_BENCH_ROUNDS"
@@ -138,7 +138,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if not asked.minutes > 0:
         refuse(f"--minutes {asked.minutes:g}: must be more than 0")
     asked.out = (asked.out or Path("out/gpu") / asked.device).absolute()
-    refuse_unwritable_folder("-o", asked.out)
+    refuse_unwritable_folder("-o", asked.out, OURS)
     return asked
 
 

@@ -180,7 +180,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
     refuse_unwritable_file("--report", asked.report)
-    refuse_unwritable_folder("-o", asked.out)
+    refuse_unwritable_folder("-o", asked.out, ("jobs.csv",))
     refuse_targets(asked.overrides)
     if asked.report and asked.report.suffix != ".md":
         refuse(f"--report {asked.report}: must end in .md")

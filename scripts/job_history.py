@@ -111,7 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.error = refuse  # type: ignore[method-assign]
     try:
         options = parser.parse_args(arguments)
-        refuse_unwritable_folder("--out", options.out)
+        refuse_unwritable_folder("--out", options.out, (Path(NAME).parts[0],))
+        refuse_unwritable_folder("--out", (options.out / NAME).parent, (Path(NAME).name,))
         jobs = read_jobs(options.folders)
     except ConfigError as error:
         return print_error("job_history.py", error)

@@ -53,6 +53,7 @@ from scripts.jobs.gpu_measurements import (
     rows,
     virtual_jobs,
 )
+from scripts.jobs.gpu_steps import OURS
 from workloads import data
 from workloads.data import Split
 from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10
@@ -154,7 +155,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     asked = parser.parse_args(list(words))
     asked.parts = (asked.part,) if asked.part else (*PARTS, HOGS)
     asked.out = (asked.out or Path("out/gpu") / asked.device).absolute()
-    refuse_unwritable_folder("-o", asked.out)
+    refuse_unwritable_folder("-o", asked.out, OURS)
     return asked
 
 

@@ -111,7 +111,7 @@ def followed(path: Path, strategy: Star) -> Followed:
     made, schedule = Followed(), strategy.parts.schedule
     assert isinstance(schedule, ModeChooser)
     gate, last = strategy.parts.gate, None
-    for step in replay(read_record(path).events, strategy):
+    for step in replay(read_record(path), strategy):
         if not step.identical:
             raise ConfigError(f"{path}: seq {step.recorded.seq} is answered differently now; repeat the run")
         event = step.recorded.event

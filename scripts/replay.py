@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, groupby, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -22,8 +24,9 @@ import msgspec
 
 from analysis.records.schema import ROWS
 from reading import Unreadable
-from reading.files import read_bytes
-from reading.plain import load_yaml
+from reading.files import MIB, open_file, read_bytes
+from reading.lines import line_blocks
+from reading.plain import load_yaml, parse_json
 from runtime.config.foreign import plain_section
 from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError, print_error, refuse
@@ -31,21 +34,46 @@ from runtime.house import NAME
 from runtime.record.meta import SCHEMA
 from runtime.record.progress import counted
 from runtime.record.replay import Malformed, RecordedEvent, Step, decode, replay
+from runtime.run.probing import reason
 from runtime.run.streams import run_program
 from strategies.protocol import Strategy
 
 IDENTICAL, DIFFERENT = 0, 1
 INDENT = "    "
-MAX_BYTES = 4 << 30
-"""Of a record's log, all lines of which are in memory."""
+MAX_META_BYTES = 64 * MIB
 
 
-class RecordedEvents(msgspec.Struct, frozen=True):
-    """The events to replay: those of lines 0 to ``last_seq``."""
+@dataclass(frozen=True)
+class RecordedEvents:
+    """The ``count`` events to replay: those of lines 0 to ``last_seq``, which every pass reads again from the log."""
 
-    events: list[RecordedEvent]
+    path: Path
+    count: int
     last_seq: int
     torn: bool
+
+    def __iter__(self) -> Iterator[RecordedEvent]:
+        return takewhile(lambda event: event.seq <= self.last_seq, _decoded(self.path, Lines(self.path)))
+
+
+class Lines:
+    """The lines of a log as plain data; once they were passed, how many they are, and whether a torn one follows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.count, self.torn = path, 0, False
+
+    def __iter__(self) -> Iterator[object]:
+        with _opened(self.path) as file:
+            for text in chain.from_iterable(line_blocks(file)):
+                try:
+                    line = msgspec.json.decode(text)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    if not text.endswith(b"\n"):
+                        self.torn = True
+                        return
+                    raise damaged(self.path, self.count + 1, error) from None
+                self.count += 1
+                yield line
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,18 +82,18 @@ def main(argv: list[str] | None = None) -> int:
         arguments = _parser().parse_args(argv)
         record = read_record(arguments.run_dir, arguments.until)
         strategy = build_strategy(arguments.run_dir)
+        torn = " (without a torn last line)" if record.torn else ""
+        print(f"record    {arguments.run_dir}, seq 0 to {record.last_seq}{torn}")
+        print(f"strategy  {strategy!r}")
+        return compare(record, strategy, show=arguments.show)
     except ConfigError as error:
         return print_error("replay", error)
-    torn = " (without a torn last line)" if record.torn else ""
-    print(f"record    {arguments.run_dir}, seq 0 to {record.last_seq}{torn}")
-    print(f"strategy  {strategy!r}")
-    return compare(record, strategy, show=arguments.show)
 
 
 def compare(record: RecordedEvents, strategy: Strategy, *, show: bool) -> int:
     """Replay up to the first difference; print it, or every event with ``show``, and the result."""
     num_commands = num_states = 0
-    events = record.events if show else counted(record.events, len(record.events), "asking the strategy again")
+    events = record if show else counted(record, record.count, "asking the strategy again")
     for number, step in enumerate(replay(events, strategy)):
         if show or not step.identical:
             print("\n".join(transcript(step)))
@@ -74,7 +102,7 @@ def compare(record: RecordedEvents, strategy: Strategy, *, show: bool) -> int:
             return DIFFERENT
         num_commands += len(step.commands)
         num_states += step.state is not None
-    print(f"replayed  {len(record.events)} events, {num_commands} commands and {num_states} changes of state compared")
+    print(f"replayed  {record.count} events, {num_commands} commands and {num_states} changes of state compared")
     print("result    identical")
     return IDENTICAL
 
@@ -90,53 +118,48 @@ def read_record(run_dir: Path, until: int | None = None) -> RecordedEvents:
     if (run_dir / ROWS).exists():
         raise ConfigError(f"{run_dir / ROWS}: was recorded by rows, without decisions; repeat it with record=events")
     path = run_dir / "events.jsonl"
-    lines, torn = split(path, read(path))
-    try:
-        recorded = decode(lines)
-    except Malformed as error:
-        raise damaged(path, error.number, error) from None
-    if not recorded:
+    lines, first, count = Lines(path), -1, 0
+    for event in _decoded(path, lines):  # nothing is asked before the whole record is known to be sound
+        first = event.seq if first < 0 else first
+        count += until is None or event.seq <= until
+    if first < 0:
         raise ConfigError(f"{path}: holds no event, so there is nothing to compare")
-    if until is not None and not recorded[0].seq <= until < len(lines):
-        raise ConfigError(
-            f"--until {until}: must be {recorded[0].seq} (the first event) to {len(lines) - 1} (the last line)"
-        )
-    last_seq = len(lines) - 1 if until is None else until
-    return RecordedEvents(events=[line for line in recorded if line.seq <= last_seq], last_seq=last_seq, torn=torn)
+    if until is not None and not first <= until < lines.count:
+        raise ConfigError(f"--until {until}: must be {first} (the first event) to {lines.count - 1} (the last line)")
+    return RecordedEvents(path, count, lines.count - 1 if until is None else until, lines.torn)
 
 
 def check_schema(path: Path) -> None:
     """Refuse another schema, in which the same words may have another meaning."""
+    if not path.exists():
+        raise ConfigError(f"{path}: missing; name the directory of a run")
     try:
-        meta = msgspec.json.decode(read(path), type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        meta = parse_json(read_bytes(path, MAX_META_BYTES), dict[str, Any])
+    except Unreadable as error:
         raise ConfigError(f"{path}: {error}; the file is damaged") from None
     if meta.get("schema") != SCHEMA:
         raise ConfigError(f"{path}: not of schema {SCHEMA}; use the version of Stragglab that wrote it")
 
 
-def split(path: Path, data: bytes) -> tuple[list[object], bool]:
-    """The lines as plain data, and whether a torn one follows them."""
-    *whole, rest = data.split(b"\n")
-    lines = []
-    for number, line in enumerate([*whole, rest] if rest else whole, start=1):
-        try:
-            lines.append(msgspec.json.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            if number > len(whole):
-                return lines, True
-            raise damaged(path, number, error) from None
-    return lines, False
+def _decoded(path: Path, lines: Iterable[object]) -> Iterator[RecordedEvent]:
+    try:
+        yield from decode(lines)
+    except Malformed as error:
+        raise damaged(path, error.number, error) from None
 
 
-def read(path: Path) -> bytes:
-    """Content of a record's file; raises :class:`ConfigError` if it cannot be read."""
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A record's file; raises :class:`ConfigError` if it cannot be read, then or later."""
     if not path.exists():
         raise ConfigError(f"{path}: missing; name the directory of a run")
     try:
-        return read_bytes(path, MAX_BYTES)
+        with open_file(path) as file:
+            yield file
     except Unreadable as error:
         raise ConfigError(f"{path}: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
 
 
 def damaged(path: Path, number: int, error: Exception) -> ConfigError:

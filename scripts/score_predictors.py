@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, markup=False)
     try:
         arguments = _parser().parse_args(adopt(sys.argv[1:] if argv is None else argv))
-        refuse_unwritable_folder("--out", arguments.out, ("predictors_all.csv",))
+        refuse_unwritable_folder("--out", arguments.out, ("predictors*.*", "lead_times.csv"), ("predictors_all.csv",))
         tolerance_frac = _tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
         paths = _paths(arguments.folders)

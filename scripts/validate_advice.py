@@ -35,7 +35,7 @@ from runtime.run.streams import run_program
 from scripts import advise
 from scripts.common.answering import answer
 from scripts.common.choices import choices
-from scripts.common.grid import QUIET, Runner, fill, quoted, run_child, stored
+from scripts.common.grid import GRID, QUIET, Runner, fill, quoted, run_child, stored
 from scripts.common.lists import names_of, numbers_of
 from scripts.common.marked import put_between
 from scripts.jobs.advice import jct_of
@@ -157,7 +157,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     asked = parser.parse_args(list(words))
     refuse_unwritable_file("--report", asked.report)
     asked.out = asked.out.absolute()
-    refuse_unwritable_folder("-o", asked.out)
+    refuse_unwritable_folder("-o", asked.out, (*GRID, "advice", "validation.csv"))
     asked.strategies = [
         name for name in names_of("strategies", asked.strategies, choices("strategy")) if name != PRESENT
     ]

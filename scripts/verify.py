@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from analysis.files import natural
 from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, find_clusters, find_runs, load_afresh
-from analysis.records.log import of_record
+from analysis.records.log import of_record, read_whole
 from analysis.records.schema import ROWS, Other
 from analysis.reports.vouching import UNVOUCHED, Check, Verdict, listed, unvouched
 from injectors.plan import parse_plan, plan_json, plan_sha256
@@ -150,7 +150,7 @@ def _find(folder: Path) -> list[Path]:
 def _plan(run: Run) -> Check:
     said = str(run.meta.get("plan_sha256"))
     try:
-        content = (run.path / "plan.json").read_bytes()
+        content = read_whole(run.path / "plan.json")
         plan = parse_plan(content)
     except ValueError as error:
         return Check("plan", "failed", str(error))
@@ -175,12 +175,12 @@ def _decisions(run: Run) -> Check:
         if needs := _unnamed_project(run.meta):
             return Check("decisions", "unchecked", needs)
         return Check("decisions", "failed", str(error))
-    events = counted(record.events, len(record.events), "asking the strategy again")
+    events = counted(record, record.count, "asking the strategy again")
     for number, step in enumerate(replay(events, strategy)):
         if not step.identical:
             how = step.raised or "other commands" * (not step.same_commands) or "another state"
             return Check("decisions", "failed", f"seq {step.recorded.seq}: {how}, after {number} identical answers")
-    return Check("decisions", "ok", f"{len(record.events):,} events, to each the recorded answer")
+    return Check("decisions", "ok", f"{record.count:,} events, to each the recorded answer")
 
 
 def _settings(path: Path, meta: dict[str, Any], same_code: bool) -> Check:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.files import natural
-from analysis.logs.limits import LEAST_SECONDS, MOST_CELLS
+from analysis.logs.limits import LEAST_SECONDS, MOST_CELLS, MOST_RANKS
 from analysis.logs.step_log import Floats, LogError, StepLog, rounds_s
 from reading.errors import shown
 
@@ -48,6 +48,11 @@ def gather(
         ranks_of_rows = ranks_of_rows.astype("str").astype("category")
     rows = rows.assign(rank=ranks_of_rows, step=rows["step"].astype("int64"))
     rows, repeated = _latest(source, rows)
+    num_ranks = rows["rank"].nunique()
+    if num_ranks > MOST_RANKS:
+        raise LogError(
+            f"{source}: has {num_ranks:,} ranks, and no more than {MOST_RANKS:,} are read; give a part of them"
+        )
     ranks = sorted(rows["rank"].unique(), key=natural)
     steps = np.sort(rows["step"].unique())
     if len(ranks) * len(steps) > MOST_CELLS:

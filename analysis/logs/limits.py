@@ -5,17 +5,21 @@ from __future__ import annotations
 MEBI = 1 << 20
 MOST_BYTES = 512 * MEBI
 """Of a file, unpacked."""
+MOST_TABLE_BYTES = 256 * MEBI
+"""Of a table as text, unpacked: a single piece of it may have so many."""
 MOST_LINE = 1 << 16
 """Characters of a line that are looked at."""
-MOST_LINES = 8_000_000
+MOST_LINES = 4_000_000
 MOST_ROWS = 4_000_000
 """A row is a step of a rank."""
 MOST_CELLS = 8_000_000
 """Steps times ranks."""
-MOST_RANKS = 1_000_000
+MOST_RANKS = 30_000
+MOST_NAME = 200
+"""Characters of a rank's name."""
 MOST_COLUMNS = 20_000
-MOST_OBJECTS = 5_000_000
-"""Of JSON, in a trace."""
+MOST_OBJECTS = 2_500_000
+"""Of JSON, in a trace: each takes 440 bytes, besides the text."""
 MOST_FILES = 10_000
 """Of a folder."""
 MOST_STEP = 1 << 53

@@ -30,6 +30,9 @@ PREFIXES = (
     re.compile(r"^\[(\d{1,9})\] (?!\[?\d)"),  # mpiexec -prepend-rank
 )
 """What is put before every line of a process; the group is the number or the name of the process."""
+BEGINS = {"[": PREFIXES[1:2] + PREFIXES[4:5] + PREFIXES[7:], "(": PREFIXES[3:4]}
+"""Those of lines that begin with a bracket; of others, those that begin with a letter or a digit."""
+OTHERS = tuple(one for one in PREFIXES if all(one not in some for some in BEGINS.values()))
 MOST_PREFIXES = 6
 
 
@@ -88,7 +91,10 @@ def _line(number: int, text: str) -> Line:
         text = COLOUR.sub("", text)
     text, process = text.strip(), list[str]()
     for _ in range(MOST_PREFIXES):
-        found = next((found for pattern in PREFIXES if (found := pattern.match(text))), None)
+        found = None
+        for pattern in BEGINS.get(text[:1], OTHERS):
+            if found := pattern.match(text):
+                break
         if found is None:
             break
         text = text[found.end() :].lstrip()

@@ -36,9 +36,12 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 @contextlib.contextmanager
-def opened_text(path: Path, errors: str = "replace") -> Iterator[io.TextIOWrapper]:
-    """Its text, with ends of lines as they are anywhere; ``errors``: what bytes that are no text become."""
-    with _named(path), unpacked_text(path, MOST_BYTES, errors=errors) as file:
+def opened_text(path: Path, errors: str = "replace", most: int | None = None) -> Iterator[io.TextIOWrapper]:
+    """Its text, with ends of lines as they are anywhere.
+
+    ``errors``: what bytes that are no text become; ``most``: bytes, instead of ``MOST_BYTES``.
+    """
+    with _named(path), unpacked_text(path, MOST_BYTES if most is None else most, errors=errors) as file:
         yield file
 
 

@@ -65,14 +65,10 @@ def _cycle(folder: Sequence[Path], other: list[NotATrace]) -> pd.DataFrame:
     seen: dict[tuple[str, int], Path] = {}
     for path in folder:
         try:
-            trace = read_trace(path)
+            rank, rows = _rows(path, named.get(path, alone))
         except NotATrace as error:
             other.append(error)
             continue
-        rank = named.get(path, alone) if trace.rank is None else shown(trace.rank)
-        if rank is None:
-            raise LogError(f"{path}: no rank is in it, nor in its name; call it rank0.json, rank1.json ...")
-        rows = _steps(path, trace)
         for step in rows["step"].tolist():
             if (before := seen.setdefault((rank, step), path)) != path:
                 raise LogError(
@@ -81,6 +77,15 @@ def _cycle(folder: Sequence[Path], other: list[NotATrace]) -> pd.DataFrame:
                 )
         frames.append(rows.assign(rank=rank))
     return pd.concat(frames, ignore_index=True)
+
+
+def _rows(path: Path, by_name: str | None) -> tuple[str, pd.DataFrame]:
+    """(rank, its steps) of a trace, which is then released: the next one may be as large."""
+    trace = read_trace(path)
+    rank = by_name if trace.rank is None else shown(trace.rank)
+    if rank is None:
+        raise LogError(f"{path}: no rank is in it, nor in its name; call it rank0.json, rank1.json ...")
+    return rank, _steps(path, trace)
 
 
 def _steps(path: Path, trace: Trace) -> pd.DataFrame:

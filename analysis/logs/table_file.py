@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS
+from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS, MOST_TABLE_BYTES
 from analysis.logs.opening import opened, opened_text
 from analysis.logs.step_log import LogError
 from reading.errors import shown
@@ -22,8 +22,10 @@ from reading.unpacked import plain_name
 TEXTS = (".csv", ".tsv")
 MOST_HEADER = MEBI
 """Characters."""
-PIECE = 1 << 16
-"""Rows that are read at a time."""
+PIECE_ROWS, PIECE_CELLS = 1 << 16, 1 << 21
+"""The most that are read at a time."""
+PIECE_TEXT_BYTES = 128 * MEBI
+"""Of a piece of a Parquet file, unpacked."""
 
 
 class TableFile:
@@ -70,10 +72,14 @@ class TableFile:
                     f"{self.path}: has more than {MOST_ROWS:,} rows, the most that are read; give fewer steps or ranks"
                 )
 
+    @property
+    def _piece_rows(self) -> int:
+        return min(PIECE_ROWS, max(1, PIECE_CELLS // len(self.names)))
+
     def _text(self, places: Sequence[int]) -> Iterator[pd.DataFrame]:
-        form = {"sep": self.separator, "skipinitialspace": True, "index_col": False, "chunksize": PIECE}
+        form = {"sep": self.separator, "skipinitialspace": True, "index_col": False, "chunksize": self._piece_rows}
         try:
-            with opened_text(self.path, "strict") as file, pd.read_csv(file, **form) as pieces:
+            with opened_text(self.path, "strict", MOST_TABLE_BYTES) as file, pd.read_csv(file, **form) as pieces:
                 while (piece := _next(pieces)) is not None:
                     yield piece.iloc[:, list(places)]
         except UnicodeError:
@@ -90,8 +96,16 @@ class TableFile:
     def _parquet(self, places: Sequence[int]) -> Iterator[pd.DataFrame]:
         with _parquet(self.path) as file:
             names = [file.schema_arrow.names[place] for place in places]
-            for batch in file.iter_batches(batch_size=PIECE, columns=names):
+            for batch in file.iter_batches(batch_size=self._piece_rows, columns=names):
+                _refuse_long_texts(self.path, batch)
                 yield batch.select(names).to_pandas(ignore_metadata=True)
+
+
+def _refuse_long_texts(path: Path, batch: pa.RecordBatch) -> None:
+    """A small file may repeat a long text in every row, and each becomes a text of its own."""
+    long = PIECE_TEXT_BYTES
+    if batch.get_total_buffer_size() > long:
+        raise LogError(f"{path}: has {batch.num_rows:,} rows with more than {long // MEBI} MiB; shorten its texts")
 
 
 def is_table(path: Path) -> bool:

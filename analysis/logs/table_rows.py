@@ -9,15 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.logs.cells import has_commas, numbers, whole_numbers
-from analysis.logs.limits import MOST_ROWS
-from analysis.logs.step_log import LogError
+from analysis.logs.limits import MOST_NAME, MOST_ROWS
+from analysis.logs.step_log import Floats, LogError
 from analysis.logs.table_file import TableFile
 from reading.errors import shown
 
 TIMES = ("seconds", "compute", "comm", "data", "start")
 NUMBERS = ("step", *TIMES, "samples")
+Bools = NDArray[np.bool_]
 FEWEST = 3
 """Columns that every table needs."""
 EXTREMES = ("__MIN", "__MAX")
@@ -34,7 +36,9 @@ def long_rows(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> p
                 rows[field] = _numbers(table, name, piece[name], first, commas)
             else:
                 _refuse_empty(table.path, name, piece[name], first)
-                rows[field] = piece[name].astype("str").str.strip().astype("category")
+                names = piece[name].astype("str").str.strip()
+                _refuse_long(table.path, name, names, first)
+                rows[field] = names.astype("category")
         rows["step"] = whole_numbers(table.path, wanted["step"], rows["step"], first)
         frames.append(rows)
     _refuse_no_rows(table, frames)
@@ -53,18 +57,32 @@ def wide_rows(table: TableFile, step: str, by_rank: Sequence[str], remarks: list
     places = _differing_numbers(by_rank)
     frames, commas, count = [], set[str](), 0
     for first, piece in table.pieces([step, *by_rank]):
+        count += len(piece) * len(by_rank)
+        if count > MOST_ROWS:
+            raise LogError(f"{table.path}: has more than {MOST_ROWS:,} steps of ranks; give fewer of them")
         steps = whole_numbers(table.path, step, _numbers(table, step, piece[step], first, commas), first)
-        for rank, name in zip(places, by_rank, strict=True):
-            known = piece[name].notna()
-            seconds = _numbers(table, name, piece.loc[known, name], first, commas)
-            frames.append(pd.DataFrame({"rank": rank, "step": steps[known], "seconds": seconds}))
-            count += len(seconds)
-            if count > MOST_ROWS:
-                raise LogError(f"{table.path}: has more than {MOST_ROWS:,} steps of ranks; give fewer of them")
+        known = piece[list(by_rank)].notna().to_numpy()
+        seconds = _seconds(table, piece[list(by_rank)], known, first, commas)
+        ranks = pd.Categorical.from_codes(np.repeat(np.arange(len(places)), known.sum(axis=0)), places)
+        numbered = np.broadcast_to(steps.to_numpy(), known.T.shape)[known.T]
+        frames.append(pd.DataFrame({"rank": ranks, "step": numbered, "seconds": seconds.T[known.T]}))
     _refuse_no_rows(table, frames)
     remarks.append(f"{len(by_rank)} columns such as {shown(by_rank[0])} count as the times of a rank each")
     remarks += _said_of_commas(commas)
     return pd.concat(frames, ignore_index=True)
+
+
+def _seconds(table: TableFile, cells: pd.DataFrame, known: Bools, first: int, commas: set[str]) -> Floats:
+    """[rows, ranks] the cells as numbers; those of thousands of ranks at once, unless one needs a closer look."""
+    if all(pd.api.types.is_numeric_dtype(kind) for kind in cells.dtypes):
+        seconds = cells.to_numpy("float64", na_value=np.nan)
+        if not np.isinf(seconds).any():
+            return np.asarray(seconds)
+    seconds = np.full(known.shape, np.nan)
+    for place, name in enumerate(cells):
+        there = known[:, place]
+        seconds[there, place] = _numbers(table, name, cells.loc[there, name], first, commas)
+    return np.asarray(seconds)
 
 
 def _refuse_no_rows(table: TableFile, frames: Sequence[pd.DataFrame]) -> None:
@@ -101,6 +119,12 @@ def _numbers(table: TableFile, name: str, cells: pd.Series, first: int, commas: 
 
 def _said_of_commas(names: set[str]) -> list[str]:
     return [f"{', '.join(map(shown, sorted(names)))}: a comma counts as the decimal point"] if names else []
+
+
+def _refuse_long(path: Path, name: str, cells: pd.Series, first: int) -> None:
+    long = np.flatnonzero(cells.str.len() > MOST_NAME)
+    if len(long):
+        raise LogError(f"{path}: row {first + int(long[0])}, column {name}: has more than {MOST_NAME} characters")
 
 
 def _refuse_empty(path: Path, name: str, cells: pd.Series, first: int) -> None:

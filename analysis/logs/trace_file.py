@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from analysis.logs.limits import MOST_OBJECTS
+from analysis.logs.limits import MEBI, MOST_OBJECTS
 from analysis.logs.opening import content
 from analysis.logs.step_log import LogError
 
@@ -67,14 +67,8 @@ def read_trace(path: Path) -> Trace:
         NotATrace: it has other content.
         LogError: it cannot be read, is damaged, or is too large.
     """
-    data = content(path)
-    if data.count(b"{") > MOST_OBJECTS:
-        raise LogError(
-            f"{path}: has more than {MOST_OBJECTS:,} objects, the most that are read; profile fewer steps, or without "
-            "stacks and shapes"
-        )
     try:
-        file = _decoded(data)
+        file = _decoded(path)
         about = _INFO.decode(file.about) if isinstance(file, File) else None
     except msgspec.ValidationError as error:
         wrong = LogError if "`$." in str(error) or "]." in str(error) else NotATrace  # the place of a field
@@ -89,15 +83,29 @@ def read_trace(path: Path) -> Trace:
     return Trace(events, about.rank if about else None)
 
 
-def _decoded(data: bytes) -> File | list[Event]:
+def _decoded(path: Path) -> File | list[Event]:
     """Names may have control characters. Of an array the last bracket may be missing, as the format allows."""
-    try:
-        return _DECODER.decode(data)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError as error:
-        if "invalid character" in str(error) and (plain := data.translate(WITHOUT_CONTROLS)) != data:
-            return _decoded(plain)
-        if data[:100].lstrip()[:1] != b"[" or data.rstrip().endswith(b"]"):
+    data = content(path)
+    if data.count(b"{") > MOST_OBJECTS:
+        raise LogError(
+            f"{path}: has more than {MOST_OBJECTS:,} objects, the most that are read; profile fewer steps, or without "
+            "stacks and shapes"
+        )
+    while True:
+        try:
+            return _DECODER.decode(data)
+        except msgspec.ValidationError:
             raise
-        return _decoded(data.rstrip().rstrip(b",") + b"]")
+        except msgspec.DecodeError as error:
+            data = _mended(data, error)  # the text before is released: one of them takes up to half a gigabyte
+
+
+def _mended(data: bytes, error: msgspec.DecodeError) -> bytes:
+    """What the text may have meant; raises the error where nothing is known."""
+    if "invalid character" in str(error) and (plain := data.translate(WITHOUT_CONTROLS)) != data:
+        return plain
+    end = data[-MEBI:].rstrip()
+    if data[:100].lstrip()[:1] != b"[" or end.endswith(b"]"):
+        raise error
+    kept = max(0, len(data) - MEBI)
+    return b"".join((memoryview(data)[:kept], end.rstrip(b","), b"]"))

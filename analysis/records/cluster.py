@@ -19,10 +19,11 @@ from msgspec.structs import replace
 
 from analysis.records import cluster_notes as notes
 from analysis.records.load import CLUSTER_EVENTS, RecordError, check_kind, load_object
-from analysis.records.log import of_record
+from analysis.records.log import of_record, raw_lines
 from analysis.records.meta import AboutCluster
 from analysis.records.nodes import parse_node
 from analysis.records.rows import has_end
+from reading.tables import check_cells
 
 GPUS_ONLY = "gpus_only"
 """The value of ``replay.detail`` with which jobs hold GPUs and do nothing else."""
@@ -240,9 +241,10 @@ def _hosts(root: Path, meta: dict[str, Any]) -> pd.DataFrame:
 
 def _host_lines(path: Path) -> pd.DataFrame:
     """The samples that a killed run has left: arrays, one a line, of which the last may be torn."""
-    rows = []
-    for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else ():
+    rows = list[list[Any]]()
+    for line in raw_lines(path) if path.is_file() else ():
         if line.endswith(b"\n"):
+            check_cells(len(rows), len(HOST_COLUMNS))
             rows.append([nan if value is None else value for value in json.loads(line)])
     return pd.DataFrame(rows, columns=list(HOST_COLUMNS)).astype(HOST_TYPES)
 

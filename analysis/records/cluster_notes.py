@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from analysis.records.load import RecordError
+from analysis.records.log import raw_lines
 from analysis.records.schema import UNREADABLE
 
 
@@ -98,6 +98,8 @@ class _Envelope(msgspec.Struct):
     note: msgspec.Raw = msgspec.Raw()
 
 
+MAX_LINES = 2_000_000
+"""All of which are in memory."""
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 _NOTE: msgspec.json.Decoder[Note] = msgspec.json.Decoder(Note)
 _TYPES = frozenset(kind.__struct_config__.tag for kind in (*OfJob.__args__, Finished))
@@ -109,28 +111,18 @@ def read_entries(path: Path) -> tuple[list[Entry], bool]:
     Raises:
         RecordError: the file is missing, a line is damaged, or lines are missing or out of order.
     """
-    try:
-        *lines, rest = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        raise RecordError(f"{path}: missing. Is {path.parent} the directory of a cluster's run?") from None
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
-    entries, torn = list(_decoded(path, lines)), False
-    if rest:  # no newline at its end: torn, unless only the newline is missing
+    entries, torn = list[Entry](), False
+    for number, line in enumerate(raw_lines(path), start=1):
+        if number > MAX_LINES:
+            raise RecordError(f"{path}: has more than {MAX_LINES:,} lines, the most that are read of a set of jobs")
         try:
-            entries.append(_decode(rest))
-        except (msgspec.DecodeError, *UNREADABLE):
-            torn = True
+            entries.append(_decode(line))
+        except (msgspec.DecodeError, *UNREADABLE) as error:
+            torn = not line.endswith(b"\n")
+            if not torn:
+                raise RecordError(f"{path}:{number}: {error}. The record is damaged: repeat the run") from None
     _check_order(path, entries)
     return entries, torn
-
-
-def _decoded(path: Path, lines: list[bytes]) -> Iterator[Entry]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield _decode(line)
-        except (msgspec.DecodeError, *UNREADABLE) as error:
-            raise RecordError(f"{path}:{number}: {error}. The record is damaged: repeat the run") from None
 
 
 def _decode(line: bytes) -> Entry:

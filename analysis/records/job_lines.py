@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from analysis.records.load import LOG, RecordError
+from analysis.records.log import raw_lines
 
 Found = TypeVar("Found")
 
@@ -23,19 +23,17 @@ def lines_with(folder: Path, kind: str, decoder: msgspec.json.Decoder[Found]) ->
     if not path.exists():
         return []
     found, word = [], f'"{kind}"'.encode()
-    *lines, rest = path.read_bytes().split(b"\n")
-    for number, text in enumerate(lines, start=1):
+    for number, text in enumerate(raw_lines(path), start=1):
         if word in text:
             try:
                 found.append(decoder.decode(text))
             except msgspec.DecodeError as error:
+                if not text.endswith(b"\n"):  # torn
+                    break
                 if isinstance(error, msgspec.ValidationError) and not _has(text, kind):
                     continue  # another event, or a note, that has the word in a text
                 why = f"{path}:{number}: {error}. The record is damaged: repeat the run or leave it out"
                 raise RecordError(why) from None
-    if word in rest:  # torn, unless only its newline is missing
-        with contextlib.suppress(msgspec.DecodeError):
-            found.append(decoder.decode(rest))
     return found
 
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from analysis.files import natural
-from analysis.records.log import Log, of_record
+from analysis.records.log import Log, of_record, read_whole
 from analysis.records.log import RecordError as RecordError
 from analysis.records.meta import About, Window
-from analysis.records.schema import ROWS, UNREADABLE, Finished, Line
+from analysis.records.schema import ROWS, Finished, Line
+from reading import Unreadable
+from reading.plain import parse_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -240,12 +242,8 @@ def check_kind(path: Path, content: Any, kind: Any, name: str = "") -> None:
 def load_object(path: Path) -> dict[str, Any]:
     """The JSON object of this schema in a file; raises :class:`RecordError` saying what is wrong with the file."""
     try:
-        content = msgspec.json.decode(path.read_bytes())
-    except FileNotFoundError:
-        raise RecordError(f"{path}: missing. Is {path.parent} the directory of a run?") from None
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
-    except (msgspec.DecodeError, *UNREADABLE) as error:
+        content = parse_json(read_whole(path))
+    except Unreadable as error:
         raise RecordError(f"{path}: {error}. The file is damaged: repeat the run or leave it out") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise RecordError(f"{path}: not of schema {SCHEMA}. Use the version of Stragglab that wrote it")

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from traceback import extract_tb
 from typing import BinaryIO
@@ -13,17 +14,29 @@ from typing import BinaryIO
 import msgspec
 
 from analysis.records.schema import Line, decode_line
-from reading.files import special
+from reading import Unreadable
+from reading.files import MIB, read_bytes, special
+from reading.lines import line_blocks
 
-BLOCK_BYTES = 1 << 18
-"""Lines are read, decoded and released in blocks of about so many bytes."""
 DAMAGED = "The record is damaged: repeat the run or leave it out"
+MAX_BYTES = 256 * MIB
+"""Of a file that is read whole."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE)
 """Errors of the machine, not of what is read."""
 
 
 class RecordError(ValueError):
     """A record that cannot be read: the file and line, what is wrong with it, and what to do."""
+
+
+def read_whole(path: Path) -> bytes:
+    """A file of a record; raises :class:`RecordError` for a missing one, and for one of more than is read."""
+    if not path.exists():
+        raise RecordError(f"{path}: missing. Is {path.parent} the directory of a run?")
+    try:
+        return read_bytes(path, MAX_BYTES)
+    except Unreadable as error:
+        raise RecordError(f"{path}: {error}") from None
 
 
 @contextmanager
@@ -77,7 +90,7 @@ class Log:
         """
         number = place = 0
         with _open(self.path) as file:
-            while texts := file.readlines(BLOCK_BYTES):
+            for texts in self._texts(file):
                 if not texts[-1].endswith(b"\n") and _is_torn(texts[-1]):
                     self.torn = True
                     texts.pop()
@@ -99,6 +112,12 @@ class Log:
                 except msgspec.DecodeError as error:
                     raise RecordError(f"{self.path}: byte {place}: {error}. {DAMAGED}") from None
 
+    def _texts(self, file: BinaryIO) -> Iterator[list[bytes]]:
+        try:
+            yield from line_blocks(file)
+        except Unreadable as error:
+            raise RecordError(f"{self.path}: {error}. {DAMAGED}") from None
+
     def _decode(self, texts: list[bytes], number: int) -> list[Line]:
         """The lines of a block, of which the first is ``number`` (from 0); their ``seq`` has no gaps."""
         lines = []
@@ -112,6 +131,15 @@ class Log:
                 raise RecordError(f"{self.path}:{due + 1}: {what}: repeat the run or leave it out")
             lines.append(line)
         return lines
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file with their newlines, undecoded; raises :class:`RecordError`."""
+    with _open(path) as file:
+        try:
+            yield from chain.from_iterable(line_blocks(file))
+        except Unreadable as error:
+            raise RecordError(f"{path}: {error}. {DAMAGED}") from None
 
 
 def _open(path: Path) -> BinaryIO:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from reading import Unreadable
+from reading.files import MIB, read_text
 from reading.plain import parse_yaml
 
 CONFIG, OVERRIDES = ".hydra/config.yaml", ".hydra/overrides.yaml"
@@ -16,6 +17,7 @@ META = "meta.json"
 NOTE, MULTIRUN = "sweep.jsonl", "multirun.yaml"
 """What tells that a directory is a sweep's: our own note, and Hydra's."""
 PROGRAM = "python run.py"
+MAX_BYTES = 64 * MIB
 
 
 def settings_text(run: Path) -> str:
@@ -68,8 +70,8 @@ def _command(flags: list[str], settings: list[Any]) -> str:
 def _text(path: Path) -> str:
     """The file's text; empty if it cannot be read: a page is made all the same."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return read_text(path, MAX_BYTES)
+    except Unreadable:
         return ""
 
 

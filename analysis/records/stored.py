@@ -18,6 +18,7 @@ import numpy as np
 from analysis.files import below, write_file
 from analysis.records.integrity import Integrity
 from analysis.records.load import FOLDER, LOG, Contents, Run, gather_contents
+from analysis.records.log import read_whole
 from analysis.records.schema import ROWS, Finished, NodeUse, Timings
 from analysis.records.sums import code_of
 
@@ -96,7 +97,7 @@ def contents_files(run: Run) -> dict[str, bytes]:
 def stored_index(root: Path) -> Index | None:
     """What ``columns/index.json`` says, whether or not it fits; None if there is none that can be read."""
     try:
-        return msgspec.json.decode((root / FOLDER / INDEX).read_bytes(), type=Index)
+        return msgspec.json.decode(read_whole(root / FOLDER / INDEX), type=Index)
     except (OSError, ValueError, RecursionError):  # ValueError: of msgspec
         return None
 

@@ -12,7 +12,7 @@ from injectors.patterns.fields import one_line
 from reading.numerals import number_in
 
 JOB_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
-MAX_JOBS = 2_000_000
+MAX_JOBS = 1_000_000
 MAX_NAME = 200
 """Letters of a user's or a model's name."""
 

@@ -75,27 +75,29 @@ def replay(events: Iterable[RecordedEvent], strategy: Strategy) -> Iterator[Step
         yield Step(recorded=line, commands=commands, state=changed)
 
 
-def decode(lines: Iterable[object]) -> list[RecordedEvent]:
+def decode(lines: Iterable[object]) -> Iterator[RecordedEvent]:
     """The events that the strategy received, from the lines of a complete record; raises :class:`Malformed`.
 
     The final score is left out: it is recorded as an event after the job's end, when strategies are no longer asked.
     """
-    events: list[RecordedEvent] = []
+    last: RecordedEvent | None = None
     t, finished_s = 0.0, None
     for seq, plain in enumerate(lines):
         try:
             line = msgspec.convert(plain, _EventLine | _NoteLine)
             _check(line, seq, t)
             if isinstance(line, _EventLine):
-                events.append(_recorded_event(line))
+                found = _recorded_event(line)
+                if last is not None:
+                    yield last
+                last = found
             elif line.note.get("type") == "Finished":
                 finished_s = line.t
         except ValueError as error:
             raise Malformed(seq + 1, str(error)) from None
         t = line.t
-    if events and _is_final_score(events[-1], finished_s):
-        events.pop()
-    return events
+    if last is not None and not _is_final_score(last, finished_s):
+        yield last
 
 
 class _EventLine(msgspec.Struct, frozen=True, tag_field="kind", tag="event"):

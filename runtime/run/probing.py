@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from runtime.errors import ConfigError
@@ -23,24 +24,36 @@ def probe_folder(folder: Path) -> None:
         os.rmdir(tempfile.mkdtemp(prefix=PREFIX, dir=place))
 
 
-def refuse_unwritable_folder(option: str, folder: Path | None, ours: Collection[str] = ()) -> None:
+def refuse_unwritable_folder(
+    option: str, folder: Path | None, ours: Collection[str] | None = None, marks: Collection[str] = ()
+) -> None:
     """Raise :class:`ConfigError`, naming the option and its value.
 
-    ``ours``: names of which an earlier output has one; a directory with other things in it, and none of them, is
-    refused, so that nothing of a user's is overwritten.
+    ``ours``: the names (shell patterns) of all that the program writes there. A directory with anything else in it is
+    refused, so that nothing of a user's is overwritten; hidden files count as nothing. None: a directory that the
+    program shares with others, and in which it replaces no file of theirs. ``marks``: of ``ours``, those of which an
+    earlier output has one, where a user may well have a file of another of the names.
     """
     if folder is None:
         return
     try:
         probe_folder(folder)
-        names = set(os.listdir(folder)) if ours and folder.exists() else set()
+        foreign = _foreign(folder, ours, marks) if ours is not None and folder.exists() else []
     except OSError as error:
         raise ConfigError(f"{option} {folder}: cannot be written ({reason(error)}); choose another directory") from None
-    if names and names.isdisjoint(ours):
+    if foreign:
         raise ConfigError(
-            f"{option} {folder}: is not empty ({shown(names)}), and not of this command; choose a new or an empty "
+            f"{option} {folder}: is not empty ({shown(foreign)}), and not of this command; choose a new or an empty "
             "directory"
         )
+
+
+def _foreign(folder: Path, ours: Collection[str], marks: Collection[str]) -> list[str]:
+    """Names of what the program has not written there."""
+    names = [name for name in os.listdir(folder) if not name.startswith(".")]
+    if marks and not set(marks) & set(names):
+        return names
+    return [name for name in names if not any(fnmatchcase(name, pattern) for pattern in ours)]
 
 
 def shown(names: Collection[str]) -> str:

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from reading import Unreadable
+from reading.files import MIB, read_bytes
 from runtime.config.instantiate import TARGET
 from runtime.house import ROOT, module_name
 from runtime.live.joining.facts import fingerprint_below
@@ -23,6 +25,7 @@ from runtime.record.checkpoint import publish
 from runtime.record.sums import SUMS
 
 FILE = "sweep.jsonl"
+MAX_BYTES = 64 * MIB
 SCHEMA = 1
 SHOWN = ("caption", "draw", "names", "resume", "view")
 """Settings that change nothing of what is recorded."""
@@ -107,8 +110,8 @@ def add(directory: Path, ended: Ended) -> None:
 def read(directory: Path) -> Note | None:
     """What the directory's file says; None without one of this schema."""
     try:
-        *lines, rest = (directory / FILE).read_bytes().split(b"\n")
-    except OSError:
+        *lines, rest = read_bytes(directory / FILE, MAX_BYTES).split(b"\n")
+    except Unreadable:
         return None
     found = [_decoded(line, Ended if number else Head) for number, line in enumerate([*lines, rest] if rest else lines)]
     ended = {one.job: one for one in found if isinstance(one, Ended)}

@@ -30,7 +30,7 @@ def outcome_of_job(
 ) -> Outcome:
     """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record.
 
-    ``record`` may observe; ``tick`` is told the job's time in seconds, a few times per second.
+    ``record`` may observe; ``tick`` receives the job's time in seconds, a few times per second.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
     :func:`runtime.run.job.run_job` does.

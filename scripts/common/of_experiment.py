@@ -12,6 +12,8 @@ from analysis.files import write_file
 from runtime.errors import ConfigError
 
 FILE = "compared.json"
+COMPARED = ("comparison.*", "clusters.*", "job_ratios.csv", "figures", "report.html", "SHA256SUMS")
+"""All that a comparison writes."""
 MOST_BYTES = 4_000_000
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 BENCH, TESTS = "tests/bench/test_bench_gpu.py", "tests/live/test_gpu.py"
+OURS = ("records", "unfinished", "steps", "hogs", "data", "costs.yaml", "measured.md")
+"""All that a session writes, with the measurements that are its steps."""
 LEAST_S = 20.0
 """A step that would have less is not begun: starting CUDA alone takes half of it."""
 

@@ -9,15 +9,28 @@ import re
 import resource
 import signal
 import socket
+import weakref
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
-from analysis.logs import deepspeed, lines, megatron, nanotron, profiler, resiliency, torchtitan, trace_folder
+from analysis.logs import (
+    deepspeed,
+    lines,
+    megatron,
+    nanotron,
+    profiler,
+    resiliency,
+    table_file,
+    torchtitan,
+    trace_file,
+    trace_folder,
+)
 from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError
 from reading import numerals, units
@@ -93,6 +106,7 @@ def test_a_cut_archive_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.log", "rank0.json", "rank0.json.gz", "a.parquet"])
 def test_a_file_is_read_up_to_so_many_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.logs.opening.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(table_file, "MOST_TABLE_BYTES", 1 << 20)
     data = (HEADER if "csv" in name else "[").encode() + b" " * (1 << 21)
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("z") else data)
     assert "has more than 1 MiB unpacked, the most that is read; give a part of it" in refusal(tmp_path / name)
@@ -130,6 +144,59 @@ def test_ranks_that_share_no_step_are_no_large_matrix(tmp_path: Path) -> None:
     """4,000 rows, and 16 million steps of ranks of which nothing is known."""
     (tmp_path / "a.csv").write_text(HEADER + "".join(f"{row},{row},1\n" for row in range(4_000)))
     assert "has 4,000 ranks and 4,000 steps, and no more than 8,000,000" in refusal(tmp_path / "a.csv")
+
+
+def test_a_log_has_so_many_ranks_with_short_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To sort names in natural order, each is taken apart."""
+    monkeypatch.setattr("analysis.logs.gathering.MOST_RANKS", 10)
+    (tmp_path / "a.csv").write_text(HEADER + "".join(f"{row},0,1\n" for row in range(11)))
+    assert "has 11 ranks, and no more than 10 are read; give a part of them" in refusal(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text(HEADER + "0,0,1\n" + "a1" * 101 + ",0,1\n")
+    assert "row 2, column rank: has more than 200 characters" in refusal(tmp_path / "a.csv")
+
+
+def test_a_wide_table_is_refused_before_it_is_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.logs.table_rows.MOST_ROWS", 100)
+    monkeypatch.setattr("analysis.logs.table_rows.whole_numbers", None)
+    head = "step," + ",".join(f"rank{rank}" for rank in range(20))
+    (tmp_path / "a.csv").write_text(f"{head}\n" + ("0" + ",1" * 20 + "\n") * 6)
+    assert "has more than 100 steps of ranks; give fewer of them" in refusal(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_is_read_a_few_cells_at_a_time(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_file, "PIECE_CELLS", 30)
+    frame = pd.DataFrame({"step": range(100), **{f"c{number}": 1.0 for number in range(9)}})
+    path = tmp_path / f"a.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    pieces = list(table_file.TableFile(path).pieces(["step"]))
+    assert {len(piece) for _, piece in pieces} == {3, 1}
+    assert pd.concat([piece["step"] for _, piece in pieces]).tolist() == list(range(100))
+
+
+def test_a_table_has_so_much_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Parquet file of a few kilobytes may say gigabytes of it."""
+    monkeypatch.setattr(table_file, "PIECE_TEXT_BYTES", 1 << 20)
+    rows = {"rank": ["x" * 5_000] * 1_000, "step": range(1_000), "seconds": [1.0] * 1_000}
+    pa.parquet.write_table(pa.table(rows), tmp_path / "a.parquet")
+    assert "has 1,000 rows with more than 1 MiB; shorten its texts" in refusal(tmp_path / "a.parquet")
+
+
+def test_one_trace_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[weakref.ref[trace_file.Trace]] = []
+
+    def read(path: Path) -> trace_file.Trace:
+        assert not any(one() for one in alive), "the one before takes as much memory"
+        trace = trace_file.read_trace(path)
+        alive.append(weakref.ref(trace))
+        return trace
+
+    monkeypatch.setattr(profiler, "read_trace", read)
+    span = {"ph": "X", "cat": "user", "name": "ProfilerStep#1", "ts": 1.0, "dur": 2.0}
+    for rank in range(3):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"traceEvents": [span]}))
+    read_log(tmp_path)
+    assert len(alive) == 3
 
 
 def test_a_table_has_so_many_columns_and_a_short_header(tmp_path: Path) -> None:

@@ -579,3 +579,11 @@ def test_zones_are_known_without_a_database_of_the_system() -> None:
         assert zoneinfo.ZoneInfo.no_cache(PACIFIC).utcoffset(datetime(2017, 10, 9)) == timedelta(hours=-7)
     finally:
         zoneinfo.reset_tzpath()
+
+
+def test_there_are_so_many_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("injectors.arrivals.cells.MAX_JOBS", 10)
+    file = tmp_path / "jobs.csv"
+    file.write_text("at,gpus,s\n" + "0,1,5\n" * 11)
+    with pytest.raises(ValueError, match=r"jobs.csv: row 11 .*: more than 10 jobs; cut a part out$"):
+        JobTable(path=str(file), submit_column="at", gpus_column="gpus", duration_column="s").submissions(0)

@@ -17,10 +17,12 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from analysis.records.log import Log, RecordError
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.core import inputs
+from runtime.errors import ConfigError
 from runtime.record.recorder import Recorder
-from scripts.replay import build_strategy, main
+from scripts.replay import build_strategy, main, read_record
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -418,3 +420,36 @@ def test_useless_arguments_are_refused(records: dict[str, Path], tmp_path: Path,
     assert "nothing: no such directory" in assert_refused(replayed(tmp_path / "nothing"))
     assert "no such directory" in assert_refused(replayed(records["asp"] / "meta.json"))
     assert "meta.json: missing" in assert_refused(replayed(tmp_path))
+
+
+# ---- of a log as long as may be -------------------------------------------------------------------------------------
+
+
+def test_events_are_read_as_they_are_asked_for(asp: Path) -> None:
+    record = read_record(asp)
+    lines = read_lines(asp)
+    rewrite(asp, [*lines[:5], {"no": "line"}])
+    events = iter(record)
+    assert next(events).seq == next(line["seq"] for line in lines if line["kind"] == "event")
+    with pytest.raises(ConfigError, match=r"events.jsonl:6: .*damaged"):
+        list(events)
+
+
+def test_a_line_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reading.lines.MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr("reading.lines.BLOCK_BYTES", 1_000)
+    lines = (asp / "events.jsonl").read_text().splitlines(keepends=True)
+    (asp / "events.jsonl").write_text("".join([*lines[:3], "[" * 100_000]))
+    code, out, err = replayed(asp)
+    assert (code, out) == (2, "")
+    assert "events.jsonl: line 4 has more than" in err
+    assert err.count("\n") == 1
+    with pytest.raises(RecordError, match=r"events.jsonl: line 4 has more than"):
+        list(Log(asp / "events.jsonl").blocks())
+
+
+def test_a_description_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scripts.replay.MAX_META_BYTES", 5)
+    code, out, err = replayed(asp)
+    assert (code, out) == (2, "")
+    assert "meta.json: has more than 5 bytes" in err

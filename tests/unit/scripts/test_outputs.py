@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +14,23 @@ from runtime.errors import ConfigError
 from runtime.live.machines import doctor
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from scripts import (
+    advise,
     calibrate,
     calibrate_injectors,
+    compare,
     experiment,
+    export,
     fidelity,
+    fidelity_jobs,
     figures,
+    fit_kappa,
     fit_progress,
+    gpu_session,
     harm_and_gain,
     job_history,
+    measure_gpu,
     prepare_data,
+    validate_advice,
 )
 from scripts import score_predictors as scores
 from tests.support.records import bsp_story
@@ -65,6 +74,58 @@ def test_a_place_that_cannot_be_written(case: str, record: str, capsys: pytest.C
     assert said.err.startswith(f"{begins} {NOWHERE}")
     assert "cannot be written (not a directory)" in said.err
     assert said.err.count("\n") == 1
+
+
+FOREIGN: dict[str, Callable[[str, str], int]] = {
+    "advise": lambda run, out: advise.main([run, "-o", out]),
+    "calibrate_injectors": lambda _, out: calibrate_injectors.main(["-o", out], never),
+    "compare": lambda run, out: compare.main([run, "-o", out]),
+    "fidelity": lambda _, out: fidelity.main(["-o", out], never),
+    "fidelity-from": lambda run, out: fidelity.main(["--from", run, "-o", out], never),
+    "fidelity_jobs": lambda _, out: fidelity_jobs.main(["-o", out], never),
+    "figures": lambda run, out: figures.main([run, "--out", out]),
+    "fit_kappa": lambda _, out: fit_kappa.main(["cnn_fashion_mnist", "-o", out], never),
+    "gpu_session": lambda _, out: gpu_session.main(["-o", out], never),
+    "harm_and_gain": lambda _, out: harm_and_gain.main(["-o", out]),
+    "job_history": lambda run, out: job_history.main([run, "-o", out]),
+    "measure_gpu": lambda _, out: measure_gpu.main(["-o", out], never),
+    "predictors": lambda run, out: scores.main([run, "--out", out]),
+    "tensorboard": lambda run, out: export.main([run, "--to", "tensorboard", "--where", str(Path(out).parent)]),
+    "validate_advice": lambda _, out: validate_advice.main(["-o", out]),
+}
+
+
+@pytest.mark.parametrize("program", FOREIGN)
+def test_a_folder_with_files_of_others_is_refused(
+    program: str, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where an earlier output of the program is next to them."""
+    out = tmp_path / "out" / "record"
+    for name in ("records", "comparison.csv", "costs.yaml", "predictors_all.csv", "strategy", "thesis.tex"):
+        (out / name).mkdir(parents=True)
+    assert FOREIGN[program](record, str(out)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.search(r"is not empty \(.*\), and not of this command; choose a new or an empty directory\n$", said.err)
+    assert said.err.count("\n") == 1
+    assert "thesis.tex" in {path.name for path in out.iterdir()}
+
+
+def test_an_earlier_output_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    ours, marks = ("a.csv", "page.*"), ("a.csv",)
+    refuse_unwritable_folder("-o", tmp_path, ours, marks)
+    (tmp_path / ".hidden").touch()
+    (tmp_path / "page.html").touch()
+    refuse_unwritable_folder("-o", tmp_path, ours)
+    with pytest.raises(ConfigError, match=r"\(page.html\)"):
+        refuse_unwritable_folder("-o", tmp_path, ours, marks)
+    (tmp_path / "a.csv").touch()
+    refuse_unwritable_folder("-o", tmp_path, ours, marks)
+    (tmp_path / "mine").touch()
+    refuse_unwritable_folder("-o", tmp_path)
+    for one in (marks, ()):
+        with pytest.raises(ConfigError, match=r"is not empty \(mine\), and not of this command"):
+            refuse_unwritable_folder("-o", tmp_path, ours, one)
 
 
 def test_a_probe_that_takes_too_long_is_a_lack_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
