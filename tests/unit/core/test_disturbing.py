@@ -84,6 +84,26 @@ def test_who_is_moved_from_a_dead_host_comes_back() -> None:
     assert world.lives() == [("Hold", "worker:0"), ("Release", "worker:0")]
 
 
+def test_who_moves_leaves_behind_what_is_due_and_other_changes_remain_due() -> None:
+    world = World(
+        window("pause", "worker:1", 1, 9, of_machine=True),
+        window("kill", "worker:1", 1, 9),
+        window("cut", "link:0", 1, 9),
+    )
+    world.move(2, "worker:1", "host:2")
+    world.plan.advance(2)
+    assert world.dead == {"worker:1"}
+    assert world.levels == {("worker:1", "kill"): 1.0, ("link:0", "cut"): 1.0}
+
+
+def test_who_moves_finds_the_devices_of_the_other_host_shared() -> None:
+    world = World(window("gpu", "host:2", 1, 9, 0.25))
+    world.plan.advance(1)
+    for host, left_frac in (("host:2", 0.25), ("host:1", 1.0)):
+        world.move(2, "worker:0", host)
+        assert world.left_fracs[0] == left_frac
+
+
 def test_hosts_are_dead_while_their_windows_are_open() -> None:
     world = World(window("kill", "host:1", 1, 3), window("kill", "worker:2", 1, 3), window("cpu", "host:0", 1, 3, 0.5))
     found = [world.plan.advance(t) or world.plan.dead_hosts for t in (0, 1, 3)]
