@@ -71,8 +71,6 @@ COMMANDS = {
 """Words that start something else than a job."""
 FLAGS = {"--version": "runtime.version"}
 """The same for flags: what Hydra would say only when all of it is imported."""
-remarks = set[str]()
-"""What has been said and need not be said again."""
 
 
 def main(composed: DictConfig) -> float:
@@ -115,7 +113,6 @@ def run_job(job: Checked, run_dir: Path) -> Result:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from runtime.native import slower
     from runtime.run.checking import run_checked
     from runtime.run.claiming import forget
     from runtime.run.ending import JobFailed
@@ -124,8 +121,6 @@ def run_job(job: Checked, run_dir: Path) -> Result:
     reason, interrupted_by = "", 0
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     kept.append(CONTINUES if sweep else f"{run_dir} may lack its end; the same command starts again")
-    if job.models_hosts:
-        remark_once(slower())
     try:
         try:
             exit_code, interrupted_by = run_checked(job, run_dir)
@@ -147,13 +142,6 @@ def run_job(job: Checked, run_dir: Path) -> Result:
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
         exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
     return Result(exit_code, " ".join(reason.split()), interrupted_by)
-
-
-def remark_once(text: str) -> None:
-    """Say something that is no error, if there is anything to say and it was not said before."""
-    if text and text not in remarks:
-        remarks.add(text)
-        print(text, file=sys.stderr)
 
 
 def draw(run_dir: Path) -> None:

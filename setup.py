@@ -1,8 +1,9 @@
 """What ``pyproject.toml`` cannot say of the package: its parts by folders, and what is compiled, which is optional.
 
 An editable installation takes the folders as they are; a wheel has all of them below one name, ``stragglab``
-(``scripts/packing.py``). Each ``_NAME.c`` below ``runtime/`` becomes a module beside it: without a compiler or Python's
-headers nothing fails, the Python twin of each does the same, slower (``runtime/native.py``).
+(``scripts/packing.py``). Each ``_NAME.c`` below ``runtime/`` becomes a module beside it. Without a compiler or Python's
+headers nothing fails here: jobs that need the kernel of shared machines are refused when they start, and the Python
+twins of the other modules do the same as these, slower (``runtime/native.py``).
 """
 
 import shutil
@@ -15,12 +16,11 @@ from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).parent))  # pip does not
 
+from scripts.compiling import FLAGS
 from scripts.packing import NAME, as_package, for_hydra, for_package, in_place, is_shipped, named, suite
 
 ROOT = Path(__file__).parent
 EDITABLE = bool({"editable_wheel", "develop", "--inplace", "-i"} & {*sys.argv})
-FLAGS = ["-O2", "-ffp-contract=off"]
-"""Every operation is rounded by itself, as in Python: records are the same to the bit with and without."""
 HEADERS = [str(header) for header in sorted(Path("runtime").rglob("*.h"))]
 """All of them: a module may include headers of other folders, and who changes one compiles again anyway."""
 BELOW = "" if EDITABLE else f"{NAME}."

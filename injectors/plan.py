@@ -273,7 +273,12 @@ class Problem(NamedTuple):
 
 def validate_plan(plan: Plan, cluster: ClusterShape) -> None:
     """Raise a one-line ``ValueError`` about the first disturbance that is impossible on ``cluster``."""
+    possible: set[tuple[str, Kind, bool]] = set()
     for index, one in enumerate(plan.disturbances):
+        about = one.target, one.kind, one.of_machine
+        if about in possible and not _problem_of_numbers(one):
+            continue
+        possible.add(about)
         if problem := problem_of(one, cluster):
             field, text = problem
             named = text if field == "target" else f"{field}={getattr(one, field)} {text}"
@@ -292,12 +297,16 @@ def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
         return Problem("target", f"{one.kind} acts on {describe_forms(one.kind)} only")
     if text := member_problem(one, cluster) if one.kind in OF_MEMBERS else target_problem(one.target, cluster):
         return Problem("target", text)
+    if one.of_machine and (one.kind not in OF_MACHINE or target is None or target.form not in ("worker", "server")):
+        return Problem("of_machine", f"is for {', '.join(sorted(OF_MACHINE))} of a worker or server")
+    return _problem_of_numbers(one)
+
+
+def _problem_of_numbers(one: Disturbance) -> Problem | None:
     if not 0 <= one.start_s < math.inf:
         return Problem("start_s", "must be 0 or more")
     if not one.start_s < one.end_s < math.inf:
         return Problem("end_s", f"must be later than start_s={one.start_s}")
-    if one.of_machine and (one.kind not in OF_MACHINE or target is None or target.form not in ("worker", "server")):
-        return Problem("of_machine", f"is for {', '.join(sorted(OF_MACHINE))} of a worker or server")
     text = magnitude_problem(one.kind, one.magnitude)
     return Problem("magnitude", text) if text else None
 

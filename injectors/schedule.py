@@ -6,6 +6,7 @@ import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
+from itertools import pairwise
 from typing import NamedTuple, final
 
 import msgspec
@@ -29,7 +30,10 @@ class _Steps:
 
     def __init__(self, kind: Kind, windows: list[Disturbance]) -> None:
         rule = RULES[kind]
-        edges = _sums(windows) if rule.composition == "sum" else _least(windows, rule.neutral)
+        if all(one.end_s <= after.start_s for one, after in pairwise(windows)):
+            edges = _one_by_one(windows, rule.neutral)
+        else:
+            edges = _sums(windows) if rule.composition == "sum" else _least(windows, rule.neutral)
         self.times: list[float] = []
         self.levels = [rule.neutral]
         for t, level in edges:
@@ -39,6 +43,16 @@ class _Steps:
 
     def at(self, t: float) -> float:
         return self.levels[bisect_right(self.times, t)]
+
+
+def _one_by_one(windows: list[Disturbance], neutral: float) -> Iterable[tuple[float, float]]:
+    """(time, magnitude of the open window from then on) of windows that do not overlap, in their order."""
+    for one, after in pairwise(windows):
+        yield one.start_s, one.magnitude
+        if one.end_s < after.start_s:
+            yield one.end_s, neutral
+    yield windows[-1].start_s, windows[-1].magnitude
+    yield windows[-1].end_s, neutral
 
 
 def _sums(windows: list[Disturbance]) -> Iterable[tuple[float, float]]:
@@ -78,10 +92,14 @@ class _Delays:
     """Both kinds of delay of one target in one step function, found by one search (:meth:`Schedule.delay_for`)."""
 
     def __init__(self, delay: _Steps | None, slowdown: _Steps | None) -> None:
-        parts = [part for part in (delay, slowdown) if part is not None]
-        self.times = sorted({time for part in parts for time in part.times})
-        moments = (-math.inf, *self.times)
-        self.values = [(delay.at(t) if delay else 0.0, slowdown.at(t) if slowdown else 0.0) for t in moments]
+        if slowdown is None:
+            assert delay is not None
+            self.times, self.values = delay.times, [(level, 0.0) for level in delay.levels]
+        elif delay is None:
+            self.times, self.values = slowdown.times, [(0.0, level) for level in slowdown.levels]
+        else:
+            self.times = sorted({*delay.times, *slowdown.times})
+            self.values = [(delay.at(t), slowdown.at(t)) for t in (-math.inf, *self.times)]
 
     def at(self, t: float) -> tuple[float, float]:
         return self.values[bisect_right(self.times, t)]

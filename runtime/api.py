@@ -31,7 +31,6 @@ from strategies.protocol import (
 
 if TYPE_CHECKING:  # checks need neither
     from runtime.core.coordinator import Coordinator
-    from runtime.record.columns import IterationWriter
 
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
@@ -100,6 +99,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """Servers that hold a copy of all parameters and follow the others."""
     gpus: tuple[int, ...] = ()
     """Devices that workers use in turn; empty: they compute on the CPU."""
+    trains: bool = True
+    """Whether it trains; else it is a job of a set that only holds its GPUs."""
 
     @property
     def kinds(self) -> set[str]:
@@ -133,8 +134,6 @@ class RunSpec:
     optimizer: dict[str, Any]
     save_parameters_to: Path | None
     around: RunContext = field(default_factory=RunContext)
-    columns: IterationWriter | None = None
-    """The sink to which a runtime may write rows itself, if the record has rows (``record=iterations``)."""
     collective: str = ""
     """The collective that sums the gradients of replicas (``topology=allreduce``); empty: there are servers."""
     transfer_bits: int = 32

@@ -1,4 +1,4 @@
-"""Compiled twins of Python modules: used where they were built (``setup.py``), never needed."""
+"""Compiled modules: the kernel of shared machines, and faster twins of Python modules (``setup.py`` builds them)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import ModuleType
 from runtime.house import module_name
 
 SWITCH = "STRAGGLAB_NATIVE"
-"""Environment variable: 0 uses the Python twins, 1 refuses to go on without the compiled ones."""
+"""Environment variable: 0 uses no compiled module, 1 refuses to go on without one."""
 OFF = "0"
+KERNEL = "kernel"
+"""Value of the switch with which the kernel is used, and no compiled twin of a Python module: what mutants need."""
 HOSTS = "runtime.virtual.compiled._hosts"
-"""The clock and the model of shared machines."""
-WAVES = "runtime.virtual.fast_path._waves"
-"""The order of events of regular asynchronous jobs."""
+"""The clock and the kernel of shared machines, which has no twin."""
 JITTER = "runtime.virtual.tasks._jitter"
 """The memory of jitter."""
 EVENTS = "runtime.virtual.event_loop._events"
@@ -25,10 +25,6 @@ HALVES = "runtime.live.transport._halves"
 """Floats of 16 bits."""
 TICKS = "runtime.live.machines._ticks"
 """Threads that wake up."""
-SLOWER = (
-    "virtual hosts take about four times as long, since their model is not compiled here: install a C compiler and "
-    "Python's headers (Debian: apt-get install gcc python3-dev), then touch setup.py && make setup"
-)
 
 
 def native(module: str) -> ModuleType | None:
@@ -38,7 +34,7 @@ def native(module: str) -> ModuleType | None:
         ImportError: if it was not built and is required.
     """
     wish = os.environ.get(SWITCH, "")
-    if wish == OFF:
+    if wish == OFF or (wish == KERNEL and module != HOSTS):
         return None
     try:
         return importlib.import_module(module_name(module))
@@ -46,8 +42,3 @@ def native(module: str) -> ModuleType | None:
         if wish == "1":
             raise
         return None
-
-
-def slower() -> str:
-    """One line: virtual hosts are slower than they could be, and the cure. Empty if not, or if that is wanted."""
-    return "" if os.environ.get(SWITCH) == OFF or native(HOSTS) else SLOWER

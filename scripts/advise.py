@@ -61,6 +61,7 @@ SAID_BYTES = 1 << 22
 FEWEST_STEPS = 20
 GIVEN_UP = 4.0
 """A job is given up when it has taken so many times the logged time."""
+CHECKING = "repeating the job as it was"
 NO_RANKS = "without times of single ranks nothing can be ranked"
 WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
 
@@ -96,7 +97,7 @@ def answer(asked: argparse.Namespace) -> int:
         if path.is_file() and path.stat().st_size > SAID_BYTES:
             print(f"reading {path} ...", file=sys.stderr, flush=True)
     try:
-        log, *others = [_read(path, asked) for path in asked.logs]
+        log, *others = [read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
         if not log.per_rank:
             return _not_ranked(console, [*log.remarks, *_left_out(log, asked), *whole_steps(log), NO_RANKS])
@@ -141,10 +142,10 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
     from analysis.measures.ranking import by_time, ranked
     from analysis.measures.slow_units import hosts_of
-    from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, ranks_sheet, sentences
+    from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, sentences, worst_ranks
     from analysis.reports.cures import cures
     from scripts.common.sheets import print_sheet
-    from scripts.jobs.advice import configured, repeat, repeat_all
+    from scripts.jobs.advice import configured, repeat_all
 
     log, present, found, model, replay = job
     made = cures(found, replay.restart_s)
@@ -152,12 +153,12 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     advice = replace(advice, restart_s=replay.restart_s)
     for line in sentences(advice):
         console.print(line, markup=False, soft_wrap=True)
-    print_sheet(console, ranks_sheet(advice), "Ranks", WORDS)
+    print_sheet(console, worst_ranks(advice), "Ranks that cost most", WORDS)
     names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
     configs, refused = prepared(job, names, asked.out)
     short, remark = shortened(job, len(configs))
     configs = {name: configured(short, name, config, asked.out / "costs.yaml") for name, config in configs.items()}
-    jobs = {present: repeat(short, configs.pop(present), asked.seed)}
+    jobs = repeat_all(short, {present: configs.pop(present)}, asked.seed, 1, CHECKING)
     logged = float(short.model.rank_steps.sum()) * short.batch
     error = logged / max(float(jobs[present].applied), 1.0) - 1.0
     if asked.ranks_per_host and hosts_of(log.ranks, log.hosts, None):
@@ -240,7 +241,8 @@ def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Repl
     )
 
 
-def _read(path: Path, asked: argparse.Namespace) -> StepLog:
+def read(path: Path, asked: argparse.Namespace) -> StepLog:
+    """The log, without the steps that are left out; raises :class:`analysis.logs.step_log.LogError`."""
     from analysis.logs.reading import Reading, read_log
     from analysis.logs.step_log import LogError, without_first
     from analysis.logs.table import Columns

@@ -2,7 +2,7 @@
 
 python scripts/harm_and_gain.py --report docs/harm.md         # the whole grid (make harm)
 python scripts/harm_and_gain.py --report docs/harm.md --redraw # page and pictures again, from docs/harm.csv
-python scripts/harm_and_gain.py --strategies lgc,first_k      # some rows: shown, and with --report updated in the page
+python scripts/harm_and_gain.py --strategies lgc,bsp          # some rows: shown, and with --report updated in the page
 python scripts/harm_and_gain.py --strategies lgc --stragglers none,kill --workers 16 --seeds 0,1,2
 python scripts/harm_and_gain.py --strategies lgc strategy.k_fastest=12 -o out/k12 # other settings (never for a page)
 

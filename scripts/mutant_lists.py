@@ -12,13 +12,18 @@ from typing import Any
 
 import yaml
 
+from scripts.compiling import SUFFIXES
+
 ROOT = Path(__file__).resolve().parents[1]
 LISTS = Path("tests/mutants")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """``put`` in the place of ``find`` in ``file``; ``equivalent``: why no test can tell, or nothing."""
+    """``put`` in the place of ``find`` in ``file``; ``equivalent``: why no test can tell, or nothing.
+
+    ``native``: it is in Python and tested with the compiled twins of other modules; else only the kernel is compiled.
+    """
 
     area: str
     file: str
@@ -27,6 +32,7 @@ class Mutant:
     put: str
     tests: tuple[str, ...]
     equivalent: str = ""
+    native: bool = False
 
     @property
     def name(self) -> str:
@@ -40,6 +46,7 @@ def read_lists(root: Path = ROOT) -> list[Mutant]:
     for path in sorted((root / LISTS).glob("*.yaml")):
         for group in yaml.safe_load(path.read_text()):
             about = {"area": path.stem, "file": group["file"], "tests": tuple(group["tests"])}
+            about["native"] = group.get("native", False)
             found += [
                 Mutant(**(about | one | {"tests": tuple(one.get("tests", about["tests"]))})) for one in group["mutants"]
             ]
@@ -65,12 +72,16 @@ def fingerprint(root: Path, mutant: Mutant) -> str:
 def repair(root: Path) -> int:
     """Move every mutant whose text is gone to the only file that has it, once; 1 if some have no such place."""
     lost = 0
-    sources = {str(path.relative_to(root)): path.read_text() for path in sorted(root.glob("*/**/*.py"))}
+    sources = {
+        str(path.relative_to(root)): path.read_text()
+        for path in sorted(root.glob("*/**/*"))
+        if path.suffix in (".py", *SUFFIXES)
+    }
     sources = {file: text for file, text in sources.items() if not file.startswith(("tests/", "scripts/", "."))}
     for path in sorted((root / LISTS).glob("*.yaml")):
         head = [line for line in path.read_text().splitlines() if line.startswith("#")]
         groups = yaml.safe_load(path.read_text())
-        moved: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = {}
+        moved: dict[tuple[str, bool, tuple[str, ...]], list[dict[str, Any]]] = {}
         for group in groups:
             for one in group["mutants"]:
                 file, find = group["file"], one["find"]
@@ -80,15 +91,21 @@ def repair(root: Path) -> int:
                     where = f"{'goes to' if len(places) == 1 else 'is in'} {', '.join(places) or 'no file'}"
                     print(f"{file}: {find!r} {where}")
                     file = places[0] if len(places) == 1 else file
-                moved.setdefault((file, tuple(group["tests"])), []).append(one)
+                moved.setdefault((file, group.get("native", False), tuple(group["tests"])), []).append(one)
         path.write_text("\n".join([*head, *_rows(moved)]) + "\n")
     return 1 if lost else 0
 
 
-def _rows(groups: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]]) -> Iterator[str]:
+def _rows(groups: dict[tuple[str, bool, tuple[str, ...]], list[dict[str, Any]]]) -> Iterator[str]:
     """The lines of a list."""
-    for (file, tests), mutants in groups.items():
-        yield from (f"- file: {file}", "  tests:", *(f"    - {words}" for words in tests), "  mutants:")
+    for (file, native, tests), mutants in groups.items():
+        yield from (
+            f"- file: {file}",
+            *["  native: true"] * native,
+            "  tests:",
+            *(f"    - {words}" for words in tests),
+            "  mutants:",
+        )
         for one in mutants:
             for number, (name, value) in enumerate(one.items()):
                 said = value if name == "tests" else json.dumps(value) if "\n" in value else _quoted(value)

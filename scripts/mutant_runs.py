@@ -16,7 +16,10 @@ import traceback
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from runtime.native import KERNEL, SWITCH
+from scripts.compiling import built_of, compile_module, modules_of
 from scripts.mutant_lists import ROOT, Mutant, fingerprint, planted
 
 MOST_S = 120.0
@@ -25,8 +28,15 @@ SLACK_S, SLACK = 10.0, 5.0
 """So many seconds, and so many times as long as the tests take without a mutant, are enough once these are known."""
 POLL_S = 0.02
 KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
-GOOD, FAILING = 0, (1, 2, 3)
+GOOD, FAILING, NOT_COMPILED = 0, (1, 2, 3), 99
 """Exit codes of pytest: all passed; a test failed, or could not be collected or run."""
+
+
+class Asked(NamedTuple):
+    """What a mutant is tested by: these tests, with compiled twins of Python modules or without."""
+
+    tests: tuple[str, ...]
+    native: bool
 
 
 class Slot:
@@ -43,11 +53,22 @@ class Slot:
                 shutil.copy2(root / name, copy / name)
         self._changed: tuple[Path, str] | None = None
         self._writes = 0
+        self._take_built()
+
+    def _take_built(self) -> None:
+        """Compiled modules are not in the list of files."""
+        for module in self.copy.rglob("_*.c"):
+            into = built_of(module)
+            into.unlink(missing_ok=True)
+            if (built := self.root / into.relative_to(self.copy)).exists():
+                shutil.copy2(built, into)
 
     def plant(self, mutant: Mutant | None) -> None:
-        """This one and no other."""
+        """This one and no other; what is compiled of it is made by the tests' process (:meth:`start`)."""
         if self._changed is not None:
             self._write(*self._changed)
+            if modules_of(self._changed[0]):
+                self._take_built()
         self._changed = None
         if mutant is not None:
             path = self.copy / mutant.file
@@ -65,15 +86,19 @@ class Slot:
         log = self.copy.with_suffix(".log")
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
-    def start(self, tests: Sequence[str], limit_s: float) -> int:
+    def start(self, asked: Asked, limit_s: float) -> int:
         """The tests in a fork, which ends after so many processor seconds; its process id."""
+        changed = None if self._changed is None else self._changed[0]
         pid = os.fork()
         if pid == 0:
-            _child(self.root, self.copy, tests, int(limit_s))
+            stale = () if changed is None else modules_of(changed)
+            # a mutant in Python would be hidden by the compiled twin of its module
+            os.environ[SWITCH] = "" if asked.native or stale else KERNEL
+            _child(self.root, self.copy, asked.tests, int(limit_s), stale)
         return pid
 
 
-def _child(root: Path, copy: Path, tests: Sequence[str], limit_s: int) -> None:
+def _child(root: Path, copy: Path, tests: Sequence[str], limit_s: int, stale: Collection[Path]) -> None:
     code = 3
     try:
         os.setsid()
@@ -88,13 +113,20 @@ def _child(root: Path, copy: Path, tests: Sequence[str], limit_s: int) -> None:
         copied = {"scripts", *(path.stem for path in copy.iterdir())}
         for name in [name for name in sys.modules if name.partition(".")[0] in copied]:
             del sys.modules[name]  # whatever was imported here, those of the copy are meant
-        code = _tested(tests)
+        code = _tested(tests) if _compiled(stale) else NOT_COMPILED
     except BaseException:  # noqa: BLE001 (whatever it is, the child ends here)
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _compiled(modules: Collection[Path]) -> bool:
+    """Whether these modules in C are compiled now."""
+    said = [compile_module(module) for module in modules]
+    print(*said, sep="", file=sys.stderr)
+    return not any(said)
 
 
 def _tested(tests: Sequence[str]) -> int:
@@ -113,26 +145,27 @@ def _tested(tests: Sequence[str]) -> int:
 
 def verdicts(root: Path, wanted: Sequence[Mutant], jobs: int, known: dict[str, str]) -> Iterator[tuple[Mutant, str]]:
     """The verdict of every mutant as it is known. Tests count only once they have passed without any mutant."""
-    waiting: deque[tuple[Mutant | None, tuple[str, ...]]] = deque()
-    passes: dict[tuple[str, ...], bool | None] = {}
-    held: dict[tuple[str, ...], list[tuple[Mutant, int]]] = {}
+    waiting: deque[tuple[Mutant | None, Asked]] = deque()
+    passes: dict[Asked, bool | None] = {}
+    held: dict[Asked, list[tuple[Mutant, int]]] = {}
     for mutant in wanted:
         if (verdict := known.get(fingerprint(root, mutant))) is not None:
             yield mutant, verdict
             continue
-        if mutant.tests not in passes:
-            passes[mutant.tests] = None
-            waiting.append((None, mutant.tests))
-        waiting.append((mutant, mutant.tests))
-    for ended, tests, code, said in _ended(root, waiting, jobs):
+        asked = Asked(mutant.tests, mutant.native)
+        if asked not in passes:
+            passes[asked] = None
+            waiting.append((None, asked))
+        waiting.append((mutant, asked))
+    for ended, asked, code, said in _ended(root, waiting, jobs):
         if ended is None:
-            passes[tests] = code == GOOD
+            passes[asked] = code == GOOD
             if code != GOOD:
-                print(f"these tests fail without any mutant: {' '.join(tests)}\n{said}", file=sys.stderr)
+                print(f"these tests fail without any mutant: {' '.join(asked.tests)}\n{said}", file=sys.stderr)
         else:
-            held.setdefault(tests, []).append((ended, code))
-        for one, its_code in held.pop(tests, ()) if passes[tests] is not None else ():
-            yield one, _verdict(its_code) if passes[tests] else UNTESTED
+            held.setdefault(asked, []).append((ended, code))
+        for one, its_code in held.pop(asked, ()) if passes[asked] is not None else ():
+            yield one, _verdict(its_code) if passes[asked] else UNTESTED
 
 
 def _verdict(code: int) -> str:
@@ -140,26 +173,26 @@ def _verdict(code: int) -> str:
 
 
 def _ended(
-    root: Path, waiting: deque[tuple[Mutant | None, tuple[str, ...]]], jobs: int
-) -> Iterator[tuple[Mutant | None, tuple[str, ...], int, str]]:
+    root: Path, waiting: deque[tuple[Mutant | None, Asked]], jobs: int
+) -> Iterator[tuple[Mutant | None, Asked, int, str]]:
     """Each with the exit code of its tests and the last that they said, as it ends; ``jobs`` at a time."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
         slots = [Slot(root, Path(directory, str(number))) for number in range(min(jobs, len(waiting)))]
-        running: dict[int, tuple[Slot, Mutant | None, tuple[str, ...]]] = {}
-        limits_s: dict[tuple[str, ...], float] = {}
+        running: dict[int, tuple[Slot, Mutant | None, Asked]] = {}
+        limits_s: dict[Asked, float] = {}
         try:
             while waiting or running:
                 while waiting and slots:
-                    mutant, tests = waiting.popleft()
+                    mutant, asked = waiting.popleft()
                     slot = slots.pop()
                     slot.plant(mutant)
-                    running[slot.start(tests, limits_s.get(tests, MOST_S))] = slot, mutant, tests
+                    running[slot.start(asked, limits_s.get(asked, MOST_S))] = slot, mutant, asked
                 pid, code, spent_s = _next_of(running)
-                slot, mutant, tests = running.pop(pid)
+                slot, mutant, asked = running.pop(pid)
                 slots.append(slot)
                 if mutant is None:
-                    limits_s[tests] = min(MOST_S, SLACK_S + SLACK * spent_s)
-                yield mutant, tests, code, slot.said()
+                    limits_s[asked] = min(MOST_S, SLACK_S + SLACK * spent_s)
+                yield mutant, asked, code, slot.said()
         finally:
             for pid in running:
                 os.killpg(pid, signal.SIGKILL)

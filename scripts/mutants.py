@@ -8,7 +8,8 @@
 
 The mutants are data, ``tests/mutants/*.yaml``: a file, a text that stands in it exactly once, what takes its place, a
 sentence saying what that breaks, and the tests that should fail. What was found out is kept below ``out/`` and asked
-for again only when the file or one of these tests has changed; so an interrupted call continues where it was.
+for again only when the file or one of these tests has changed; so an interrupted call continues where it was. A module
+in C is compiled again, with its bug, in a copy of the tree; other bugs are planted in Python, without compiled twins.
 
 A library (mutmut, cosmic-ray, mutatest) makes mutants by the ten thousand by rules of syntax and decides by the whole
 suite. Here a list that people wrote says what must never go unnoticed, and a rate of it can be held from one release to
@@ -30,7 +31,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from runtime.native import SWITCH
 from scripts.mutant_lists import ROOT, Mutant, fingerprint, read_lists, repair
 from scripts.mutant_runs import KILLED, SURVIVED, UNTESTED, verdicts
 
@@ -75,7 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    os.environ[SWITCH] = "0"  # mutants are of the Python twins
     root = options.root.resolve()
     if options.repair:
         return repair(root)

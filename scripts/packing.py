@@ -28,7 +28,19 @@ OF_THE_REPOSITORY = ("docs_site", "mutant_lists", "mutant_runs", "mutants", "pac
 """Scripts that need it."""
 DATA = [
     f"**/{name}"
-    for name in ("*.css", "*.csv", "*.js", "*.json", "*.npz", "*.parquet", "*.yaml", "pages.toml", "LICENSE", "NOTICE")
+    for name in (
+        "*.css",
+        "*.csv",
+        "*.js",
+        "*.json",
+        "*.npz",
+        "*.parquet",
+        "*.yaml",
+        "about.toml",
+        "pages.toml",
+        "LICENSE",
+        "NOTICE",
+    )
 ]
 """Files that modules read."""
 TEMPLATE = "project"

@@ -135,7 +135,7 @@ def outcome(record: Path, code: int, keeps: str) -> dict[str, Any]:
     whole |= {"jct_s": lines[-1]["t"], "staleness": staleness(lines), "commands_sha256": commands_sha256(lines)}
     rows = record / "iterations.parquet"
     if rows.exists():
-        whole["rows_sha256"] = rows_sha256(rows)
+        whole |= {"rows_sha256": rows_sha256(rows), "parquet": parquet_sha256(rows)}
     if keeps == "all":
         return dict(sorted(whole.items()))
     return {name: whole[name] for name in (SAMPLES if keeps == "samples" else PARAMETERS)}
@@ -180,6 +180,13 @@ def rows_sha256(path: Path) -> str:
     import pandas as pd
 
     return hashlib.sha256(pd.read_parquet(path).to_csv(index=False).encode()).hexdigest()[:16]
+
+
+def parquet_sha256(path: Path) -> str:
+    """Version of the library that wrote a table, and the hash of the file's bytes: they are the same by one version."""
+    import pyarrow
+
+    return f"{pyarrow.__version__}:{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
 
 
 def machine() -> dict[str, str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 from zlib import crc32
 
+from analysis.about import ABOUT
+
 
 class Cue(NamedTuple):
     """A marker and a hatch of matplotlib's."""
@@ -26,17 +28,8 @@ CUES = (
     Cue("P", "\\\\\\\\"),
     Cue("X", "||||"),
 )
-STRATEGIES_BY_CUE = (
-    ("bsp", "dynamic_x", "optimus", "or_autoscale", "coding_group_based"),
-    ("asp", "ddp", "static_x", "sync_switch_elastic"),
-    ("ssp", "zeno_pp", "star_ahead", "first_k"),
-    ("backup_workers", "composed", "lgc", "star_ml"),
-    ("asp_even", "lb_bsp", "sync_switch", "coding_naive"),
-    ("antdt_nd", "mlfabric", "star_h", "coding_fractional", "coding_cyclic", "lb_bsp_star"),
-    ("lb_bsp_gpu", "antdt_nd_asp", "antdt_dd", "dlrover", "coding_heter_aware", "sync_switch_restart"),
-)
-"""In the order of :data:`CUES`."""
-CUE_BY_STRATEGY = {name: cue for cue, names in zip(CUES, STRATEGIES_BY_CUE, strict=True) for name in names}
+CUE_BY_MARKER = {cue.marker: cue for cue in CUES}
+CUE_BY_STRATEGY = {"ddp": CUES[1]} | {name: CUE_BY_MARKER[one.marker] for name, one in ABOUT.items() if one.marker}
 
 
 def cue_of(name: str) -> Cue:

@@ -6,41 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-NAMES = {
-    "bsp": "BSP",
-    "asp": "ASP",
-    "asp_even": "ASP, even shards",
-    "ssp": "SSP",
-    "backup_workers": "Backup workers",
-    "lb_bsp": "LB-BSP",
-    "lb_bsp_gpu": "LB-BSP (GPU)",
-    "lb_bsp_star": "LB-BSP (STAR's)",
-    "first_k": "First k of n",
-    "ddp": "DDP",
-    "antdt_nd": "AntDT-ND",
-    "antdt_nd_asp": "AntDT-ND (ASP)",
-    "antdt_dd": "AntDT-DD",
-    "composed": "Composed",
-    "sync_switch": "Sync-Switch",
-    "sync_switch_elastic": "Sync-Switch (elastic)",
-    "sync_switch_restart": "Sync-Switch (restart)",
-    "lgc": "LGC",
-    "static_x": "Static x-order",
-    "dynamic_x": "Dynamic x-order",
-    "zeno_pp": "Zeno++",
-    "mlfabric": "MLfabric",
-    "star_h": "STAR-H",
-    "star_ahead": "STAR-",
-    "star_ml": "STAR-ML",
-    "dlrover": "DLRover",
-    "optimus": "Optimus",
-    "or_autoscale": "OR autoscaling",
-    "coding_naive": "Naive (no coding)",
-    "coding_fractional": "Fractional repetition",
-    "coding_cyclic": "Cyclic coding",
-    "coding_heter_aware": "Heter-aware coding",
-    "coding_group_based": "Group-based coding",
-}
+from analysis.about import ABOUT
+
+NAMES = {"ddp": "DDP"} | {name: one.name for name, one in ABOUT.items()}
 """By the name of the choice in ``conf/strategy``."""
 GROUPS = {
     *("backend", "cluster", "jobs", "launcher", "placement", "policy", "prevention"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from analysis.about import ABOUT
 from analysis.figures.cues import CUES, cue_of
 
 DPI = 160
@@ -53,41 +54,12 @@ STYLE: dict[str, Any] = {
 INK, FAINT = "#222222", "#777777"
 
 # Okabe and Ito's colours first, then Tol's "muted": both remain distinct under common colour vision deficiencies
-STRATEGY_COLOURS = {
-    "bsp": "#0072B2",
-    "asp": "#D55E00",
-    "asp_even": "#E69F00",
-    "ssp": "#009E73",
-    "backup_workers": "#CC79A7",
-    "lb_bsp": "#56B4E9",
-    "lb_bsp_gpu": "#1B9AAA",
-    "ddp": "#004C7A",
-    "antdt_nd": "#332288",
-    "antdt_nd_asp": "#7A5BC7",
-    "antdt_dd": "#88CCEE",
-    "composed": "#117733",
-    "sync_switch": "#882255",
-    "lgc": "#999933",
-    "static_x": "#44AA99",
-    "dynamic_x": "#CC6677",
-    "zeno_pp": "#AA4499",
-    "mlfabric": "#6699CC",
-    "star_h": "#E7298A",
-    "star_ahead": "#F4A6CD",
-    "star_ml": "#7A0177",
-    "dlrover": "#8C564B",
-    "optimus": "#17BECF",
-    "or_autoscale": "#BCBD22",
-    "coding_naive": "#4477AA",
-    "coding_fractional": "#BBBBBB",
-    "coding_cyclic": "#DDAA33",
-    "coding_heter_aware": "#EE8866",
-    "coding_group_based": "#661100",
-    "first_k": "#4F4617",
-    "sync_switch_elastic": "#C291F3",
-    "sync_switch_restart": "#452133",
-    "lb_bsp_star": "#2343E7",
-}
+PALETTE = (
+    *("#0072B2", "#D55E00", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#1B9AAA", "#004C7A", "#332288", "#7A5BC7"),
+    *("#88CCEE", "#117733", "#882255", "#999933", "#44AA99", "#CC6677", "#AA4499", "#6699CC"),
+)
+"""Of what is no strategy, in this order."""
+STRATEGY_COLOURS = {"ddp": "#004C7A"} | {name: one.colour for name, one in ABOUT.items() if one.colour}
 SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
 LINES = ("-", "--", "-.", ":")
 ALIKE: Mapping[str, str] = {}
@@ -148,7 +120,6 @@ def level_looks(levels: Iterable[str], like: Mapping[str, str] = ALIKE) -> dict[
     if any(name in STRATEGY_COLOURS for name in strategies):
         found = looks(strategies)
         return {name: found[strategy] for name, strategy in zip(names, strategies, strict=True)}
-    palette = list(STRATEGY_COLOURS.values())
     return {
-        name: Look(palette[index % len(palette)], "-", *CUES[index % len(CUES)]) for index, name in enumerate(names)
+        name: Look(PALETTE[index % len(PALETTE)], "-", *CUES[index % len(CUES)]) for index, name in enumerate(names)
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from analysis.logs.step_log import StepLog
 from analysis.measures.lateness import Lateness, nobody_waits
 from analysis.measures.phases import phases, runs
-from analysis.measures.slow_steps import PERSISTENT_FRAC, SIGMAS, Floats, SlowSteps, quick
+from analysis.measures.slow_steps import PERSISTENT_FRAC, SIGMAS, Bools, Floats, SlowSteps, quick
 
 PHASE_ROUNDS = 2
 """Phases change what is usual for a rank, and that its phases."""
@@ -29,11 +28,9 @@ class CalmJob:
     found: SlowSteps
     calm_s: Floats
 
-    def saved_s(self, members: Sequence[int]) -> Floats:
-        """[steps] how much shorter each step would have been had these ranks not been slow."""
-        chosen = list(members)
-        mended = self.late.own_s.copy()
-        mended[:, chosen] = self.calm_s[:, chosen]
+    def saved_s(self, cells: Bools) -> Floats:
+        """[steps] how much shorter each step would have been had these [steps, ranks] not been slow."""
+        mended = np.where(cells, self.calm_s, self.late.own_s)
         if not self.barrier:
             return nobody_waits(self.late.own_s) - nobody_waits(mended)
         return np.asarray(np.nanmax(self.late.own_s, axis=1) - np.nanmax(mended, axis=1))

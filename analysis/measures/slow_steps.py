@@ -86,7 +86,7 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
         over = over - _level(usual)
         sigma = _spread(over, slow)
         if turn:  # who is slow is known but for a few
-            sigma = max(sigma, _noise(np.where(slow, np.nan, logs))[0])
+            sigma = max(sigma, _sigma(_residuals(np.where(slow, np.nan, logs))))
         slow = np.nan_to_num(over, nan=0.0) > max(least, SIGMAS * sigma)
         rows = np.where(slow, np.nan, logs - shared[:, None])
         offset = _centred(_medians(rows, logs - shared[:, None]), least)
@@ -145,26 +145,35 @@ def _described(own_s: Floats, slow: Bools, offset: Floats) -> SlowSteps:
     if not persistent.all():
         usual_s = float(np.median(base_s[~persistent]))
         base_s = np.where(persistent, usual_s, base_s)
-    sigma, rho = _noise(np.where(slow, np.nan, np.log(own_s)))
+    left = _residuals(np.where(slow, np.nan, np.log(own_s)))
+    sigma = _sigma(left)
+    rho = _rho(left) if sigma else 0.0
     ratio = own_s / (base_s * shared[:, None]) - 1.0
     excess = np.where(slow, np.nan_to_num(ratio, nan=0.0).clip(min=0.0), 0.0)
     return SlowSteps(slow, base_s, usual_s, shared, sigma, rho, excess, np.where(persistent, 0, -1))
 
 
-def _noise(logs: Floats) -> tuple[float, float]:
-    """Standard deviation and AR(1) coefficient of usual steps, around a step's mean and a rank's median."""
+def _residuals(logs: Floats) -> Floats:
+    """[steps, ranks] usual steps, less a step's mean and a rank's median; without steps and ranks that tell nothing."""
     rows = logs[(~np.isnan(logs)).sum(axis=1) >= 2]
     rows = rows[:, ~np.isnan(rows).all(axis=0)]
     if not len(rows):
-        return 0.0, 0.0
+        return np.asarray(rows)
     left = rows - np.nanmedian(rows, axis=0)
     count = (~np.isnan(left)).sum(axis=1, keepdims=True)
-    left = (left - np.nanmean(left, axis=1, keepdims=True)) * np.sqrt(count / (count - 1.0))
+    return np.asarray((left - np.nanmean(left, axis=1, keepdims=True)) * np.sqrt(count / (count - 1.0)))
+
+
+def _sigma(left: Floats) -> float:
+    """Standard deviation of residuals, estimated from their median absolute deviation; NaN is left out."""
     values = left[~np.isnan(left)]
-    sigma = MAD_SIGMA * float(np.median(np.abs(values - np.median(values))))
+    return MAD_SIGMA * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+
+
+def _rho(left: Floats) -> float:
+    """AR(1) coefficient of residuals: rank correlation, robust against outliers, converted as for normal logarithms."""
     pairs = pd.DataFrame({"now": left[1:].ravel(), "before": left[:-1].ravel()}).dropna()
-    if sigma == 0.0 or len(pairs) < FEWEST_PAIRS:
-        return sigma, 0.0
-    # rank correlation, robust against outliers, converted as for normal logarithms
+    if len(pairs) < FEWEST_PAIRS:
+        return 0.0
     rho = 2 * sin(pi / 6 * float(pairs["now"].corr(pairs["before"], method="spearman")))
-    return sigma, float(np.clip(np.nan_to_num(rho), 0.0, 0.99))
+    return float(np.clip(np.nan_to_num(rho), 0.0, 0.99))

@@ -22,6 +22,8 @@ WHOLE_FRAC = 0.75
 FEWEST_NEIGHBOURS = 4
 """So many neighbouring ranks that are slow together are one group; fewer may be neighbours by chance."""
 FEWEST_OF_STRIDE = 3
+FEWEST_IN_ROW, MOST_NAMES = 3, 4
+"""So many hosts that follow each other are named by the first and last; of others so many are named."""
 GAP = 2
 """Slow steps with so few others between them are one event."""
 RANK_OF_HOST = re.compile(
@@ -106,23 +108,38 @@ def course(slow: Bools) -> Course:
 
 
 def _of_hosts(members: list[int], ranks: Sequence[str], hosts: Sequence[str]) -> Iterator[Group]:
-    """Hosts most of whose ranks are among these; the others by themselves."""
+    """The hosts that have most of their ranks among these, as one group; other ranks by themselves."""
     of_host: dict[str, list[int]] = {}
     for place, host in enumerate(hosts):
         of_host.setdefault(host, []).append(place)
     left = dict.fromkeys(members)
+    whole = dict[str, list[int]]()
     for host in dict.fromkeys(hosts[place] for place in members):
         mine = [place for place in of_host[host] if place in left]
         if len(mine) > 1 and len(mine) >= WHOLE_FRAC * len(of_host[host]):
-            count = f"all {len(mine)}" if len(mine) == len(of_host[host]) else f"{len(mine)} of {len(of_host[host])}"
-            yield Group("host", f"host {host} ({count} ranks)", tuple(mine))
-            for place in mine:
-                del left[place]
+            whole[host] = mine
+    if whole:
+        chosen = [place for mine in whole.values() for place in mine]
+        of_all = sum(len(of_host[host]) for host in whole)
+        count = f"all {of_all}" if len(chosen) == of_all else f"{len(chosen)} of {of_all}"
+        yield Group("host", f"{_hosts_name(list(whole), list(of_host))} ({count} ranks)", tuple(sorted(chosen)))
+        left = {place: None for place in left if place not in set(chosen)}
     for group in _of_numbers(list(left), ranks):
         if group.form == "rank" and len({*hosts}) == len(hosts):
             yield Group("host", f"host {hosts[group.members[0]]} (rank {ranks[group.members[0]]})", group.members)
         else:
             yield group
+
+
+def _hosts_name(chosen: list[str], hosts: list[str]) -> str:
+    """Of hosts that are slow together: one would hide what another one costs, so they are one group."""
+    if len(chosen) == 1:
+        return f"host {chosen[0]}"
+    first = hosts.index(chosen[0])
+    if len(chosen) >= FEWEST_IN_ROW and chosen == hosts[first : first + len(chosen)]:
+        return f"hosts {chosen[0]} to {chosen[-1]}"
+    more = f" and {len(chosen) - MOST_NAMES} more" if len(chosen) > MOST_NAMES else ""
+    return f"hosts {', '.join(chosen[:MOST_NAMES])}{more}"
 
 
 def _of_numbers(members: list[int], ranks: Sequence[str]) -> Iterator[Group]:

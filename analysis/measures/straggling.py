@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, nan
 from math import log as ln
 
@@ -18,9 +19,9 @@ from numpy.typing import NDArray
 
 from analysis.logs.step_log import StepLog
 from analysis.measures.block_intervals import in_blocks, ratio_interval
-from analysis.measures.calm_steps import CalmJob, calm_steps, with_phases
+from analysis.measures.calm_steps import CalmJob, calm_steps, part_of, with_phases
 from analysis.measures.lateness import Lateness, lateness
-from analysis.measures.named_units import SlowUnit, named_units
+from analysis.measures.named_units import SlowUnit, named_units, saved_without
 from analysis.measures.phases import period_of, runs
 from analysis.measures.slow_steps import Bools, Floats, SlowSteps, slow_steps
 from analysis.measures.slow_units import hosts_of
@@ -53,7 +54,8 @@ class Straggling:
         found: the steps behind it.
         late: the log, divided.
         units: what is slow, the costliest first.
-        saved_s: [steps] by positions of ranks, how much shorter each step would have been had these not been slow.
+        saved_s: [steps] by units, how much shorter each step would have been had these not been slow.
+        scattered_frac: of the job's time, what slow steps cost that belong to no unit.
         pauses: of all ranks.
         hosts: of every rank, or empty.
     """
@@ -67,7 +69,8 @@ class Straggling:
     found: SlowSteps
     late: Lateness
     units: tuple[SlowUnit, ...]
-    saved_s: Callable[[Sequence[int]], Floats]
+    saved_s: Callable[[Sequence[SlowUnit]], Floats]
+    scattered_frac: float
     pauses: Pauses
     hosts: tuple[str, ...]
 
@@ -95,17 +98,19 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
         lasts = unit.course.kind == "persistent" or (unit.course.kind == "once" and unit.slow_frac >= LONG_FRAC)
         since[list(unit.group.members)] = unit.course.since if lasts else -1
     lost = np.maximum(actual - ideal, 0.0)
+    all_s = job.saved_s(np.ones(own_s.shape, bool))
     return Straggling(
         slowdown=float(actual.sum() / ideal.sum()),
         low=low,
         high=high,
-        without_slow=float((actual - job.saved_s(range(log.num_ranks))).sum() / ideal.sum()),
+        without_slow=float((actual - all_s).sum() / ideal.sum()),
         actual_s=float(actual.sum()),
         ranks=_ranks(job, units, hosts, lost),
         found=replace(found, since=since),
         late=late,
         units=units,
-        saved_s=job.saved_s,
+        saved_s=partial(saved_without, job),
+        scattered_frac=part_of(all_s - saved_without(job, units), late),
         pauses=_pauses(log, late),
         hosts=hosts,
     )

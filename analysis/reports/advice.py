@@ -19,7 +19,7 @@ from analysis.measures.ranking import Ranked
 from analysis.measures.straggling import Straggling
 from analysis.reports.columns import relative
 from analysis.reports.comparing import Sheet
-from analysis.reports.console import number_text
+from analysis.reports.console import number_text, seconds_text
 from analysis.reports.cures import Cure, action
 from analysis.reports.pages.document import document, figures_html, notes_html, numbers_html
 from analysis.reports.pages.table import Cell, Head, table_html
@@ -32,19 +32,22 @@ MOST_UNITS = 10
 """So many stragglers have a line each."""
 LEAST_PAUSE = 0.005
 """Pauses of all ranks are mentioned if they take so much of the time."""
-MOST_RANKS = 20
-"""So many ranks are listed; those that cost most come first."""
+MOST_RANKS, FEW_RANKS = 20, 5
+"""So many ranks are listed, the costliest first; on the console fewer where few are stragglers."""
 WORST = 0.1
 """Steps of a log without ranks that take longer than the median by more than this part are counted as slow."""
 
 
-NOBODY = "no rank is a straggler: none is slow more than now and then"
+LEAST_SCATTERED = 0.01
+"""Slow steps of ever other ranks are mentioned if they cost so much of the time."""
+NOBODY = "no host or rank is a straggler: none is slow more often than by chance"
 CHANGING = (
-    "no rank is a straggler: who is last changes from step to step (work of unequal size?), and that is what costs time"
+    "no host or rank is a straggler: the slowest rank changes from step to step, perhaps because work is of unequal "
+    "size, and that is what costs time"
 )
 UNEVEN = (
-    "that variation costs {extra:.0%}; if samples are sequences of unequal length, it has cures of its own: pack them "
-    "to one length, bucket them by length, or split every batch by load instead of by count"
+    "this variation costs {extra:.0%}; if samples are sequences of unequal length, pack them to one length, bucket "
+    "them by length, or split every batch by load instead of by count"
 )
 
 
@@ -78,10 +81,10 @@ def whole_steps(log: StepLog) -> list[str]:
     slow = seconds > (1.0 + WORST) * middle
     lost_frac = float((seconds[slow] - middle).sum() / seconds.sum())
     return [
-        f"{len(seconds)} steps, {seconds.sum():.4g} s in all, {middle:.4g} s the median one",
-        f"{slow.mean():.1%} of the steps took over {1 + WORST:g} times that; together they lost "
-        f"{lost_frac:.1%} of the time (a slow rank, a checkpoint: it cannot tell)",
-        f"so without its slow steps the job would take {1 - lost_frac:.3f} of its time, at best",
+        f"{len(seconds)} steps, {seconds_text(seconds.sum())} s in all; the median step takes {middle:.4g} s",
+        f"{slow.mean():.1%} of the steps took more than {1 + WORST:g} times as long; their excess is {lost_frac:.1%} "
+        "of the time (by a slow rank or a checkpoint: this log cannot tell)",
+        f"without these slow steps the job would take {1 - lost_frac:.3f} of its time, at best",
     ]
 
 
@@ -90,16 +93,18 @@ def sentences(advice: Advice) -> list[str]:
     found, model = advice.found, advice.model
     interval = "" if isnan(found.low) else f" [{found.low:.2f}, {found.high:.2f}]"
     lines = [
-        f"{advice.log.num_ranks} ranks, {model.steps} steps, {found.actual_s:.4g} s with {advice.present}",
-        f"a usual step of a rank takes {model.usual_s:.4g} s (jitter {model.sigma:.1%}), messages "
-        f"{model.message_s:.3g} s, a barrier {model.barrier_s:.3g} s more",
-        f"the job takes {found.slowdown:.2f}{interval} times as long as one of median workers; ordinary variation "
-        f"alone would make that {found.without_slow:.2f}",
+        f"{advice.log.num_ranks:,} ranks, {model.steps:,} steps, {seconds_text(found.actual_s)} s in all with "
+        f"{advice.present}",
+        f"usually a rank works {model.usual_s:.4g} s per step (jitter {model.sigma:.1%}); messages take "
+        f"{model.message_s:.3g} s, and the barrier {model.barrier_s:.3g} s more",
+        f"the job takes {found.slowdown:.2f}{interval} times as long as if all ranks were like the median rank of each "
+        f"step; without slow steps that would be {found.without_slow:.2f}, by jitter alone",
     ]
     uneven = [UNEVEN.format(extra=found.without_slow - 1.0)] if found.without_slow >= 1.0 + WORST else []
     if not found.units:
-        return [*lines, *([CHANGING, *uneven] if uneven else [NOBODY]), *pause_lines(advice)]
-    return [*lines, *unit_lines(advice), *uneven, *pause_lines(advice)]
+        lines += [CHANGING, *uneven] if uneven else [NOBODY]
+        return [*lines, *scattered_lines(advice), *pause_lines(advice)]
+    return [*lines, *unit_lines(advice), *uneven, *scattered_lines(advice), *pause_lines(advice)]
 
 
 def unit_lines(advice: Advice) -> list[str]:
@@ -109,10 +114,18 @@ def unit_lines(advice: Advice) -> list[str]:
     if len(found.units) > MOST_UNITS:
         lines.append(f"and {len(found.units) - MOST_UNITS} more stragglers, which cost less (ranks.csv)")
     if len(found.units) > 1:
-        members = [place for unit in found.units for place in unit.group.members]
-        together = float(found.saved_s(members).sum()) / found.actual_s
-        lines.append(f"without all of these the job would save {together:.1%} of its time")
+        together = float(found.saved_s(found.units).sum()) / found.actual_s
+        lines.append(f"curing all of these saves {together:.1%}")
     return lines
+
+
+def scattered_lines(advice: Advice) -> list[str]:
+    """What slow steps cost that belong to no straggler: nothing is to be replaced for them."""
+    cost_frac = advice.found.scattered_frac
+    if cost_frac < LEAST_SCATTERED:
+        return []
+    more = " more" if advice.found.units else ""
+    return [f"slow steps of changing ranks cost {cost_frac:.1%}{more}; no single rank is to blame for them"]
 
 
 def _unit_line(advice: Advice, unit: SlowUnit) -> str:
@@ -121,17 +134,20 @@ def _unit_line(advice: Advice, unit: SlowUnit) -> str:
     end = steps[course.until - 1]
     rarely = f"in {unit.slow_frac:.1%} of the steps, {course.events} times from step {steps[course.since]} to {end}"
     when = {
-        "persistent": f"since step {steps[course.since]} ({begin_s:.4g} s)" if course.since else "throughout",
+        "persistent": f"since step {steps[course.since]} ({seconds_text(begin_s)} s)" if course.since else "throughout",
         "periodic": f"every {course.period} steps ({course.events} times, the first at step {steps[course.since]})",
-        "once": f"once, from step {steps[course.since]} ({begin_s:.4g} s) to {end}",
+        "once": f"once, from step {steps[course.since]} ({seconds_text(begin_s)} s) to {end}",
         "transient": f"now and then, {rarely}",
     }[course.kind]
-    part = f", {unit.part}" if unit.part else ""
-    saves = f"to {action(unit)} saves {unit.saves_frac:.1%}" if course.kind != "once" else f"cost {unit.saves_frac:.1%}"
+    part = f" (in {unit.part})" if unit.part else ""
+    verb, _, what = action(unit).partition(" ")
+    saves = f"{verb.removesuffix('e')}ing {what} saves {unit.saves_frac:.1%}"
+    if course.kind == "once":
+        saves = f"that cost {unit.saves_frac:.1%}"
     if course.kind == "persistent" and advice.restart_s and unit.saves_frac:
         rate = float(unit.saved_s.sum() / advice.found.late.length_s[course.since :].sum())
-        saves += f" (a restart of {advice.restart_s:g} s pays for itself in {advice.restart_s / rate:.3g} s)"
-    return f"{course.kind} straggler: {unit.group.name}, {unit.factor:.2f} times {when}{part}; {saves}"
+        saves += f" (a restart of {advice.restart_s:g} s pays off after {seconds_text(advice.restart_s / rate)} s)"
+    return f"{course.kind} straggler: {unit.group.name}, {unit.factor:.2f} times as long{part} {when}; {saves}"
 
 
 def pause_lines(advice: Advice) -> list[str]:
@@ -141,9 +157,9 @@ def pause_lines(advice: Advice) -> list[str]:
         return []
     each = f"{pauses.count} times, {pauses.seconds / pauses.count:.3g} s each, {pauses.seconds / total:.1%} of the time"
     if pauses.period is None:
-        return [f"some steps are long although no single rank is late ({each}): all wait for something that they share"]
+        return [f"some steps are long although no single rank is late ({each}): all ranks wait for something shared"]
     return [
-        f"all ranks pause every {pauses.period} steps ({each}): checkpoints or evaluations, for which no rank is blamed"
+        f"all ranks pause every {pauses.period} steps ({each}): checkpoints or evaluations; no rank is blamed for them"
     ]
 
 
@@ -161,13 +177,18 @@ def _faster(advice: Advice) -> list[Ranked]:
     return [one for one in advice.ranking if one.verdict == "faster" and one.strategy != advice.present]
 
 
-def ranks_sheet(advice: Advice) -> Sheet:
+def worst_ranks(advice: Advice) -> Sheet:
+    """The ranks of stragglers, and a few others where there are few of these."""
+    return ranks_sheet(advice, max(FEW_RANKS, min(MOST_RANKS, int(advice.found.ranks["straggler"].sum()))))
+
+
+def ranks_sheet(advice: Advice, most: int = MOST_RANKS) -> Sheet:
     """A row per rank, the costliest first."""
     found = advice.found
     rows = found.ranks.assign(usual=found.found.base_s / found.found.usual_s)
-    rows = rows.sort_values(["straggler", "alone_saves_frac", "share"], ascending=False).head(MOST_RANKS)
+    rows = rows.sort_values(["straggler", "alone_saves_frac", "share"], ascending=False).head(most)
     optional = [name for name in ("host", "part") if (rows[name] != "").any()]
-    head = ("rank", *optional, "straggler", "slow steps", "then", "usual step", "share of the loss", "alone saves")
+    head = ("rank", *optional, "straggler", "slow steps", "when slow", "else", "share of lost time", "curing it alone")
     texts = [
         (
             str(row["rank"]),
@@ -207,7 +228,7 @@ def _ranking_row(one: Ranked, present: str) -> tuple[str, ...]:
         number_text(one.ratio, 2),
         interval,
         "now" if one.strategy == present else one.verdict,
-        f"{one.jct_s:.4g}" if isfinite(one.jct_s) else "never",
+        seconds_text(one.jct_s) if isfinite(one.jct_s) else "never",
         number_text(one.staleness, 2),
         f"{one.update_frac:.0%}",
         f"{one.dropped_frac:.1%}",
@@ -217,7 +238,7 @@ def _ranking_row(one: Ranked, present: str) -> tuple[str, ...]:
 def check_sentence(advice: Advice, limit: float) -> str:
     """How well the present strategy was repeated."""
     error = advice.baseline_error
-    words = f"check: {advice.present}, repeated on the virtual clock, takes {1 + error:.3f} of the logged time"
+    words = f"check: {advice.present}, repeated on the virtual clock, takes {1 + error:.3f} times the logged time"
     return words if abs(error) <= limit else f"{words}, off by more than {limit:.0%} (--limit): nothing is ranked"
 
 
@@ -246,7 +267,7 @@ def _numbers(advice: Advice) -> dict[str, tuple[str, str]]:
     numbers = {
         "ranks": (f"{advice.log.num_ranks}", ""),
         "steps": (f"{advice.model.steps}", ""),
-        f"logged, with {shown_name(advice.present)}": (f"{found.actual_s:.4g}", "s"),
+        f"logged, with {shown_name(advice.present)}": (seconds_text(found.actual_s), "s"),
         "slowed by stragglers": (f"{found.slowdown:.2f}", "times"),
     }
     if best := _faster(advice):
@@ -272,24 +293,24 @@ def _ranks(advice: Advice) -> str:
     sheet = ranks_sheet(advice)
     places = {"rank": Head("rank", kind="word"), "straggler": Head("straggler", kind="word")}
     places |= {name: Head(name, "more", "word") for name in ("host", "part")}
-    places |= {name: Head(name, "middle") for name in ("then", "usual step", "share of the loss")}
+    places |= {name: Head(name, "middle") for name in ("when slow", "else", "share of lost time")}
     return table_html([places.get(name, Head(name)) for name in sheet.head], sheet.rows)
 
 
 RANKS_READ = (
-    "Slow steps: the share of its steps that were slow; then: how many times as long as a usual step those took (a "
-    "dash: it was never slow); alone saves: of the job's time, if this rank alone were like the median."
+    "Slow steps: the share of its steps that were slow. When slow, else: how long its steps took then, relative to a "
+    "usual step (a dash: it was never slow). Share of lost time: in the steps in which it was the last rank. Curing it "
+    "alone: what the job would save, of its time, if only this rank were like the median."
 )
 READS = (
     "From the step times that the job logged: what stragglers cost, and how long it would take under other strategies."
 )
 READING = (
-    "Every strategy passes the whole logged history, and a faster one does more in it: ratios and seconds are of the "
-    "logged steps. Intervals lie around the ratio and say how much of it chance makes (jitter, and when short slow "
-    "phases fell), by neighbouring blocks of the log; long phases count as given. Cures that are no strategies are the "
-    "log without what they cure, and a restart. Staleness: mean, in updates; update: samples, of the present batch; "
-    "dropped: of all gradients. Time is predicted, learning is not: compare accuracy before you choose what changes "
-    "training."
+    "Ratios and seconds are of the logged steps. A strategy is repeated in the whole logged history; a cure is the log "
+    "without what it cures, plus a restart. The 95 % interval says how far chance moves the ratio (jitter, and when "
+    "short slow phases fell); a long slow phase counts as given. Staleness: mean, in updates. Update: its samples, "
+    "relative to the present batch. Dropped: share of all gradients. Time is predicted, learning is not: compare "
+    "accuracy before you choose what changes training."
 )
 
 

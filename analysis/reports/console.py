@@ -180,6 +180,11 @@ def marked(name: str, warned: int) -> str:
     return f"{name} {MARK}" if warned else name
 
 
+def seconds_text(seconds: float) -> str:
+    """Seconds with three or four digits, and never with an exponent: 0.4001, 83.2, 1,083."""
+    return f"{seconds:,.0f}" if seconds >= 999.5 else f"{seconds:.4g}"
+
+
 def number_text(value: float, digits: int) -> str:
     """The number with so many decimals; a dash for NaN."""
     if isnan(value):

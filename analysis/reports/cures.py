@@ -37,9 +37,8 @@ def cures(found: Straggling, restart_s: float) -> list[Cure]:
     units = [unit for unit in found.units if unit.course.kind != "once" and unit.saves_frac >= LEAST_FRAC]
     made = [_of_unit(found, unit, restart_s) for unit in units[:MOST]]
     if len(units) > 1:
-        members = [place for unit in units for place in unit.group.members]
         needs = f"what each of the {len(units)} needs; one restart ({restart_s:g} s)"
-        row = _row(found, f"cure all {len(units)} stragglers", found.saved_s(members), restart_s)
+        row = _row(found, f"cure all {len(units)} stragglers", found.saved_s(units), restart_s)
         made.append(Cure(row, Remedy(NOTHING, needs)))
     if found.pauses.period is not None and found.pauses.seconds >= LEAST_FRAC * found.actual_s:
         row = cured(CHECKPOINTS, found.late.length_s, found.late.pause_s, 0.0, found.pauses.period)
@@ -63,7 +62,7 @@ def _of_unit(found: Straggling, unit: SlowUnit, restart_s: float) -> Cure:
     what = action(unit)
     needs = {
         "repair": f"another card, cable or switch port; a restart ({restart_s:g} s)",
-        "replace": f"a healthy host in its place, or a restart of it ({restart_s:g} s)",
+        "replace": f"healthy hardware in its place, or a restart of it ({restart_s:g} s)",
         "move": "loading, checkpoints or evaluations elsewhere or in the background",
     }[what.split()[0]]
     cost_s = 0.0 if what.startswith("move") else restart_s

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from reading.about import read_about
+from reading.errors import Unreadable
 from runtime.errors import ConfigError
 from runtime.house import FOLDERS
 
@@ -100,4 +102,8 @@ def _checked(text: str, label: str) -> Path:
         raise ConfigError(f"{label}: has no directory {CONF}, so it is no project; python run.py new DIR makes one")
     if not _packages(own):
         raise ConfigError(f"{label}: holds no package (a directory with __init__.py) that its {CONF} could name")
+    try:
+        read_about(own)
+    except Unreadable as error:
+        raise ConfigError(f"{label}: {error}") from None
     return own

@@ -230,8 +230,18 @@ class Port(Protocol):
         ...
 
 
+Keeps = Literal["all", "answers", "rows", "nothing"]
+"""How much of an exchange with the strategy a record keeps.
+
+``answers``: all but the strategy's state. ``rows``: gradients, and other events without answers.
+"""
+
+
 class RecordSink(Protocol):
-    """The record to which the coordinator writes."""
+    """The record to which the coordinator writes.
+
+    One that keeps less than ``all`` says so in an attribute ``keeps`` (:data:`Keeps`), for who can spare it the rest.
+    """
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
         """Record an event and the strategy's answer."""

@@ -126,8 +126,7 @@ def why_fixed(settings: Mapping[str, object]) -> str | None:
     """Why the nodes of a job cannot change while it runs, naming the setting; None if they can.
 
     Who launches nodes asks here before the job. ``settings`` are ``transport`` (``tcp``, ``shm``), ``collective``
-    (empty with servers) and ``data`` (the policy of the data service). The fast path of the virtual runtime is no
-    obstacle: it carries out bounded gates alone, which ask for no node.
+    (empty with servers) and ``data`` (the policy of the data service).
     """
     if settings.get("transport") == "shm":
         return "topology.transport=shm: the shared buffers have one row per worker of the start; use tcp"

@@ -12,7 +12,7 @@ import os
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from msgspec.structs import astuple, replace
@@ -37,8 +37,8 @@ INTEGERS = (
     "applied_version",
 )
 FLOATS = ("t", *Timings.__struct_fields__, "applied_t")
-UNNAMED = {"stage_s": 0.0}
-"""What a block has in a column that it does not name, if not NaN: on the virtual clock no device copies anything."""
+UNNAMED = {name: getattr(Timings(), name) for name in Timings.__struct_fields__ if getattr(Timings(), name) is not None}
+"""What a block has in a column that it does not name, if not NaN: as a worker that does not report it."""
 NEVER = 0
 """``applied_version`` of a dropped gradient; its ``applied_t`` is NaN."""
 
@@ -146,6 +146,8 @@ class IterationWriter:
 
 class ColumnRecorder:
     """A recorder that writes arrivals as rows, and everything else as lines of ``events.jsonl``."""
+
+    keeps: ClassVar[Literal["rows"]] = "rows"
 
     def __init__(self, run_dir: Path) -> None:
         self.lines = Recorder(run_dir)

@@ -15,6 +15,8 @@ QUIET_S = 3.0
 """Nothing is said of what is over by then."""
 REDRAWN_S, PRINTED_S = 0.5, 10.0
 """Between two states of the line: on a terminal, where it is rewritten, and elsewhere, where each is a line."""
+KNOWN_FROM = 0.01
+"""Of less nobody can tell how long the rest takes."""
 CLEARED = "\r\x1b[K"
 
 
@@ -61,23 +63,32 @@ class Progress:
         doing: str,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        quiet_s: float = QUIET_S,
     ) -> None:
         self._total, self._doing, self._clock = total, doing, clock
         self._stream = sys.stderr if stream is None else stream
         self._redrawn = self._stream.isatty()
         self._start_s = clock()
-        self._next_s = self._start_s + QUIET_S
+        self._next_s = self._start_s + quiet_s
         self._done, self._shown = 0, False
 
     def one_more(self) -> None:
         """Another piece is done."""
         self._done += 1
+        self._say(f"{self._done} of {self._total}", self._done, self._total)
+
+    def reached(self, part: float) -> None:
+        """So much of all is done, from 0 to 1."""
+        self._say(f"{math.floor(100 * part)} %", part, 1.0)
+
+    def _say(self, how_far: str, done: float, total: float) -> None:
         now_s = self._clock()
-        if now_s < self._next_s or self._done >= self._total:
+        if now_s < self._next_s or done >= total:
             return
         self._next_s = now_s + (REDRAWN_S if self._redrawn else PRINTED_S)
-        left_s = (now_s - self._start_s) / self._done * (self._total - self._done)
-        text = f"{self._doing}: {self._done} of {self._total}, {left(left_s)}"
+        text = f"{self._doing}: {how_far}"
+        if done >= KNOWN_FROM * total:
+            text += f", {left((now_s - self._start_s) / done * (total - done))}"
         print(f"{CLEARED}{text}" if self._redrawn else text, end="" if self._redrawn else "\n", file=self._stream)
         self._stream.flush()
         self._shown = True

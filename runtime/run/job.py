@@ -62,7 +62,6 @@ def _recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[
         Fanout(recorder, picture),
         run_dir,
         save_parameters_to=run_dir / "parameters.npy" if config.save_parameters else None,
-        columns=recorder.rows if isinstance(recorder, ColumnRecorder) else None,
         tick=watching(view.tick),
     )
     outcome = checked.runtime.run(spec, Schedule(checked.plan))

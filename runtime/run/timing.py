@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome
-from runtime.core.job import RecordSink
+from runtime.core.job import Keeps, RecordSink
 from runtime.errors import ConfigError
 from runtime.run.checks.job import CheckedJob
 from runtime.run.job import make_job, make_run_spec, prepare_data
@@ -15,6 +16,8 @@ from runtime.run.job import make_job, make_run_spec, prepare_data
 class Forgetful:
     """A record that keeps nothing."""
 
+    keeps: Keeps = "nothing"
+
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
         """Ignore an event and its answer."""
 
@@ -22,8 +25,12 @@ class Forgetful:
         """Ignore a note of the coordinator."""
 
 
-def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Outcome:
-    """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record. ``record`` may observe.
+def outcome_of_job(
+    checked: CheckedJob, record: RecordSink | None = None, tick: Callable[[float], None] = lambda _: None
+) -> Outcome:
+    """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record.
+
+    ``record`` may observe; ``tick`` is told the job's time in seconds, a few times per second.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
     :func:`runtime.run.job.run_job` does.
@@ -37,6 +44,6 @@ def outcome_of_job(checked: CheckedJob, record: RecordSink | None = None) -> Out
         record or Forgetful(),
         Path("nowhere"),
         save_parameters_to=None,
-        tick=lambda _: None,
+        tick=tick,
     )
     return checked.runtime.run(spec, Schedule(checked.plan))

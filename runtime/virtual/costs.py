@@ -51,6 +51,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     server_cores: Rate = 1.0
     """Cores that a task uses while it loads, computes or updates at the speed of this model; with fewer it is slower in
     proportion. 1 of models that were fitted to live tasks, which are one thread."""
+    wait_cores: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Cores that a worker on a host uses while it waits for its next order: 1 if it polls, 0 if it sleeps."""
     decision_s: Seconds = 0.0
     """The coordinator's work on one event; it handles one at a time."""
     link_bytes_per_s: Rate | None = None
@@ -100,6 +102,10 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def stretch(uses_cores: float, has_cores: float | None) -> float:
         """By how much work takes longer that uses so many cores; None: there are enough."""
         return 1.0 if has_cores is None else max(1.0, uses_cores / has_cores)
+
+    def slept_s(self, asked_s: float) -> float:
+        """Seconds that a sleep of ``asked_s`` takes: 0 for none."""
+        return asked_s + self.sleep_overshoot_s if asked_s > 0 else 0.0
 
     def data_s(self, samples: int) -> float:
         """Seconds to load a batch."""

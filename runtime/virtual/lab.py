@@ -22,10 +22,11 @@ from runtime.virtual.control.jumping import LabJumps
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop.loop import EventLoop, loop_of
 from runtime.virtual.garbage import rare_collections
+from runtime.virtual.machines.kernel import new_clock, new_timeline
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.machines.twins import new_clock, new_timeline
+from runtime.virtual.short_cuts import is_without
 from strategies.protocol import Prevention
 
 LOOK_EVERY = 256
@@ -99,7 +100,7 @@ class VirtualLab:
         if prevention is not None and self.machines is not None:
             self.sharing = HostSharing(self.machines, shared, prevention, note)
         self._jumps: LabJumps | None = None
-        if measured is not None:
+        if measured is not None and not is_without("jumping"):
             if self.machines is None:
                 raise ValueError("measured: is for jobs on shared machines")
             self._jumps = LabJumps(self.timeline, self.machines, measured)
@@ -291,6 +292,8 @@ class VirtualLab:
         for tenant in self._running:
             assert tenant.session is not None
             if self.interrupted_by:
+                if tenant.loop is not None:  # which has what the coordinator must know first
+                    tenant.loop.leave()
                 tenant.session.interrupt(self.interrupted_by)
             if shows:
                 tenant.session.spec.tick(tenant.session.clock.now)

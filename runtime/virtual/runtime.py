@@ -19,14 +19,12 @@ from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
 from runtime.importing import importing
 from runtime.virtual.clock import Clock
-from runtime.virtual.control.refusals import refuse_hidden
+from runtime.virtual.control.refusals import refuse_hidden, refuse_without_kernel
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
-from runtime.virtual.fast_path.regular import RegularRun, hint_of
-from runtime.virtual.fast_path.rounds import Rounds
-from runtime.virtual.fast_path.waves import Waves
-from runtime.virtual.lab import VirtualLab, interruptible
+from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.short_cuts import refuse_unknown
 from runtime.virtual.stand_in import SETTING, parse_stand_in
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from strategies.protocol import NodeId, Strategy
@@ -141,7 +139,9 @@ class VirtualRuntime:
 
     def check(self, around: RunContext) -> Needs:
         """Refuse what cannot work, or would have no effect; it needs nothing of this machine."""
+        refuse_unknown()
         hosts = self._parse_hosts(around.num_servers + around.replicas)
+        refuse_without_kernel(hosts, self._values, around)
         self._check_stand_in(hosts, around)
         if around.aggregators and hosts is None:
             raise ConfigError(
@@ -204,9 +204,6 @@ class VirtualRuntime:
     def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
         """A lab with one job."""
         learner = make_learner(spec)
-        if (regular := self._regular(spec, schedule, learner)) is not None:
-            with interruptible(spec):
-                return regular.run()
         lab, name = VirtualLab(), "job"
         lab.add(name, partial(self.session, spec, schedule, learner))
         return lab.run()[name]
@@ -239,27 +236,6 @@ class VirtualRuntime:
         if self.telemetry_every_s == "auto":
             return TELEMETRY_S if strategy.watches_use else None
         return self.telemetry_every_s
-
-    def _regular(self, spec: RunSpec, schedule: Schedule, learner: ModelState) -> RegularRun | None:
-        """The fast path, where there is one."""
-        costs, rows = self._values, spec.columns
-        if (
-            self._stand_in is not None
-            or rows is None
-            or not isinstance(learner, NoLearner)
-            or self.decisions != "fixed"
-        ):
-            return None
-        if self.cluster.hosts is not None or self.cluster.devices is not None or any(self._cores.values()):
-            return None
-        if self.telemetry_s(spec.strategy) is not None:
-            return None
-        scored = learner.progress is not None
-        staleness_hint = hint_of(spec.job, spec.strategy, costs, scored=scored, kinds=schedule.kinds)
-        if staleness_hint is None:
-            return None
-        loops = Rounds if staleness_hint.bound == 0 else Waves
-        return loops(spec, rows, schedule, learner, costs, self._profile, staleness_hint)
 
 
 def _refuse_timeless_types(profiles: Profiles) -> None:

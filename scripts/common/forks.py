@@ -27,8 +27,12 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def in_forks(names: Sequence[str], work: Callable[[str], int], jobs: int) -> Generator[tuple[str, int]]:
+def in_forks(
+    names: Sequence[str], work: Callable[[str], int], jobs: int, meanwhile: Callable[[], None] = lambda: None
+) -> Generator[tuple[str, int]]:
     """``work(name)`` for every name, each in a fork, ``jobs`` at a time; yields (name, exit code) as they end.
+
+    ``meanwhile`` is called again and again while this process waits for them.
 
     Forks are sessions of their own: a Ctrl-C in the terminal reaches only this process, which then interrupts them.
     They die with this process in any case. A fork that was killed has the exit code 128 + signal.
@@ -42,20 +46,21 @@ def in_forks(names: Sequence[str], work: Callable[[str], int], jobs: int) -> Gen
             while waiting and len(running) < jobs:
                 name = waiting.pop()
                 running[_fork(work, name)] = name
-            pid, status = _next_of(running)
+            pid, status = _next_of(running, meanwhile)
             code = os.waitstatus_to_exitcode(status)
             yield running.pop(pid), code if code >= 0 else 128 - code
     finally:
         _end(running)
 
 
-def _next_of(running: dict[int, str]) -> tuple[int, int]:
+def _next_of(running: dict[int, str], meanwhile: Callable[[], None]) -> tuple[int, int]:
     """Wait for the first of these children; other children of this process are not touched."""
     while True:
         for pid in running:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 return pid, status
+        meanwhile()
         time.sleep(POLL_S)
 
 

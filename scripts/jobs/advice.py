@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from math import ceil, inf
+from mmap import mmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +26,7 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
-from runtime.record.progress import counted
+from runtime.record.progress import Progress
 from runtime.run.checks.job import check_job
 from runtime.run.timing import Forgetful, outcome_of_job
 from runtime.virtual.costs import SCHEMA, parse_costs
@@ -33,6 +34,8 @@ from scripts.common.forks import in_forks
 from strategies.protocol import Apply, Arrived, Drop
 
 DOING = "repeating the job under every strategy"
+SOON_S = 1.0
+"""After so long it is said how far that is."""
 USUAL_S = 0.06
 """Seconds of a usual iteration for which the shipped settings in seconds (windows, cooldowns) are made."""
 FIXED = (
@@ -85,6 +88,8 @@ class Replay:
 
 class Counting(Forgetful):
     """Counts what a strategy does to the training; ``times_s``, ``grads``: gradients of every update."""
+
+    keeps = "answers"
 
     def __init__(self, workers: int) -> None:
         self.read: dict[int, int] = {}
@@ -222,7 +227,7 @@ def _disturbance(replay: Replay, window: Any, start_s: float, end_s: float) -> D
 
 def jct_of(replay: Replay, config: Mapping[str, Any]) -> float:
     """Seconds of the log's clock that the job takes; infinite: it was given up."""
-    outcome, _ = _run(replay, config, 0)
+    outcome, _ = _run(replay, config, 0, lambda _: None)
     done = outcome.status == "done" and outcome.epochs_done == replay.epochs
     return outcome.t / replay.scale if done else inf
 
@@ -234,15 +239,18 @@ def lasting(replay: Replay) -> Replay:
     return replace(replay, num_samples=steps * step, epochs=1, horizon_s=replay.model.length_s)
 
 
-def repeat(replay: Replay, config: Mapping[str, Any], seed: int) -> Repeated:
-    """What a strategy does in a job that is :func:`lasting`."""
-    outcome, counts = _run(replay, config, seed)
+def repeat(
+    replay: Replay, config: Mapping[str, Any], seed: int, reached: Callable[[float], None] = lambda _: None
+) -> Repeated:
+    """What a strategy does in a job that is :func:`lasting`; ``reached`` is told what part of the history is over."""
+    end_s = replay.horizon_s * replay.scale
+    outcome, counts = _run(replay, config, seed, lambda now_s: reached(min(1.0, now_s / end_s)))
     times, grads, samples = counts.times_s, np.array(counts.grads, "float64"), float(outcome.samples_applied)
     if config["strategy"].get("data") == "even":  # as much as its slowest worker: none can help with its part
         times = min(counts.of_worker, key=len)
         grads, samples = np.ones(len(times)), float(len(times) * replay.batch * replay.workers)
     blocks = max(FEWEST_BLOCKS, min(MOST_BLOCKS, replay.model.steps // 4))
-    work = work_in_blocks(np.array(times), grads, replay.horizon_s * replay.scale, blocks)
+    work = work_in_blocks(np.array(times), grads, end_s, blocks)
     return Repeated(
         work=work * (samples / max(float(work.sum()), 1e-12)),
         applied=float(outcome.samples_applied),
@@ -252,31 +260,61 @@ def repeat(replay: Replay, config: Mapping[str, Any], seed: int) -> Repeated:
     )
 
 
-def _run(replay: Replay, config: Mapping[str, Any], seed: int) -> tuple[Outcome, Counting]:
+def _run(
+    replay: Replay, config: Mapping[str, Any], seed: int, tick: Callable[[float], None]
+) -> tuple[Outcome, Counting]:
     job = check_job(parse({**config, "seed": seed}))
     counts = Counting(replay.workers)
-    outcome = outcome_of_job(replace(job, plan=plan_of(replay)), counts)
+    outcome = outcome_of_job(replace(job, plan=plan_of(replay)), counts, tick)
     if outcome.status == "interrupted":
         raise KeyboardInterrupt
     return outcome, counts
 
 
-def repeat_all(replay: Replay, configs: Mapping[str, Any], seed: int, jobs: int) -> dict[str, Repeated]:
+def repeat_all(
+    replay: Replay, configs: Mapping[str, Any], seed: int, jobs: int, doing: str = DOING
+) -> dict[str, Repeated]:
     """What every strategy does, in forks if ``jobs`` is more than one; says on standard error how far it is."""
-    if jobs <= 1:
-        return {name: repeat(replay, configs[name], seed) for name in counted(configs, len(configs), DOING)}
+    if not configs:
+        return {}
+    names = sorted(configs, key=_longest_first)
+    passed = np.frombuffer(mmap(-1, 8 * len(names)), "float64")  # forks write to it, too
+    progress = Progress(len(names), doing, quiet_s=SOON_S)
+
+    def repeated_job(name: str, said: Callable[[], None] = lambda: None) -> Repeated:
+        def reached(part: float) -> None:
+            passed[names.index(name)] = part
+            said()
+
+        found = repeat(replay, configs[name], seed, reached)
+        reached(1.0)
+        return found
+
+    def say() -> None:
+        progress.reached(float(passed.mean()))
+
+    try:
+        if jobs <= 1:
+            return {name: repeated_job(name, say) for name in names}
+        return _in_forks(names, repeated_job, jobs, say)
+    finally:
+        progress.close()
+
+
+def _in_forks(
+    names: Sequence[str], repeated_job: Callable[[str], Repeated], jobs: int, meanwhile: Callable[[], None]
+) -> dict[str, Repeated]:
     with TemporaryDirectory() as folder:
 
         def work(name: str) -> int:
-            found = repeat(replay, configs[name], seed)
+            found = repeated_job(name)
             Path(folder, name).write_text(json.dumps([found.work.tolist(), *found[1:]]))
             return 0
 
-        ended = in_forks(sorted(configs, key=_longest_first), work, jobs)
-        for name, code in counted(ended, len(configs), DOING):
+        for name, code in in_forks(names, work, jobs, meanwhile):
             if code != 0:
                 raise ConfigError(f"--strategies {name}: its virtual job failed (exit code {code}); leave it out")
-        told = {name: json.loads(Path(folder, name).read_text()) for name in configs}
+        told = {name: json.loads(Path(folder, name).read_text()) for name in names}
     return {name: Repeated(np.array(work), *rest) for name, (work, *rest) in told.items()}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from analysis.about import ABOUT
 from analysis.measures.agreement import TOLERANCE_FRAC
 
 
@@ -49,12 +50,9 @@ class Grid(NamedTuple):
 
 
 CORE = "bsp,asp_even,ssp,backup_workers"
-DECIDING = (
-    "antdt_dd,antdt_nd,antdt_nd_asp,dynamic_x,lb_bsp,lb_bsp_gpu,lb_bsp_star,sync_switch,sync_switch_elastic,"
-    "sync_switch_restart,coding_heter_aware,coding_group_based,composed,star_h,star_ahead,star_ml"
-)
+DECIDING = ",".join(name for name, one in ABOUT.items() if one.monitors)
 """Strategies that monitor, so that their decisions may depend on noise."""
-ALL = f"{CORE},asp,static_x,first_k,lgc,mlfabric,zeno_pp,coding_naive,coding_fractional,coding_cyclic,{DECIDING}"
+ALL = ",".join(name for name, one in ABOUT.items() if not one.resizes)
 SYNCHRONOUS = "bsp,lb_bsp,lb_bsp_gpu,lb_bsp_star,antdt_dd"
 _TARGET = ("workload.metric=loss", "workload.higher_is_better=false")
 _JOB = (

@@ -7,9 +7,8 @@ from math import ceil
 from typing import ClassVar, final
 
 from strategies.antdt.device_types import DeviceSpec, cap_of, check_types, find_devices, is_complete
-from strategies.antdt.drifts import Drifts
 from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
-from strategies.antdt.profiling import Sizes, check_sizes, profile_rounds, sizes_around
+from strategies.antdt.profiling import Drifts, Sizes, check_sizes, profile_rounds, sizes_around
 from strategies.parts.checks import check_choice, check_number, check_whole
 from strategies.parts.load.newcomers import samples_of_round, size_of
 from strategies.parts.monitoring.warmup import Warmup

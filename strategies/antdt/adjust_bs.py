@@ -34,8 +34,9 @@ class AdjustBS:
     """Sizes are solved when there is a transient straggler or a worker was restarted, and apply from the next round on.
 
     min max B_i / v_i with sum B_i = B: in every round the assigned sizes sum to the global batch, whichever workers
-    leave or join; a newcomer begins with B / N. Where the paper is silent: sizes become even again after two decisions
-    without a transient straggler, if all are about equally fast by then.
+    leave or join; a newcomer begins with B / N. Where the paper is silent: a decision without a transient straggler
+    solves the sizes again from the present paces, and they are even when no pace differs by more than noise. With
+    ``judge: published`` sizes become even after two such decisions, if all are about equally fast by then.
     """
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Wake})

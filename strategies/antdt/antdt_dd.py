@@ -27,17 +27,20 @@ class AntDTDD(Composition):
     micro-batches cannot sum to B, the least is one sample, and the state reports it (``below_saturation``).
 
     Attributes:
-        accum_min, accum_max: least and most micro-batches of a worker (the paper: usually 1, for example 5).
+        accum_min: least micro-batches of a worker (the paper: usually 1).
+        accum_max: most micro-batches of a worker (for example 5).
         types: device type of every worker, by rank; who joins later counts as the slowest. None: workers whose profiled
             speeds differ by a factor of at most ``type_ratio`` are of one type.
         type_ratio: see ``types``; above 1.
         devices: what is known of each type; no profile is run when every type's speed is given.
         max_batch_samples: largest micro-batch of a type without one in ``devices`` (memory); None: no cap.
-        profile_sizes, profile_iters: sizes to measure, and iterations of each.
+        profile_sizes: batch sizes to measure; None: a quarter, half and all of the even share.
+        profile_iters: iterations of each of these sizes.
         check_iters: after so many iterations with the plan, a worker whose median time differs from its profile by a
             factor of ``type_ratio`` triggers another profile, twice as long; 0: never, as in the paper.
         curve: ``measured`` times with straight lines between the sizes, or ``linear``: F(b) = b / v, as in the paper.
         warmup_iters: first iterations of a process that are ignored.
+        data: allocation policy, ``shared``, ``dynamic`` or ``even``; batch sizes differ by much.
     """
 
     accum_min: int = 1

@@ -23,9 +23,10 @@ class AntDTND(Composition):
 
     Source: "AntDT: A self-adaptive distributed training framework for leader and straggler nodes", ICDE 2024, section
     VI-A. Decided every ``decide_every_s`` seconds from what the Monitor has seen: a worker is a *transient* straggler
-    if its mean batch processing time over the short window is at least ``slowness_ratio`` times the mean of all
-    workers, and a *persistent* one if that holds over the long window; servers likewise, by their time per update. One
-    node is restarted, the slowest of the first case that applies:
+    if its mean time over the short window is at least ``slowness_ratio`` times the mean of all workers, and a
+    *persistent* one if that holds over the long window; servers likewise, by their time per update. ``times`` says
+    which time (the paper: batch processing time, without sending), and ``judge`` whether times are compared as they are
+    (the paper) or as paces at equal work. One node is restarted, the slowest of the first case that applies:
 
     1. persistent server: KILL_RESTART;
     2. persistent worker, if a new one would be pending for no more than ``max_pending_s``: KILL_RESTART.
@@ -36,8 +37,13 @@ class AntDTND(Composition):
     load, and only the restarts remain.
 
     Where the paper is silent: KILL precedes ADJUST, so that a node about to be killed does not first get a tiny batch;
-    sizes become even again after two decisions without a transient straggler, if all are about equally fast by then;
-    ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does not stop the job forever.
+    ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does not stop the job forever; a
+    decision without a transient straggler solves the sizes again from the present paces, which makes them even when no
+    pace differs by more than noise (``judge: published``: even after two such decisions, if all workers are about
+    equally fast by then).
+
+    Departures: by default times contain sending, so that a slow link is detected, and are compared at equal work, so
+    that a straggler with a small batch is still one.
 
     Attributes:
         mode: ``bsp`` or ``asp``.
@@ -54,6 +60,9 @@ class AntDTND(Composition):
         min_slow_s: seconds for which a worker must have been slow before it is killed; 0 is the paper's bare rule.
         min_update_s: seconds per update below which no server is slow; 0 is the paper's bare rule.
         center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
+        judge: ``at_equal_work`` compares seconds over (samples + the fixed cost as samples); ``published``, plain
+            times.
+        times: ``iter`` (loading, computing and sending) or ``bpt`` (without sending, the paper's).
         lr_rule: of ``asp``, see :mod:`strategies.parts.weights`.
         data: allocation policy of the data service; ``shared``, because batch sizes differ by much.
     """

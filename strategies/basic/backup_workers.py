@@ -31,6 +31,7 @@ class BackupWorkers(Composition):
         num_backup: workers that are not waited for; fewer than the number of workers. 0 is BSP.
         enlarge: False leaves B / N samples to each, and N - ``num_backup`` of these to an update.
         requeue: False loses the samples of dropped gradients, as in the original.
+        data: allocation policy, ``dynamic``, ``shared`` or ``even``.
     """
 
     num_backup: int = 1

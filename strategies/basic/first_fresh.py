@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.parts.checks import check_whole
-from strategies.parts.gates.needed import check_most, three_quarters
-from strategies.parts.gates.quorum import QuorumGate
+from strategies.parts.gates.quorum import QuorumGate, check_most, three_quarters
 from strategies.protocol import Started
 
 

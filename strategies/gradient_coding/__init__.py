@@ -8,8 +8,8 @@ Configurations: ``coding_naive``, ``coding_fractional``, ``coding_cyclic``, ``co
 ``coding_group_based``. Card: ``docs/methods/gradient_coding.md``. Experiments: ``gc_*``. Paper tests:
 ``tests/paper/test_gradient_coding*.py``.
 
-Files in reading order: ``strategy`` (the method), ``terms`` (shapes), ``draws`` (random numbers), ``partitions`` (how
-many parts for whom), ``matrices`` (B of each scheme), ``groups`` (workers whose plain sum is enough), ``decoding`` (a),
+Files in reading order: ``strategy`` (the method), ``shapes``, ``draws`` (random numbers), ``partitions`` (how many
+parts for whom), ``matrices`` (B of each scheme), ``groups`` (workers whose plain sum is enough), ``decoding`` (a),
 ``stragglers`` (how good a code is over all straggler sets), ``schemes`` (the best of several draws, and what is
 refused), ``group`` (the workers that have the rows of a code), ``speeds`` (their throughputs), ``rounds`` (one update
 after another).

@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.gradient_coding.terms import Floats, Group, Indices, Mask
+from strategies.gradient_coding.shapes import Floats, Group, Indices, Mask
 
 RESIDUAL = 1e-6
 """Largest |a B - 1| of weights that count as decoded."""

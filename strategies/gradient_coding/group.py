@@ -15,9 +15,9 @@ from strategies.gradient_coding.decoding import RESIDUAL
 from strategies.gradient_coding.draws import draws
 from strategies.gradient_coding.partitions import PARTS_PER_WORKER, default_parts, held_by_time
 from strategies.gradient_coding.schemes import ONE_PART_EACH, build
+from strategies.gradient_coding.shapes import Floats, Mask
 from strategies.gradient_coding.speeds import Pace
 from strategies.gradient_coding.stragglers import Rated
-from strategies.gradient_coding.terms import Floats, Mask
 from strategies.protocol import Part, split_evenly
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 from strategies.gradient_coding.matrices import copies_of, heter_aware
-from strategies.gradient_coding.terms import Chance, Floats, Group, Mask
+from strategies.gradient_coding.shapes import Chance, Floats, Group, Mask
 
 MAX_GROUPS = 2000
 """Groups after which a search stops; clusters of many equal workers have exponentially many."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strategies.gradient_coding.terms import Chance, Floats, Mask, check_tolerance
+from strategies.gradient_coding.shapes import Chance, Floats, Mask, check_tolerance
 
 
 def naive(m: int) -> Floats:

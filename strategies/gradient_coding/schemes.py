@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from strategies.gradient_coding import matrices, partitions
 from strategies.gradient_coding.decoding import Code
 from strategies.gradient_coding.groups import MAX_GROUPS, find_groups, group_based, packed, pruned
+from strategies.gradient_coding.shapes import Chance, Mask, check_throughputs, check_tolerance
 from strategies.gradient_coding.stragglers import Rated, best_of, rounding_error, straggler_sets
-from strategies.gradient_coding.terms import Chance, Mask, check_throughputs, check_tolerance
 from strategies.parts.checks import check_choice, check_number, check_whole
 
 MAX_DRAWS = 10_000

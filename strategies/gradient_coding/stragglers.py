@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from strategies.gradient_coding.decoding import RESIDUAL, Code
-from strategies.gradient_coding.terms import Chance, Indices
+from strategies.gradient_coding.shapes import Chance, Indices
 
 MAX_SETS = 1000
 """Straggler sets up to which all are tried (all for up to 12 workers); more are sampled."""

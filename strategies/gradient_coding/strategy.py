@@ -9,8 +9,8 @@ from typing import final
 from strategies.gradient_coding.group import Recipe
 from strategies.gradient_coding.rounds import Rounds
 from strategies.gradient_coding.schemes import MAX_DRAWS, ONE_PART_EACH, SCHEMES, check_size
+from strategies.gradient_coding.shapes import check_tolerance
 from strategies.gradient_coding.speeds import Speeds
-from strategies.gradient_coding.terms import check_tolerance
 from strategies.parts.checks import check_choice, check_number, check_whole
 from strategies.parts.composed import Composed
 from strategies.parts.gates import AllGate

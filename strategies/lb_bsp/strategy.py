@@ -36,8 +36,9 @@ class LBBSP(Composition):
         ema_alpha: weight of the newest iteration (cpu, ema), in (0, 1].
         min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
         max_batch_samples: largest batch (memory); None: no bound.
-        delta_samples, window_iters, dead_band_frac: size of a move, rounds between two, and the part of the fastest
-            worker's time by which the slowest must be later (gpu).
+        delta_samples: size of a move (gpu).
+        window_iters: rounds between two moves (gpu).
+        dead_band_frac: part of the fastest worker's time by which the slowest must be later (gpu).
         delta_frac: size of a move as a part of an even share, B / N, instead of ``delta_samples`` (gpu).
         times: which times are compared: of ``computing``, or of the whole ``iteration`` with transfers (gpu).
         halving: swapped roles halve the move and double the window (gpu).
@@ -45,6 +46,7 @@ class LBBSP(Composition):
         confirm_iters: iterations in a row that must have been slow before a worker counts as slow (cpu).
         min_records: iterations of a worker before its own speed counts (cpu).
         warmup_iters: first iterations of a process that are ignored.
+        data: allocation policy, ``shared``, ``dynamic`` or ``even``; batch sizes differ by much.
     """
 
     kind: str = "cpu"

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 
 from strategies.parts.checks import check_whole
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
-from strategies.parts.gates.needed import check_most, three_quarters
+from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.roster import Roster
 from strategies.protocol import Grad, Started
 

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import ClassVar, final
 
 from strategies.parts.checks import check_number, check_whole
-from strategies.parts.gates.needed import check_most, three_quarters
+from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
 from strategies.parts.monitoring.warmup import Warmup

@@ -21,8 +21,8 @@ import msgspec
 
 from strategies.mlfabric.aggregate import Group, group
 from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
-from strategies.mlfabric.expected import LATE_FACTOR, Expected
 from strategies.mlfabric.order import plan
+from strategies.mlfabric.overdue import LATE_FACTOR, Expected
 from strategies.mlfabric.replicas import Replicas
 from strategies.mlfabric.updates import Slot, Update
 from strategies.parts.checks import check_choice, check_number, check_whole

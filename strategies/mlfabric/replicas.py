@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from strategies.mlfabric.expected import Expected
+from strategies.mlfabric.overdue import Expected
 from strategies.mlfabric.replicate import Lag, to_replicate
 from strategies.parts.weights import STALENESS_RULES, lr_scale, mean_weight, staleness_factor
 from strategies.protocol import Grad, Ready, Replicate, Replicated, Started

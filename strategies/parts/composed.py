@@ -24,11 +24,11 @@ class Composed(Composition):
 
     Attributes:
         gate: when gradients are applied, and who may compute then (``strategies.parts.gates``).
-        load: who computes how much (``strategies.load``); default: the nominal batches.
-        detectors: by any name, what measures nodes (``strategies.monitoring``); the other parts query it.
-        schedule: when the gate changes its mode (``strategies.modes``).
-        screen: which gradients count (``strategies.screens``).
-        actions: by any name, what is done to nodes (``strategies.nodes``), in this order.
+        load: who computes how much (``strategies.parts.load``); default: the nominal batches.
+        detectors: by any name, what measures nodes (``strategies.parts.monitoring``); the other parts query it.
+        schedule: when the gate changes its mode, of gates that have modes.
+        screen: which gradients count.
+        actions: by any name, what is done to nodes, in this order.
         decide_every_s: seconds between two decisions of actions and of the load policy, if they decide anything.
         lr_rule: see :mod:`strategies.parts.weights`.
         requeue: False loses the samples of dropped gradients.

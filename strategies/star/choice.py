@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Protocol, final
 
 import msgspec
 
 from strategies.parts.checks import check_number
-from strategies.star.costs import ModeCosts
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.times import ModeTimes
+
+
+class ModeCosts(Protocol):
+    """Seconds per unit of progress; :class:`strategies.star.times.ModeTimes` says what the arguments are."""
+
+    def all_s(
+        self,
+        times_s: Sequence[float],
+        batch_samples: float,
+        phi_samples: float,
+        sizes: Sequence[int],
+        groupings: Sequence[Sequence[Sequence[int]]],
+    ) -> tuple[dict[int, float], list[float]]:
+        """Of updates of any x gradients, by x of ``sizes``; of updates of every group of workers, by grouping."""
+        ...
+
 
 MODES = ("ssgd", "asgd", "static", "dynamic")
 MOST_SIZES = 64

@@ -3,12 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
+
+import numpy as np
 
 from strategies.protocol import Grad
-from strategies.star.held import Held
 from strategies.star.learned import Asked, ModeLearner
-from strategies.star.times import ModeTimes
+from strategies.star.times import ModeTimes, updates_per_progress
+
+
+class HeldPace(NamedTuple):
+    """Means over the updates of a mode: seconds between them, samples, squared staleness in updates, and the lag."""
+
+    update_s: float
+    samples: float
+    sqr_staleness: float
+    lag: float
+
+    def unit_s(self, phi_samples: float, costs: ModeTimes) -> float:
+        """Seconds per unit of progress where all updates are alike, with these prices."""
+        return (
+            updates_per_progress(self.samples, phi_samples) * costs.price(self.sqr_staleness, self.lag) * self.update_s
+        )
+
+
+@final
+class Held:
+    """Collects the updates of one mode since it was taken, at time ``t``.
+
+    The updates of a group are alike, and so are all others; ``place`` distinguishes groups. ``global_samples``: those
+    of a global batch, in which the lag counts staleness (:func:`strategies.star.orders.order_lags`).
+    """
+
+    def __init__(self, t: float, version: int, global_samples: float) -> None:
+        self._begun_s = self._last_s = t
+        self._version, self._global_samples = version, global_samples
+        self._samples = self._lags = 0.0
+        self._sums: dict[int, list[float]] = {}
+        self.updates = 0
+
+    def applied(self, t: float, place: int, grads: Sequence[Grad]) -> None:
+        """One more update, of gradients of one sample or more; those at the very beginning are of the change itself."""
+        if t <= self._begun_s:
+            self._version += 1
+            return
+        sums = self._sums.setdefault(place, [0.0, 0.0, 0.0, 0.0])
+        sums[0] += 1.0
+        each = np.array([len(grad.members) or 1 for grad in grads])  # several in a sum, all as old as the oldest
+        sums[1] += int(each.sum())
+        samples = sum(grad.samples for grad in grads)
+        sums[2] += samples
+        staleness = np.array([self._version - grad.version for grad in grads])
+        sums[3] += float((each * staleness**2).sum())
+        self._version += 1
+        self._last_s = t
+        self.updates += 1
+        self._samples += samples
+        batches = staleness * (self._samples / self.updates / self._global_samples)
+        self._lags += float((each * batches / (1.0 + batches)).sum() / each.sum())
+
+    def unit_s(self, phi_samples: float, costs: ModeTimes) -> float:
+        """Measured seconds per unit of progress, with the same prices as the predicted ones; inf without any time."""
+        progress = 0.0
+        for updates, grads, samples, squares in self._sums.values():
+            factor = costs.price(squares / grads, self._lags / self.updates)
+            progress += updates / (updates_per_progress(samples / updates, phi_samples) * factor)
+        seconds = self._last_s - self._begun_s
+        return seconds / progress if progress > 0 and seconds > 0 else float("inf")
+
+    @property
+    def pace(self) -> HeldPace:
+        """Means over all updates, of which there are some; :meth:`unit_s` is that of these where all are alike."""
+        _, grads, samples, squares = (sum(column) for column in zip(*self._sums.values(), strict=True))
+        seconds = self._last_s - self._begun_s
+        return HeldPace(seconds / self.updates, samples / self.updates, squares / grads, self._lags / self.updates)
 
 
 @final

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from strategies.star.held import HeldPace
+from strategies.star.measuring import HeldPace
 from strategies.star.ring_modes import RingMode
 
 NUMBERS = r"([-+.e\d ]+)"

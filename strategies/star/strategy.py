@@ -15,7 +15,6 @@ from strategies.star.choice import MODES, Choice
 from strategies.star.chooser import CALM, ModeChooser
 from strategies.star.demands import ModeDemands
 from strategies.star.fixed_noise import FixedNoise
-from strategies.star.kappas import kappa_for
 from strategies.star.learned import ModeLearner
 from strategies.star.modal import ModalGate
 from strategies.star.noise import NoiseMeter
@@ -23,7 +22,7 @@ from strategies.star.predicted import PredictedTimes
 from strategies.star.ring import RingChooser
 from strategies.star.ring_modes import WAITS_S, check_waits
 from strategies.star.tabled_noise import TabledNoise
-from strategies.star.times import ModeTimes
+from strategies.star.times import ModeTimes, kappa_for
 
 
 @final
@@ -63,7 +62,7 @@ class Star(Composition):
             without the last it is /DS.
         mode_cost: see :class:`strategies.star.times.ModeTimes`.
         kappa: price of a squared lag, or with ``mode_cost: priced`` of a squared staleness of one update; None: the one
-            fitted to ``kappa_workload`` (:mod:`strategies.star.kappas`).
+            fitted to ``kappa_workload`` (:mod:`strategies.star.times`).
         kappa_workload: name of the job's workload; None: unknown.
         kappa_lr: its learning rate; None: unknown.
         phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is

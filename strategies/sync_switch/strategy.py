@@ -19,11 +19,12 @@ class SyncSwitch(Composition):
 
     Source: Li et al., "Sync-Switch: hybrid parameter synchronization for distributed deep learning", ICDCS 2021, with
     the straggler rule as STAR describes it (section V-A): a worker is a straggler when it has been slow for
-    ``duration_s``. ``greedy`` is ASP while there is a straggler and BSP otherwise; ``elastic`` remains BSP without the
-    stragglers (with ``median``: without those that cost more waiting than they contribute), and gives each a Compute
-    every ``probe_s`` whose gradient is dropped, because a recovery would otherwise never be seen. Modes change after an
-    update; a new straggler is left out as soon as its gradient has arrived. Batches stay B / N; the learning rate is
-    scaled by the share of the global batch, so BSP has N times that of ASP. Momentum is kept.
+    ``duration_s``. Until ``bsp_frac`` is trained, ``greedy`` is ASP while there is a straggler and BSP otherwise;
+    ``elastic`` remains BSP without the stragglers (with ``median``: without those that cost more waiting than they
+    contribute), and gives each a Compute every ``probe_s`` whose gradient is dropped, because a recovery would
+    otherwise never be seen. Modes change after an update; a new straggler is left out as soon as its gradient has
+    arrived. Batches stay B / N; the learning rate is scaled by the share of the global batch, so BSP has N times that
+    of ASP. Momentum is kept.
 
     A switch is ``hot``: the parameters stay on the servers and Computes in progress continue; gradients computed under
     ASP count in the first round of BSP, however stale. No worker begins to compute for ``switch_s``. Or it is a

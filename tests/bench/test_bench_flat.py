@@ -124,7 +124,7 @@ def more_s(name: str, workers: int, run_dir: Path, *, compiled: bool = True) -> 
 
 
 def test_worker_iterations_event_by_event(tmp_path: Path, report: Report) -> None:
-    """What no fast path takes: the strategy is asked for every decision."""
+    """The strategy is asked for every decision."""
     took: dict[tuple[str, bool], list[float]] = {}
     for turn in range(TURNS):
         for name in RATES:

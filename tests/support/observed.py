@@ -58,7 +58,7 @@ class ObservedRun(Elastic):
         """What every present node has."""
         given = self.core.elastic.cores
         present = [node for node in self.core.executor.layout.nodes if node not in self.core.elastic.awaited]
-        return {node: given[node] for node in present if node in given}
+        return {node: cores for node in present if (cores := given.of(node)) is not None}
 
     def _observe(self, t: float) -> None:
         uses = self.uses(self.cores)

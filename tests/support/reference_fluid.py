@@ -1,4 +1,4 @@
-"""The reference of ``runtime/virtual/machines/fluid.py``: the same by vectors, slowly, without quotas, and unchecked.
+"""The reference of ``runtime/virtual/compiled/fluid.h``: the same by vectors, slowly, without quotas, and unchecked.
 
 Max-min fair rates of activities that share links and cores.
 

@@ -1,4 +1,4 @@
-"""The reference of ``runtime/virtual/machines/sharing.py``: it looks at every quota whenever anything changes."""
+"""The reference of ``runtime/virtual/compiled/sharing.h``: it looks at every quota whenever anything changes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import final
 from runtime.virtual.clock import MACHINE, NETWORK, Clock
 from runtime.virtual.machines.quotas import Quota
 from tests.support.reference_fluid import Fluid
+from tests.support.reference_quotas import Bucket
 
 Then = Callable[[], object]
 
@@ -24,7 +25,7 @@ class Sharing:
         self.clock = clock
         self._fluid = Fluid(capacities)
         self._capacities = dict(capacities)
-        self._quotas: dict[str, Quota] = {}
+        self._quotas: dict[str, Bucket] = {}
         self._then: dict[Hashable, Then] = {}
         self._open: dict[Hashable, tuple[float, tuple[str, ...]]] = {}
         self._uses: dict[Hashable, tuple[tuple[str, ...], float]] = {}
@@ -71,6 +72,10 @@ class Sharing:
             self._book(key, self._fluid.stop(self.clock.now, key))
             self._settle_soon()
 
+    def left(self, key: Hashable) -> float:
+        """How much of an activity's amount is left now: 0 if it is not in progress."""
+        return self._fluid.left(self.clock.now, key) if key in self._then else 0.0
+
     def divide(self, account: str, weight: float) -> None:
         """All activities of an account begin again, with what is left of them and equal parts of a weight."""
         own = [key for key, (_, accounts) in self._open.items() if account in accounts]
@@ -100,7 +105,7 @@ class Sharing:
     def set_quota(self, resource: str, quota: Quota | None) -> None:
         """Replace a resource's quota from now on."""
         if quota is not None:
-            self._quotas[resource] = quota
+            self._quotas[resource] = Bucket(quota, self.clock.now)
         elif self._quotas.pop(resource, None) is not None:
             self._fluid.set_capacity(self.clock.now, resource, self._capacities[resource])
         self._settle_soon()

@@ -6,7 +6,7 @@ import math
 
 from runtime.core.data.shards import Range
 from runtime.core.job import ComputeOrder
-from runtime.virtual.clock import Clock
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
@@ -20,7 +20,7 @@ class WorkerModel:
     workers: Workers | HostWorkers
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = new_clock()
         self.arrived: list[tuple[int, Timings, float]] = []
         self.issued = 0
 

@@ -12,7 +12,7 @@ from analysis.experiments.results import Results
 from analysis.figures.experiment.servers import binned
 from analysis.figures.experiment.workers import over_time
 from analysis.figures.page import new_page, save, styled
-from analysis.figures.style import STRATEGY_COLOURS
+from analysis.figures.style import PALETTE
 from analysis.figures.time_axis import time_axis
 from analysis.measures.metrics import jct_s
 from analysis.records.provenance import caption
@@ -36,9 +36,8 @@ def draw(path: Path, results: Results) -> Path:
 
 def draw_nodes(axes: Axes, frame: pd.DataFrame, role: str, scale: float) -> None:
     """A line per node: ``node``, ``t`` (s), ``bpt_s``, drawn as ``bpt_s * scale``."""
-    colours = list(STRATEGY_COLOURS.values())
     for node, rows in frame.groupby("node"):
-        colour = colours[int(str(node)) % len(colours)]
+        colour = PALETTE[int(str(node)) % len(PALETTE)]
         axes.plot(rows["t"], rows["bpt_s"] * scale, color=colour, linewidth=1.1, label=f"{role} {node}")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2)
     axes.set_ylim(bottom=0.0)

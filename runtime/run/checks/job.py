@@ -74,11 +74,6 @@ class CheckedJob(Undisturbed):
         return self.config.draw
 
     @property
-    def models_hosts(self) -> bool:
-        """Whether emulated hosts are modelled on the virtual clock."""
-        return bool(self.runtime.num_hosts) and not self.runtime.real_time
-
-    @property
     def real_time(self) -> bool:
         """Whether its time is that of this machine."""
         return self.runtime.real_time
@@ -150,6 +145,7 @@ def disturbed(job: Undisturbed) -> CheckedJob:
         aggregators_at=strategy.aggregators_at,
         replicas=strategy.replicas,
         gpus=gpus,
+        trains=config.replay.detail != "gpus_only",
     )
     return CheckedJob(**vars(job), plan=plan, around=around, needs=runtime.check(around))
 

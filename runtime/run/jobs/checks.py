@@ -89,11 +89,6 @@ class CheckedSet:
     """Whether its time is that of this machine."""
 
     @property
-    def models_hosts(self) -> bool:
-        """Whether its hosts are modelled on the virtual clock."""
-        return not self.real_time
-
-    @property
     def draws(self) -> bool:
         """Whether its record becomes tables, figures and a report at the end."""
         return self.config.draw

@@ -16,8 +16,8 @@ from runtime.virtual.clock import TIMER
 from runtime.virtual.cluster.executors import DetailedJob, InDetail
 from runtime.virtual.cluster.use import HostUse
 from runtime.virtual.lab import VirtualLab
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.sites import Site
-from runtime.virtual.machines.twins import new_clock
 from strategies.protocol import JobRequest, JobState, Machine, Placement, Places, Policy, Prevention
 
 INTERRUPTED = "interrupted"

@@ -1,11 +1,12 @@
 /* The model of shared machines, compiled: one module, so that its parts call each other without Python.
  *
- * Every part has a twin in Python, which it follows operation by operation: records are equal to the last bit. */
+ * It is the only implementation; tests compare it with simple ones of their own and with SimGrid. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "joint.h"
+#include "types.h"
 #include "fair_rates.h"
 #include "ends.h"
 #include "fluid.h"
@@ -20,11 +21,14 @@
 #include "orders.h"
 #include "orders_type.h"
 #include "chain.h"
+#include "ending.h"
+#include "stages.h"
+#include "iteration.h"
 #include "joined.h"
 #include "chain_type.h"
 
-static PyTypeObject *const TYPES[] = {&FluidType, &StepType,    &TimelineType, &ClockType, &SharingType, &TaskType,  &WayType,
-                                      &MessageType, &TaskWorkType, &QueueType, &ChainType,   &WorkerType, &IterationType};
+static PyTypeObject *const TYPES[] = {&FluidKind.type, &StepType,    &TimelineKind.type, &ClockKind.type, &SharingKind.type, &TaskKind.type,  &WayKind.type,
+                                      &MessageKind.type, &TaskWorkKind.type, &QueueKind.type, &ChainKind.type,   &WorkerKind.type, &IterationKind.type};
 
 static PyMethodDef functions[] = {{"order_updates", (PyCFunction)(void (*)(void))order_updates, METH_FASTCALL,
                                    "Order an update from every server, which reaches them at a time."},

@@ -2,46 +2,35 @@
 
 /* ---- Worker ---------------------------------------------------------------------------------------------------- */
 
-static int worker_traverse(Worker *self, visitproc visit, void *arg) {
-    Py_VISIT(self->number);
-    Py_VISIT(self->name);
-    Py_VISIT(self->task);
-    for (Py_ssize_t i = 0; i < self->num_ways; i++)
-        Py_VISIT(self->ways[i]);
+static int worker_visit(PyObject *self, visitproc visit, void *arg) {
+    for (Py_ssize_t i = 0; i < ((Worker *)self)->num_ways; i++)
+        Py_VISIT(((Worker *)self)->ways[i]);
     return 0;
 }
 
-static void worker_dealloc(Worker *self) {
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->number);
-    Py_CLEAR(self->name);
-    Py_CLEAR(self->task);
+static void worker_release(PyObject *object) {
+    Worker *self = (Worker *)object;
     while (self->num_ways)
         Py_XDECREF(self->ways[--self->num_ways]);
     PyMem_Free(self->ways);
-    PyObject_GC_Del(self);
 }
 
-static PyTypeObject WorkerType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Worker",
-    .tp_basicsize = sizeof(Worker),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_traverse = (traverseproc)worker_traverse,
-    .tp_dealloc = (destructor)worker_dealloc,
+static Kind WorkerKind = {
+    .type = {KIND(Worker, "What does not change from one iteration of a worker to the next.")},
+    REFS(offsetof(Worker, number), offsetof(Worker, name), offsetof(Worker, task)),
+    .visit = worker_visit,
+    .release = worker_release,
 };
 
 static Worker *make_worker(Chain *chain, PyObject *number) {
     PyObject *name = item_of(chain->names, number);
     Task *task = name ? find_task(chain->work, name) : NULL;
-    Worker *one = task ? PyObject_GC_New(Worker, &WorkerType) : NULL;
+    Worker *one = task ? instance_of(&WorkerKind) : NULL;
     if (!one)
         return NULL;
     one->number = Py_NewRef(number);
     one->name = Py_NewRef(name);
     one->task = (Task *)Py_NewRef(task);
-    one->ways = NULL;
-    one->num_ways = 0;
-    PyObject_GC_Track(one);
     return one;
 }
 
@@ -58,110 +47,128 @@ static Worker *find_worker(Chain *chain, PyObject *number) {
 
 /* ---- Iteration, which Python reads at its end and may void ------------------------------------------------------- */
 
-static int iteration_traverse(Iteration *self, visitproc visit, void *arg) {
-    Py_VISIT(self->chain);
-    Py_VISIT(self->worker);
-    Py_VISIT(self->order);
-    Py_VISIT(self->result);
-    return 0;
+/* Go on to the stage of this name, which Python does at the end of one that it carries out. */
+static PyObject *iteration_go(Iteration *self, PyObject *name) {
+    int stage = stage_named(name);
+    return none_unless(stage < 0 || advance_to(self, stage));
 }
 
-static void iteration_dealloc(Iteration *self) { /* what refers to it breaks cycles: steps, queues, the clock */
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->chain);
-    Py_CLEAR(self->worker);
-    Py_CLEAR(self->order);
-    Py_CLEAR(self->result);
-    PyObject_GC_Del(self);
-}
+static PyObject *iteration_received(Iteration *self, PyObject *unused) { return none_unless(received(self)); }
+
+static PyObject *iteration_came(Iteration *self, PyObject *unused) { return none_unless(part_came(self)); }
+
+static PyObject *iteration_taken(Iteration *self, PyObject *unused) { return none_unless(part_taken(self)); }
+
+static PyObject *iteration_delay(Iteration *self, PyObject *unused) { return none_unless(delay(self)); }
+
+static PyObject *iteration_stage(Iteration *self, void *unused) { return PyUnicode_FromString(ROWS[self->stage].name); }
+
+static PyMethodDef iteration_methods[] = {
+    {"go", (PyCFunction)iteration_go, METH_O, "Go on to the stage of this name."},
+    {"received", (PyCFunction)iteration_received, METH_NOARGS, "A part of the parameters is there."},
+    {"came", (PyCFunction)iteration_came, METH_NOARGS, "A message with a part of the parameters is there."},
+    {"delay", (PyCFunction)iteration_delay, METH_NOARGS, "Its device is done; what is injected follows."},
+    {"taken", (PyCFunction)iteration_taken, METH_NOARGS, "A part of the gradient has been taken."},
+    {NULL}};
+
+static PyGetSetDef iteration_getset[] = {{"stage", (getter)iteration_stage, NULL, "The name of its stage."}, {NULL}};
+
+#define TIME(name, flags) {#name, T_DOUBLE, offsetof(Iteration, name), flags, "Seconds."}
+#define COUNT(name, flags) {#name, T_PYSSIZET, offsetof(Iteration, name), flags, "A number."}
 
 static PyMemberDef iteration_members[] = {
     {"place", T_LONGLONG, offsetof(Iteration, place), 0, "Of its work in the loop that decides."},
     {"order", T_OBJECT, offsetof(Iteration, order), READONLY, "The coordinator's."},
     {"result", T_OBJECT, offsetof(Iteration, result), READONLY, "The model's report."},
     {"void", T_BOOL, offsetof(Iteration, gone), 0, "Whether its worker is lost."},
-    {"wait_s", T_DOUBLE, offsetof(Iteration, wait_s), READONLY, "As in Timings."},
-    {"data_s", T_DOUBLE, offsetof(Iteration, data_s), READONLY, "As in Timings."},
-    {"pull_s", T_DOUBLE, offsetof(Iteration, pull_s), READONLY, "As in Timings."},
-    {"compute_s", T_DOUBLE, offsetof(Iteration, compute_s), READONLY, "As in Timings."},
-    {"injected_s", T_DOUBLE, offsetof(Iteration, injected_s), READONLY, "As in Timings."},
-    {"overrun_s", T_DOUBLE, offsetof(Iteration, overrun_s), READONLY, "As in Timings."},
-    {"since_s", T_DOUBLE, offsetof(Iteration, since_s), READONLY, "When its gradient was computed."},
-    {"recv_s", T_DOUBLE, offsetof(Iteration, recv_s), READONLY, "As in Timings."},
-    {"cpu_s", T_DOUBLE, offsetof(Iteration, cpu_s), READONLY, "As in Timings."},
+    {"factor", T_DOUBLE, offsetof(Iteration, factor), READONLY, "By which the jitter makes its computing longer."},
+    {"amount", T_DOUBLE, offsetof(Iteration, amount), READONLY, "Of what its worker does in this stage."},
+    TIME(sent_s, READONLY),
+    TIME(wait_s, READONLY),
+    TIME(data_s, READONLY),
+    TIME(pull_s, READONLY),
+    TIME(compute_s, READONLY),
+    TIME(injected_s, READONLY),
+    TIME(recv_s, READONLY),
+    TIME(cpu_s, READONLY),
+    TIME(overrun_s, 0),
+    TIME(updating_s, 0),
+    TIME(since_s, 0),
+    TIME(receiving_since_s, 0),
+    COUNT(samples, READONLY),
+    COUNT(missing, 0),
+    COUNT(receiving, 0),
     {NULL}};
 
-static PyTypeObject IterationType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Iteration",
-    .tp_basicsize = sizeof(Iteration),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_doc = "One Compute in progress: the twin of runtime.virtual.tasks.iteration.Iteration.",
-    .tp_traverse = (traverseproc)iteration_traverse,
-    .tp_dealloc = (destructor)iteration_dealloc,
-    .tp_members = iteration_members,
+static Kind IterationKind = { /* what refers to it breaks cycles: steps, queues, the clock */
+    .type = {KIND(Iteration, "One Compute in progress."),
+             .tp_methods = iteration_methods,
+             .tp_members = iteration_members,
+             .tp_getset = iteration_getset},
+    REFS(offsetof(Iteration, chain), offsetof(Iteration, worker), offsetof(Iteration, order),
+         offsetof(Iteration, result)),
 };
 
 static Iteration *make_iteration(Chain *chain, Worker *worker, PyObject *order, PyObject *result) {
-    Iteration *one = PyObject_GC_New(Iteration, &IterationType);
+    Iteration *one = instance_of(&IterationKind);
     if (!one)
         return NULL;
-    memset((char *)one + sizeof(PyObject), 0, sizeof(Iteration) - sizeof(PyObject));
     one->chain = (Chain *)Py_NewRef(chain);
     one->worker = (Worker *)Py_NewRef(worker);
     one->order = Py_NewRef(order);
     one->result = Py_NewRef(result);
-    PyObject_GC_Track(one);
     return one;
 }
 
 /* ---- Chain ----------------------------------------------------------------------------------------------------- */
 
-static int chain_traverse(Chain *self, visitproc visit, void *arg) {
-    Py_VISIT(self->work);
-    Py_VISIT(self->clock);
-    Py_VISIT(self->queues);
-    Py_VISIT(self->names);
-    Py_VISIT(self->jitter);
-    Py_VISIT(self->profiles);
-    Py_VISIT(self->cores);
-    Py_VISIT(self->idle_since_s);
-    Py_VISIT(self->under_way);
-    Py_VISIT(self->workers);
-    Py_VISIT(self->ended);
-    Py_VISIT(self->timings);
-    Py_VISIT(self->arrived);
-    Py_VISIT(self->tell);
-    Py_VISIT(self->loop);
-    Py_VISIT(self->result);
+static int chain_visit(PyObject *self, visitproc visit, void *arg) {
+    for (int stage = 0; stage < NUM_STAGES; stage++)
+        Py_VISIT(((Chain *)self)->detours[stage]);
     return 0;
 }
 
-static int chain_clear(Chain *self) {
+static int chain_clear(PyObject *object) {
+    Chain *self = (Chain *)object;
     Py_CLEAR(self->ended);
     Py_CLEAR(self->tell);
+    Py_CLEAR(self->by_stage);
+    for (int stage = 0; stage < NUM_STAGES; stage++)
+        Py_CLEAR(self->detours[stage]);
     return 0;
 }
 
-static void chain_dealloc(Chain *self) {
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->work);
-    Py_CLEAR(self->clock);
-    Py_CLEAR(self->queues);
-    Py_CLEAR(self->names);
-    Py_CLEAR(self->jitter);
-    Py_CLEAR(self->profiles);
-    Py_CLEAR(self->cores);
-    Py_CLEAR(self->idle_since_s);
-    Py_CLEAR(self->under_way);
-    Py_CLEAR(self->workers);
-    Py_CLEAR(self->ended);
-    Py_CLEAR(self->timings);
-    Py_CLEAR(self->arrived);
-    Py_CLEAR(self->tell);
-    Py_CLEAR(self->loop);
-    Py_CLEAR(self->result);
-    Py_TYPE(self)->tp_free(self);
+/* What Python carries out: name of a stage -> what is called with the iteration, and says whether it does. */
+static int read_detours(Chain *self) {
+    PyObject *name, *detour;
+    for (Py_ssize_t at = 0; PyDict_Next(self->by_stage, &at, &name, &detour);) {
+        int stage = stage_named(name);
+        if (stage < 0)
+            return -1;
+        self->detours[stage] = Py_NewRef(detour);
+    }
+    return 0;
 }
+
+static const Field chain_fields[] = {{"work", 'o', offsetof(Chain, work), &TaskWorkKind.type},
+                                     {"clock", 'o', offsetof(Chain, clock), &ClockKind.type},
+                                     {"costs", 'o', offsetof(Chain, costs)},
+                                     {"queues", 'o', offsetof(Chain, queues), &PyList_Type},
+                                     {"names", 'o', offsetof(Chain, names), &PyDict_Type},
+                                     {"jitter", 'o', offsetof(Chain, jitter), &PyDict_Type},
+                                     {"profiles", 'o', offsetof(Chain, profiles), &PyDict_Type},
+                                     {"cores", 'o', offsetof(Chain, cores), &PyDict_Type},
+                                     {"idle_since_s", 'o', offsetof(Chain, idle_since_s), &PyDict_Type},
+                                     {"under_way", 'o', offsetof(Chain, under_way), &PyDict_Type},
+                                     {"ended", 'o', offsetof(Chain, ended)},
+                                     {"timings", 'o', offsetof(Chain, timings)},
+                                     {"arrived", 'o', offsetof(Chain, arrived)},
+                                     {"model_bytes", 'd', offsetof(Chain, model_bytes)},
+                                     {"copy_s", 'd', offsetof(Chain, copy_s)},
+                                     {"uses_cores", 'd', offsetof(Chain, uses_cores)},
+                                     {"shares_memory", 'p', offsetof(Chain, shares_memory)},
+                                     {"detours", 'o', offsetof(Chain, by_stage), &PyDict_Type},
+                                     {NULL}};
 
 static int make_names(void) {
     if (!names_of_times)
@@ -175,42 +182,13 @@ static int make_names(void) {
 }
 
 static PyObject *chain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *words[] = {"work",         "clock",     "costs", "queues",  "names",   "jitter",      "profiles", "cores",
-                            "idle_since_s", "under_way", "ended", "timings", "arrived", "model_bytes", "copy_s",
-                            "uses_cores",   "shares_memory", NULL};
-    PyObject *work, *clock, *costs, *queues, *names, *jitter, *profiles, *cores, *idle_since_s, *under_way, *ended;
-    PyObject *timings, *arrived;
-    double model_bytes, copy_s, uses_cores;
-    int shares_memory;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OO!O!O!O!O!O!O!OOOdddp", words, &TaskWorkType, &work, &ClockType,
-                                     &clock, &costs, &PyList_Type, &queues, &PyDict_Type, &names, &PyDict_Type, &jitter,
-                                     &PyDict_Type, &profiles, &PyDict_Type, &cores, &PyDict_Type, &idle_since_s,
-                                     &PyDict_Type, &under_way, &ended, &timings, &arrived, &model_bytes, &copy_s,
-                                     &uses_cores, &shares_memory))
-        return NULL;
-    Chain *self = (Chain *)type->tp_alloc(type, 0);
+    Chain *self = make_instance(type, chain_fields, args, kwargs);
     if (!self)
         return NULL;
-    self->work = (TaskWork *)Py_NewRef(work);
-    self->clock = (Clock *)Py_NewRef(clock);
-    self->queues = Py_NewRef(queues);
-    self->names = Py_NewRef(names);
-    self->jitter = Py_NewRef(jitter);
-    self->profiles = Py_NewRef(profiles);
-    self->cores = Py_NewRef(cores);
-    self->idle_since_s = Py_NewRef(idle_since_s);
-    self->under_way = Py_NewRef(under_way);
-    self->ended = Py_NewRef(ended);
-    self->timings = Py_NewRef(timings);
-    self->arrived = Py_NewRef(arrived);
-    self->workers = PyDict_New();
-    self->copy_s = copy_s;
-    self->uses_cores = uses_cores;
-    self->shares_memory = shares_memory;
-    if (!self->workers || read_prices(costs, &self->prices) || make_names())
+    if (!(self->workers = PyDict_New()) || read_prices(self->costs, &self->prices) || make_names() || read_detours(self))
         Py_CLEAR(self);
-    else
-        self->send_s = shares_memory ? 0.0 : copy_s + self->prices.carry_per_byte_s * model_bytes;
+    else if (!self->shares_memory)
+        self->send_s = self->copy_s + self->prices.carry_per_byte_s * self->model_bytes;
     return (PyObject *)self;
 }
 
@@ -228,8 +206,8 @@ static PyObject *chain_begin(Chain *self, PyObject *const *args, Py_ssize_t coun
     one->accum = PyLong_AsSsize_t(args[4]);
     one->delay_s = PyFloat_AsDouble(args[5]);
     one->slowdown_frac = PyFloat_AsDouble(args[6]);
-    double sent_s = PyFloat_AsDouble(args[7]);
-    int failed = PyErr_Occurred() || begin_iteration(one, sent_s);
+    one->sent_s = PyFloat_AsDouble(args[7]);
+    int failed = PyErr_Occurred() || begin_iteration(one);
     Py_DECREF(one);
     return none_unless(failed);
 }
@@ -244,15 +222,16 @@ static PyMemberDef chain_members[] = {
     {"tell", T_OBJECT, offsetof(Chain, tell), 0, "Takes the input of an arrival; None: ended is called instead."},
     {NULL}};
 
-static PyTypeObject ChainType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Chain",
-    .tp_basicsize = sizeof(Chain),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Iterations on hosts: the twin of what runtime.virtual.tasks.host_workers does with servers.",
-    .tp_new = chain_new,
-    .tp_traverse = (traverseproc)chain_traverse,
-    .tp_clear = (inquiry)chain_clear,
-    .tp_dealloc = (destructor)chain_dealloc,
-    .tp_methods = chain_methods,
-    .tp_members = chain_members,
+static Kind ChainKind = {
+    .type = {KIND(Chain, "Iterations of workers on machines, stage by stage."),
+             .tp_new = chain_new,
+             .tp_clear = chain_clear,
+             .tp_methods = chain_methods,
+             .tp_members = chain_members},
+    REFS(offsetof(Chain, work), offsetof(Chain, clock), offsetof(Chain, costs), offsetof(Chain, queues),
+         offsetof(Chain, names), offsetof(Chain, jitter), offsetof(Chain, profiles), offsetof(Chain, cores),
+         offsetof(Chain, idle_since_s), offsetof(Chain, under_way), offsetof(Chain, workers), offsetof(Chain, ended),
+         offsetof(Chain, timings), offsetof(Chain, arrived), offsetof(Chain, tell), offsetof(Chain, loop),
+         offsetof(Chain, result), offsetof(Chain, by_stage)),
+    .visit = chain_visit,
 };

@@ -1,7 +1,5 @@
 /* The virtual clock, a heap of actions by (time, priority, sequence): the twin of runtime/virtual/clock.py. */
 
-#include <structmember.h>
-
 enum { MACHINE = 0, NETWORK = 1, MESSAGE = 2 };
 
 typedef struct {
@@ -29,7 +27,7 @@ typedef struct {
     char told; /* whether a loop over decisions was told something */
 } Timeline;
 
-static PyTypeObject ClockType, TimelineType;
+static Kind ClockKind, TimelineKind;
 
 /* ---- the heap -------------------------------------------------------------------------------------------------- */
 

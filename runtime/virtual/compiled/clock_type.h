@@ -1,31 +1,30 @@
-/* The Python types of clock.h, with the interface of their twins. */
+/* The Python types of clock.h, with the interface of runtime/virtual/clock.py. */
 
 /* ---- Timeline -------------------------------------------------------------------------------------------------- */
 
-static int timeline_traverse(Timeline *self, visitproc visit, void *arg) {
-    Py_VISIT(self->clock);
-    for (Py_ssize_t i = 0; i < self->count; i++) {
-        Py_VISIT(self->heap[i].clock);
-        Py_VISIT(self->heap[i].action);
-        Py_VISIT(self->heap[i].args);
+static int timeline_visit(PyObject *self, visitproc visit, void *arg) {
+    Timeline *timeline = (Timeline *)self;
+    for (Py_ssize_t i = 0; i < timeline->count; i++) {
+        Py_VISIT(timeline->heap[i].clock);
+        Py_VISIT(timeline->heap[i].action);
+        Py_VISIT(timeline->heap[i].args);
     }
     return 0;
 }
 
-static int timeline_clear(Timeline *self) {
-    Py_CLEAR(self->clock);
-    while (self->count) {
-        Entry entry = self->heap[--self->count];
+static int timeline_clear(PyObject *self) {
+    Timeline *timeline = (Timeline *)self;
+    Py_CLEAR(timeline->clock);
+    while (timeline->count) {
+        Entry entry = timeline->heap[--timeline->count];
         drop_entry(&entry);
     }
     return 0;
 }
 
-static void timeline_dealloc(Timeline *self) {
-    PyObject_GC_UnTrack(self);
+static void timeline_release(PyObject *self) {
     timeline_clear(self);
-    PyMem_Free(self->heap);
-    Py_TYPE(self)->tp_free(self);
+    PyMem_Free(((Timeline *)self)->heap);
 }
 
 static PyObject *timeline_add(Timeline *self, PyObject *args) {
@@ -33,7 +32,7 @@ static PyObject *timeline_add(Timeline *self, PyObject *args) {
     Clock *clock;
     double when_s;
     int priority;
-    if (!PyArg_ParseTuple(args, "O!diOO!", &ClockType, &clock, &when_s, &priority, &action, &PyTuple_Type, &about))
+    if (!PyArg_ParseTuple(args, "O!diOO!", &ClockKind.type, &clock, &when_s, &priority, &action, &PyTuple_Type, &about))
         return NULL;
     return none_unless(add_entry(self, clock, when_s, priority, action, about));
 }
@@ -92,7 +91,7 @@ static PyObject *timeline_lay(Timeline *self, PyObject *args) {
     double when_s;
     int priority;
     long long sequence;
-    if (!PyArg_ParseTuple(args, "O!O!", &ClockType, &clock, &PyList_Type, &entries))
+    if (!PyArg_ParseTuple(args, "O!O!", &ClockKind.type, &clock, &PyList_Type, &entries))
         return NULL;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++) {
         if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "diLOO!", &when_s, &priority, &sequence, &action,
@@ -137,7 +136,7 @@ static PyObject *timeline_jump(Timeline *self, PyObject *args) {
         return NULL;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(each); i++) {
         PyObject *clock = PySequence_Fast_GET_ITEM(each, i);
-        if (!Py_IS_TYPE(clock, &ClockType)) {
+        if (!Py_IS_TYPE(clock, &ClockKind.type)) {
             PyErr_SetString(PyExc_TypeError, "a compiled timeline moves compiled clocks");
             Py_DECREF(each);
             return NULL;
@@ -176,34 +175,19 @@ static PyMemberDef timeline_members[] = {
     {"sequence", T_LONGLONG, offsetof(Timeline, sequence), 0, "Actions that were ever scheduled."},
     {NULL}};
 
-static PyTypeObject TimelineType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Timeline",
-    .tp_basicsize = sizeof(Timeline),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "The scheduled actions of all jobs of a lab: the twin of runtime.virtual.clock.Timeline.",
-    .tp_new = PyType_GenericNew,
-    .tp_traverse = (traverseproc)timeline_traverse,
-    .tp_clear = (inquiry)timeline_clear,
-    .tp_dealloc = (destructor)timeline_dealloc,
-    .tp_methods = timeline_methods,
-    .tp_getset = timeline_getset,
-    .tp_members = timeline_members,
+static Kind TimelineKind = {
+    .type = {KIND(Timeline, "The scheduled actions of all jobs of a lab."),
+             .tp_new = PyType_GenericNew,
+             .tp_clear = timeline_clear,
+             .tp_methods = timeline_methods,
+             .tp_members = timeline_members,
+             .tp_getset = timeline_getset},
+    REFS(offsetof(Timeline, clock)),
+    .visit = timeline_visit,
+    .release = timeline_release,
 };
 
 /* ---- Clock ----------------------------------------------------------------------------------------------------- */
-
-static int clock_traverse(Clock *self, visitproc visit, void *arg) {
-    Py_VISIT(self->timeline);
-    return 0;
-}
-
-static int clock_clear(Clock *self) { return 0; } /* the timeline breaks the cycles: a clock is never without one */
-
-static void clock_dealloc(Clock *self) {
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->timeline);
-    Py_TYPE(self)->tp_free(self);
-}
 
 static PyObject *clock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *words[] = {"timeline", "offset_s", NULL};
@@ -211,7 +195,7 @@ static PyObject *clock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     double offset_s = 0.0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Od", words, &timeline, &offset_s))
         return NULL;
-    if (timeline != Py_None && !Py_IS_TYPE(timeline, &TimelineType)) {
+    if (timeline != Py_None && !Py_IS_TYPE(timeline, &TimelineKind.type)) {
         PyErr_SetString(PyExc_TypeError, "a compiled clock needs a compiled timeline");
         return NULL;
     }
@@ -219,7 +203,7 @@ static PyObject *clock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!self)
         return NULL;
     self->offset_s = offset_s;
-    self->timeline = timeline == Py_None ? PyObject_CallNoArgs((PyObject *)&TimelineType) : Py_NewRef(timeline);
+    self->timeline = timeline == Py_None ? PyObject_CallNoArgs((PyObject *)&TimelineKind.type) : Py_NewRef(timeline);
     if (!self->timeline)
         Py_CLEAR(self);
     return (PyObject *)self;
@@ -272,16 +256,11 @@ static PyMemberDef clock_members[] = {{"timeline", T_OBJECT, offsetof(Clock, tim
 
 static PyGetSetDef clock_getset[] = {{"next_s", (getter)clock_next_s, NULL, "Time of the next action."}, {NULL}};
 
-static PyTypeObject ClockType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Clock",
-    .tp_basicsize = sizeof(Clock),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "One job's time: the twin of runtime.virtual.clock.Clock.",
-    .tp_new = clock_new,
-    .tp_traverse = (traverseproc)clock_traverse,
-    .tp_clear = (inquiry)clock_clear,
-    .tp_dealloc = (destructor)clock_dealloc,
-    .tp_methods = clock_methods,
-    .tp_members = clock_members,
-    .tp_getset = clock_getset,
+static Kind ClockKind = {
+    .type = {KIND(Clock, "The time of one job."),
+             .tp_new = clock_new,
+             .tp_methods = clock_methods,
+             .tp_members = clock_members,
+             .tp_getset = clock_getset},
+    REFS(offsetof(Clock, timeline)), /* which breaks the cycles: a clock is never without one */
 };

@@ -1,6 +1,4 @@
-/* The next end first: a heap in which every activity and every quota knows its place.
- *
- * The twin leaves outdated entries in its heap and skips them; the order, by time and then by number, is the same. */
+/* The next end first: a heap in which every activity and every quota knows its place. */
 
 typedef struct {
     End **heap;

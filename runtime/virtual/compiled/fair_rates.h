@@ -1,6 +1,7 @@
-/* Max-min fair rates of activities that share links and cores: the twin of machines/fair_rates.py and quotas.py.
+/* Max-min fair rates of activities that share links and cores, by progressive filling.
  *
- * Every floating-point operation is the twin's, in the twin's order, so that rates are equal to the last bit. */
+ * All rates grow together, in proportion to weights, until an activity reaches its limit or a resource is full; who that
+ * stops keeps its rate, and the others go on. The order of operations is part of the records: they are equal to the bit. */
 
 #include <math.h>
 #include <stdint.h>
@@ -34,7 +35,7 @@ typedef struct {
 
 struct Resource {
     End end;
-    double given, capacity; /* the capacity is what it gives at this moment, see the twin */
+    double given, capacity; /* the capacity is what it gives at this moment: its quota's cores once that is used up */
     int has_quota;
     Quota quota;
     Use *first, *last;
@@ -103,7 +104,7 @@ static int open_quota(Quota *quota, double now_s) {
     double left_s = quota->left_s + (quota->cores - quota->used) * (now_s - quota->since_s);
     left_s = left_s < 0.0 ? 0.0 : left_s < quota->depth_s ? left_s : quota->depth_s;
     if (quota->used > quota->cores && now_s + left_s / (quota->used - quota->cores) == now_s)
-        left_s = 0.0; /* see the twin */
+        left_s = 0.0; /* used up sooner than a float can tell, which late in a long run is more than rounding leaves */
     quota->left_s = left_s;
     quota->since_s = now_s;
     return quota->left_s > EMPTY_S;

@@ -1,4 +1,8 @@
-/* Activities that flow at fair rates on a clock that callers advance: the twin of machines/fluid.py.
+/* Activities that flow at fair rates on a clock that callers advance.
+ *
+ * Rates change only when an activity starts or ends, a capacity changes or a quota is used up. Work flows evenly in
+ * between, so the next end is known and no time steps are needed. Only activities that share resources with a change,
+ * directly or not, are computed again.
  *
  * Its functions that change something return 0, or -1 with a Python exception. */
 
@@ -521,18 +525,24 @@ static int read_float(PyObject *object, const char *name, double *value) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Replace a quota by what a Python Quota says now, or by none. */
+/* Replace a quota by one with these cores and a full bucket of this depth, or by none. */
 static int change_quota(Fluid *self, double t, PyObject *name, PyObject *quota) {
     Resource *found = find_resource(self, name);
     Quota read = {0};
     if (!found)
         return -1;
-    if (quota != Py_None && (read_float(quota, "cores", &read.cores) || read_float(quota, "depth_s", &read.depth_s) ||
-                             read_float(quota, "_left_s", &read.left_s) || read_float(quota, "_used", &read.used) ||
-                             read_float(quota, "_since_s", &read.since_s)))
-        return -1;
+    if (quota != Py_None) {
+        if (!PyTuple_Check(quota)) {
+            PyErr_SetString(PyExc_TypeError, "quota: must be (cores, depth_s) or None");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(quota, "dd", &read.cores, &read.depth_s))
+            return -1;
+    }
     if (advance(self, t))
         return -1;
+    read.left_s = read.depth_s;
+    read.since_s = t;
     found->has_quota = quota != Py_None;
     found->quota = read;
     set_end(&self->ends, &found->end, INFINITY);

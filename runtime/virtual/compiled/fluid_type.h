@@ -1,10 +1,7 @@
-/* The Python type of fluid.h, with the interface of its twin. */
+/* The Python type of fluid.h; _hosts.pyi is its interface. */
 
-static int fluid_traverse(Fluid *self, visitproc visit, void *arg) {
-    Py_VISIT(self->names);
-    Py_VISIT(self->sets);
-    Py_VISIT(self->keys);
-    for (Activity *one = self->first; one; one = one->after) {
+static int fluid_visit(PyObject *self, visitproc visit, void *arg) {
+    for (Activity *one = ((Fluid *)self)->first; one; one = one->after) {
         Py_VISIT(one->key);
         Py_VISIT(one->then);
         Py_VISIT(one->accounts);
@@ -13,7 +10,8 @@ static int fluid_traverse(Fluid *self, visitproc visit, void *arg) {
 }
 
 /* Break cycles: what happens at the end of activities never will. */
-static int fluid_clear(Fluid *self) {
+static int fluid_clear(PyObject *object) {
+    Fluid *self = (Fluid *)object;
     while (self->first) {
         Activity *one = self->first;
         if (one->running)
@@ -25,19 +23,15 @@ static int fluid_clear(Fluid *self) {
     return 0;
 }
 
-static void fluid_dealloc(Fluid *self) {
-    PyObject_GC_UnTrack(self);
-    fluid_clear(self);
+static void fluid_release(PyObject *object) {
+    Fluid *self = (Fluid *)object;
+    fluid_clear(object);
     while (self->resources) {
         Resource *one = self->resources;
         self->resources = one->older;
         PyMem_Free(one);
     }
     free_room(self);
-    Py_CLEAR(self->names);
-    Py_CLEAR(self->sets);
-    Py_CLEAR(self->keys);
-    Py_TYPE(self)->tp_free(self);
 }
 
 static int add_resources(Fluid *self, PyObject *capacities) {
@@ -66,7 +60,7 @@ static int remove_resources(Fluid *self, PyObject *names) {
 }
 
 static Fluid *make_fluid(PyTypeObject *type, PyObject *capacities) {
-    Fluid *self = (Fluid *)type->tp_alloc(type, 0);
+    Fluid *self = (Fluid *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
     self->now_s = -INFINITY;
@@ -84,12 +78,6 @@ static PyObject *fluid_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", words, &capacities))
         return NULL;
     return (PyObject *)make_fluid(type, capacities);
-}
-
-static PyObject *none_unless(int failed) {
-    if (failed)
-        return NULL;
-    Py_RETURN_NONE;
 }
 
 static PyObject *fluid_add(Fluid *self, PyObject *capacities) { return none_unless(add_resources(self, capacities)); }
@@ -188,15 +176,13 @@ static PyMethodDef fluid_methods[] = {
 
 static PyGetSetDef fluid_getset[] = {{"next_s", (getter)fluid_next_s, NULL, "When the next end is."}, {NULL}};
 
-static PyTypeObject FluidType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Fluid",
-    .tp_basicsize = sizeof(Fluid),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Activities that share resources max-min fairly: the twin of runtime.virtual.machines.fluid.Fluid.",
-    .tp_new = fluid_new,
-    .tp_traverse = (traverseproc)fluid_traverse,
-    .tp_clear = (inquiry)fluid_clear,
-    .tp_dealloc = (destructor)fluid_dealloc,
-    .tp_methods = fluid_methods,
-    .tp_getset = fluid_getset,
+static Kind FluidKind = {
+    .type = {KIND(Fluid, "Activities that share resources max-min fairly."),
+             .tp_new = fluid_new,
+             .tp_clear = fluid_clear,
+             .tp_methods = fluid_methods,
+             .tp_getset = fluid_getset},
+    REFS(offsetof(Fluid, names), offsetof(Fluid, sets), offsetof(Fluid, keys)),
+    .visit = fluid_visit,
+    .release = fluid_release,
 };

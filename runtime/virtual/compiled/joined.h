@@ -16,7 +16,8 @@ static int joined_begin(void *chain, int64_t place, int64_t grad_id, PyObject *n
     one->accum = accum;
     one->delay_s = delay_s;
     one->slowdown_frac = slowdown_frac;
-    int failed = begin_iteration(one, sent_s);
+    one->sent_s = sent_s;
+    int failed = begin_iteration(one);
     Py_DECREF(one);
     return failed;
 }

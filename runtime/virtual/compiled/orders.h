@@ -1,9 +1,9 @@
-/* The orders of one server, one after another: the twin of Queue in tasks/server_queue.py. */
+/* The orders of one task, a server or a replica, which it carries out one after another. */
 
 typedef struct {
-    double latency_s, carry_per_byte_s, within_per_byte_s, update_base_s, update_per_byte_s, overshoot_s, server_cores;
+    double latency_s, carry_per_byte_s, within_per_byte_s, update_base_s, update_per_byte_s, sleep_overshoot_s, server_cores;
     double compute_base_s, compute_per_sample_s, stage_base_s, data_base_s, data_per_sample_s, control_s, worker_cores;
-    double interrupt_per_byte_s;
+    double interrupt_per_byte_s, wait_cores;
 } Prices; /* of runtime/virtual/costs.py */
 
 typedef struct {
@@ -16,6 +16,7 @@ typedef struct {
     PyObject *busy;         /* [updates, seconds, injected seconds], by place */
     Py_ssize_t place;
     double num_bytes;
+    PyObject *costs; /* what it was made from */
     Prices prices;
     PyObject **orders; /* a ring */
     Py_ssize_t first, count, room;
@@ -23,7 +24,10 @@ typedef struct {
     char gone, working, looking;
 } Queue;
 
-static PyTypeObject QueueType;
+static Kind QueueKind;
+
+/* A sleep of so many seconds ends late. */
+static inline double slept_s(const Prices *prices, double asked_s) { return asked_s + prices->sleep_overshoot_s; }
 
 /* The clock of the side that acts next catches up, where there are two. */
 static inline int change_side(Clock *from, Clock *to) { return from == to ? 0 : catch_up(to); }
@@ -192,7 +196,7 @@ static int run_updated(Step *step) {
     Task *task = needed_task_of(self);
     PyObject *end = task ? (PyObject *)make_step(run_end_update, self, NULL, NULL, 0.0, 0) : NULL;
     int failed = !end || change_side(self->clock, self->work->clock) ||
-                 sleep_task(self->work, task, asked_s + self->prices.overshoot_s, end);
+                 sleep_task(self->work, task, slept_s(&self->prices, asked_s), end);
     Py_XDECREF(end);
     return failed ? -1 : 0;
 }

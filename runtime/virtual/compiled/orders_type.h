@@ -1,81 +1,53 @@
-/* The Python type of orders.h, with the interface of its twin. */
+/* The Python type of orders.h; _hosts.pyi is its interface. */
+
+static const Field prices_fields[] = {
+#define PRICE(name) {#name, 'd', offsetof(Prices, name)}
+    PRICE(latency_s), PRICE(carry_per_byte_s), PRICE(within_per_byte_s), PRICE(interrupt_per_byte_s),
+    PRICE(update_base_s), PRICE(update_per_byte_s), PRICE(sleep_overshoot_s), PRICE(server_cores),
+    PRICE(compute_base_s), PRICE(compute_per_sample_s), PRICE(stage_base_s), PRICE(data_base_s),
+    PRICE(data_per_sample_s), PRICE(control_s), PRICE(worker_cores), PRICE(wait_cores), {NULL}};
 
 static int read_prices(PyObject *costs, Prices *prices) {
-    return read_float(costs, "latency_s", &prices->latency_s) ||
-                   read_float(costs, "carry_per_byte_s", &prices->carry_per_byte_s) ||
-                   read_float(costs, "within_per_byte_s", &prices->within_per_byte_s) ||
-                   read_float(costs, "interrupt_per_byte_s", &prices->interrupt_per_byte_s) ||
-                   read_float(costs, "update_base_s", &prices->update_base_s) ||
-                   read_float(costs, "update_per_byte_s", &prices->update_per_byte_s) ||
-                   read_float(costs, "sleep_overshoot_s", &prices->overshoot_s) ||
-                   read_float(costs, "server_cores", &prices->server_cores) ||
-                   read_float(costs, "compute_base_s", &prices->compute_base_s) ||
-                   read_float(costs, "compute_per_sample_s", &prices->compute_per_sample_s) ||
-                   read_float(costs, "stage_base_s", &prices->stage_base_s) ||
-                   read_float(costs, "data_base_s", &prices->data_base_s) ||
-                   read_float(costs, "data_per_sample_s", &prices->data_per_sample_s) ||
-                   read_float(costs, "control_s", &prices->control_s) ||
-                   read_float(costs, "worker_cores", &prices->worker_cores)
-               ? -1
-               : 0;
+    for (const Field *field = prices_fields; field->word; field++)
+        if (read_float(costs, field->word, (double *)((char *)prices + field->at)))
+            return -1;
+    return 0;
 }
 
-static int queue_traverse(Queue *self, visitproc visit, void *arg) {
-    Py_VISIT(self->work);
-    Py_VISIT(self->clock);
-    Py_VISIT(self->task);
-    Py_VISIT(self->there);
-    Py_VISIT(self->known);
-    Py_VISIT(self->cores);
-    Py_VISIT(self->busy);
+static int queue_visit(PyObject *object, visitproc visit, void *arg) {
+    Queue *self = (Queue *)object;
     for (Py_ssize_t i = 0; i < self->count; i++)
         Py_VISIT(self->orders[(self->first + i) % self->room]);
     return 0;
 }
 
-static int queue_clear(Queue *self) { /* orders refer to iterations, and these to the queues */
-    while (self->count) {
-        PyObject *order = take_order(self);
+static int queue_clear(PyObject *self) { /* orders refer to iterations, and these to the queues */
+    while (((Queue *)self)->count) {
+        PyObject *order = take_order((Queue *)self);
         Py_DECREF(order);
     }
     return 0;
 }
 
-static void queue_dealloc(Queue *self) {
-    PyObject_GC_UnTrack(self);
+static void queue_release(PyObject *self) {
     queue_clear(self);
-    PyMem_Free(self->orders);
-    Py_CLEAR(self->work);
-    Py_CLEAR(self->clock);
-    Py_CLEAR(self->task);
-    Py_CLEAR(self->there);
-    Py_CLEAR(self->known);
-    Py_CLEAR(self->cores);
-    Py_CLEAR(self->busy);
-    Py_TYPE(self)->tp_free(self);
+    PyMem_Free(((Queue *)self)->orders);
 }
 
+static const Field queue_fields[] = {{"work", 'o', offsetof(Queue, work), &TaskWorkKind.type},
+                                     {"clock", 'o', offsetof(Queue, clock), &ClockKind.type},
+                                     {"task", 'o', offsetof(Queue, task)},
+                                     {"there", 'o', offsetof(Queue, there)},
+                                     {"costs", 'o', offsetof(Queue, costs)},
+                                     {"num_bytes", 'd', offsetof(Queue, num_bytes)},
+                                     {"cores", 'o', offsetof(Queue, cores), &PyDict_Type},
+                                     {"busy", 'o', offsetof(Queue, busy), &PyList_Type},
+                                     {"place", 'n', offsetof(Queue, place)},
+                                     {NULL}};
+
 static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *words[] = {"work", "clock", "task", "there", "costs", "num_bytes", "cores", "busy", "place", NULL};
-    PyObject *work, *clock, *task, *there, *costs, *cores, *busy;
-    double num_bytes;
-    Py_ssize_t place;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OOOdO!O!n", words, &TaskWorkType, &work, &ClockType, &clock,
-                                     &task, &there, &costs, &num_bytes, &PyDict_Type, &cores, &PyList_Type, &busy,
-                                     &place))
-        return NULL;
-    Queue *self = (Queue *)type->tp_alloc(type, 0);
-    if (!self)
-        return NULL;
-    self->work = (TaskWork *)Py_NewRef(work);
-    self->clock = (Clock *)Py_NewRef(clock);
-    self->task = Py_NewRef(task);
-    self->there = Py_NewRef(there);
-    self->cores = Py_NewRef(cores);
-    self->busy = Py_NewRef(busy);
-    self->place = place;
-    self->num_bytes = num_bytes;
-    if (read_prices(costs, &self->prices))
+    Queue *self = make_instance(type, queue_fields, args, kwargs);
+    if (self && read_prices(self->costs, &self->prices))
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -102,7 +74,7 @@ static PyObject *order_updates(PyObject *module, PyObject *const *args, Py_ssize
         return NULL;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); i++) {
         Queue *one = (Queue *)PyList_GET_ITEM(args[0], i);
-        if (!Py_IS_TYPE(one, &QueueType)) {
+        if (!Py_IS_TYPE(one, &QueueKind.type)) {
             PyErr_SetString(PyExc_TypeError, "a compiled queue is needed");
             return NULL;
         }
@@ -125,15 +97,14 @@ static PyMemberDef queue_members[] = {{"task", T_OBJECT, offsetof(Queue, task), 
                                       {"void", T_BOOL, offsetof(Queue, gone), 0, "Whether it takes no orders."},
                                       {NULL}};
 
-static PyTypeObject QueueType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Queue",
-    .tp_basicsize = sizeof(Queue),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "The orders of one server: the twin of runtime.virtual.tasks.host_servers.Queue.",
-    .tp_new = queue_new,
-    .tp_traverse = (traverseproc)queue_traverse,
-    .tp_clear = (inquiry)queue_clear,
-    .tp_dealloc = (destructor)queue_dealloc,
-    .tp_methods = queue_methods,
-    .tp_members = queue_members,
+static Kind QueueKind = {
+    .type = {KIND(Queue, "The orders of one task."),
+             .tp_new = queue_new,
+             .tp_clear = queue_clear,
+             .tp_methods = queue_methods,
+             .tp_members = queue_members},
+    REFS(offsetof(Queue, work), offsetof(Queue, clock), offsetof(Queue, task), offsetof(Queue, there),
+         offsetof(Queue, known), offsetof(Queue, cores), offsetof(Queue, busy), offsetof(Queue, costs)),
+    .visit = queue_visit,
+    .release = queue_release,
 };

@@ -1,4 +1,4 @@
-/* Activities that follow a clock, each calling back at its end: the twin of machines/sharing.py. */
+/* Activities that follow a clock, each calling back at its end. */
 
 /* On which is booked what was done. */
 typedef struct Account {

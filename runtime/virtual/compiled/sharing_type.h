@@ -1,44 +1,28 @@
-/* The Python type of sharing.h, with the interface of its twin. */
+/* The Python type of sharing.h; _hosts.pyi is its interface. */
 
-static int sharing_traverse(Sharing *self, visitproc visit, void *arg) {
-    Py_VISIT(self->clock);
-    Py_VISIT(self->fluid);
-    Py_VISIT(self->names);
-    Py_VISIT(self->sets);
-    Py_VISIT(self->settle);
-    Py_VISIT(self->complete);
-    return 0;
+static int sharing_clear(PyObject *self) {
+    Fluid *fluid = ((Sharing *)self)->fluid;
+    return fluid ? fluid_clear((PyObject *)fluid) : 0;
 }
 
-static int sharing_clear(Sharing *self) { return self->fluid ? fluid_clear(self->fluid) : 0; }
-
-static void sharing_dealloc(Sharing *self) {
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->clock);
-    Py_CLEAR(self->fluid);
-    while (self->accounts) {
-        Account *one = self->accounts;
-        self->accounts = one->older;
+static void sharing_release(PyObject *self) {
+    for (Account *one; (one = ((Sharing *)self)->accounts);) {
+        ((Sharing *)self)->accounts = one->older;
         PyMem_Free(one);
     }
-    Py_CLEAR(self->names);
-    Py_CLEAR(self->sets);
-    Py_CLEAR(self->settle);
-    Py_CLEAR(self->complete);
-    Py_TYPE(self)->tp_free(self);
 }
 
 static PyObject *sharing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *words[] = {"clock", "capacities", NULL};
     PyObject *clock, *capacities;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O", words, &ClockType, &clock, &capacities))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O", words, &ClockKind.type, &clock, &capacities))
         return NULL;
-    Sharing *self = (Sharing *)type->tp_alloc(type, 0);
+    Sharing *self = (Sharing *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
     self->clock = (Clock *)Py_NewRef(clock);
     self->due_s = INFINITY;
-    self->fluid = make_fluid(&FluidType, capacities);
+    self->fluid = make_fluid(&FluidKind.type, capacities);
     self->names = PyDict_New();
     self->sets = PyDict_New();
     self->settle = (PyObject *)make_step(run_settle, self, NULL, NULL, 0.0, 0);
@@ -122,15 +106,13 @@ static PyMethodDef sharing_methods[] = {
 static PyMemberDef sharing_members[] = {{"clock", T_OBJECT, offsetof(Sharing, clock), READONLY, "What it follows."},
                                         {NULL}};
 
-static PyTypeObject SharingType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Sharing",
-    .tp_basicsize = sizeof(Sharing),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Shared resources that follow a clock: the twin of runtime.virtual.machines.sharing.Sharing.",
-    .tp_new = sharing_new,
-    .tp_traverse = (traverseproc)sharing_traverse,
-    .tp_clear = (inquiry)sharing_clear,
-    .tp_dealloc = (destructor)sharing_dealloc,
-    .tp_methods = sharing_methods,
-    .tp_members = sharing_members,
+static Kind SharingKind = {
+    .type = {KIND(Sharing, "Shared resources that follow a clock."),
+             .tp_new = sharing_new,
+             .tp_clear = sharing_clear,
+             .tp_methods = sharing_methods,
+             .tp_members = sharing_members},
+    REFS(offsetof(Sharing, clock), offsetof(Sharing, fluid), offsetof(Sharing, names), offsetof(Sharing, sets),
+         offsetof(Sharing, settle), offsetof(Sharing, complete)),
+    .release = sharing_release,
 };

@@ -1,4 +1,8 @@
-/* What tasks do on machines, they work, sleep and send messages: the twin of machines/task_work.py. */
+/* What tasks do on machines: they work, sleep and send messages, unless they are paused.
+ *
+ * All that a task does at a time has its weight together: it is one thread among others. A message between machines
+ * interrupts all tasks but the two at its ends, evenly during its transfer. Who works meanwhile owes that, in proportion
+ * to the part of the time in which it had a core, and its next work is longer by it. */
 
 #define THREAD_CORES 1.0
 
@@ -16,7 +20,7 @@ typedef struct {
     double own_s, owed_s; /* interruptions by its messages that are over; by others', which make its next work longer */
     double charged_s;     /* all that it has ever owed */
     int64_t life;
-    char paused, is_here;
+    char paused, is_here, polls;
     Message *first, *last; /* that are dropped with it, in the order of their starts */
 } Task;
 
@@ -57,7 +61,7 @@ struct Message {
     Message *earlier, *later; /* that interrupt others now */
 };
 
-static PyTypeObject TaskType, WayType, MessageType, TaskWorkType;
+static Kind TaskKind, WayKind, MessageKind, TaskWorkKind;
 
 /* ---- who works ------------------------------------------------------------------------------------------------- */
 
@@ -88,16 +92,14 @@ static PyObject *set_of(Sharing *sharing, PyObject *names, PyObject **set, int64
 }
 
 static int admit_task(TaskWork *self, PyObject *name, double uses_cores, PyObject *cores) {
-    Task *one = PyObject_GC_New(Task, &TaskType);
+    Task *one = instance_of(&TaskKind);
     if (!one)
         return -1;
-    memset((char *)one + sizeof(PyObject), 0, sizeof(Task) - sizeof(PyObject));
     one->name = Py_NewRef(name);
     one->cores = Py_NewRef(cores);
     one->uses_cores = uses_cores;
     one->weight = 1.0;
     one->is_here = 1;
-    PyObject_GC_Track(one);
     PyObject *names = PyTuple_Pack(1, name);
     int failed = !names || !(one->accounts = Py_XNewRef(find_accounts(self->processors, names))) ||
                  PyDict_SetItem(self->tasks, name, (PyObject *)one);
@@ -194,6 +196,7 @@ static int forget_message(TaskWork *self, Task *task, Message *message) {
 
 static int forget_task(TaskWork *self, Task *task) {
     task->life++;
+    task->polls = 0;
     task->owed_s = 0.0;
     Py_CLEAR(task->waiting);
     int failed = stop_slot(self->processors, &task->work);
@@ -304,6 +307,34 @@ static int compute_task(TaskWork *self, Task *task, double seconds, PyObject *th
     return work_at(self, task, seconds * task->uses_cores, task->uses_cores, then);
 }
 
+/* ---- waiting with a processor ------------------------------------------------------------------------------------- */
+
+#define ENDLESS_S 1e6 /* core-seconds: more would round what is used of it, less would end */
+
+static int run_nothing(Step *step) { return 0; }
+
+/* Use up to so many cores from now on, until stop_polling. */
+static int begin_polling(TaskWork *self, Task *task, double cores) {
+    PyObject *set = set_of(self->processors, task->cores, &task->set, &task->set_generation);
+    PyObject *nothing = set ? (PyObject *)make_step(run_nothing, self, NULL, NULL, 0.0, 0) : NULL;
+    int failed = !nothing || begin_on(self->processors, (PyObject *)task, &task->work, ENDLESS_S, set, nothing,
+                                      task->accounts, cores);
+    Py_XDECREF(nothing);
+    task->polls = !failed;
+    return failed || divide_work(self, task) ? -1 : 0;
+}
+
+/* Returns the core-seconds that it has used, 0 if it does not poll; negative with an exception. */
+static double stop_polling(TaskWork *self, Task *task) {
+    if (!task->polls)
+        return 0.0;
+    task->polls = 0;
+    if (advance(self->processors->fluid, self->clock->now))
+        return -1.0;
+    double used_s = ENDLESS_S - left_of(task->work, self->clock->now);
+    return stop_slot(self->processors, &task->work) || divide_work(self, task) ? -1.0 : used_s;
+}
+
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
 static Way *make_way(TaskWork *self, PyObject *path) {
@@ -312,15 +343,13 @@ static Way *make_way(TaskWork *self, PyObject *path) {
     Way *one = NULL;
     if (about && PyArg_ParseTuple(about, "O!O!d", &PyTuple_Type, &links, &PyTuple_Type, &accounts, &latency_s) &&
         PyTuple_GET_SIZE(path) == 2 && (found = find_accounts(self->links, accounts)))
-        one = PyObject_GC_New(Way, &WayType);
+        one = instance_of(&WayKind);
     if (one) {
-        memset((char *)one + sizeof(PyObject), 0, sizeof(Way) - sizeof(PyObject));
         one->path = Py_NewRef(path);
         one->links = Py_NewRef(links);
         one->accounts = Py_NewRef(found);
         one->latency_s = latency_s;
         one->generation = self->generation;
-        PyObject_GC_Track(one);
     } else if (about && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_ValueError, "a path has two ends");
     }
@@ -400,7 +429,7 @@ static int interrupt_others(TaskWork *self, Message *one, double seconds) {
 /* Send a message on a way; it has arrived when its transfer and the work at either end are done. */
 static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, double latency_s, PyObject *then,
                    double carry_s, double interrupt_s) {
-    Message *one = PyObject_GC_New(Message, &MessageType);
+    Message *one = instance_of(&MessageKind);
     if (!one)
         return -1;
     one->work = (TaskWork *)Py_NewRef(self);
@@ -410,8 +439,6 @@ static int send_on(TaskWork *self, Task *task, Way *way, double num_bytes, doubl
     one->latency_s = latency_s + way->latency_s;
     one->open = carry_s ? 7 : 1;
     one->num_bytes = num_bytes;
-    one->interrupt_s = 0.0;
-    PyObject_GC_Track(one);
     append_message(task, one);
     int failed = (interrupt_s && is_apart(way) && interrupt_others(self, one, interrupt_s)) ||
                  transfer(self, one, num_bytes);

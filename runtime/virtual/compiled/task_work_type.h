@@ -1,144 +1,62 @@
-/* The Python type of task_work.h, with the interface of its twin. */
+/* The Python type of task_work.h; _hosts.pyi is its interface. */
 
 /* ---- tasks, ways and messages, which Python never sees --------------------------------------------------------------- */
 
-static int task_traverse(Task *self, visitproc visit, void *arg) {
-    Py_VISIT(self->name);
-    Py_VISIT(self->cores);
-    Py_VISIT(self->waiting);
-    for (Message *one = self->first; one; one = one->after)
+static int task_visit(PyObject *self, visitproc visit, void *arg) {
+    for (Message *one = ((Task *)self)->first; one; one = one->after)
         Py_VISIT(one);
     return 0;
 }
 
-static int task_clear(Task *self) {
+static int task_clear(PyObject *object) {
+    Task *self = (Task *)object;
     Py_CLEAR(self->waiting);
     while (self->first)
         take_off(self->first);
     return 0;
 }
 
-static void task_dealloc(Task *self) {
-    PyObject_GC_UnTrack(self);
-    task_clear(self);
-    Py_CLEAR(self->name);
-    Py_CLEAR(self->accounts);
-    Py_CLEAR(self->cores);
-    Py_CLEAR(self->set);
-    PyObject_GC_Del(self);
-}
+/* Names show the keys of activities: a task is the key of its work, a way of its flow. */
+static PyObject *task_repr(PyObject *self) { return PyObject_Repr(((Task *)self)->name); }
 
-static PyObject *task_repr(Task *self) { return PyObject_Repr(self->name); } /* it is the key of its work */
+static PyObject *way_repr(PyObject *self) { return PyObject_Repr(((Way *)self)->path); }
 
-static PyTypeObject TaskType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Task",
-    .tp_basicsize = sizeof(Task),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_traverse = (traverseproc)task_traverse,
-    .tp_clear = (inquiry)task_clear,
-    .tp_dealloc = (destructor)task_dealloc,
-    .tp_repr = (reprfunc)task_repr,
+static Kind TaskKind = {
+    .type = {KIND(Task, "A task."), .tp_clear = task_clear, .tp_repr = task_repr},
+    REFS(offsetof(Task, name), offsetof(Task, cores), offsetof(Task, waiting), offsetof(Task, accounts),
+         offsetof(Task, set)),
+    .visit = task_visit,
 };
 
-static int way_traverse(Way *self, visitproc visit, void *arg) {
-    Py_VISIT(self->path);
-    Py_VISIT(self->links);
-    Py_VISIT(self->ends[0]);
-    Py_VISIT(self->ends[1]);
-    return 0;
-}
-
-static void way_dealloc(Way *self) { /* activities hold their way: it has none any more */
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->path);
-    Py_CLEAR(self->links);
-    Py_CLEAR(self->accounts);
-    Py_CLEAR(self->set);
-    Py_CLEAR(self->ends[0]);
-    Py_CLEAR(self->ends[1]);
-    PyObject_GC_Del(self);
-}
-
-static PyObject *way_repr(Way *self) { return PyObject_Repr(self->path); } /* it is the key of its flow */
-
-static PyTypeObject WayType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Way",
-    .tp_basicsize = sizeof(Way),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_traverse = (traverseproc)way_traverse,
-    .tp_dealloc = (destructor)way_dealloc,
-    .tp_repr = (reprfunc)way_repr,
+static Kind WayKind = { /* activities hold their way: at its end it has none */
+    .type = {KIND(Way, "What messages of a path use."), .tp_repr = way_repr},
+    REFS(offsetof(Way, path), offsetof(Way, links), offsetof(Way, accounts), offsetof(Way, set), offsetof(Way, ends[0]),
+         offsetof(Way, ends[1])),
 };
 
-static int message_traverse(Message *self, visitproc visit, void *arg) {
-    Py_VISIT(self->work);
-    Py_VISIT(self->task);
-    Py_VISIT(self->way);
-    Py_VISIT(self->then);
-    return 0;
-}
-
-static void message_dealloc(Message *self) { /* a task that it is dropped with holds it: it has none any more */
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->work);
-    Py_CLEAR(self->way);
-    Py_CLEAR(self->then);
-    PyObject_GC_Del(self);
-}
-
-static PyTypeObject MessageType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.Message",
-    .tp_basicsize = sizeof(Message),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_traverse = (traverseproc)message_traverse,
-    .tp_dealloc = (destructor)message_dealloc,
-};
+static Kind MessageKind = {.type = {KIND(Message, "A message on its way.")},
+                           REFS(offsetof(Message, work), offsetof(Message, task), offsetof(Message, way),
+                                offsetof(Message, then))};
 
 /* ---- TaskWork -------------------------------------------------------------------------------------------------- */
 
-static int task_work_traverse(TaskWork *self, visitproc visit, void *arg) {
-    Py_VISIT(self->clock);
-    Py_VISIT(self->processors);
-    Py_VISIT(self->links);
-    Py_VISIT(self->way_of);
-    Py_VISIT(self->tasks);
-    Py_VISIT(self->ways);
+static int task_work_clear(PyObject *self) { /* tasks break their own cycles */
+    if (((TaskWork *)self)->tasks)
+        PyDict_Clear(((TaskWork *)self)->tasks);
     return 0;
 }
 
-static int task_work_clear(TaskWork *self) { /* tasks break their own cycles */
-    if (self->tasks)
-        PyDict_Clear(self->tasks);
-    return 0;
-}
+static void task_work_release(PyObject *self) {} /* its tasks may live on */
 
-static void task_work_dealloc(TaskWork *self) {
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->clock);
-    Py_CLEAR(self->processors);
-    Py_CLEAR(self->links);
-    Py_CLEAR(self->way_of);
-    Py_CLEAR(self->tasks);
-    Py_CLEAR(self->ways);
-    Py_TYPE(self)->tp_free(self);
-}
+static const Field task_work_fields[] = {{"clock", 'o', offsetof(TaskWork, clock), &ClockKind.type},
+                                         {"processors", 'o', offsetof(TaskWork, processors), &SharingKind.type},
+                                         {"links", 'o', offsetof(TaskWork, links), &SharingKind.type},
+                                         {"way_of", 'o', offsetof(TaskWork, way_of)},
+                                         {NULL}};
 
 static PyObject *task_work_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *words[] = {"clock", "processors", "links", "way_of", NULL};
-    PyObject *clock, *processors, *links, *way_of;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O", words, &ClockType, &clock, &SharingType, &processors,
-                                     &SharingType, &links, &way_of))
-        return NULL;
-    TaskWork *self = (TaskWork *)type->tp_alloc(type, 0);
-    if (!self)
-        return NULL;
-    self->clock = (Clock *)Py_NewRef(clock);
-    self->processors = (Sharing *)Py_NewRef(processors);
-    self->links = (Sharing *)Py_NewRef(links);
-    self->way_of = Py_NewRef(way_of);
-    self->tasks = PyDict_New();
-    self->ways = PyDict_New();
-    if (!self->tasks || !self->ways)
+    TaskWork *self = make_instance(type, task_work_fields, args, kwargs);
+    if (self && (!(self->tasks = PyDict_New()) || !(self->ways = PyDict_New())))
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -263,14 +181,12 @@ static PyMethodDef task_work_methods[] = {
     {"charged_s", (PyCFunction)task_work_charged_s, METH_O, "Core-seconds of interruptions charged to a task so far."},
     {NULL}};
 
-static PyTypeObject TaskWorkType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "runtime.virtual.compiled._hosts.TaskWork",
-    .tp_basicsize = sizeof(TaskWork),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "What tasks do on machines: the twin of runtime.virtual.machines.task_work.TaskWork.",
-    .tp_new = task_work_new,
-    .tp_traverse = (traverseproc)task_work_traverse,
-    .tp_clear = (inquiry)task_work_clear,
-    .tp_dealloc = (destructor)task_work_dealloc,
-    .tp_methods = task_work_methods,
+static Kind TaskWorkKind = {
+    .type = {KIND(TaskWork, "What tasks do on machines."),
+             .tp_new = task_work_new,
+             .tp_clear = task_work_clear,
+             .tp_methods = task_work_methods},
+    REFS(offsetof(TaskWork, clock), offsetof(TaskWork, processors), offsetof(TaskWork, links),
+         offsetof(TaskWork, way_of), offsetof(TaskWork, tasks), offsetof(TaskWork, ways)),
+    .release = task_work_release,
 };

@@ -23,8 +23,8 @@ from runtime.core.jumping.skipping import Skipped, Skipping, slots_of
 from runtime.virtual.clock import Clock, Timeline
 from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.model_state import NoLearner
 
 

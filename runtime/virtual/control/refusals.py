@@ -10,6 +10,8 @@ from runtime.cluster.hosts import Hosts
 from runtime.cluster.requests import OTHERWISE, SETTING
 from runtime.errors import ConfigError
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines import kernel
+from runtime.virtual.machines.machines import SHARED
 from strategies.protocol import Strategy
 
 LOADING_FRAC = 0.02
@@ -55,6 +57,19 @@ def refuse_jumps(
                 f"replay.detail=measured: a {one.kind} of {one.target} may take all back to a checkpoint; disturb "
                 f"workers of a job with servers and failover=shards, {IN_DETAIL}"
             )
+
+
+def refuse_without_kernel(hosts: Hosts | None, costs: Costs, around: RunContext) -> None:
+    """Raise :class:`ConfigError` for a job whose tasks share something, if the kernel that models that is missing."""
+    if kernel.COMPILED is not None or not around.trains:
+        return
+    shared = sorted(around.kinds & SHARED)
+    if hosts is not None:
+        raise ConfigError(kernel.missing("cluster.hosts: hosts"))
+    if shared:
+        raise ConfigError(kernel.missing(f"straggler: disturbances of work in progress ({', '.join(shared)})"))
+    if costs.link_bytes_per_s is not None and around.num_servers and around.transport != "shm":
+        raise ConfigError(kernel.missing("cluster.costs: links with a rate (link_bytes_per_s)"))
 
 
 def refuse_hidden(hosts: Hosts | None, costs: Costs, around: RunContext, *, paced_s: float) -> None:

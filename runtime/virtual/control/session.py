@@ -32,8 +32,8 @@ from runtime.virtual.control.turns import Stopwatch, Turns
 from runtime.virtual.control.usage import Usage
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.aggregators import Sum
 from runtime.virtual.tasks.carriers import Carriers
 from runtime.virtual.tasks.followers import Followers

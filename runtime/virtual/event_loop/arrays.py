@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, final
 
@@ -14,19 +15,21 @@ from numpy.typing import NDArray
 from injectors.schedule import Schedule
 from runtime.core.data.permutation import permute
 from runtime.core.data.shards import Epoch
-from runtime.record.columns import FLOATS, INTEGERS, ColumnRecorder
+from runtime.core.job import Keeps, RecordSink
+from runtime.record.columns import ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import NodeId
+from strategies.protocol import AnyCommand, AnyEvent, NodeId
 
 WHOLE = frozenset({
     "drawn", "iterations", "incarnations", "profiles", "server_updates", "shuffled", "row_integers"
 })  # fmt: skip
 """The arrays that hold int64; the others hold float64."""
 POLICIES = "dynamic", "shared", "even"
-ROWS = tuple(name for name in FLOATS if name not in ("stage_s", "cpu_s"))
-"""The columns of ``row_floats``: nothing is copied to devices here, and processors are not always modelled."""
 
 
 @final
@@ -35,7 +38,7 @@ class Arrays:
 
     def __init__(self, session: VirtualSession, module: ModuleType) -> None:
         job = session.spec.job
-        self.session = session
+        self.session, self.module = session, module
         self.loop: Any = module.Loop(job.num_workers, job.num_servers)
         self.room = module.ROOM
         self.on_hosts = isinstance(session.workers, HostWorkers)
@@ -80,9 +83,9 @@ class Delays:
         return self._times[self._next] if self._next < len(self._times) else math.inf
 
 
-def connect(arrays: Arrays, workers: Workers | HostWorkers, record: ColumnRecorder) -> None:
+def connect(arrays: Arrays, workers: Workers | HostWorkers, servers: Servers | HostServers | Replicas) -> None:
     """Give the loop all that it calls, and the numbers that do not change."""
-    session, loop = arrays.session, arrays.loop
+    session, loop, record = arrays.session, arrays.loop, arrays.session.record
     core, costs, job = session.coordinator, session.costs, session.spec.job
     executor, ledger, shards = core.executor, core.ledger, core.shards
     loop.decision_s, loop.control_s, loop.overshoot_s = costs.decision_s, costs.control_s, costs.sleep_overshoot_s
@@ -95,8 +98,13 @@ def connect(arrays: Arrays, workers: Workers | HostWorkers, record: ColumnRecord
     loop.handle, loop.grads = core.strategy.handle, ledger.grads
     loop.remember, loop.histories = ledger.remember, ledger.histories(job.num_workers)
     loop.pace = pacer(workers) if isinstance(workers, Workers) else None
-    loop.write_rows = lambda: write_rows(arrays, record)
-    loop.write_line = lambda t, event, version: record.lines.event(t, event, (), version, 0.0, None)
+    keeps = keeps_of(record)
+    loop.keeps_rows, loop.keeps_lines = keeps == "rows", keeps in ("all", "answers")
+    loop.write_rows = partial(write_rows, arrays, record)
+    loop.write_line = teller(session, keeps)
+    loop.are_replicas = isinstance(servers, Replicas)
+    if isinstance(servers, Replicas):
+        loop.ring_s, loop.step_s = servers.update_takes_s(job.num_workers)
     loop.note_held = lambda t, worker: record.note(t, "Held", worker=worker)
     loop.note_epoch = lambda t, epoch: record.note(t, "EpochStarted", epoch=epoch)
     loop.finish = executor.done
@@ -110,6 +118,28 @@ def connect(arrays: Arrays, workers: Workers | HostWorkers, record: ColumnRecord
     loop.draw = drawer(arrays, workers)
     loop.learn = learner(arrays)
     loop.learns = session.learner.progress is not None  # type: ignore[attr-defined]
+
+
+def keeps_of(record: RecordSink) -> Keeps:
+    """How much of an exchange with the strategy a record keeps; one that does not say gets everything."""
+    return getattr(record, "keeps", "all")
+
+
+def teller(session: VirtualSession, keeps: Keeps) -> Callable[[float, AnyEvent, Sequence[AnyCommand], int], None]:
+    """Tells the record of an exchange, as ``Dialogue`` does; the rows of arrivals are written by themselves."""
+    record, strategy, dialogue = session.record, session.coordinator.strategy, session.coordinator.dialogue
+
+    def tell(t: float, event: AnyEvent, answer: Sequence[AnyCommand], version: int) -> None:
+        state = strategy.log_state()
+        changed = state if state != dialogue.state else None
+        dialogue.state = state
+        record.event(t, event, answer, version, 0.0, changed)
+
+    if keeps == "all":
+        return tell
+    if keeps == "rows":
+        return lambda t, event, answer, version: record.event(t, event, (), version, 0.0, None)
+    return lambda t, event, answer, version: record.event(t, event, answer, version, 0.0, None)
 
 
 def books_of(epoch: Epoch) -> tuple[Epoch, dict[int, int], bytearray]:
@@ -161,15 +191,16 @@ def learner(arrays: Arrays) -> Callable[[int, float, int], None]:
     return learn
 
 
-def write_rows(arrays: Arrays, record: ColumnRecorder) -> None:
-    """Write the rows that the loop has collected."""
+def write_rows(arrays: Arrays, record: RecordSink) -> None:
+    """Write the rows that the loop has collected; it collects none if nobody keeps any."""
     loop, room = arrays.loop, arrays.room
     rows, loop.rows = loop.rows, 0
     if not rows:
         return
+    assert isinstance(record, ColumnRecorder)
     whole, floats = arrays.row_integers.reshape(-1, room), arrays.row_floats.reshape(-1, room)
-    columns = dict(zip(INTEGERS, whole[:, :rows], strict=True))
-    columns |= dict(zip(ROWS, floats[: len(ROWS), :rows], strict=True))
-    if arrays.on_hosts:
-        columns["cpu_s"] = floats[len(ROWS), :rows]
+    columns = dict(zip(arrays.module.ROW_INTEGERS, whole[:, :rows], strict=True))
+    columns |= dict(zip(arrays.module.ROW_FLOATS, floats[:, :rows], strict=True))
+    if not arrays.on_hosts:
+        del columns["cpu_s"]
     record.rows.block(columns)

@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, final
 
-import msgspec
-
 from runtime.core import inputs
 from runtime.core.data.shards import Range, Returned
 from runtime.core.job import ComputeOrder
@@ -16,16 +14,20 @@ from runtime.core.ledger import Order
 from runtime.record.columns import ColumnRecorder
 from runtime.virtual.clock import MACHINE, MESSAGE, Entry
 from runtime.virtual.event_loop.arrays import Arrays, Delays, books_of, write_rows
+from runtime.virtual.event_loop.obstacles import OURS, is_known, present_obstacle
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
+from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Timings
+from strategies.protocol import Grad, Timings
 
-OURS = "strategy:"
-"""Of the tags of timers that a strategy has set."""
+OF_ORDER = ("id", "worker", "iteration", "version", "assigned_samples", "samples")
+"""Numbers of a gradient that the ledger has while it is computed, too."""
+KNOWN = frozenset(Iteration.__struct_fields__) - {"cpu_s"}
+"""Of the numbers of a work, those of an iteration; no processors are modelled where iterations are in Python."""
 
 
 @final
@@ -37,12 +39,15 @@ class Crossing:
         arrays: Arrays,
         module: Any,
         workers: Workers | HostWorkers,
-        servers: Servers | HostServers,
-        record: ColumnRecorder,
+        servers: Servers | HostServers | Replicas,
     ) -> None:
         self.arrays, self.loop, self.module = arrays, arrays.loop, module
         self.session = arrays.session
-        self.workers, self.servers, self.record = workers, servers, record
+        self.workers, self.servers = workers, servers
+        self.rows = self.session.record if isinstance(self.session.record, ColumnRecorder) else None
+        """Where gradients become rows; None: nowhere."""
+        self._reported = [name for name in module.TIMES if name != "cpu_s" or arrays.on_hosts]
+        """The times that a worker reports."""
         self.chain: Any = None
         """Of workers on hosts, which then continues by itself."""
         if isinstance(workers, HostWorkers):
@@ -57,27 +62,9 @@ class Crossing:
 
     # ---- into the loop -----------------------------------------------------------------------------------------------
 
-    def is_possible(self) -> bool:
-        """Whether all members are here, and nothing is in progress that the loop does not know."""
-        session, core = self.session, self.session.coordinator
-        executor, course, members = core.executor, core.course, core.members.members
-        if len(members) != len(self.arrays.iterations) or self.servers.numbers != list(
-            range(len(self.arrays.server_bytes))
-        ):
-            return False
-        if session.over or course.halted or executor.reserved or executor.parts.used or executor.scoring.asked:
-            return False
-        if executor.attachments.parents or core.elastic.awaited or not session.port.idle:
-            return False
-        if self.workers.cores or self.servers.cores or core.shards.departed:
-            return False
-        if max(core.shards.local, default=0) >= len(members):
-            return False
-        if any(member.state != "here" for member in members.values()) or list(members) != list(range(len(members))):
-            return False
-        if self.chain is not None and self.servers.numbers != list(range(len(self.arrays.server_bytes))):
-            return False
-        return all(self._known(call, args) for call, args in session.turns.inbox)
+    def obstacle(self) -> str | None:
+        """Why the loop cannot take the next step; None if it can."""
+        return present_obstacle(self.session, len(self.arrays.iterations), len(self.arrays.server_bytes))
 
     def enter(self) -> None:
         """Move the state of the job into the loop."""
@@ -102,8 +89,9 @@ class Crossing:
                 iteration.place = self._add_work(core.ledger.busy[worker], Timings())  # type: ignore[attr-defined]
             self.chain.loop = self._capsule
         for grad in core.ledger.grads.values():
-            t, event = self.record.open_rows.pop(grad.id)
-            self._add_work(Order(**_of_grad(grad)), event.timings, t=t, event=event)
+            t, event = (0.0, None) if self.rows is None else self.rows.open_rows.pop(grad.id)
+            times = Timings() if event is None else event.timings  # which only rows need
+            self._add_work(Order(**_of_grad(grad)), times, event or grad, t=t)
         for worker, command in core.ledger.held.items():
             loop.hold(worker, command)
 
@@ -124,6 +112,8 @@ class Crossing:
         if isinstance(servers, Servers):
             arrays.server_free_s[:] = servers.free_s
             loop.idle_s = servers.idle_s
+        elif isinstance(servers, Replicas):
+            loop.idle_s, loop.summed_s = servers.idle_s, servers.summed_s
         arrays.server_bytes[:] = servers.num_bytes
         self.share_reports()
 
@@ -132,16 +122,6 @@ class Crossing:
             delays.begin()
         self.loop.look_s = self.loop.look_servers_s = -math.inf
 
-    def _known(self, call: Any, args: tuple[Any, ...]) -> bool:
-        """Whether the loop can carry this out: reports of gradients that are awaited, and timers."""
-        if call != self.session.coordinator.receive or len(args) != 1:
-            return False
-        given = args[0]
-        if isinstance(given, inputs.GradientArrived):
-            order = self.session.coordinator.ledger.busy.get(given.worker)
-            return order is not None and order.grad_id == given.grad_id
-        return isinstance(given, inputs.TimerFired) and given.tag.startswith(OURS)
-
     def _enter_entry(self, entry: Entry) -> bool:
         """Enter what the loop can carry out; False for what is Python's."""
         when_s, priority, number, action, args = entry
@@ -149,7 +129,7 @@ class Crossing:
         kind, about, given = module.SERVE, 0, None
         if isinstance(self.workers, Workers) and action == self.workers.pushed and not args[0].void:
             kind, about = module.PUSHED, self._add_iteration(args[0])
-        elif action == session.tell and self._known(session.coordinator.receive, args):
+        elif action == session.tell and is_known(session, session.coordinator.receive, args):
             kind, about, given = self._entry_of(args[0])
         elif action != session.turns.serve:
             return False
@@ -164,53 +144,23 @@ class Crossing:
 
     def _add_iteration(self, iteration: Iteration) -> int:
         order = iteration.order
-        timings = Timings(
-            wait_s=iteration.wait_s,
-            data_s=iteration.data_s,
-            pull_s=iteration.pull_s,
-            compute_s=iteration.compute_s,
-            injected_s=iteration.injected_s,
-            overrun_s=iteration.overrun_s,
-            recv_s=iteration.recv_s,
-        )
         del self.workers.under_way[order.worker]
-        return self._add_work(self.coming[order.grad_id], timings, order=order, iteration=iteration)
+        return self._add_work(
+            self.coming[order.grad_id],
+            iteration,
+            accum=order.accum,
+            delay_s=order.delay_s,
+            slowdown_frac=order.slowdown_frac,
+            loaded_s=iteration.loaded_s,
+            since_s=iteration.since_s,
+        )
 
-    def _add_work(
-        self,
-        about: Order,
-        timings: Timings,
-        *,
-        order: ComputeOrder | None = None,
-        iteration: Iteration | None = None,
-        t: float = 0.0,
-        event: Any = None,
-    ) -> int:
-        """Enter a Compute in progress, or a gradient that may be used."""
-        place: int = self.loop.add_work((
-            about.grad_id,
-            about.worker,
-            about.iteration,
-            about.version,
-            about.samples,
-            about.assigned_samples,
-            1 if order is None else order.accum,
-            0.0 if order is None else order.delay_s,
-            0.0 if order is None else order.slowdown_frac,
-            timings.wait_s,
-            timings.data_s,
-            timings.pull_s,
-            timings.compute_s,
-            timings.send_s,
-            timings.injected_s,
-            timings.overrun_s,
-            timings.recv_s,
-            0.0 if iteration is None else iteration.loaded_s,
-            0.0 if iteration is None else iteration.since_s,
-            timings.cpu_s or 0.0,
-            t,
-            event,
-        ), [(*_ends(work), -1) for work in self.session.coordinator.shards.out[about.grad_id][1]])  # fmt: skip
+    def _add_work(self, about: Order, times: Timings | Iteration, event: Any = None, **more: float) -> int:
+        """Enter a Compute in progress, or a gradient that may be used; what is not given is 0."""
+        numbers = {name: getattr(about, "grad_id" if name == "id" else name) for name in OF_ORDER}
+        numbers |= {name: getattr(times, name, None) for name in self.module.TIMES}
+        ranges = [(*_ends(work), -1) for work in self.session.coordinator.shards.out[about.grad_id][1]]
+        place: int = self.loop.add_work({"accum": 1, **numbers, **more}, event, ranges)
         return place
 
     def _enter_data(self) -> None:
@@ -228,7 +178,7 @@ class Crossing:
     def share_reports(self) -> None:
         """Give the loop what the servers have done since their last report."""
         arrays = self.arrays
-        if self.chain is not None:
+        if not isinstance(self.servers, Servers):
             return
         for place, (updates, busy_s, injected_s) in enumerate(self.servers.reported):
             arrays.server_updates[place] = updates
@@ -238,7 +188,7 @@ class Crossing:
         """What a report needs: version and the servers' work."""
         arrays = self.arrays
         self.session.coordinator.executor.version = self.loop.version
-        if self.chain is not None:
+        if not isinstance(self.servers, Servers):
             return
         of_servers = zip(
             arrays.server_updates.tolist(),
@@ -253,7 +203,7 @@ class Crossing:
         session, loop, core = self.session, self.loop, self.session.coordinator
         executor, ledger = core.executor, core.ledger
         if not full:
-            write_rows(self.arrays, self.record)
+            write_rows(self.arrays, session.record)
         works, entries, waiting, held = loop.leave()
         if self.chain is not None:
             self.chain.loop = None
@@ -266,14 +216,16 @@ class Crossing:
         self._leave_workers()
         if isinstance(self.servers, Servers):
             self.servers.free_s[:], self.servers.idle_s = self.arrays.server_free_s.tolist(), loop.idle_s
+        elif isinstance(self.servers, Replicas):
+            self.servers.idle_s, self.servers.summed_s = loop.idle_s, loop.summed_s
         orders = {place: _Work(*work) for place, work in works.items()}
         self._leave_data(orders.values())
         ledger.busy.clear()
         for work in sorted(orders.values(), key=lambda work: work.id):
             if work.event is None:
                 ledger.busy[work.worker] = work.order()
-            elif work.event is not loop.event:  # the current one is being decided on
-                self.record.open_rows[work.id] = (work.t, work.event)
+            elif self.rows is not None and work.event is not loop.event:  # the current one is being decided on
+                self.rows.open_rows[work.id] = (work.t, work.event)
         ledger.held.clear()
         ledger.held.update(held)
         timeline = session.clock.timeline
@@ -328,7 +280,7 @@ class Crossing:
         if kind == self.module.WOKE:
             return inputs.TimerFired(f"{OURS}{given}")
         work = works[about]
-        return inputs.GradientArrived(work.id, work.worker, work.timings(self.chain is not None), *NOTHING)
+        return inputs.GradientArrived(work.id, work.worker, work.timings(self._reported), *NOTHING)
 
     def _iteration(self, work: _Work) -> Iteration:
         core = self.session.coordinator
@@ -342,86 +294,33 @@ class Crossing:
             delay_s=work.delay_s,
             slowdown_frac=work.slowdown_frac,
         )
-        self.workers.under_way[work.worker] = iteration = Iteration(
-            order,
-            NOTHING,
-            False,
-            work.wait_s,
-            work.data_s,
-            work.pull_s,
-            work.compute_s,
-            work.injected_s,
-            work.overrun_s,
-            work.loaded_s,
-            work.since_s,
-            work.recv_s,
-        )
+        times = {name: getattr(work, name) for name in (*self.module.TIMES, "loaded_s", "since_s") if name in KNOWN}
+        self.workers.under_way[work.worker] = iteration = Iteration(order, NOTHING, **times)
         return iteration
 
 
-class _Work(msgspec.Struct, eq=False):
-    """A Compute in progress or a gradient, as the loop shows it."""
+@final
+class _Work:
+    """A Compute in progress or a gradient, as the loop shows it: with the numbers of ``state.h`` as attributes."""
 
-    id: int
-    worker: int
-    iteration: int
-    version: int
-    samples: int
-    assigned_samples: int
-    accum: int
-    delay_s: float
-    slowdown_frac: float
-    wait_s: float
-    data_s: float
-    pull_s: float
-    compute_s: float
-    send_s: float
-    injected_s: float
-    overrun_s: float
-    recv_s: float
-    loaded_s: float
-    since_s: float
-    cpu_s: float
-    t: float
-    event: Any
-    ranges: list[tuple[int, ...]]
+    def __init__(self, numbers: dict[str, float], event: Any, ranges: list[tuple[int, ...]]) -> None:
+        self.__dict__.update(numbers, event=event, ranges=ranges)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
 
     def order(self) -> Order:
         """As the ledger has it."""
-        return Order(
-            grad_id=self.id,
-            worker=self.worker,
-            iteration=self.iteration,
-            version=self.version,
-            assigned_samples=self.assigned_samples,
-            samples=self.samples,
-        )
+        return Order(grad_id=self.id, **{name: getattr(self, name) for name in OF_ORDER if name != "id"})
 
-    def timings(self, with_cpu: bool) -> Timings:
+    def timings(self, names: Iterable[str]) -> Timings:
         """As the worker reports them."""
-        return Timings(
-            wait_s=self.wait_s,
-            data_s=self.data_s,
-            pull_s=self.pull_s,
-            compute_s=self.compute_s,
-            send_s=self.send_s,
-            injected_s=self.injected_s,
-            overrun_s=self.overrun_s,
-            recv_s=self.recv_s,
-            cpu_s=self.cpu_s if with_cpu else None,
-        )
+        return Timings(**{name: getattr(self, name) for name in names})
 
 
 def _ends(work: Range) -> tuple[int, int, int, int]:
     return work.epoch, work.shard, work.start, work.stop
 
 
-def _of_grad(grad: Any) -> dict[str, int]:
-    return {
-        "grad_id": grad.id,
-        "worker": grad.worker,
-        "iteration": grad.iteration,
-        "version": grad.version,
-        "assigned_samples": grad.assigned_samples,
-        "samples": grad.samples,
-    }
+def _of_grad(grad: Grad) -> dict[str, int]:
+    return {"grad_id" if name == "id" else name: getattr(grad, name) for name in OF_ORDER}

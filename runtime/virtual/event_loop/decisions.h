@@ -123,7 +123,7 @@ static int begin_compute(Loop *l, PyObject *command) {
     work->iteration = l->iterations[worker];
     work->version = l->version;
     work->samples = samples;
-    work->assigned = assigned;
+    work->assigned_samples = assigned;
     work->accum = accum < samples ? accum : samples;
     work->delay_s = l->delay_s[worker];
     work->slowdown_frac = l->slowdown_frac[worker];
@@ -163,15 +163,23 @@ static int feed_held(Loop *l) {
 }
 
 /* A row of a gradient whose outcome is known: ColumnRecorder._decided. */
-static int decide(Loop *l, int64_t place, int64_t version, double applied_s) {
+static int decide(Loop *l, int64_t place, int64_t applied_version, double applied_s) {
     Work *work = &l->works[place];
+    if (!l->keeps_rows) {
+        take_unused(l, place);
+        free_work(l, place);
+        return 0;
+    }
     long long row = l->rows++;
-    int64_t integers[] = {work->worker, work->iteration, work->id, work->version, work->samples, work->assigned, version};
-    double floats[] = {work->t,      work->wait_s,     work->data_s,    work->pull_s, work->compute_s,
-                       work->send_s, work->injected_s, work->overrun_s, work->recv_s, applied_s, work->cpu_s};
-    for (int i = 0; i < 7; i++)
+#define VALUE(name, value) value,
+    int64_t integers[NUM_ROW_INTEGERS] = {ROW_INTEGERS(VALUE)};
+#undef VALUE
+#define VALUE(name) work->name,
+    double floats[NUM_ROW_FLOATS] = {work->t, WORK_TIMES(VALUE) applied_s};
+#undef VALUE
+    for (int i = 0; i < NUM_ROW_INTEGERS; i++)
         l->row_integers[i * ROOM + row] = integers[i];
-    for (int i = 0; i < 11; i++)
+    for (int i = 0; i < NUM_ROW_FLOATS; i++)
         l->row_floats[i * ROOM + row] = floats[i];
     take_unused(l, place);
     free_work(l, place);
@@ -295,8 +303,8 @@ static int ask(Loop *l, PyObject *event, int is_line) {
         return ANSWERED;
     }
     int failed = lawful < 0 || carry_out(l, PySequence_Fast_ITEMS(answer), PySequence_Fast_GET_SIZE(answer));
-    if (!failed && is_line) {
-        PyObject *written = PyObject_CallFunction(l->write_line, "dOL", l->t, event, l->version);
+    if (!failed && (l->keeps_lines || (is_line && l->keeps_rows))) {
+        PyObject *written = PyObject_CallFunction(l->write_line, "dOOL", l->t, event, answer, l->version);
         failed = !written;
         Py_XDECREF(written);
     }

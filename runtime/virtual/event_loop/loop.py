@@ -5,62 +5,40 @@ from __future__ import annotations
 from typing import Any, final
 
 from runtime.native import EVENTS, native
-from runtime.record.columns import ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.event_loop.arrays import Arrays, connect
+from runtime.virtual.event_loop.arrays import Arrays, connect, keeps_of
 from runtime.virtual.event_loop.crossing import Crossing
-from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.event_loop.obstacles import lasting_obstacle
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Command, Partition, Score, Send
 
 CHUNK = 1 << 10
 """Decisions until a lab looks at views and signals."""
-UNKNOWN: frozenset[type[Command]] = frozenset((Partition, Score, Send))
-"""Commands of which a strategy that needs them gives too many for the loop."""
 PATIENCE = 2, 4096
 """Actions that Python carries out before it tries again, at first and at most."""
 
 
 def loop_of(session: VirtualSession) -> EventLoop | None:
     """The compiled loop for this job; None if there is none, or nearly every decision would be Python's."""
-    module = native(EVENTS)
-    workers, servers, record = session.workers, session.servers, session.record
-    if module is None or not isinstance(record, ColumnRecorder) or not isinstance(session.learner, NoLearner):
-        return None
-    if isinstance(workers, HostWorkers) and isinstance(servers, HostServers):
-        if workers.chain is None or not isinstance(session.machines, ModelledMachines):
-            return None
-    elif not isinstance(workers, Workers) or not isinstance(servers, Servers) or workers.network is not None:
-        return None
-    strategy = session.coordinator.strategy
-    if strategy.needs & UNKNOWN or strategy.measures or strategy.attaches:
-        return None
-    if session.stopwatch is not None or session.observes or session.clock.offset_s:
-        return None
-    return EventLoop(session, module, workers, servers, record)
+    return None if lasting_obstacle(session) else EventLoop(session, native(EVENTS))
 
 
 @final
 class EventLoop:
     """One job, which is alone in its lab as long as :meth:`advance` is called."""
 
-    def __init__(
-        self,
-        session: VirtualSession,
-        module: Any,
-        workers: Workers | HostWorkers,
-        servers: Servers | HostServers,
-        record: ColumnRecorder,
-    ) -> None:
+    def __init__(self, session: VirtualSession, module: Any) -> None:
+        workers, servers = session.workers, session.servers
+        assert isinstance(workers, Workers | HostWorkers)
+        assert isinstance(servers, Servers | HostServers | Replicas)
         self.session, self.module = session, module
         arrays = Arrays(session, module)
-        connect(arrays, workers, record)
+        connect(arrays, workers, servers)
         self.loop = arrays.loop
-        self.crossing = Crossing(arrays, module, workers, servers, record)
+        self.crossing = Crossing(arrays, module, workers, servers)
         self._inside = False
         self._wait, self._patience = 0, PATIENCE[0]
         self._decided = 0
@@ -110,7 +88,7 @@ class EventLoop:
         if self._wait:
             self._wait -= 1
             return False
-        if not self.crossing.is_possible():
+        if self.crossing.obstacle() is not None:
             self._wait = self._patience
             return False
         self.crossing.enter()
@@ -120,7 +98,8 @@ class EventLoop:
     def _leave(self, *, full: bool = False) -> None:
         self.crossing.leave(full=full)
         core = self.session.coordinator
-        if self._decided and self.loop.event is None:  # else that follows
+        logged = keeps_of(self.session.record) == "all"
+        if self._decided and not logged and self.loop.event is None:  # else that follows
             core.dialogue.state = core.strategy.log_state()
         self._inside = False
         enough = self._decided >= len(core.members.members)

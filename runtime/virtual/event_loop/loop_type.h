@@ -89,31 +89,43 @@ static PyObject *loop_leave_data(Loop *l, PyObject *unused) {
 
 /* ---- work --------------------------------------------------------------------------------------------------------- */
 
-#define WORK_FORMAT "LLLLLLLdddddddddddddd"
+/* A number that Python gives by its name: 0 if it gives none, or None; counts those that there are. */
+static int take_number(PyObject *fields, const char *name, PyObject **found, Py_ssize_t *taken) {
+    *found = PyDict_GetItemString(fields, name);
+    *taken += *found != NULL;
+    if (*found == Py_None)
+        *found = NULL;
+    return *found != NULL;
+}
 
+static int read_work(PyObject *fields, Work *work) {
+    PyObject *found;
+    Py_ssize_t taken = 0;
+#define TAKE(name) work->name = take_number(fields, #name, &found, &taken) ? PyLong_AsLongLong(found) : 0;
+    WORK_INTEGERS(TAKE)
+#undef TAKE
+#define TAKE(name) work->name = take_number(fields, #name, &found, &taken) ? PyFloat_AsDouble(found) : 0.0;
+    WORK_SECONDS(TAKE)
+#undef TAKE
+    if (!PyErr_Occurred() && taken != PyDict_GET_SIZE(fields))
+        PyErr_Format(PyExc_ValueError, "numbers that a work does not have: %R", fields);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* (numbers by name, Arrived or None, ranges) */
 static PyObject *loop_add_work(Loop *l, PyObject *args) {
     Work work = {0};
-    PyObject *event, *ranges;
-    long long id, worker, iteration, version, samples, assigned, accum;
-    if (!PyArg_ParseTuple(args, "(" WORK_FORMAT "O)O!", &id, &worker, &iteration, &version, &samples, &assigned, &accum,
-                          &work.delay_s, &work.slowdown_frac, &work.wait_s, &work.data_s, &work.pull_s,
-                          &work.compute_s, &work.send_s, &work.injected_s, &work.overrun_s, &work.recv_s,
-                          &work.loaded_s, &work.since_s, &work.cpu_s, &work.t, &event, &PyList_Type, &ranges))
+    PyObject *fields, *event, *ranges;
+    if (!PyArg_ParseTuple(args, "O!OO!", &PyDict_Type, &fields, &event, &PyList_Type, &ranges) ||
+        read_work(fields, &work))
         return NULL;
-    if (worker < 0 || worker >= l->workers || (event == Py_None && l->busy[worker] >= 0)) {
+    if (work.worker < 0 || work.worker >= l->workers || (event == Py_None && l->busy[work.worker] >= 0)) {
         PyErr_SetString(PyExc_ValueError, "work of nobody, or of somebody who is busy");
         return NULL;
     }
     int64_t place = new_work(l);
     if (place < 0)
         return NULL;
-    work.id = id;
-    work.worker = worker;
-    work.iteration = iteration;
-    work.version = version;
-    work.samples = samples;
-    work.assigned = assigned;
-    work.accum = accum;
     work.next = -1;
     work.ranges = l->works[place].ranges;
     l->works[place] = work;
@@ -122,7 +134,7 @@ static PyObject *loop_add_work(Loop *l, PyObject *args) {
         return NULL;
     }
     if (event == Py_None) {
-        l->busy[worker] = place;
+        l->busy[work.worker] = place;
         l->num_busy++;
     } else {
         l->works[place].event = Py_NewRef(event);
@@ -199,12 +211,27 @@ static PyObject *loop_advance(Loop *l, PyObject *stop) {
     return why == RAISED || why == BROKEN ? NULL : PyLong_FromLong(why);
 }
 
+static int show_number(PyObject *fields, const char *name, PyObject *value) {
+    int failed = !value || PyDict_SetItemString(fields, name, value);
+    Py_XDECREF(value);
+    return failed;
+}
+
+/* As :c:func:`loop_add_work` takes it. */
 static PyObject *shown_work(const Work *w) {
-    return Py_BuildValue(WORK_FORMAT "ON", (long long)w->id, (long long)w->worker, (long long)w->iteration,
-                         (long long)w->version, (long long)w->samples, (long long)w->assigned, (long long)w->accum,
-                         w->delay_s, w->slowdown_frac, w->wait_s, w->data_s, w->pull_s, w->compute_s, w->send_s,
-                         w->injected_s, w->overrun_s, w->recv_s, w->loaded_s, w->since_s, w->cpu_s, w->t,
-                         w->event ? w->event : Py_None, shown_ranges(&w->ranges));
+    PyObject *fields = PyDict_New();
+    int failed = !fields;
+#define SHOW(name) failed = failed || show_number(fields, #name, PyLong_FromLongLong(w->name));
+    WORK_INTEGERS(SHOW)
+#undef SHOW
+#define SHOW(name) failed = failed || show_number(fields, #name, PyFloat_FromDouble(w->name));
+    WORK_SECONDS(SHOW)
+#undef SHOW
+    if (failed) {
+        Py_XDECREF(fields);
+        return NULL;
+    }
+    return Py_BuildValue("NON", fields, w->event ? w->event : Py_None, shown_ranges(&w->ranges));
 }
 
 static void forget(Loop *l) {
@@ -295,8 +322,8 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     long long workers, servers;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "LL", words, &workers, &servers))
         return NULL;
-    if (workers < 1 || servers < 1) {
-        PyErr_SetString(PyExc_ValueError, "a loop needs workers and servers");
+    if (workers < 1 || servers < 0) {
+        PyErr_SetString(PyExc_ValueError, "a loop needs workers");
         return NULL;
     }
     Loop *l = (Loop *)type->tp_alloc(type, 0);
@@ -363,7 +390,8 @@ static PyMemberDef loop_members[] = {
     ARRAYS(SEEN) OBJECTS(OBJECT)
     SECONDS(now), SECONDS(t), SECONDS(busy_until_s), SECONDS(idle_s), SECONDS(look_s), SECONDS(look_servers_s),
     SECONDS(decision_s), SECONDS(control_s), SECONDS(overshoot_s), SECONDS(transfer_s), SECONDS(update_base_s),
-    SECONDS(update_per_byte_s), SECONDS(foreign_s), NUMBER(version), NUMBER(next_grad), NUMBER(sequence),
+    SECONDS(update_per_byte_s), SECONDS(foreign_s), SECONDS(ring_s), SECONDS(step_s), SECONDS(summed_s),
+    FLAG(keeps_rows), FLAG(keeps_lines), FLAG(are_replicas), NUMBER(version), NUMBER(next_grad), NUMBER(sequence),
     NUMBER(foreign_priority), NUMBER(foreign_sequence), NUMBER(rows), NUMBER(timers), NUMBER(events),
     NUMBER(policy), NUMBER(epochs), NUMBER(epochs_opened), NUMBER(epochs_done), NUMBER(samples_applied),
     NUMBER(shards_done), NUMBER(num_shards), NUMBER(shard_samples), NUMBER(num_samples), FLAG(overlap),

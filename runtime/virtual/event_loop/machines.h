@@ -1,7 +1,17 @@
 /* How long things take: the twin of Servers and Workers (runtime/virtual/tasks/), operation by operation. */
 
+/* One update of all replicas: Replicas.update. */
+static int sum_up(Loop *l, double sent_s) {
+    double reached_s = sent_s + l->control_s;
+    l->summed_s = (l->idle_s > reached_s ? l->idle_s : reached_s) + l->ring_s;
+    l->idle_s = l->summed_s + l->step_s;
+    return 0;
+}
+
 /* One update on all servers, ordered at `sent_s`: Servers.update. */
 static int update(Loop *l, double sent_s, int64_t num_grads) {
+    if (l->are_replicas)
+        return sum_up(l, sent_s);
     if (sent_s >= l->look_servers_s) {
         PyObject *found = PyObject_CallFunction(l->look_up_servers, "d", sent_s);
         if (!found)
@@ -74,8 +84,12 @@ static int begin_work(Loop *l, int64_t place, double sent_s) {
     double loaded_s = reached_s + pace->data_s;
     double delivered_s = l->idle_s > reached_s ? l->idle_s : reached_s, at_s = delivered_s + l->transfer_s;
     double recv_s = at_s - (loaded_s > delivered_s ? loaded_s : delivered_s);
-    if (loaded_s > at_s)
+    if (l->are_replicas) { /* a worker makes the update itself before it loads its batch */
+        at_s = delivered_s + pace->data_s;
+        recv_s = 0.0;
+    } else if (loaded_s > at_s) {
         at_s = loaded_s;
+    }
     double own_s, overrun_s = 0.0;
     if (pace->paced_s < 0) {
         own_s = pace->real_s * factor;
@@ -115,15 +129,9 @@ static int arrive(void *loop, int64_t place, double when_s, const double *times)
         return -1;
     }
     Work *work = &l->works[place];
-    work->wait_s = times[0];
-    work->data_s = times[1];
-    work->pull_s = times[2];
-    work->compute_s = times[3];
-    work->send_s = times[4];
-    work->injected_s = times[5];
-    work->overrun_s = times[6];
-    work->recv_s = times[7];
-    work->cpu_s = times[8];
+#define TAKE(name) work->name = *times++;
+    WORK_TIMES(TAKE)
+#undef TAKE
     l->now = *l->hosts->now;
     return happen_at(l, when_s, MESSAGE, ARRIVED, place, NULL);
 }

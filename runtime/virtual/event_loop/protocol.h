@@ -23,7 +23,9 @@ static int find_field(PyObject *type, const char *name, Py_ssize_t *offset) {
     return good ? 0 : -1;
 }
 
-/* Fails if a type has other fields than this loop was written for: without it Python does all, and nothing is lost. */
+/* Fails if a type has other fields than this loop was written for: without it Python does all, and nothing is lost.
+ *
+ * Of Timings those that are not in WORK_TIMES keep their defaults. */
 static int has_fields(PyObject *type, Py_ssize_t count) {
     PyObject *fields = PyObject_GetAttrString(type, "__struct_fields__");
     Py_ssize_t found = fields ? PyObject_Length(fields) : -1;
@@ -56,11 +58,11 @@ static int learn_vocabulary(void) {
     if (!module)
         return -1;
     struct { const char *name; PyObject **type; Py_ssize_t fields; } types[] = {
-        {"Grad", &Grad_, 10},      {"Timings", &Timings_, 10}, {"Arrived", &Arrived_, 5}, {"Woke", &Woke_, 2},
+        {"Grad", &Grad_, 10},      {"Timings", &Timings_, -1}, {"Arrived", &Arrived_, 5}, {"Woke", &Woke_, 2},
         {"Compute", &Compute_, 4}, {"Apply", &Apply_, 5},     {"Drop", &Drop_, 2},       {"Wake", &Wake_, 2}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!(*types[i].type = PyObject_GetAttrString(module, types[i].name)) ||
-            !has_fields(*types[i].type, types[i].fields))
+            (types[i].fields >= 0 && !has_fields(*types[i].type, types[i].fields)))
             return -1;
     Py_DECREF(module);
     struct { PyObject *type; const char *name; Py_ssize_t *offset; } fields[] = {
@@ -75,9 +77,8 @@ static int learn_vocabulary(void) {
         if (find_field(fields[i].type, fields[i].name, fields[i].offset))
             return -1;
     GRAD_NAMES = NAMES("id", "worker", "incarnation", "iteration", "version", "samples", "assigned_samples");
-    TIMINGS_NAMES = NAMES("wait_s", "data_s", "pull_s", "compute_s", "send_s", "injected_s", "overrun_s", "recv_s");
-    HOST_TIMINGS_NAMES = NAMES("wait_s", "data_s", "pull_s", "compute_s", "send_s", "injected_s", "overrun_s", "recv_s",
-                               "cpu_s");
+    HOST_TIMINGS_NAMES = NAMES(WORK_TIMES(NAME));
+    TIMINGS_NAMES = HOST_TIMINGS_NAMES ? PyTuple_GetSlice(HOST_TIMINGS_NAMES, 0, NUM_TIMES - 1) : NULL;
     ARRIVED_NAMES = NAMES("t", "grad", "timings");
     WOKE_NAMES = NAMES("t", "tag");
     EMPTY_TUPLE = PyTuple_New(0);
@@ -108,15 +109,15 @@ static PyObject *make_grad(const Loop *l, const Work *work) {
                           PyLong_FromLongLong(work->iteration),
                           PyLong_FromLongLong(work->version),
                           PyLong_FromLongLong(work->samples),
-                          PyLong_FromLongLong(work->assigned)};
+                          PyLong_FromLongLong(work->assigned_samples)};
     return make(Grad_, values, GRAD_NAMES);
 }
 
 static PyObject *make_timings(const Loop *l, const Work *work) {
-    PyObject *values[9] = {seconds(work->wait_s),     seconds(work->data_s),     seconds(work->pull_s),
-                          seconds(work->compute_s),  seconds(work->send_s),     seconds(work->injected_s),
-                          seconds(work->overrun_s),  seconds(work->recv_s)};
-    if (l->hosts)
-        values[8] = seconds(work->cpu_s);
+#define VALUE(name) seconds(work->name),
+    PyObject *values[] = {WORK_TIMES(VALUE)};
+#undef VALUE
+    if (!l->hosts)
+        Py_DECREF(values[NUM_TIMES - 1]); /* cpu_s, which stays unknown */
     return make(Timings_, values, l->hosts ? HOST_TIMINGS_NAMES : TIMINGS_NAMES);
 }

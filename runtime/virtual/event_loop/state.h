@@ -32,18 +32,36 @@ typedef struct {
     PyObject *given; /* the TimerFired of WOKE, else NULL */
 } Entry;
 
+/* Numbers of a work, by the names that Python has for them: the only list of these fields. */
+#define WORK_INTEGERS(X) X(id) X(worker) X(iteration) X(version) X(samples) X(assigned_samples) X(accum)
+/* Those of Timings, in the order in which machines tell them (joint.h). cpu_s: where processors are modelled. */
+#define WORK_TIMES(X) \
+    X(wait_s) X(data_s) X(pull_s) X(compute_s) X(send_s) X(injected_s) X(overrun_s) X(recv_s) X(cpu_s)
+/* t: when the coordinator received it. */
+#define WORK_SECONDS(X) X(delay_s) X(slowdown_frac) WORK_TIMES(X) X(loaded_s) X(since_s) X(t)
+#define NAME(name) #name,
+#define ONE(name) +1
+enum { NUM_TIMES = 0 WORK_TIMES(ONE) };
+
 /* A Compute in progress, then its gradient until it is used. */
 typedef struct {
-    int64_t id, worker, iteration, version, samples, assigned, accum;
-    int64_t next;  /* of the same worker that is unused, or the next free place; -1: none */
-    int64_t mark;  /* the last answer in which it was named */
-    double delay_s, slowdown_frac;
-    double wait_s, data_s, pull_s, compute_s, send_s, injected_s, overrun_s, recv_s, loaded_s, since_s;
-    double cpu_s;    /* where processors are modelled */
-    double t;        /* when the coordinator received it */
+#define FIELD(name) int64_t name;
+    WORK_INTEGERS(FIELD)
+#undef FIELD
+    int64_t next; /* of the same worker that is unused, or the next free place; -1: none */
+    int64_t mark; /* the last answer in which it was named */
+#define FIELD(name) double name;
+    WORK_SECONDS(FIELD)
+#undef FIELD
     Queue ranges;    /* its samples */
     PyObject *event; /* Arrived, as soon as it was */
 } Work;
+
+/* A row of a gradient: a column's name, and its value of a work. */
+#define ROW_INTEGERS(X)                                                                                       \
+    X(worker, work->worker) X(iteration, work->iteration) X(grad, work->id) X(version_read, work->version)    \
+    X(samples, work->samples) X(assigned_samples, work->assigned_samples) X(applied_version, applied_version)
+enum { NUM_ROW_INTEGERS = 7, NUM_ROW_FLOATS = NUM_TIMES + 2 }; /* t and applied_t, too */
 
 typedef struct {
     int64_t profile, samples, accum;
@@ -74,8 +92,8 @@ typedef struct {
     X(double, server_delay_s, servers)   \
     X(double, server_slowdown, servers)  \
     X(int64_t, shuffled, SHUFFLED)       \
-    X(int64_t, row_integers, 7 * ROOM)   \
-    X(double, row_floats, 11 * ROOM)
+    X(int64_t, row_integers, NUM_ROW_INTEGERS * ROOM) \
+    X(double, row_floats, NUM_ROW_FLOATS * ROOM)
 
 /* Python objects, set before the first event: functions, types, and the books that Python sees, too. */
 #define NEEDED(X)                                                                                                \
@@ -114,11 +132,12 @@ typedef struct {
     long long num_samples, shuffled_epoch, shuffled_block;
     double now, t, busy_until_s, idle_s, look_s, look_servers_s;
     double decision_s, control_s, overshoot_s, transfer_s, update_base_s, update_per_byte_s;
-    double foreign_s;
+    double foreign_s, ring_s, step_s, summed_s; /* of replicas: a sum, an update by it, when the last sum was there */
     int64_t sequence;
     long long workers, servers, version, next_grad, foreign_priority, foreign_sequence, rows, timers;
     long long num_busy, num_held, events, stop, stamp;
-    char overlap, shares_memory, jitters, learns, declares_stuck, serving, over, serves, begun;
+    char keeps_rows, keeps_lines; /* what the record wants to know of every exchange */
+    char overlap, shares_memory, are_replicas, jitters, learns, declares_stuck, serving, over, serves, begun;
 } Loop;
 
 /* ---- what happens next ------------------------------------------------------------------------------------------ */

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from runtime.virtual.machines.interface import Then
-from runtime.virtual.machines.sharing import Sharing
+
+if TYPE_CHECKING:
+    from runtime.virtual.compiled._hosts import Sharing
 
 
 @final

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from injectors.plan import Kind
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import FREE, Carry
 from runtime.virtual.machines.sites import THREAD_CORES
 
+if TYPE_CHECKING:
+    from runtime.virtual.compiled._hosts import TaskWork
+
 Then = Callable[[], object]
+Path = tuple[str, str]
+"""The tasks that send and receive a message."""
 UsesCores = Callable[[str], float]
 """Cores that a task's computing uses at full speed, by the task's name."""
+
+
+class Way(NamedTuple):
+    """Resources of a message."""
+
+    links: tuple[str, ...]
+    accounts: tuple[str, ...]
+    """On which its bytes are booked; none between tasks of one machine."""
+    latency_s: float
 
 
 class Passage(NamedTuple):
@@ -34,8 +48,8 @@ class Machines(Protocol):
     clock: Clock
 
     @property
-    def task_work(self) -> Any:
-        """What carries out the work of tasks, of any job (:class:`runtime.virtual.machines.task_work.TaskWork`)."""
+    def task_work(self) -> TaskWork:
+        """The part of the kernel that carries out the work of tasks, of any job."""
         ...
 
     def name_of(self, task: str) -> str:

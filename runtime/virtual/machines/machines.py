@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from math import inf
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from injectors.plan import RULES, Kind, target_of
 from runtime.cluster.requests import UNREQUESTED_FRAC
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import FREE, Carry
 from runtime.virtual.machines.device_turns import DeviceTurns
-from runtime.virtual.machines.interface import Passage, Then, UsesCores, one_thread
-from runtime.virtual.machines.quotas import Quota
+from runtime.virtual.machines.interface import Passage, Path, Then, UsesCores, Way, one_thread
+from runtime.virtual.machines.kernel import kernel
+from runtime.virtual.machines.quotas import quota_of
 from runtime.virtual.machines.sites import THREAD_CORES, Site
-from runtime.virtual.machines.task_work import Path, Way
-from runtime.virtual.machines.twins import sharing_on, task_work_on
+
+if TYPE_CHECKING:
+    from runtime.virtual.compiled._hosts import Sharing, TaskWork
 
 SHARED: frozenset[Kind] = frozenset({"cpu", "gpu", "bandwidth", "cut", "pause"})
 """Kinds of disturbance that act on work in progress, so that machines must be modelled."""
@@ -61,11 +63,13 @@ class ModelledMachines:
         """Cores that tasks can always have."""
         self._skipped: dict[str, float] = {}
         """What was not carried out of an account, but counts."""
-        self._processors = sharing_on(clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf))
+        self._processors: Sharing = kernel().Sharing(
+            clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf)
+        )
         links = {f"{way} {name}": site.link_bytes_per_s for name, site in self._named.items() for way in ("up", "down")}
-        self._links = sharing_on(clock, links | dict.fromkeys(sorted(self._routes), inf))
+        self._links: Sharing = kernel().Sharing(clock, links | dict.fromkeys(sorted(self._routes), inf))
         self.turns = DeviceTurns(self._processors, self.awake)
-        self.task_work = task_work_on(clock, self._processors, self._links, self._way_of)
+        self.task_work: TaskWork = kernel().TaskWork(clock, self._processors, self._links, self._way_of)
         self.admit(sites, uses_cores)
         for name in self._named:
             self._set_cores(name)
@@ -258,7 +262,7 @@ class ModelledMachines:
         return min(self.sites[task].cores, max(THREAD_CORES, self._uses[task]), self._allotted.get(task, inf))
 
     def _set_quota(self, resource: str, cores: float, site: Site) -> None:
-        quota = Quota(cores, self.clock.now, site.quota_period_s) if cores < inf else None
+        quota = quota_of(cores, site.quota_period_s) if cores < inf else None
         self._processors.set_quota(resource, quota)
 
     def _set_links(self, target: str) -> None:

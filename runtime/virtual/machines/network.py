@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from runtime.virtual.clock import Clock
-from runtime.virtual.machines.twins import sharing_on
+from runtime.virtual.machines.kernel import kernel
 from strategies.protocol import NodeId
+
+if TYPE_CHECKING:
+    from runtime.virtual.compiled._hosts import Sharing
 
 Key = tuple[str, int]
 """``pull`` or ``push``, and the worker; of what goes to replicas the sender, and a number."""
@@ -26,7 +30,7 @@ class Network:
         pool = link_bytes_per_s * num_servers
         self._carried = 0
         self._senders: defaultdict[str, list[Key]] = defaultdict(list)
-        self._links = sharing_on(clock, {"pull:servers": pool, "push:servers": pool})
+        self._links: Sharing = kernel().Sharing(clock, {"pull:servers": pool, "push:servers": pool})
         for worker in range(num_workers):
             self.add(worker)
 

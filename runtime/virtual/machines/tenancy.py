@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from injectors.plan import Kind
 from runtime.core.reservations import Reservations
@@ -13,7 +13,9 @@ from runtime.virtual.costs import FREE, Carry
 from runtime.virtual.machines.interface import Passage, Then, UsesCores, one_thread
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import THREAD_CORES
-from runtime.virtual.machines.task_work import TaskWork
+
+if TYPE_CHECKING:
+    from runtime.virtual.compiled._hosts import TaskWork
 
 Limits = tuple[float | None, float | None]
 """Cores, and bytes of payload that are sent per second; None: no limit."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from runtime.core.job import ApplyOrder
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Carry, Costs
 from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.tasks.orders import Work, queue_on
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.ring_sum import RingSum
-from runtime.virtual.tasks.server_queue import Turns, Work
 from strategies.protocol import NodeId
+
+if TYPE_CHECKING:
+    from runtime.virtual.compiled._hosts import Queue
 
 
 class HandOver:
@@ -44,7 +47,7 @@ class HostReplicas(ReplicaGroup):
     def __init__(self, machines: Machines, costs: Costs, num_parameters: int, num_workers: int) -> None:
         super().__init__(costs, num_parameters, num_workers)
         self.machines = machines
-        self._turns: dict[int, Turns] = {}
+        self._turns: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
         """Who has summed, or is about to sum, the last update."""
         self._rings: list[RingSum] = []
@@ -142,9 +145,9 @@ class HostReplicas(ReplicaGroup):
         reached_s = sent_s + self.costs.control_s
         self.machines.clock.at(reached_s, MACHINE, self._turns_of(worker).put, work)
 
-    def _turns_of(self, worker: int) -> Turns:
+    def _turns_of(self, worker: int) -> Queue:
         if worker not in self._turns:
-            self._turns[worker] = Turns(self.machines, _name(worker))
+            self._turns[worker] = queue_on(self.machines, _name(worker), self.costs, 0, {}, [], 0)
         return self._turns[worker]
 
     def lost(self, worker: int) -> None:

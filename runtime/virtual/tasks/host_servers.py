@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from runtime.core.executor import Disturb
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Machines, Then
-from runtime.virtual.tasks.server_queue import Queue, Work
+from runtime.virtual.machines.kernel import kernel
+from runtime.virtual.tasks.orders import Work, queue_on
 from runtime.virtual.tasks.servers import ServerGroup
-from runtime.virtual.tasks.twins import order_updates, queue_on
+
+if TYPE_CHECKING:
+    from runtime.virtual.compiled._hosts import Queue
 
 
 @final
@@ -30,12 +33,12 @@ class HostServers(ServerGroup):
 
     def _begin_queues(self) -> None:
         self.queues[:] = [
-            queue_on(self.machines, name, self.costs, num_bytes, self.cores, self.reported, place, self._was_busy)
+            queue_on(self.machines, name, self.costs, num_bytes, self.cores, self.reported, place)
             for place, (name, num_bytes) in enumerate(zip(self.names, self.num_bytes, strict=True))
         ]
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        order_updates(self.queues, sent_s + self.costs.control_s, num_grads, self.disturb, sent_s)
+        kernel().order_updates(self.queues, sent_s + self.costs.control_s, num_grads, self.disturb, sent_s)
 
     def deliver(self, sent_s: float, deliver: Callable[[int], object]) -> None:
         """Each server calls ``deliver(server)`` when it reaches this order."""

@@ -3,13 +3,16 @@
 A worker loads its batch, receives the parameters, computes and pushes its gradient, one after another, and all of that
 is core-seconds on its host; only pacing and injected delays are sleep. It is one thread, as live, unless the cost model
 says that loading and computing use more cores at a time.
+
+The stages of an iteration are a table of the kernel (``compiled/stages.h``). What is here carries out stages of jobs
+that are no plain ones: with replicas, gradients that are held, sums on their way, or disturbed devices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, final
+from typing import TYPE_CHECKING, cast, final
 
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.data.shards import samples_of
@@ -18,6 +21,7 @@ from runtime.core.job import ComputeOrder, SumOrder
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.machines.kernel import kernel
 from runtime.virtual.machines.sites import THREAD_CORES
 from runtime.virtual.tasks.aggregators import Aggregators, Sum
 from runtime.virtual.tasks.host_replicas import HostReplicas
@@ -25,10 +29,10 @@ from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import ReplicaGroup, Replicas
-from runtime.virtual.tasks.twins import chain_on
 from strategies.protocol import NodeId, Timings
 
-Step = Callable[[Iteration], object]
+if TYPE_CHECKING:
+    from runtime.virtual.compiled._hosts import Chain, Chained, Detour
 
 
 @final
@@ -65,19 +69,50 @@ class HostWorkers(WorkerModel):
             held=held,
         )
         self.machines, self.servers = machines, servers
-        self._replicas = servers if isinstance(servers, HostReplicas) else None
         self._turns: dict[int, Then] = {}
         """Ends of the turns in which replicas compute: each carries out one order after another."""
+        self._sums: dict[Iteration, Sum] = {}
+        """Sums of which iterations are about to push a part."""
         self.default, self.uses_cores = default, uses_cores
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
-        self._copy_s = 0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes
         self._there = {number: machines.name_of(name) for number, name in self.names.items()}
         self.aggregators: Aggregators | None = None
-        self.chain: Any | None = None
-        """The compiled twin of the chain that begins with :meth:`begin`; None: there is none."""
-        self.on_devices = on_devices
-        if isinstance(servers, HostServers) and held is None and not on_devices:
-            self.chain = chain_on(self, machines, servers.queues, self._there, self._copy_s, uses_cores, self._end)
+        detours = self._detours(on_devices=on_devices)
+        self._chain: Chain = kernel().Chain(
+            work=machines.task_work,
+            clock=machines.clock,
+            costs=costs,
+            queues=servers.queues if isinstance(servers, HostServers) else [],
+            names=self._there,
+            jitter=self.jitter,
+            profiles=self.profiles,
+            cores=self.cores,
+            idle_since_s=self.idle_since_s,
+            under_way=self.under_way,
+            ended=self._end,
+            timings=Timings,
+            arrived=GradientArrived,
+            model_bytes=self.model_bytes,
+            copy_s=0.0 if shares_memory else costs.transfer_per_byte_s * self.model_bytes,
+            uses_cores=uses_cores,
+            shares_memory=shares_memory,
+            detours=detours,
+        )
+        self.chain = None if detours else self._chain
+        """The kernel's chain of stages, if all of an iteration is there; else None."""
+
+    def _detours(self, *, on_devices: bool) -> dict[str, Detour]:
+        """What carries out stages that are not the kernel's, in jobs of this kind."""
+        found: dict[str, Detour] = {}
+        if isinstance(self.servers, ReplicaGroup):
+            found["ordered"] = self._order_replicas
+        if isinstance(self.servers, HostReplicas):
+            found["updating"] = self._take_turn
+        if on_devices:
+            found["computing"] = self._use_device
+        if isinstance(self.servers, ReplicaGroup) or self.held is not None:
+            found |= {"computed": self._hold_or_push, "pushing": self._push_elsewhere}
+        return found
 
     def add(self, worker: int, at_s: float) -> None:
         self._enter(worker, at_s)
@@ -93,207 +128,115 @@ class HostWorkers(WorkerModel):
         if self.chain is not None:
             self.chain.tell = tell
 
-    # ---- batch and parameters ----------------------------------------------------------------------------------------
-
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        if self.chain is not None:
-            samples, worker = samples_of(order.ranges), order.worker
-            self.chain.begin(order, result, worker, samples, order.accum, order.delay_s, order.slowdown_frac, sent_s)
-            return
-        iteration = Iteration(order, result)
-        iteration.cpu_s = self.costs.data_s(iteration.samples) * self.uses_cores + self._send_s(order.worker)
-        self.under_way[order.worker] = iteration
-        if isinstance(self.servers, HostReplicas):
-            iteration.missing = 1
-            self._order_parent(self.servers, iteration, sent_s)
-        else:
-            iteration.missing = len(self.servers.names) + 1  # and the batch
-            self.servers.deliver(sent_s, partial(self._deliver, iteration))
-        self.clock.at(sent_s + self.costs.control_s, MACHINE, self._reached, iteration)
+        samples, worker = samples_of(order.ranges), order.worker
+        self._chain.begin(order, result, worker, samples, order.accum, order.delay_s, order.slowdown_frac, sent_s)
 
-    def _send_s(self, worker: int) -> float:
-        """Core-seconds of sending a gradient."""
-        if self.shares_memory:
-            return 0.0
-        costs, carry_s = self.costs, 0.0
-        if costs.within_per_byte_s == costs.carry_per_byte_s:
-            return self._copy_s + costs.carry_per_byte_s * self.model_bytes
-        for name, num_bytes in zip(self.servers.names, self.servers.num_bytes, strict=True):
-            apart = self.machines.apart((self.names[worker], name))
-            carry_s += (costs.carry_per_byte_s if apart else costs.within_per_byte_s) * num_bytes
-        return self._copy_s + carry_s
+    # ---- replicas: parameters of their own, or of a parent -----------------------------------------------------------
 
-    def _reached(self, iteration: Iteration) -> None:
-        if not iteration.void:
-            self.machines.awake(self._name(iteration), partial(self._load, iteration))
-
-    def _load(self, iteration: Iteration) -> None:
-        now, worker = self.clock.now, iteration.order.worker
-        iteration.wait_s = max(0.0, now - self.idle_since_s[worker])
-        if self._replicas is None:
-            self._load_now(iteration)
-        else:
-            self._replicas.take_turn(worker, partial(self._in_turn, iteration, now))
-
-    def _in_turn(self, iteration: Iteration, asked_s: float, done: Then) -> None:
-        """A replica has made its updates, and computes until it has nothing more to do with this gradient."""
-        if iteration.void:
-            done()
-            return
-        self._turns[iteration.order.worker] = done
-        iteration.updating_s = self.clock.now - asked_s
-        self._load_now(iteration)
-
-    def _load_now(self, iteration: Iteration) -> None:
-        now = self.clock.now
-        seconds = self.costs.data_s(iteration.samples) * self.stretch(iteration.order.worker)
-        self.machines.compute(self._name(iteration), seconds, partial(self._loaded, iteration, now))
-
-    def _loaded(self, iteration: Iteration, begun_s: float) -> None:
-        iteration.loaded_s = self.clock.now
-        iteration.data_s = self.clock.now - begun_s
-        self._received(iteration)
-
-    def _deliver(self, iteration: Iteration, server: int) -> None:
-        if iteration.void:
-            return
-        if isinstance(self.servers, Replicas):
-            self._update_made(iteration, self.servers)
-            return
-        if self.shares_memory:
-            self._received(iteration)
-            return
-        if not iteration.receiving:
-            iteration.receiving_since_s = self.clock.now
-        iteration.receiving += 1
-        self._send(iteration, server, (self.servers.names[server], self._name(iteration)), self._came)
-
-    def _order_parent(self, replicas: HostReplicas, iteration: Iteration, sent_s: float) -> None:
-        """A child's parent sends it the parameters, after its own earlier orders."""
-        if (parent := iteration.order.parent) is not None:
+    def _order_replicas(self, iteration: Chained) -> bool:
+        """A child's parent sends it the parameters, after its own earlier orders; others have them once updated."""
+        replicas, parent, sent_s = self.servers, iteration.order.parent, iteration.sent_s
+        if isinstance(replicas, Replicas):
             iteration.missing += 1
-            send = partial(self._send_child, iteration, parent)
-            replicas.order(parent, sent_s, send)
+            replicas.deliver(sent_s, lambda _: self._update_made(iteration, replicas))
+        elif isinstance(replicas, HostReplicas) and parent is not None:
+            iteration.missing += 1
+            replicas.order(parent, sent_s, partial(self._send_child, iteration, parent))
+        return False
 
-    def _send_child(self, iteration: Iteration, parent: int, done: Then) -> None:
+    def _send_child(self, iteration: Chained, parent: int, done: Then) -> None:
         if not iteration.void:
-            iteration.receiving_since_s, iteration.receiving = self.clock.now, 1
-            self._between(iteration, (self.names[parent], self._name(iteration)), self._came)
+            self._send_from(iteration, parent)
         done()
 
-    def _update_made(self, iteration: Iteration, replicas: Replicas) -> None:
-        """The replicas have the parameters; a child receives them from its parent, others may still copy state."""
-        worker, parent = iteration.order.worker, iteration.order.parent
-        if parent is None and (idle_s := replicas.idle_of(worker)) > self.clock.now:
-            self.clock.at(idle_s, MACHINE, self._deliver, iteration, 0)
-        elif parent is None:
-            self._received(iteration)
-        else:
-            iteration.receiving_since_s, iteration.receiving = self.clock.now, 1
-            self._between(iteration, (self.names[parent], self.names[worker]), self._came)
+    def _send_from(self, iteration: Chained, parent: int) -> None:
+        iteration.receiving_since_s, iteration.receiving = self.clock.now, 1
+        self._between(iteration, (self.names[parent], self._name(iteration)), iteration.came)
 
-    def _between(self, iteration: Iteration, path: tuple[str, str], then: Step) -> None:
+    def _update_made(self, iteration: Chained, replicas: Replicas) -> None:
+        """The replicas have the parameters; a child receives them from its parent, others may still copy state."""
+        if iteration.void:
+            return
+        worker, parent = iteration.order.worker, iteration.order.parent
+        if parent is not None:
+            self._send_from(iteration, parent)
+        elif (idle_s := replicas.idle_of(worker)) > self.clock.now:
+            self.clock.at(idle_s, MACHINE, self._update_made, iteration, replicas)
+        else:
+            iteration.received()
+
+    def _take_turn(self, iteration: Chained) -> bool:
+        """A replica makes its updates, and computes until it has nothing more to do with this gradient."""
+        assert isinstance(self.servers, HostReplicas)
+        asked_s = self.clock.now
+
+        def in_turn(done: Then) -> None:
+            if iteration.void:
+                done()
+                return
+            self._turns[iteration.order.worker] = done
+            iteration.updating_s = self.clock.now - asked_s
+            iteration.go("loading")
+
+        self.servers.take_turn(iteration.order.worker, in_turn)
+        return True
+
+    def _between(self, iteration: Iteration, path: tuple[str, str], then: Then) -> None:
         """A message between a child and its parent."""
         assert isinstance(self.servers, ReplicaGroup)
         num_bytes = self.servers.model_bytes
         own_s, carry = self.servers.message(num_bytes)
-        self.machines.send(self._name(iteration), path, num_bytes, own_s, partial(then, iteration), carry)
+        self.machines.send(self._name(iteration), path, num_bytes, own_s, then, carry)
 
-    def _came(self, iteration: Iteration) -> None:
-        """A server's part has arrived. Parts travel concurrently; the worker waits for them after loading its batch."""
-        iteration.receiving -= 1
-        if not iteration.receiving:
-            iteration.recv_s += max(0.0, self.clock.now - max(iteration.receiving_since_s, iteration.loaded_s))
-        self._received(iteration)
+    # ---- a device of which a plan takes a part -----------------------------------------------------------------------
 
-    def _received(self, iteration: Iteration) -> None:
-        """Count the batch or a server's part as received."""
-        iteration.missing -= 1
-        if not iteration.missing:
-            self.machines.work(self._name(iteration), self._copy_s, partial(self._copied, iteration, self.clock.now))
-
-    def _copied(self, iteration: Iteration, begun_s: float) -> None:
-        iteration.recv_s += self.clock.now - begun_s
-        self._pulled(iteration)
-
-    # ---- the device --------------------------------------------------------------------------------------------------
-
-    def _pulled(self, iteration: Iteration) -> None:
-        worker, now = iteration.order.worker, self.clock.now
-        iteration.pull_s = now - iteration.loaded_s + iteration.updating_s
-        iteration.since_s = now
-        factor = self.jitter[worker].factor()
-        real_s = self.costs.compute_s(iteration.samples, iteration.order.accum) * factor
-        assert iteration.cpu_s is not None
-        iteration.cpu_s += real_s * self.uses_cores
-        iteration.charged_s = self._charged_s(iteration)
-        seconds = real_s * self.stretch(worker)
-        if self.on_devices:
-            self._use_device(iteration, seconds, factor)
-        else:
-            self.machines.compute(self.names[worker], seconds, partial(self._worked, iteration, factor))
-
-    def _charged_s(self, iteration: Iteration) -> float:
-        """Core-seconds of others' messages that were charged to the worker so far, as the kernel does live."""
-        charged_s: float = self.machines.task_work.charged_s(self._there[iteration.order.worker])
-        return charged_s
-
-    def _use_device(self, iteration: Iteration, real_s: float, factor: float) -> None:
+    def _use_device(self, iteration: Chained) -> bool:
         """A device with a profile is as slow as that says, and its turns are counted; nothing is left to pace."""
-        name, profile = self._name(iteration), self.profiles[iteration.order.worker]
-        paced_s = 0.0 if profile is None else profile.seconds(iteration.samples, iteration.order.accum) * factor
-        iteration.overrun_s = max(0.0, real_s - paced_s) if profile is not None else 0.0
+        real_s, profile = iteration.amount, self.profiles[iteration.order.worker]
+        paced_s = 0.0
+        if profile is not None:
+            paced_s = profile.seconds(iteration.samples, iteration.order.accum) * iteration.factor
+            iteration.overrun_s = max(0.0, real_s - paced_s)
         emulated = real_s < paced_s
-        seconds = paced_s + self.costs.sleep_overshoot_s if emulated else real_s
-        self.machines.compute_on_device(name, seconds, partial(self._computed, iteration), emulated=emulated)
+        seconds = self.costs.slept_s(paced_s) if emulated else real_s
+        self.machines.compute_on_device(self._name(iteration), seconds, iteration.delay, emulated=emulated)
+        return True
 
-    def _worked(self, iteration: Iteration, factor: float) -> None:
-        """The real computation is done; the emulated device may take longer."""
-        order, spent_s = iteration.order, self.clock.now - iteration.since_s
-        profile = self.profiles[order.worker]
-        paced_s = 0.0 if profile is None else profile.seconds(iteration.samples, order.accum)
-        if profile is not None and spent_s <= paced_s * factor:
-            rest_s = paced_s * factor - spent_s + self.costs.sleep_overshoot_s
-            self.machines.sleep(self._name(iteration), rest_s, partial(self._computed, iteration))
-        else:
-            iteration.overrun_s = max(0.0, spent_s - paced_s) if profile is not None else 0.0
-            self._computed(iteration)
+    # ---- gradients that are held, summed on their way, or pushed to a parent -----------------------------------------
 
-    def _computed(self, iteration: Iteration) -> None:
-        """Add the injected delay."""
-        now, order = self.clock.now, iteration.order
-        asked_s = order.delay_s + order.slowdown_frac * (now - iteration.since_s)
-        push = partial(self._push, iteration, now)
-        if asked_s > 0:
-            self.machines.sleep(self._name(iteration), asked_s + self.costs.sleep_overshoot_s, push)
-        else:
-            push()
-
-    # ---- the gradient ------------------------------------------------------------------------------------------------
-
-    def _push(self, iteration: Iteration, computed_s: float) -> None:
-        now = self.clock.now
-        iteration.injected_s = now - computed_s
-        iteration.compute_s = now - iteration.since_s
-        assert iteration.cpu_s is not None
-        iteration.cpu_s += self._charged_s(iteration) - iteration.charged_s
-        iteration.since_s = now
+    def _hold_or_push(self, iteration: Chained) -> bool:
         if iteration.order.holds:
             self._keep(iteration)
-        elif (parent := iteration.order.parent) is not None:
-            iteration.missing = 1
-            self._between(iteration, (self._name(iteration), self.names[parent]), self._taken)
-        elif self.shares_memory:
-            self._end(iteration, now)
+        elif iteration.order.parent is not None:
+            iteration.go("pushing")
         else:
-            self._copy_out(iteration)
+            return False
+        return True
 
     def _begin_push(self, iteration: Iteration) -> None:
         self.machines.awake(self._name(iteration), partial(self._copy_out, iteration))
 
     def _copy_out(self, iteration: Iteration) -> None:
-        if not iteration.void:
-            self.machines.work(self._name(iteration), self._copy_s, partial(self._push_parts, iteration))
+        if iteration.void:
+            self._sums.pop(iteration, None)
+        else:
+            cast("Chained", iteration).go("copying out")
+
+    def _push_elsewhere(self, iteration: Chained) -> bool:
+        """To an aggregator or to the parent, if that is where the gradient goes."""
+        name, parent, made = self._name(iteration), iteration.order.parent, self._sums.pop(iteration, None)
+        if made is not None:
+            iteration.missing = 1
+            carry, then = self.costs.carry_s(self.model_bytes), partial(self._gathered, made, iteration)
+            path = (name, made.order.via)
+            self.machines.send(name, path, self.model_bytes, self.costs.latency_s, then, carry)
+        elif parent is not None:
+            iteration.missing = 1
+            self._between(iteration, (name, self.names[parent]), iteration.taken)
+        else:
+            return False
+        return True
 
     def send_sum(self, order: SumOrder, sent_s: float) -> None:
         assert self.aggregators is not None
@@ -307,16 +250,8 @@ class HostWorkers(WorkerModel):
     def _join(self, made: Sum, iteration: Iteration) -> None:
         if not iteration.void:
             iteration.since_s = self.clock.now
-            self.machines.awake(self._name(iteration), partial(self._copy_to, made, iteration))
-
-    def _copy_to(self, made: Sum, iteration: Iteration) -> None:
-        if not iteration.void:
-            self.machines.work(self._name(iteration), self._copy_s, partial(self._push_to, made, iteration))
-
-    def _push_to(self, made: Sum, iteration: Iteration) -> None:
-        name, num_bytes, costs = self._name(iteration), self.model_bytes, self.costs
-        then, path = partial(self._gathered, made, iteration), (name, made.order.via)
-        self.machines.send(name, path, num_bytes, costs.latency_s, then, costs.carry_s(num_bytes))
+            self._sums[iteration] = made
+            self._begin_push(iteration)
 
     def _gathered(self, made: Sum, iteration: Iteration) -> None:
         assert self.aggregators is not None
@@ -331,28 +266,7 @@ class HostWorkers(WorkerModel):
             del self.under_way[iteration.order.worker]
         return self._timings(parts[0], self.clock.now - parts[0].since_s), parts
 
-    def _push_parts(self, iteration: Iteration) -> None:
-        name = self._name(iteration)
-        iteration.missing = len(self.servers.names)
-        for server, other in enumerate(self.servers.names):
-            self._send(iteration, server, (name, other), partial(self._hand_over, server))
-
-    def _hand_over(self, server: int, iteration: Iteration) -> None:
-        assert isinstance(self.servers, HostServers)
-        self.servers.take(server, partial(self._taken, iteration))
-
-    def _taken(self, iteration: Iteration) -> None:
-        """A paused worker reports only when it continues."""
-        iteration.missing -= 1
-        if not iteration.void and not iteration.missing:
-            self.machines.awake(self._name(iteration), lambda: self._end(iteration, self.clock.now))
-
-    # ---- all workers -------------------------------------------------------------------------------------------------
-
-    def _send(self, iteration: Iteration, server: int, path: tuple[str, str], then: Step) -> None:
-        num_bytes, costs = self.servers.num_bytes[server], self.costs
-        carry = costs.carry_s(num_bytes)
-        self.machines.send(self._name(iteration), path, num_bytes, costs.latency_s, partial(then, iteration), carry)
+    # ---- the end -----------------------------------------------------------------------------------------------------
 
     def _name(self, iteration: Iteration) -> str:
         return self.names[iteration.order.worker]
@@ -364,6 +278,7 @@ class HostWorkers(WorkerModel):
 
     def _abandon(self, worker: int, iteration: Iteration) -> None:
         self._turns.pop(worker, None)
+        self._sums.pop(iteration, None)
         self.machines.forget(self.names[worker])
         if self.aggregators is not None:
             self.aggregators.left(iteration)

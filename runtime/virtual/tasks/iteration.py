@@ -34,15 +34,9 @@ class Iteration(msgspec.Struct, eq=False, gc=False):
     loaded_s: float = inf
     since_s: float = 0.0
     recv_s: float = 0.0
-    receiving_since_s: float = 0.0
     missing: int = 0
-    receiving: int = 0
-    updating_s: float = 0.0
-    """Seconds of updates that its worker, a replica on a host, has made after the order; a part of the pull."""
     cpu_s: float | None = None
     """Core-seconds of loading, computing and sending; None where no processors are modelled."""
-    charged_s: float = 0.0
-    """Of interruptions by others' messages, to its worker until it began to compute."""
 
     @property
     def samples(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,6 @@ FEW = 64
 
 A multiple of what a processor computes at once, so that no factor depends on how many are drawn with it.
 """
-CROWD = 24
-"""Workers from which on computing all at once is faster than one after another."""
 
 
 class Jitter:
@@ -61,7 +58,8 @@ class Jitter:
         levels, level = self._inputs(count)
         if self.rho:
             self._level = remember(levels, self.rho, level)
-        return self._factors(levels)
+        factors: NDArray[np.float64] = np.exp(self.sigma * levels - self.sigma**2 / 2)
+        return factors
 
     def _inputs(self, count: int) -> tuple[NDArray[np.float64], float]:
         """What is new in the next levels, and the level before; the first is of the stationary distribution."""
@@ -72,25 +70,6 @@ class Jitter:
         if self._level is None:
             inputs[0] = draws[0]
         return inputs, self._level or 0.0
-
-    def _factors(self, levels: NDArray[np.float64]) -> NDArray[np.float64]:
-        factors: NDArray[np.float64] = np.exp(self.sigma * levels - self.sigma**2 / 2)
-        return factors
-
-    @staticmethod
-    def blocks(workers: Sequence[Jitter], count: int = BLOCK) -> NDArray[np.float64]:
-        """The next factors of workers with the same ``sigma`` and ``rho``, side by side: float64 [count, workers]."""
-        one = workers[0]
-        if len(workers) < CROWD or not one.rho or COMPILED is not None:
-            return np.stack([worker.block(count) for worker in workers], axis=1)
-        inputs, before = zip(*[worker._inputs(count) for worker in workers], strict=True)
-        levels, level = np.stack(inputs, axis=1), np.array(before)
-        for row in levels:
-            row += one.rho * level
-            level = row
-        for worker, last in zip(workers, level.tolist(), strict=True):
-            worker._level = last
-        return one._factors(levels)
 
 
 def remember(values: NDArray[np.float64], rho: float, level: float) -> float:

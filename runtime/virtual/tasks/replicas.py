@@ -111,9 +111,19 @@ class Replicas(ReplicaGroup):
 
     def _sum(self, sent_s: float, size: int) -> None:
         self._copied_s.clear()
-        self._busy_for(sent_s, self.costs.ring_s(self.model_bytes, size))
+        ring_s, step_s = self.update_takes_s(size)
+        self._busy_for(sent_s, ring_s)
         self.summed_s = self.idle_s
-        self.idle_s += self.costs.update_s(self.model_bytes, 1)
+        self.idle_s += step_s
+
+    def update_takes_s(self, size: int) -> tuple[float, float]:
+        """Seconds of a sum around a ring of this size, and of the step with it that every replica makes."""
+        return self.costs.ring_s(self.model_bytes, size), self.costs.update_s(self.model_bytes, 1)
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether replicas have handed over state since the last update."""
+        return bool(self._copied_s)
 
     def idle_of(self, worker: int) -> float:
         """When one of them can compute: it has the last update, and copies no state any more."""

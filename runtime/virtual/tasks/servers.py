@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple, final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder
@@ -156,32 +152,18 @@ class Servers(ServerGroup):
         self.idle_s = 0.0
 
     def update(self, sent_s: float, num_grads: int) -> None:
+        times = self._times.get(num_grads)
+        if times is None:
+            times = self._times[num_grads] = [self.update_s(place, num_grads) for place in range(len(self.names))]
         reached, free_s = sent_s + self.costs.control_s, self.free_s
-        for place, (busy_s, injected_s) in enumerate(self.durations(sent_s, num_grads)):
+        for place, (name, busy_s) in enumerate(zip(self.names, times, strict=True)):
+            delay_s, slowdown_frac = self.disturb(name, sent_s)
+            asked_s = delay_s + slowdown_frac * busy_s
+            injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
             begun_s = free_s[place]
             free_s[place] = (begun_s if begun_s > reached else reached) + busy_s + injected_s
             self._was_busy(place, busy_s + injected_s, injected_s)
         self.idle_s = max(free_s)
-
-    def durations(self, sent_s: float, num_grads: int) -> list[tuple[float, float]]:
-        """Seconds of work and injected seconds of an update ordered at ``sent_s``, by place."""
-        times = self._times.get(num_grads)
-        if times is None:
-            times = self._times[num_grads] = [self.update_s(place, num_grads) for place in range(len(self.names))]
-        found, disturb = [], self.disturb
-        for name, busy_s in zip(self.names, times, strict=True):
-            delay_s, slowdown_frac = disturb(name, sent_s)
-            asked_s = delay_s + slowdown_frac * busy_s
-            found.append((busy_s, asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0))
-        return found
-
-    def count(self, durations: list[tuple[float, float]], updates: int) -> None:
-        """Report so many updates of these durations, which somebody else has timed."""
-        for done, (busy_s, injected_s) in zip(self.reported, durations, strict=True):
-            done[0] += updates
-            done[1] = _added(done[1], busy_s + injected_s, updates)
-            if injected_s:
-                done[2] = _added(done[2], injected_s, updates)
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
         then(max(sent_s + self.costs.control_s, self.idle_s))
@@ -210,20 +192,3 @@ class Servers(ServerGroup):
     def begin_again(self, at_s: float) -> None:
         self.free_s = [at_s] * len(self.num_bytes)
         self.idle_s = at_s
-
-
-def _added(total: float, each: float, count: int) -> float:
-    """``count`` values added to ``total`` one after another, since sums are rounded."""
-    if not total:  # as after each report; most updates take as long as those before
-        return float(_sums(each, 1 << count.bit_length())[count])
-    terms = np.full(count + 1, each)
-    terms[0] = total
-    return float(np.add.accumulate(terms)[-1])
-
-
-@lru_cache(maxsize=64)
-def _sums(each: float, size: int) -> NDArray[np.float64]:
-    """Sums of none, one, two ... values, added one after another: float64 [size]."""
-    terms = np.full(size, each)
-    terms[0] = 0.0
-    return np.add.accumulate(terms)

@@ -124,9 +124,7 @@ class Workers(WorkerModel):
         order = iteration.order
         iteration.pull_s = at_s - iteration.loaded_s
         own_s, iteration.overrun_s = self._compute_s(order.worker)
-        asked_s = order.delay_s + order.slowdown_frac * own_s
-        injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
-        iteration.injected_s = injected_s
+        iteration.injected_s = injected_s = self.costs.slept_s(order.delay_s + order.slowdown_frac * own_s)
         iteration.compute_s = compute_s = own_s + injected_s
         iteration.since_s = since_s = at_s + compute_s
         if order.holds:

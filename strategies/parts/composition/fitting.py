@@ -14,8 +14,8 @@ from strategies.parts.hooks import Deciding, Following, Meeting, Observing, Sett
 from strategies.parts.load.base import Load
 from strategies.parts.screens import Screen
 
-OWN = __name__.removesuffix("composition.fitting")
-"""What precedes the names of our parts' modules: where the package is installed, more than ``strategies.``."""
+OWN = __name__.removesuffix("parts.composition.fitting")
+"""What precedes the names of our modules: where the package is installed, more than ``strategies.``."""
 
 
 def check_fit(parts: Parts) -> None:

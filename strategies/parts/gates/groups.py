@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
-from strategies.parts.gates.places import Places
+from strategies.parts.gates.waiting import Places
 from strategies.protocol import Grad
 
 

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from math import ceil
 from typing import ClassVar
 
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.parts.gates.roster import Roster
 from strategies.protocol import Grad
+
+
+def three_quarters(num_workers: int) -> int:
+    """Three quarters of the workers, rounded up: the default K."""
+    return ceil(0.75 * num_workers)
+
+
+def check_most(name: str, value: int | None, num_workers: int) -> None:
+    """Raise ``ValueError`` if ``value`` exceeds the number of workers; None stands for the default."""
+    if value is not None and value > num_workers:
+        raise ValueError(f"{name}={value}: must be at most the number of workers ({num_workers})")
 
 
 class QuorumGate(ABC):

@@ -83,6 +83,36 @@ def test_a_parameter_that_no_code_has_is_unnamed() -> None:
     assert unnamed({"k", "eager", "bound", "data"}, "`strategy.k=3` and `eager`; data, bound") == {"bound", "data"}
 
 
+def folders() -> dict[str, set[str]]:
+    """The folder of every method, with the names of its YAMLs."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "conf" / "strategy").glob("*.yaml"):
+        found.setdefault(yaml.safe_load(path.read_text())["_target_"].split(".")[1], set()).add(path.stem)
+    return found
+
+
+def lost(text: str) -> list[str]:
+    """Paths and families of experiments that a docstring names between double backquotes, and that are not there."""
+    families = [f"conf/experiment/{name}*.yaml" for name in re.findall(r"``(\w+)\*``", text)]
+    paths = re.findall(r"``((?:docs|tests)/[\w/.*]+)``", text)
+    return [name for name in families + paths if not list(ROOT.glob(name.replace("NAME", "*")))]
+
+
+@pytest.mark.parametrize(("folder", "names"), sorted(folders().items()))
+def test_a_method_names_its_configurations_card_and_paper_tests(folder: str, names: set[str]) -> None:
+    text = ast.get_docstring(ast.parse((ROOT / "strategies" / folder / "__init__.py").read_text())) or ""
+    if folder != "parts":  # of the strategy that is made of parts
+        assert {name for name in names if f"``{name}``" not in text} == set()
+        assert {name for name in names if f"``docs/methods/{cards()[name].name}``" not in text} == set()
+        assert "``tests/paper/test_" in text
+    assert lost(text) == []
+
+
+def test_a_path_that_is_not_there_is_lost() -> None:
+    text = "``docs/methods/none.md``, ``none_*``, ``antdt_*``, ``tests/paper/test_NAME.py``"
+    assert lost(text) == ["conf/experiment/none_*.yaml", "docs/methods/none.md"]
+
+
 @pytest.mark.parametrize(
     ("program", "names"), [(r"python run\.py", words_of_run()), ("make", targets())], ids=["run.py", "make"]
 )

@@ -18,8 +18,8 @@ from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
+from tests.support.all_costs import ALL_COSTS, BATCH, job_of, play
 from tests.support.long_tests import long_after
-from tests.unit.virtual.test_regular import BATCH, COSTS, job_of, play
 
 Columns = dict[str, Any]
 ROWS = 1000
@@ -83,7 +83,7 @@ def test_the_bytes_do_not_depend_on_how_rows_come(tmp_path: Path, monkeypatch: p
 def test_a_row_takes_52_bytes_at_most(tmp_path: Path, strategy: Strategy) -> None:
     """With every cost and disturbance there is; of 144 that the values have."""
     job = job_of(num_workers=8, num_samples=8 * BATCH * 2000, global_batch_samples=8 * BATCH)
-    play(tmp_path / "run", job, strategy, COSTS["all"], full=False)
+    play(tmp_path / "run", job, strategy, ALL_COSTS)
     path = tmp_path / "run" / "iterations.parquet"
     assert path.stat().st_size / pq.read_metadata(path).num_rows < 52
 

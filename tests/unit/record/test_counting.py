@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from io import StringIO
 from threading import Event
 
-from runtime.record.progress import CLEARED, counted, said_late
+from runtime.record.progress import CLEARED, Progress, counted, said_late
 
 
 class Terminal(StringIO):
@@ -77,3 +77,15 @@ def test_what_cannot_be_counted_is_said_once_if_it_lasts() -> None:
     with said_late("converting", quick, after_s=3600.0):
         pass
     assert quick.getvalue() == ""
+
+
+def test_a_part_is_said_in_percent_and_the_rest_once_it_can_be_known() -> None:
+    stream, now = StringIO(), [0.0]
+    progress = Progress(4, "repeating", stream, lambda: now[0], quiet_s=1.0)
+    for now[0], part in ((0.5, 0.1), (1.5, 0.001), (12.0, 0.125), (13.0, 0.2), (22.0, 0.75), (32.0, 1.0)):
+        progress.reached(part)
+    assert stream.getvalue().splitlines() == [
+        "repeating: 0 %",
+        "repeating: 12 %, about 1 min left",
+        "repeating: 75 %, about 8 s left",
+    ]

@@ -54,7 +54,7 @@ def interrupted_job(mode: RunMode, run_dir: Path, number: int) -> None:
     vars(hydra_config).update(HydraConfig=SimpleNamespace(get=lambda: SimpleNamespace(mode=mode)))
     vars(checking).update(run_checked=lambda job, run_dir: Ending(128 + number if number else 0, number))
     run_job = runpy.run_path(str(ROOT / "run.py"))["run_job"]
-    raise SystemExit(run_job(SimpleNamespace(models_hosts=False, draws=False), run_dir).exit_code)
+    raise SystemExit(run_job(SimpleNamespace(draws=False), run_dir).exit_code)
 
 
 def test_a_job_says_that_its_record_is_kept_and_a_sweep_that_it_continues(tmp_path: Path) -> None:

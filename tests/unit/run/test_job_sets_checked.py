@@ -164,7 +164,7 @@ def test_live_jobs_need_all_that_one_of_them_needs(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
     checked = checked_set([row("a", model="")], *LIVE)
     assert checked.needs == Needs(isolation=Isolation.NETWORK, janitor=True)
-    assert (checked.real_time, checked.models_hosts) == (True, False)
+    assert checked.real_time
     assert checked_set([row("a")]).needs == Needs()
 
 

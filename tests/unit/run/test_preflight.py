@@ -166,7 +166,7 @@ def test_every_file_in_conf_composes_and_builds(line: str, composer: Composer, m
 
 def of_parts(gate: str, load: str) -> str:
     """A strategy of one's own."""
-    parts = {"gate": f"strategies.parts.gates.{gate}", "load": f"strategies.load.{load}"}
+    parts = {"gate": f"strategies.parts.gates.{gate}", "load": f"strategies.lb_bsp.{load}"}
     return "_target_: strategies.parts.composed.Composed\n" + "".join(
         f"{slot}:\n  _target_: {name}\n" for slot, name in parts.items()
     )

@@ -94,3 +94,14 @@ def test_what_is_refused_in_a_fork_says_so_in_its_log(tmp_path: Path) -> None:
     words = ["runtime=virtual", "strategy.bond=3", f"hydra.run.dir={tmp_path / 'run'}"]
     assert dict(in_forks(["x"], lambda _: run_here(words, tmp_path / "log"), 1)) == {"x": 2}
     assert (tmp_path / "log").read_text().count("\n") == 1
+
+
+def test_this_process_may_look_meanwhile() -> None:
+    looks = []
+
+    def work(_name: str) -> int:
+        time.sleep(0.2)
+        return 0
+
+    assert dict(in_forks(["a"], work, 1, lambda: looks.append(1))) == {"a": 0}
+    assert looks

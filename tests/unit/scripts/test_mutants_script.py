@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.compiling import compile_module
 from scripts.mutant_lists import read_lists
 from scripts.mutant_runs import MOST_S
 from tests.support.runs import ROOT
@@ -23,6 +24,23 @@ LIST = """
     - {breaks: Zero is negative., find: number < 0, put: number <= 0}
     - {breaks: Nothing., find: return 1, put: return 2 - 1, equivalent: It is the same number.}
     - {breaks: All is negative., find: 'if number < 0:', put: 'while True:', tests: [test_small.py]}
+"""
+
+IN_C = """#include <Python.h>
+#include "sign.h"
+static PyObject *call(PyObject *module, PyObject *number) { return PyLong_FromLong(sign(PyLong_AsLong(number))); }
+static PyMethodDef methods[] = {{"sign", call, METH_O, ""}, {NULL}};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_small", .m_size = -1, .m_methods = methods};
+PyMODINIT_FUNC PyInit__small(void) { return PyModule_Create(&definition); }
+"""
+SIGN = "static long sign(long number) {\n    return number < 0 ? -1 : 1;\n}\n"
+LIST_IN_C = """
+- file: sign.h
+  tests: [test_small.py]
+  mutants:
+    - {breaks: Signs are swapped., find: "? -1 : 1", put: "? 1 : -1"}
+    - {breaks: Zero is negative., find: number < 0, put: number <= 0}
+    - {breaks: It is no C., find: return number, put: return return number}
 """
 
 
@@ -73,6 +91,59 @@ def test_a_bug_is_found_in_a_package_that_the_script_imports_itself(project: Pat
     code, out, err = mutants(project)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].split() == ["all", "4", "1", "3", "0", "100.0%"]
+
+
+def test_a_bug_in_c_is_compiled_in_the_copy(project: Path) -> None:
+    (project / "small.py").unlink()
+    for name, text in (("_small.c", IN_C), ("sign.h", SIGN), ("tests/mutants/all.yaml", LIST_IN_C)):
+        (project / name).write_text(text)
+    (project / "test_small.py").write_text(TESTS.replace("small", "_small"))
+    assert compile_module(project / "_small.c") == ""
+    code, out, err = mutants(project, "--jobs", "1")
+    assert (code, err) == (1, "")
+    assert out.splitlines()[-1].split() == ["all", "3", "0", "1", "1", "33.3%"]
+    assert "untested: sign.h: return number" in out
+    assert (project / "sign.h").read_text() == SIGN
+
+
+OF_C = """#include <Python.h>
+#include "value.h"
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_value", .m_size = -1};
+PyMODINIT_FUNC PyInit__value(void) {
+    PyObject *made = PyModule_Create(&module);
+    return made && !PyModule_AddIntConstant(made, "VALUE", VALUE) ? made : NULL;
+}
+"""
+
+
+@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
+def test_a_bug_in_c_is_compiled_and_later_ones_are_not_tested_with_it(project: Path) -> None:
+    folder = project / "runtime"
+    folder.mkdir()
+    (folder / "_value.c").write_text(OF_C)
+    (folder / "value.h").write_text("enum { VALUE = 4 };\n")
+    (folder / "sign.py").write_text("from runtime import _value\n\nPLUS = 0\nfound = _value.VALUE + PLUS\n")
+    assert compile_module(folder / "_value.c") == ""
+    head = "import os\nfrom runtime.sign import found\n\ndef test_it():\n"
+    body = '    assert os.environ["STRAGGLAB_NATIVE"] == ""\n    assert found == 4\n'
+    (project / "test_small.py").write_text(head + body)
+    (project / "tests/mutants/all.yaml").write_text("""
+- file: runtime/value.h
+  native: true
+  tests: [test_small.py]
+  mutants:
+    - {breaks: It is less., find: VALUE = 4, put: VALUE = 3}
+    - {breaks: Nothing., find: VALUE = 4, put: VALUE = 2 + 2}
+- file: runtime/sign.py
+  native: true
+  tests: [test_small.py]
+  mutants:
+    - {breaks: Nothing., find: PLUS = 0, put: PLUS = 1 - 1}
+""")
+    (project / ".gitignore").write_text("/out/\n__pycache__/\n*.so\n")
+    code, out, err = mutants(project, "--jobs", "1")
+    assert (code, err) == (1, "")
+    assert out.splitlines()[-1].split() == ["all", "3", "0", "1", "2", "33.3%"]
 
 
 @pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")

@@ -12,7 +12,7 @@ import pytest
 
 from runtime.config import project
 from runtime.errors import ConfigError
-from runtime.house import command
+from runtime.house import command, run_py
 from scripts.experiment import known_specs
 from scripts.new_project import main as new_project
 from tests.support.cli import Finished, run_cli
@@ -43,7 +43,7 @@ def test_a_project_has_its_own_name_everywhere(tmp_path: Path) -> None:
     assert new_project(["deep/hers"]) == 0
     paths = [path for path in (tmp_path / "deep" / "hers").rglob("*") if path.is_file()]
     assert tmp_path / "deep" / "hers" / "hers" / "strategy.py" in paths
-    assert len(paths) == 11
+    assert len(paths) == 12
     assert not [path for path in paths if "my_lab" in path.read_text() or "my_lab" in str(path)]
 
 
@@ -261,3 +261,68 @@ def test_experiments_of_ours_and_of_the_project_have_different_names() -> None:
     (conf / "my_experiment.yaml").rename(conf / "antdt_fig1.yaml")
     with pytest.raises(ConfigError, match="antdt_fig1 is one of ours"):
         known_specs()
+
+
+def test_a_project_with_imports_of_0_1_0_is_accepted() -> None:
+    """Modules of ``strategies`` had other names then."""
+    assert new_project(["lab_of_old"]) == 0
+    lab = Path("lab_of_old")
+    code, choice = lab / "lab_of_old" / "strategy.py", lab / "conf" / "strategy" / "my_strategy.yaml"
+    for path in (code, choice):
+        assert "strategies.parts." in path.read_text()
+        path.write_text(path.read_text().replace("strategies.parts.", "strategies."))
+    plant(code, "\nfrom stragglab.strategies.checks", "\nimport strategies.asp\nfrom stragglab.strategies.checks")
+    plant(code, "spare: int = 1", "spare: int = strategies.asp.ASP.__name__.count('S')")
+    for group in ("experiment", "straggler", "workload"):
+        shutil.rmtree(lab / "conf" / group)
+    assert "ok      conf/strategy/my_strategy.yaml" in run("check", "lab_of_old").out.splitlines()
+
+
+SAID = """
+import sys
+from analysis.figures.names import shown_name
+from analysis.figures.style import looks
+from analysis.reports.remedies import REMEDIES
+look = looks(["my_strategy"])["my_strategy"]
+print(shown_name("my_strategy x=1"), look.colour, look.marker, look.hatch, REMEDIES["my_strategy"].needs, sep="|")
+"""
+
+
+def test_a_folder_and_a_yaml_are_found_in_help_figures_and_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert new_project(["lab_about"]) == 0
+    monkeypatch.setenv("STRAGGLAB_PROJECT", str(Path("lab_about").absolute()))
+    about = Path("lab_about", "lab_about", "about.toml")
+    about.write_text(f'{about.read_text()}colour = "#123456"\nmarker = "D"\n')
+    done = subprocess.run(
+        [sys.executable, "-c", SAID], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.stdout == "My strategy (x=1)|#123456|D|xxxx|parameter servers\n", done.stderr
+    assert "my_strategy" in run("--help").out
+    log = Path("steps.csv")
+    log.write_text(
+        "step,rank,seconds,work\n" + "".join(f"{n},{w},8,{1 + w * (n % 3)}\n" for n in range(60) for w in range(4))
+    )
+    words = ["--compute", "work", "--topology", "ps", "--strategies", "my_strategy,ssp"]
+    advice = subprocess.run(run_py("advise", str(log), *words), capture_output=True, text=True, check=False)
+    assert "\n my_strategy " in advice.stdout, advice.stderr
+    assert "My strategy" in Path("out", "advice", "steps", "advice.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('[my_strategy]\nname = "Mine"\n', "write changes and needs, or why it is not_advised"),
+        ('[my_strategy]\nname = "Mine"\nnot_advised = "no"\ncolor = "#123456"\n', "unknown field `color`"),
+        ("[my_strategy]\nname = 7\n", "Expected `str`, got `int`"),
+        ("[my_strategy\n", "about.toml: "),
+        ('[my_strategy]\nname = "Mine"\nnot_advised = "no"\ncolour = "blue"\n', "colour"),
+    ],
+)
+def test_what_cannot_be_said_of_a_strategy_is_refused(text: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert new_project(["lab_said"]) == 0
+    Path("lab_said", "lab_said", "about.toml").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        project.adopt(["project=lab_said"])
+    assert why in str(refused.value)
+    assert "lab_said/about.toml: " in str(refused.value)
+    assert "\n" not in str(refused.value)

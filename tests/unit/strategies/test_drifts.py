@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strategies.antdt.drifts import Drifts
+from strategies.antdt.profiling import Drifts
 
 PROFILE = {0: [(10.0, 1.0), (20.0, 2.0)], 1: [(10.0, 1.0)]}
 

@@ -6,7 +6,7 @@ import pytest
 
 from runtime.config.instantiate import instantiate
 from runtime.config.parse import parse
-from strategies.star.kappas import FITTED, UNKNOWN, kappa_for
+from strategies.star.times import FITTED, UNKNOWN, kappa_for
 from tests.support.long_tests import long_after
 from tests.unit.strategies.whole_jobs import composer
 

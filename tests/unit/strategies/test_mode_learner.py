@@ -13,8 +13,8 @@ from strategies.protocol import Grad
 from strategies.star.choice import Choice
 from strategies.star.features import feature_names, rows_of
 from strategies.star.first_updates import first_updates
-from strategies.star.held import Held
 from strategies.star.learned import ModeLearner
+from strategies.star.measuring import Held
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.orders import order_intervals
 from strategies.star.regular import in_step, out_of_step

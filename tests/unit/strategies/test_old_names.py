@@ -55,3 +55,13 @@ def test_both_forms_of_import_work_in_a_new_process() -> None:
     )
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "strategies.zeno_pp.descent\n", done.stderr
+
+
+def test_a_folder_of_compiled_files_that_an_update_left_behind_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "gates" / "__pycache__").mkdir(parents=True)
+    text = (
+        f"import strategies; strategies.__path__.append({str(tmp_path)!r}); "
+        "from strategies.gates import AllGate; print(AllGate.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("strategies.parts.gates"), done.stderr

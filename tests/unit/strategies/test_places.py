@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strategies.parts.gates import GroupsGate, Verdict
-from strategies.parts.gates.places import Places
+from strategies.parts.gates.waiting import Places
 from strategies.parts.monitoring.clustering import cluster_by_ratio
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.star import Star
-from strategies.star.held import HeldPace
 from strategies.star.learned import ModeLearner
+from strategies.star.measuring import HeldPace
 from strategies.star.ring_modes import WHOLE, RingMode
 from strategies.star.ring_overhead import NEWEST, RingOverhead
 from strategies.star.ring_took import RingTook, read_took

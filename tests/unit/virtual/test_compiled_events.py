@@ -26,6 +26,7 @@ from runtime.cluster.device import DeviceProfile
 from runtime.core.job import Job
 from runtime.native import EVENTS, OFF, SWITCH, native
 from runtime.record.columns import PENDING_ROWS, ColumnRecorder, IterationWriter
+from runtime.record.recorder import Recorder
 from runtime.training.progress import Progress, load_progress
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
@@ -99,9 +100,31 @@ def jobs_of(draw: st.DrawFn) -> Job:
     )
 
 
+class Answers(Recorder):
+    """Keeps events and answers, and asks for no state of the strategy."""
+
+    keeps = "answers"
+
+    def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
+        super().event(t, event, commands, version, decide_us, None)
+
+
+class Notes(Recorder):
+    """Keeps what happens besides exchanges."""
+
+    keeps = "nothing"
+
+    def event(self, *about: object) -> None:
+        """Nothing of an exchange is kept."""
+
+
+RECORDS: dict[str, Any] = {"rows": ColumnRecorder, "all": Recorder, "answers": Answers, "nothing": Notes}
+"""By how much of an exchange they keep."""
+
+
 def play(run_dir: Path, job: Job, strategy: Strategy, about: dict[str, Any]) -> Outcome:
     run_dir.mkdir()
-    record = ColumnRecorder(run_dir)
+    record = RECORDS[about.get("keeps", "rows")](run_dir)
     spec = make_run_spec(job, strategy, record, run_dir, transport=about["transport"])
     learner = NoLearner(5000, Progress(load_progress("digits_mlp")) if about["progress"] else None)
     plan = Schedule(build_plan("test", 0, 1000.0, about["windows"]))
@@ -130,7 +153,7 @@ def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int 
     with patch.object(lab_module, "loop_of", lambda session: None):
         python = play(place / "python", job, make(), about)
     assert compiled == python
-    for name in FILES:
+    for name in FILES if about.get("keeps", "rows") == "rows" else FILES[:1]:
         assert (place / "compiled" / name).read_bytes() == (place / "python" / name).read_bytes(), name
     return decided
 
@@ -147,6 +170,7 @@ def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int 
     paced=st.booleans(),
     shm=st.booleans(),
     progress=st.booleans(),
+    keeps=st.sampled_from(["rows", "rows", "all", "answers", "nothing"]),
     chunk=st.sampled_from([1, 3, 1 << 10]),
     patience=st.sampled_from([0, 0, 2]),
 )
@@ -158,10 +182,12 @@ def test_the_same_files_of_any_small_job(
     paced: bool,
     shm: bool,
     progress: bool,
+    keeps: str,
     chunk: int,
     patience: int,
 ) -> None:
     about = {
+        "keeps": keeps,
         "costs": costs,
         "windows": windows,
         "profile": DeviceProfile(base_s=0.015, per_sample_s=1e-3) if paced else None,
@@ -172,9 +198,31 @@ def test_the_same_files_of_any_small_job(
         both(Path(directory), job, lambda: hurried(name), about, chunk=chunk, patience=patience)
 
 
+@built
+@pytest.mark.parametrize("name", long_after(["bsp", "lb_bsp", "lgc", "antdt_dd"], always=2))
+@settings(max_examples=EXAMPLES)
+@given(
+    job=jobs_of(),
+    costs=costs_of(),
+    windows=st.lists(windows_of(), max_size=4),
+    keeps=st.sampled_from(["rows", "all", "nothing"]),
+    chunk=st.sampled_from([1, 1 << 10]),
+)
+def test_the_same_files_of_replicas(
+    name: str, job: Job, costs: Costs, windows: list[Disturbance], keeps: str, chunk: int
+) -> None:
+    ring = msgspec.structs.replace(job, num_servers=0)
+    rings = msgspec.structs.replace(costs, ring_step_s=costs.control_s, ring_per_byte_s=1e-8)
+    delays = [one for one in windows if one.kind != "kill" and one.target.startswith("worker")]
+    about = {"costs": rings, "windows": delays, "profile": None, "transport": "tcp", "progress": False, "keeps": keeps}
+    with TemporaryDirectory() as directory:
+        both(Path(directory), ring, lambda: hurried(name), about, chunk=chunk)
+
+
 # ---- jobs by hand ---------------------------------------------------------------------------------------------------
 
-WORKERS, ROUNDS = 4, 60
+WORKERS, ROUNDS = 4, 80
+"""More rounds than factors of jitter are drawn at a time."""
 ABOUT: dict[str, Any] = {
     "costs": Costs(jitter_sigma=0.1, jitter_rho=0.4, control_s=3e-4, latency_s=2e-4, update_base_s=4e-3),
     "windows": [],
@@ -197,6 +245,15 @@ JOB = make_job(
 @pytest.mark.parametrize("name", ["asp", "bsp", "backup_workers", "star_h"])
 def test_the_loop_carries_out_nearly_all(name: str, tmp_path: Path) -> None:
     assert both(tmp_path, JOB, lambda: hurried(name), ABOUT) > 0.9 * WORKERS * ROUNDS
+
+
+@built
+@pytest.mark.parametrize(("keeps", "num_servers"), [("all", 2), ("answers", 2), ("nothing", 2), ("rows", 0)])
+def test_it_does_so_whatever_is_recorded_and_for_replicas(keeps: str, num_servers: int, tmp_path: Path) -> None:
+    job = msgspec.structs.replace(JOB, num_servers=num_servers)
+    rings = msgspec.structs.replace(ABOUT["costs"], ring_step_s=1e-3, ring_per_byte_s=1e-8, data_base_s=1e-3)
+    about = {**ABOUT, "keeps": keeps, "costs": rings}
+    assert both(tmp_path, job, lambda: hurried("bsp"), about) > 0.9 * WORKERS * ROUNDS
 
 
 def go(*workers: int) -> list[Any]:
@@ -280,6 +337,22 @@ def test_any_answer(answer: str, tmp_path: Path) -> None:
         about = {**ABOUT, "costs": msgspec.structs.replace(ABOUT["costs"], decision_s=decision_s)}
         (place := tmp_path / f"{decision_s}").mkdir()
         assert both(place, JOB, lambda: Asynchronous(50, ANSWERS[answer]), about) > 30
+
+
+class Quitting(Asynchronous):
+    """Orders nothing after its 60th arrival; a timer that it set before is all that it waits for then."""
+
+    def handle(self, event: Any) -> Any:
+        answer = super().handle(event)
+        if not isinstance(event, Arrived) or self.arrivals not in (40, 45):
+            return answer[:1] if self.arrivals >= 60 else answer
+        return [*answer, Wake(at_s=event.t + 9.0, tag="some") if self.arrivals == 40 else Evaluate()]
+
+
+@built
+def test_a_job_waits_for_its_timer_and_is_stuck_after_it(tmp_path: Path) -> None:
+    """The loop leaves, at the evaluation, and takes over again while the timer is awaited."""
+    assert both(tmp_path, JOB, lambda: Quitting(0, None), ABOUT) > 45
 
 
 @built
@@ -379,18 +452,20 @@ def test_a_loop_that_was_built_knows_the_vocabulary() -> None:
 @built
 def test_a_loop_refuses_what_does_not_fit() -> None:
     module: Any = native(EVENTS)
-    work, numbers = (0, 1, 0, 0, 8, 8, 1), (0.0,) * 14
-    for sizes in ({"workers": 0, "servers": 1}, {"workers": 1, "servers": 0}):
+    work = {"id": 0, "worker": 1, "samples": 8, "assigned_samples": 8, "accum": 1, "wait_s": 0.5}
+    for sizes in ({"workers": 0, "servers": 1}, {"workers": 1, "servers": -1}):
         with pytest.raises(ValueError, match="a loop needs"):
             module.Loop(**sizes)
     loop = module.Loop(workers=2, servers=1)
     with pytest.raises(ValueError, match="without all"):
         loop.advance(1)
-    assert loop.add_work((*work, *numbers, None), []) == 0
+    with pytest.raises(ValueError, match=r"numbers that a work does not have: .*stage_s"):
+        loop.add_work({**work, "stage_s": 0.0}, None, [])
+    assert loop.add_work({**work, "cpu_s": None}, None, []) == 0
     with pytest.raises(ValueError, match="somebody who is busy"):
-        loop.add_work((*work, *numbers, None), [])
+        loop.add_work(work, None, [])
     with pytest.raises(ValueError, match="work of nobody"):
-        loop.add_work((0, 2, 0, 0, 8, 8, 1, *numbers, None), [])
+        loop.add_work({**work, "worker": 2}, None, [])
     for kind, about in ((module.PUSHED, 1), (module.ARRIVED, -1), (99, 0)):
         with pytest.raises(ValueError, match="no such work"):
             loop.add_entry(0.0, 0, 1, kind, about, None)
@@ -402,4 +477,7 @@ def test_a_loop_refuses_what_does_not_fit() -> None:
         loop.add_samples(2, [])
     works, *others = loop.leave()
     assert (len(works), others) == (1, [[], [], []])
+    numbers, event, ranges = works[0]
+    assert ({name: numbers[name] for name in work}, event, ranges) == (work, None, [])
+    assert {name for name, value in numbers.items() if value} == {name for name, value in work.items() if value}
     assert loop.leave() == ({}, [], [], [])

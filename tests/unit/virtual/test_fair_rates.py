@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.compiled._hosts import Fluid
 from tests.support.reference_fluid import Demand
 
 NEAR = 1e-9

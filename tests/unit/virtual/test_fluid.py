@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from math import inf, nan, nextafter
 from typing import Any
 
@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.measures.theory import push_s
-from runtime.virtual.machines import fluid as module
-from runtime.virtual.machines.fair_rates import Activity, Resource, fair_rates
-from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.compiled._hosts import Fluid
 
 NEAR = 1e-9
 GIGABIT = 125e6
@@ -94,27 +92,6 @@ def test_nothing_to_do_is_done_at_once() -> None:
 
 
 # ---- time -----------------------------------------------------------------------------------------------------------
-
-
-def test_starts_at_one_time_cost_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And only those are computed who share something with a change."""
-    asked: list[int] = []
-
-    def counted(activities: Sequence[Activity], full: Iterable[Resource]) -> list[float]:
-        asked.append(len(activities))
-        return fair_rates(activities, full)
-
-    monkeypatch.setattr(module, "fair_rates", counted)
-    links = Fluid({f"up{k}": GIGABIT for k in range(9)} | {"down0": GIGABIT, "down1": GIGABIT, "core": inf})
-    for k in range(9):
-        links.start(0.0, k, 4e6 + k, (f"up{k}", "core", "down0" if k < 8 else "down1"))
-    assert asked == []
-    assert links.completed(0.01) == []
-    assert (links.next_s, asked) == (links.next_s, [9])
-    links.stop(0.02, 8)
-    links.start(0.02, "late", 1.0, ("up8", "core"))
-    assert links.rate("late") == GIGABIT
-    assert asked == [9, 1]
 
 
 def test_an_unchanged_rate_is_never_rounded() -> None:
@@ -238,7 +215,7 @@ def test_bad_starts_are_named_and_change_nothing(arguments: Any, named: str) -> 
         (lambda link: link.set_capacity(0.0, "link", 1.0), "t=0.0"),
         (lambda link: link.completed(0.0), "t=0.0"),
         (lambda link: link.completed(inf), "t=inf"),
-        (lambda link: Fluid({"link": nan}), "link=nan"),
+        (lambda link: Fluid({"link": nan}), "resource='link'"),
     ],
 )
 def test_other_bad_calls_are_named(call: Callable[[Fluid], object], named: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.compiled._hosts import Fluid
 from tests.support.runs import ROOT
 
 Scenario = dict[str, Any]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.virtual.machines.fair_rates import Activity
-from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.compiled._hosts import Fluid
+from tests.support import reference_fluid as reference
 from tests.support.reference_fluid import Demand
 from tests.unit.virtual.test_fair_rates import (
     AMOUNTS,
@@ -55,8 +55,8 @@ Schedule = list[tuple[float, Op]]
 class Player:
     """Plays a schedule, looks at every rate between any two changes, and adds up the work that they make."""
 
-    def __init__(self, world: dict[str, float]) -> None:
-        self.fluid, self.world, self.now = Fluid(world), dict(world), 0.0
+    def __init__(self, world: dict[str, float], kind: type[Fluid] | type[reference.Fluid] = Fluid) -> None:
+        self.fluid, self.world, self.now = kind(world), dict(world), 0.0
         self.asked: dict[Hashable, Start] = {}
         self.done: dict[Hashable, float] = {}
         self.trace: list[object] = []
@@ -195,43 +195,30 @@ def test_starts_at_one_time_are_equal(world: dict[str, float], starts: list[Star
     assert rates == pytest.approx(others, rel=NEAR, abs=slack)
 
 
-# ---- negative controls: wrong clocks --------------------------------------------------------------------------------
+# ---- negative controls: wrong clocks, planted in the reference ------------------------------------------------------
 
 
 def neighbours_keep_their_rates(patch: pytest.MonkeyPatch) -> None:
-    original = Fluid._affected
-
-    def affected(self: Fluid) -> Any:
-        fresh = [*self._fresh.values()]
-        _, full, quotas = original(self)
-        return fresh, [one for one in full if {*one.users.values()} <= {*fresh}], quotas
-
-    patch.setattr(Fluid, "_affected", affected)
+    patch.setattr(reference.Fluid, "_affected", lambda self: [*self._fresh.values()])
 
 
 def shares_of_the_ended_are_lost(patch: pytest.MonkeyPatch) -> None:
-    original = Fluid._remove
+    original = reference.Fluid._remove
 
-    def remove(self: Fluid, activity: Any) -> None:
-        before = [*self._changed]
+    def remove(self: reference.Fluid, activity: Any) -> None:
+        before = dict(self._changed)
         original(self, activity)
         self._changed = before
 
-    patch.setattr(Fluid, "_remove", remove)
+    patch.setattr(reference.Fluid, "_remove", remove)
 
 
 def work_is_not_booked(patch: pytest.MonkeyPatch) -> None:
-    original = Activity.flow
-
-    def flow(self: Activity, t: float, rate: float) -> None:
-        self.rate = 0.0
-        original(self, t, rate)
-
-    patch.setattr(Activity, "flow", flow)
+    patch.setattr(reference._Activity, "settle", lambda self, t: setattr(self, "since_s", t))
 
 
 def ends_are_late(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Fluid, "next_s", property(lambda self: self._compute() or self._first_s() * 1.01))
+    patch.setattr(reference.Fluid, "next_s", property(lambda self: self._compute() or self._first_s * 1.01))
 
 
 FAULTS = [neighbours_keep_their_rates, shares_of_the_ended_are_lost, work_is_not_booked, ends_are_late]
@@ -246,6 +233,6 @@ def test_a_wrong_clock_is_caught(plant: Callable[[pytest.MonkeyPatch], None], mo
         (1.0, Change("up0", 50.0)),
         (0.5, Start(300.0, Demand(("up1", "down")))),
     ]
-    assert Player(world).play(schedule) == []
+    assert Player(world, reference.Fluid).play(schedule) == []
     plant(monkeypatch)
-    assert Player(world).play(schedule) != []
+    assert Player(world, reference.Fluid).play(schedule) != []

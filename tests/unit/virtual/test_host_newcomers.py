@@ -12,10 +12,11 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.quota import Quota
-from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.clock import PLAN
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Carry, Costs
 from runtime.virtual.lab import VirtualLab
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of_hosts
 from runtime.virtual.tasks.model_state import NoLearner
@@ -51,7 +52,7 @@ class Lab:
     """Two hosts of one core each, with links of 8 bytes per second; a worker on the first, a server on the other."""
 
     def __init__(self, cores: float = 1.0) -> None:
-        self.clock = Clock()
+        self.clock = new_clock()
         first, second = Site("host:0", cores, 8.0), Site("host:1", cores, 8.0)
         self.machines = ModelledMachines(self.clock, {"worker:0": first, "server:0": second})
         self.ended: dict[str, float] = {}

@@ -8,21 +8,12 @@ import pytest
 
 from runtime.virtual.clock import TIMER
 from runtime.virtual.control import host_sharing
-from runtime.virtual.machines import twins
+from runtime.virtual.machines.kernel import new_clock
 from strategies.basic.bsp import BSP
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.protocol import Asked, Demand, Grant, ProtocolError, Reserve, Restart, Share, Stop
 from strategies.star import Star
-from tests.support.compiled import needs_compiled
 from tests.support.neighbours import Neighbours, Saying
-
-
-@pytest.fixture(autouse=True, params=[pytest.param("compiled", marks=needs_compiled), "python"])
-def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Labs, clocks and machines of either twin."""
-    if request.param == "python":
-        monkeypatch.setattr(twins, "COMPILED", None)
-
 
 MORE = Reserve(demands=(Demand(node="server:0", cpu_cores=0.5),), worth_s=9.0)
 NOTHING = Reserve()
@@ -80,7 +71,7 @@ def test_a_job_that_was_preempted_comes_back_without_limits() -> None:
     lab = Neighbours(prevention=Always())
     lab.add("a", Saying({2.0: MORE}), max_time_s=9.0)
     lab.add("b", BSP())
-    clock, left = twins.new_clock(lab.lab.timeline), list[float]()
+    clock, left = new_clock(lab.lab.timeline), list[float]()
     clock.at(3.0, TIMER, lambda: lab.lab.preempt("b", 9.0, lambda: left.append(clock.timeline.moment[0])))
     clock.at(5.0, TIMER, lambda: lab.lab.resume("b", {"server:0": 0, "worker:0": 0, "worker:1": 1}))
     lab.run()

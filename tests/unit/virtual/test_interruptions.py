@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from random import Random
-from typing import Any
 
 import pytest
 
 from runtime.virtual.clock import MACHINE, PLAN, Clock
 from runtime.virtual.costs import Carry, Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
-from tests.support.compiled import HOSTS
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
-CLOCKS = [Clock, *([] if HOSTS is None else [lambda: HOSTS.Clock(HOSTS.Timeline(), 0.0)])]
 MB = 1_000_000
 AWAY, NEAR = ("worker:0", "server:0"), ("worker:1", "server:1")
 """Between hosts, and within one."""
@@ -25,7 +22,7 @@ AWAY, NEAR = ("worker:0", "server:0"), ("worker:1", "server:1")
 class Lab:
     """Two workers and two servers: those that end in 0 have a host each, those that end in 1 share the third."""
 
-    def __init__(self, clock: Any, cores: float = inf, link_bytes_per_s: float = inf) -> None:
+    def __init__(self, clock: Clock, cores: float = inf, link_bytes_per_s: float = inf) -> None:
         self.clock = clock
         hosts = [Site(f"host:{number}", cores, link_bytes_per_s, 0.0) for number in range(3)]
         homes = {"worker:0": hosts[0], "server:0": hosts[1], "worker:1": hosts[2], "server:1": hosts[2]}
@@ -52,13 +49,12 @@ class Lab:
         return self.ended
 
 
-@pytest.fixture(params=CLOCKS, ids=["python", "compiled"][: len(CLOCKS)])
-def clock(request: pytest.FixtureRequest) -> Any:
-    make: Callable[[], Any] = request.param
-    return make()
+@pytest.fixture
+def clock() -> Clock:
+    return new_clock()
 
 
-def test_what_is_sent_while_a_task_works_makes_its_next_work_longer(clock: Any) -> None:
+def test_what_is_sent_while_a_task_works_makes_its_next_work_longer(clock: Clock) -> None:
     lab = Lab(clock)
     lab.work("worker:1", 1.0, 1.0, 1.0)
     lab.send(0.5, AWAY, 0.25)
@@ -67,7 +63,7 @@ def test_what_is_sent_while_a_task_works_makes_its_next_work_longer(clock: Any) 
     assert charged == pytest.approx([0.25, 0.0]), "its own messages are no interruption"
 
 
-def test_it_is_charged_for_the_part_of_the_time_in_which_it_has_a_core(clock: Any) -> None:
+def test_it_is_charged_for_the_part_of_the_time_in_which_it_has_a_core(clock: Clock) -> None:
     """Half of a core: a quarter of a second of interruptions hits it for an eighth, which takes it another quarter."""
     lab = Lab(clock, cores=0.5)
     lab.work("worker:1", 1.0, 1.0)
@@ -76,7 +72,7 @@ def test_it_is_charged_for_the_part_of_the_time_in_which_it_has_a_core(clock: An
     assert lab.machines.core_seconds("worker:1") == pytest.approx(2.125), "it counts as what it has used"
 
 
-def test_interruptions_are_charged_while_others_are_paid_for(clock: Any) -> None:
+def test_interruptions_are_charged_while_others_are_paid_for(clock: Clock) -> None:
     lab = Lab(clock)
     lab.work("worker:1", 1.0, 1.0, 1.0)
     lab.send(0.5, AWAY, 0.25)
@@ -84,7 +80,7 @@ def test_interruptions_are_charged_while_others_are_paid_for(clock: Any) -> None
     assert lab.run() == pytest.approx([1.0, 2.25, 3.75])
 
 
-def test_a_message_interrupts_evenly_while_it_is_transferred(clock: Any) -> None:
+def test_a_message_interrupts_evenly_while_it_is_transferred(clock: Clock) -> None:
     """From 0.5 to 2.5: a quarter of it during the first piece of work, which ends at 1, and half during the second."""
     lab = Lab(clock, link_bytes_per_s=MB / 2)
     lab.work("worker:1", 1.0, 0.875, 1.0, 1.0)
@@ -92,7 +88,7 @@ def test_a_message_interrupts_evenly_while_it_is_transferred(clock: Any) -> None
     assert lab.run() == pytest.approx([1.0, 2.0, 3.25, 4.375])
 
 
-def test_a_message_that_is_dropped_has_interrupted_for_its_part(clock: Any) -> None:
+def test_a_message_that_is_dropped_has_interrupted_for_its_part(clock: Clock) -> None:
     lab = Lab(clock, link_bytes_per_s=MB / 2)
     lab.work("worker:1", 1.0, 1.0, 1.0)
     lab.send(0.0, AWAY, 0.5)
@@ -100,14 +96,14 @@ def test_a_message_that_is_dropped_has_interrupted_for_its_part(clock: Any) -> N
     assert lab.run() == pytest.approx([1.0, 2.125, 3.125])
 
 
-def test_nobody_is_interrupted_by_a_message_of_its_own_while_it_is_transferred(clock: Any) -> None:
+def test_nobody_is_interrupted_by_a_message_of_its_own_while_it_is_transferred(clock: Clock) -> None:
     lab = Lab(clock, link_bytes_per_s=MB / 2)
     lab.work("worker:0", 1.0, 1.0)
     lab.send(0.0, AWAY, 0.5)
     assert lab.run() == pytest.approx([1.0, 2.0])
 
 
-def test_messages_that_share_a_link_interrupt_for_longer_and_no_more(clock: Any) -> None:
+def test_messages_that_share_a_link_interrupt_for_longer_and_no_more(clock: Clock) -> None:
     lab = Lab(clock, link_bytes_per_s=MB)
     lab.work("worker:1", 1.0, 1.0, 1.0, 1.0)
     for path in (AWAY, ("worker:0", "server:1")):
@@ -118,7 +114,7 @@ def test_messages_that_share_a_link_interrupt_for_longer_and_no_more(clock: Any)
     assert ended[1] == pytest.approx(2.25)
 
 
-def test_a_message_within_a_host_and_one_while_nobody_works_interrupt_nobody(clock: Any) -> None:
+def test_a_message_within_a_host_and_one_while_nobody_works_interrupt_nobody(clock: Clock) -> None:
     lab = Lab(clock)
     lab.send(0.0, AWAY, 0.25)
     lab.clock.at(0.5, PLAN, lab.work, "worker:1", 1.0, 1.0)
@@ -126,7 +122,7 @@ def test_a_message_within_a_host_and_one_while_nobody_works_interrupt_nobody(clo
     assert lab.run() == pytest.approx([1.5, 2.5])
 
 
-def test_carrying_is_interrupted_by_messages_of_others_and_not_by_those_of_the_task(clock: Any) -> None:
+def test_carrying_is_interrupted_by_messages_of_others_and_not_by_those_of_the_task(clock: Clock) -> None:
     lab = Lab(clock)
     lab.send(0.0, AWAY, 0.25, carry_s=1.0)
     lab.send(0.5, AWAY[::-1], 0.25)
@@ -138,7 +134,7 @@ def test_carrying_is_interrupted_by_messages_of_others_and_not_by_those_of_the_t
     assert lab.run()[-1] == pytest.approx(6.0), "its other end is not the worker"
 
 
-def test_a_task_whose_process_is_gone_owes_nothing(clock: Any) -> None:
+def test_a_task_whose_process_is_gone_owes_nothing(clock: Clock) -> None:
     lab = Lab(clock)
     lab.work("worker:1", 1.0)
     lab.send(0.5, AWAY, 0.25)
@@ -148,7 +144,7 @@ def test_a_task_whose_process_is_gone_owes_nothing(clock: Any) -> None:
 
 
 @pytest.mark.parametrize("per_s", [100.0, 400.0])
-def test_on_average_work_takes_as_much_longer_as_time_is_interrupted(clock: Any, per_s: float) -> None:
+def test_on_average_work_takes_as_much_longer_as_time_is_interrupted(clock: Clock, per_s: float) -> None:
     """Messages at random times that interrupt for a part f of the time: c core-seconds are charged as c / (1 - f)."""
     lab, random, interrupt_s, piece_s = Lab(clock, cores=0.4), Random(7), 6e-4, 3e-3
     sent = 0

@@ -21,26 +21,17 @@ from runtime.errors import ConfigError
 from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.machines import twins
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.runtime import make_learner
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.sync_switch import SyncSwitch
-from tests.support.compiled import needs_compiled
 from tests.support.harness import make_run_spec
 from tests.support.long_tests import long_after
 from tests.support.shared_labs import COSTS, Drawn, Nobody, draw_lab, run_lab, session_of
 from tests.unit.virtual.test_virtual_session import Tape
 
-TWINS = [pytest.param("compiled", marks=needs_compiled), "python"]
 MEASURED = Measured()
-
-
-@pytest.fixture(params=TWINS)
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "python":
-        monkeypatch.setattr(twins, "COMPILED", None)
 
 
 # ---- one job, without anything that varies ---------------------------------------------------------------------------
@@ -63,7 +54,6 @@ def taped(one: Drawn, measured: Measured | None) -> tuple[Outcome, Tape]:
     return run_lab([one], measured, lambda _: tape)[one.name], tape
 
 
-@pytest.mark.usefixtures("twin")
 def test_equal_rounds_end_within_a_round_of_full_detail(monkeypatch: pytest.MonkeyPatch) -> None:
     without_jitter(monkeypatch)
     (full, detailed), (jumped, tape) = taped(steady(), None), taped(steady(), MEASURED)
@@ -149,7 +139,7 @@ def test_a_lease_is_as_long_after_jumps(
 # ---- many jobs -------------------------------------------------------------------------------------------------------
 
 
-def test_both_twins_write_the_same_bytes_and_so_does_a_second_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_writes_the_same_bytes() -> None:
     def record() -> list[Any]:
         tapes: dict[str, Tape] = {}
         run_lab(drawn, MEASURED, lambda one: tapes.setdefault(one.name, Tape()))
@@ -158,8 +148,6 @@ def test_both_twins_write_the_same_bytes_and_so_does_a_second_run(monkeypatch: p
 
     drawn = draw_lab(1, jobs=3, hosts=3, rounds=(60, 90), gap_s=4.0)
     first = record()
-    assert record() == first
-    monkeypatch.setattr(twins, "COMPILED", None)
     assert record() == first
 
 

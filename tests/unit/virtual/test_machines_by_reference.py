@@ -5,20 +5,23 @@ from __future__ import annotations
 from functools import partial
 from math import inf
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from injectors.plan import Kind
 from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.compiled._hosts import Fluid
 from runtime.virtual.costs import Carry
 from runtime.virtual.machines import machines as module
-from runtime.virtual.machines.fluid import Fluid
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from tests.support.long_tests import long_after
 from tests.support.reference_fluid import Fluid as ReferenceFluid
-from tests.support.reference_sharing import Sharing as ReferenceSharing
+from tests.support.reference_sharing import Sharing
+from tests.support.reference_tasks import TaskWork
 
 NEAR = 1e-12
 END_S = 1e5
@@ -96,7 +99,7 @@ class Busy:
     """Tasks that work and send to each other, one thing after another, on machines that a plan disturbs."""
 
     def __init__(self, seed: int, clock: Clock | None = None) -> None:
-        self.random, self.clock, self.found = Random(seed), clock or Clock(), dict[object, float]()
+        self.random, self.clock, self.found = Random(seed), clock or new_clock(), dict[object, float]()
         random = self.random
         hosts = [self.host(f"host:{number}") for number in range(random.randint(1, 6))]
         tasks = [f"worker:{number}" for number in range(random.randint(1, 6))]
@@ -178,13 +181,31 @@ class Busy:
             self.found["out", host, now], self.found["in", host, now] = self.machines.bytes_of(host)
 
 
-def by_reference(seed: int) -> Found:
+class Requesting(Busy):
+    """Some tasks of hosts with so many cores have requests, which change."""
+
+    def run(self) -> Found:
+        random = Random(str(self.tasks))
+        limited = [task for task in self.tasks if self.machines.sites[task].cores < inf]
+        for _ in range(random.randint(0, 6) if limited else 0):
+            task, cores = random.choice(limited), random.choice((None, 0.1, random.uniform(0.01, 1)))
+            self.clock.at(random.choice((0.0, random.uniform(0, 3))), PLAN, self.machines.request, task, cores)
+        return super().run()
+
+
+def by_reference(kind: type[Busy], seed: int) -> Found:
+    """What becomes of the same tasks on machines and a clock in Python."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "sharing_on", ReferenceSharing)
-        return Busy(seed).run()
+        patch.setattr(module, "kernel", lambda: SimpleNamespace(Sharing=Sharing, TaskWork=TaskWork))
+        return kind(seed, Clock()).run()
 
 
+@pytest.mark.parametrize("kind", [Busy, Requesting])
 @pytest.mark.parametrize("block", BLOCKS)
-def test_tasks_take_as_long_as_in_the_reference(block: int) -> None:
+def test_tasks_take_as_long_as_in_the_reference(block: int, kind: type[Busy]) -> None:
     for seed in seeds(block):
-        assert Busy(seed).run() == near(by_reference(seed)), seed
+        assert kind(seed).run() == near(by_reference(kind, seed)), seed
+
+
+def test_requests_change_something() -> None:
+    assert any(Requesting(seed).run() != Busy(seed).run() for seed in range(20))

@@ -6,10 +6,9 @@ from random import Random
 
 import pytest
 
-from runtime.virtual.clock import Clock
+from runtime.virtual.compiled._hosts import Fluid, Sharing
 from runtime.virtual.costs import Carry
-from runtime.virtual.machines.fluid import Fluid
-from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.machines.kernel import new_clock
 from strategies.protocol import Allocate
 from tests.unit.virtual.test_host_newcomers import Lab, Scripted, launch, played
 
@@ -122,7 +121,7 @@ def test_nobody_with_work_gets_less_than_its_request(seed: int) -> None:
 def test_divided_activities_flow_as_those_that_began_with_these_weights(seed: int) -> None:
     """The oracle begins each activity with its own weight, in a :class:`Fluid` of its own."""
     random = Random(seed)
-    clock = Clock()
+    clock = new_clock()
     sharing, ended = Sharing(clock, {"cores": 1.0}), {}
     accounts = {f"task {number}": random.uniform(0.1, 5.0) for number in range(3)}
     oracle = Fluid({"cores": 1.0})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from runtime.cluster.hosts import Placement, parse_hosts
-from runtime.virtual.clock import Clock
 from runtime.virtual.control.usage import Usage
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC, sites_of, sites_of_hosts, tasks_of
 from strategies.protocol import NodeUse
@@ -18,7 +18,7 @@ FIELDS = {"count": 2, "cpu_cores": 2.0, "link_mbps": 8.0, "placement": [["server
 class World:
     def __init__(self) -> None:
         hosts = parse_hosts(FIELDS, 2, 1)
-        self.clock = Clock()
+        self.clock = new_clock()
         sites = sites_of(hosts, Costs(), 2, 1)
         self.machines = ModelledMachines(self.clock, sites, (), sites_of_hosts(hosts, Costs()))
         self.usage = Usage(lambda: tasks_of(2, 1), self.machines, Placement(hosts))
@@ -75,7 +75,7 @@ def test_limits_are_the_hosts_and_busy_is_what_servers_report() -> None:
 
 
 def test_with_machines_of_its_own_a_task_works_on_all_of_its_cores() -> None:
-    clock = Clock()
+    clock = new_clock()
     machines = ModelledMachines(clock, sites_of(None, Costs(), 1, 1), [])
     usage = Usage(lambda: ["worker:0"], machines, None, lambda task: (4.0, 4.0))
     usage.sample(0.0)

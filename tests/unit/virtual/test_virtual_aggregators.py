@@ -67,7 +67,9 @@ def test_six_updates_need_five_transfers_into_the_server() -> None:
     outcome = finish(summed, tape)
     assert after_ready_s(tape) == pytest.approx([1.0, 2.0, 3.0, 4.0, 5.0])
     assert into_server(summed) == pytest.approx(5.0)
-    (arrived,) = [event["grad"] for event in tape.received("Arrived") if event["grad"].get("members")]
+    [told] = [event for event in tape.received("Arrived") if event["grad"].get("members")]
+    arrived, send_s = told["grad"], told["timings"]["send_s"]
+    assert send_s == pytest.approx(3 * TRANSFER_S), "from when it was ordered: two to the aggregator, one from there"
     assert (len(arrived["members"]), arrived["samples"], outcome.samples_applied) == (2, 2, 6)
     assert tape.received("Started")[0]["places"]["aggregator:0"] == "host:7"
 

@@ -13,9 +13,10 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.core.job import ApplyOrder
-from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.runtime import make_learner
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from runtime.virtual.tasks.replicas import Replicas
@@ -68,7 +69,7 @@ def finish(run: VirtualSession, tape: Tape) -> None:
 
 
 def reduced(apart: tuple[int, ...] = (), returning: tuple[tuple[int, int], ...] = ()) -> Replicas:
-    replicas = Replicas(Clock(), COSTS, PARAMETERS, 4)
+    replicas = Replicas(new_clock(), COSTS, PARAMETERS, 4)
     order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, apart=apart, returning=returning)
     replicas.carry_out(order, 1.0)
     return replicas

@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Callable
 from itertools import permutations
+from random import Random
 from typing import Any
 
 import pytest
@@ -141,6 +142,80 @@ def test_time_stands_where_the_last_action_was() -> None:
     assert (clock.now, clock.next_s) == (3.5, math.inf)
     with pytest.raises(IndexError):
         clock.step()
+
+
+@pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
+def test_times_that_round_to_one_happen_in_their_order(make: Callable[[], Timeline]) -> None:
+    """Late in a lab a float cannot tell a quarter of a second from a half."""
+    timeline, seen = make(), list[float]()
+    kind: Any = Clock if isinstance(timeline, Timeline) else HOSTS.Clock
+    late = kind(timeline, 2.0**54)
+    for when_s in (0.5, 0.25, 0.75, 0.0):
+        late.at(when_s, PLAN, seen.append, when_s)
+    while timeline.next_s < math.inf:
+        timeline.step()
+    assert seen == [0.0, 0.25, 0.5, 0.75]
+
+
+@pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
+def test_what_a_job_that_is_over_had_scheduled_does_not_happen(make: Callable[[], Timeline]) -> None:
+    timeline, seen = make(), list[str]()
+    kind: Any = Clock if isinstance(timeline, Timeline) else HOSTS.Clock
+    over, other = kind(timeline), kind(timeline)
+    over.at(1.0, PLAN, seen.append, "over")
+    other.at(2.0, PLAN, seen.append, "other")
+    over.ended = True
+    assert timeline.next_s == 2.0
+    timeline.step()
+    assert (seen, timeline.next_s) == (["other"], math.inf)
+    over.at(3.0, PLAN, seen.append, "over")
+    other.at(3.0, PLAN, seen.append, "last")
+    timeline.step()
+    assert seen == ["other", "last"]
+
+
+# ---- both kinds ------------------------------------------------------------------------------------------------------
+
+
+def says(seed: int, timeline: Timeline, kind: Any) -> list[object]:
+    """What two clocks and their timeline say while chance schedules, steps, catches up and jumps."""
+    random, found = Random(seed), list[object]()
+    offsets = [0.0, random.choice((0.0, 17.3, 0.1, 2.0**50 + 0.3))]
+    clocks = [kind(timeline, offset_s) for offset_s in offsets]
+    clocks[0].moves = random.random() < 0.5
+
+    def act(clock: Clock, number: int) -> None:
+        other = random.choice(clocks)
+        found.append((number, clock.now, timeline.moment, [timeline.is_next(priority) for priority in PRIORITIES]))
+        other.catch_up()
+        found.append((other.now, timeline.clock is other))
+        for _ in range(random.randint(0, 2)):
+            schedule(random.choice((clock, other)))
+
+    def schedule(clock: Clock) -> None:
+        when_s = clock.now + random.choice((0.0, -0.5, 0.1, 0.137, random.uniform(0, 3)))
+        clock.at(when_s, random.choice(PRIORITIES), act, clock, random.randint(0, 999))
+
+    for _ in range(10):
+        schedule(random.choice(clocks))
+    for _ in range(60):
+        found.append((timeline.next_s, timeline.next_fixed_s, timeline.sequence))
+        if timeline.next_s == math.inf:
+            break
+        fixed_s = timeline.next_fixed_s
+        if random.random() < 0.2 and fixed_s > timeline.moment[0]:
+            span_s = random.uniform(0, min(fixed_s - timeline.moment[0], 1e6))
+            timeline.jump(span_s, [clock for clock in clocks if clock.moves])
+            found.append((timeline.moment, [clock.offset_s for clock in clocks]))
+        timeline.step()
+    return found
+
+
+@needs_compiled
+def test_the_compiled_clock_says_what_that_in_python_says() -> None:
+    """It has a twin, since jobs that share no machines run without the kernel."""
+    for seed in range(300):
+        assert says(seed, HOSTS.Timeline(), HOSTS.Clock) == says(seed, Timeline(), Clock), seed
 
 
 # ---- jumps ----------------------------------------------------------------------------------------------------------

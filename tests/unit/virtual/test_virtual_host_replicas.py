@@ -13,10 +13,11 @@ from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.job import ApplyOrder
-from runtime.virtual.clock import MACHINE, MESSAGE, Clock
+from runtime.virtual.clock import MACHINE, MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Then
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.runtime import make_learner
@@ -173,7 +174,7 @@ class Group:
     """Replicas, each on a host with a link of 1024 bytes a second."""
 
     def __init__(self, num_workers: int = 4, costs: Costs = FREE, parameters: int = PARAMETERS) -> None:
-        self.clock = Clock()
+        self.clock = new_clock()
         sites = {f"worker:{worker}": Site(f"host:{worker}", 1.0, 1024.0) for worker in range(num_workers)}
         self.machines = ModelledMachines(self.clock, sites)
         self.replicas = HostReplicas(self.machines, costs, parameters, num_workers)

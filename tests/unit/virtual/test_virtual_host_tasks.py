@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.virtual.clock import MACHINE, PLAN, Clock
+from runtime.virtual.clock import MACHINE, PLAN
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_servers import HostServers
@@ -121,6 +122,20 @@ def test_who_moves_is_paced_by_the_device_that_it_finds_or_the_default(
     model.begin(0.0)
     received, _ = model.only()
     assert received.compute_s == pytest.approx(compute_s)
+
+
+def test_who_moves_to_its_server_uses_no_link_any_more() -> None:
+    """64 bytes over 640 a second, before it lives on the server's host."""
+    model = HostModel(costs=REAL, profile=None, link=640.0)
+    model.begin(0.0)
+    model.run()
+    model.machines.move("worker:0", "host:2")
+    model.begin(model.clock.now)
+    assert [(one.pull_s, one.send_s) for _, one, _ in model.run()] == [approx_pair(0.1, 0.1), approx_pair(0.0, 0.0)]
+
+
+def approx_pair(*values: float) -> Any:
+    return pytest.approx(values, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +268,7 @@ UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4, sle
 
 def servers(cores: float, disturb: Any = calm, costs: Costs = UPDATES) -> HostServers:
     site = Site("host:0", cores)
-    return HostServers(ModelledMachines(Clock(), {"server:0": site, "server:1": site}), costs, 32, 2, disturb)
+    return HostServers(ModelledMachines(new_clock(), {"server:0": site, "server:1": site}), costs, 32, 2, disturb)
 
 
 def worked_off(group: HostServers) -> float:
@@ -378,3 +393,37 @@ def test_on_machines_of_their_own_all_take_as_long_as_ever(
         times, on_machines = one["event"].get("timings", {}), other["event"].get("timings", {})
         known = {"cpu_s": on_machines["cpu_s"]} if on_machines else {}  # only machines have processors
         assert times | known == pytest.approx(on_machines, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("wait_cores", "compute_s", "polled_s"), [(0.0, 0.2, 0.0), (0.25, 0.2 / 0.75, 0.25 * 0.8), (1.0, 0.4, 0.425)]
+)
+def test_who_polls_while_it_waits_takes_its_neighbours_processor(
+    wait_cores: float, compute_s: float, polled_s: float
+) -> None:
+    """Two workers of one core. The first waits from 0.2 to 1 s, meanwhile the second computes, and then waits, too.
+
+    With a whole core it polls alone until 0.25, next to work until 0.65 and next to another that polls until 1.
+    """
+    model = HostModel(costs=msgspec.structs.replace(REAL, wait_cores=wait_cores), profile=None, together=True)
+    model.begin(0.0)
+    model.begin(0.25, worker=1)
+    model.clock.at(1.0, MACHINE, model.begin, 1.0)
+    (_, first, _), (_, other, _), (_, again, _) = sorted(model.run(), key=lambda arrived: arrived[2])
+    assert (other.compute_s, again.wait_s) == (pytest.approx(compute_s), pytest.approx(0.8))
+    assert [one.cpu_s for one in (first, other, again)] == [pytest.approx(0.2)] * 2 + [pytest.approx(0.2 + polled_s)]
+
+
+def test_who_polls_and_is_lost_polls_no_more() -> None:
+    """Its next process begins without what the last has used."""
+    model = HostModel(costs=msgspec.structs.replace(REAL, wait_cores=1.0), profile=None)
+    model.begin(0.0)
+    model.clock.at(0.5, PLAN, model.machines.forget, "worker:0")
+    model.clock.at(1.0, MACHINE, model.begin, 1.0)
+    while len(model.arrived) < 2:
+        model.clock.step()
+    _, (_, again, _) = model.arrived
+    assert (again.cpu_s, model.machines.core_seconds("worker:0")) == (
+        pytest.approx(0.2),
+        pytest.approx(0.2 + 0.3 + 0.2),
+    )

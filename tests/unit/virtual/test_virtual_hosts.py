@@ -14,8 +14,10 @@ from runtime.api import RunContext
 from runtime.cluster.hosts import parse_hosts
 from runtime.live import LiveRuntime
 from runtime.virtual import VirtualRuntime
-from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.clock import MESSAGE, PLAN
+from runtime.virtual.compiled._hosts import Sharing
 from runtime.virtual.costs import FREE, Carry, Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of
 from tests.support.clusters import cluster_of
@@ -42,7 +44,7 @@ class Lab:
     """Machines, what happens to them, and when things end."""
 
     def __init__(self, sites: dict[str, Site], *changes: Change, routes: tuple[str, ...] = ()) -> None:
-        self.clock = Clock()
+        self.clock = new_clock()
         self.machines = ModelledMachines(self.clock, sites, routes)
         self.ended: dict[Any, float] = {}
         for t, *change in changes:
@@ -349,7 +351,7 @@ def test_whoever_has_two_reasons_stands_still_until_the_last_is_gone() -> None:
 
 
 def test_changes_say_who_stands_still_from_now_on() -> None:
-    machines = ModelledMachines(Clock(), on_hosts(PAIR, 1.0))
+    machines = ModelledMachines(new_clock(), on_hosts(PAIR, 1.0))
     assert machines.change("worker:1", "pause", 1.0) == ["worker:1"]
     assert machines.change("host:0", "pause", 1.0) == ["worker:0"]
     assert machines.change("worker:1", "pause", 0.0) == []
@@ -397,3 +399,14 @@ def test_the_next_incarnation_stands_still_like_the_one_before() -> None:
     lab.at(2.0, lab.machines.forget, "worker:0")
     lab.work(2.0, "worker:0", 1.0)
     assert lab.run() == approx({"worker:0": 4.0})
+
+
+def test_machines_act_before_the_coordinator_hears_of_anything() -> None:
+    """Work ends at 1 s, when a message is there, too."""
+    clock, seen = new_clock(), list[str]()
+    cores = Sharing(clock, {"cores": 1.0})
+    clock.at(1.0, MESSAGE, seen.append, "message")
+    cores.start("work", 1.0, ("cores",), lambda: seen.append("work"))
+    while clock.next_s < math.inf:
+        clock.step()
+    assert seen == ["work", "message"]

@@ -25,7 +25,7 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.garbage import THRESHOLDS
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.machines import twins
+from runtime.virtual.machines.kernel import new_clock, new_timeline
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.runtime import make_learner
@@ -33,7 +33,6 @@ from runtime.virtual.tasks.model_state import NoLearner
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
-from tests.support.compiled import needs_compiled
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
 from tests.support.long_tests import long_after
@@ -43,13 +42,6 @@ from tests.unit.virtual.test_virtual_session import Tape, virtual_job
 Make = Callable[[Clock, Tenancy | None], VirtualSession]
 LATER_S = 17.3
 """No binary fraction: sums with it are rounded."""
-
-
-@pytest.fixture(autouse=True, params=[pytest.param("compiled", marks=needs_compiled), "python"])
-def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Labs, clocks and machines of either twin."""
-    if request.param == "python":
-        monkeypatch.setattr(twins, "COMPILED", None)
 
 
 class Recorded:
@@ -123,12 +115,12 @@ def test_who_is_called_back_by_shared_machines_acts_after_that() -> None:
     """A job's own time is rounded, and in the lab's may lie an instant before the action of the machines."""
     earlier = 0
     for number in range(1, 200):
-        timeline, seen = twins.new_timeline(), list[float]()
-        there, job, at_s = twins.new_clock(timeline), twins.new_clock(timeline, LATER_S), 3 * LATER_S + number * 0.137
+        timeline, seen = new_timeline(), list[tuple[float, ...]]()
+        there, job, at_s = new_clock(timeline), new_clock(timeline, LATER_S), 3 * LATER_S + number * 0.137
 
-        def see(there: Clock = there, seen: list[float] = seen) -> None:
+        def see(there: Clock = there, seen: list[tuple[float, ...]] = seen) -> None:
             there.catch_up()
-            seen.append(there.now)
+            seen.append((there.now, *there.timeline.moment))
 
         def come_back(job: Clock = job, see: Callable[[], None] = see) -> None:
             job.catch_up()
@@ -137,7 +129,9 @@ def test_who_is_called_back_by_shared_machines_acts_after_that() -> None:
         there.at(at_s, MACHINE, come_back)
         while timeline.next_s < math.inf:
             timeline.step()
-        assert seen == [at_s]
+        [(there_s, *moment)] = seen
+        assert there_s == at_s
+        assert (*moment,) >= (at_s, 0.0)
         earlier += exact_sum(LATER_S, job.now) < (at_s, 0.0)
     assert earlier > 10
 
@@ -198,8 +192,8 @@ def test_jobs_join_while_the_lab_runs_and_are_let_go() -> None:
 
 
 def test_what_ended_jobs_had_scheduled_is_dropped_and_the_rest_is_in_order() -> None:
-    timeline, seen = twins.new_timeline(), list[int]()
-    clocks = [twins.new_clock(timeline, offset_s) for offset_s in (0.0, 0.25, 0.5)]
+    timeline, seen = new_timeline(), list[int]()
+    clocks = [new_clock(timeline, offset_s) for offset_s in (0.0, 0.25, 0.5)]
     for number in range(60):
         clocks[number % 3].at(1.0 + number * 7 % 60, START, seen.append, number)
     clocks[1].ended = True

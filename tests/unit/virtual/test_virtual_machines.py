@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.cluster.device import DeviceProfile
-from runtime.virtual.clock import MACHINE, Clock
+from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.network import Network
 from runtime.virtual.tasks.jitter import Jitter
 from runtime.virtual.tasks.servers import Servers
@@ -274,7 +275,7 @@ def test_the_parts_make_up_the_whole(
 
 def ends(starts: list[tuple[float, str, int]], num_servers: int = 1, gone: tuple[float, str, int] | None = None) -> Any:
     """When transfers of 4 MB end that start as (time, way, worker); one may be abandoned."""
-    clock, found = Clock(), {}  # type: Clock, dict[tuple[str, int], float]
+    clock, found = new_clock(), {}  # type: Clock, dict[tuple[str, int], float]
     network = Network(clock, GIGABIT, 4, num_servers)
 
     def start(key: tuple[str, int]) -> None:

@@ -6,14 +6,15 @@ import math
 
 import pytest
 
-from runtime.virtual.clock import MACHINE, Clock
+from runtime.cluster.hosts import USUAL_PERIOD_S
+from runtime.virtual.clock import MACHINE
+from runtime.virtual.compiled._hosts import Fluid, Sharing
 from runtime.virtual.costs import Carry
 from runtime.virtual.machines import quotas
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.quotas import Quota, depth_s
-from runtime.virtual.machines.sharing import Sharing
+from runtime.virtual.machines.quotas import depth_s, quota_of
 from runtime.virtual.machines.sites import Site
-from runtime.virtual.machines.twins import new_clock
 from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, PAIR, Change, Lab, approx, on_hosts, push
 
 # ---- quotas with a period -------------------------------------------------------------------------------------------
@@ -51,16 +52,21 @@ def test_a_shorter_period_saves_less(cores: float, depth_s: float) -> None:
 
 
 def test_who_uses_as_much_as_is_given_never_uses_it_up() -> None:
-    quota = Quota(0.4, now_s=0.0)
-    assert quota.use(0.5) == pytest.approx(quota.depth_s / 0.1)
-    assert quota.use(0.4) == math.inf
+    quota = quota_of(0.4, USUAL_PERIOD_S)
+    for used, end_s in ((0.5, quota.depth_s / 0.1), (0.4, 1000.0)):
+        host = Fluid({"cores": 4.0})
+        host.set_quota(0.0, "cores", quota)
+        host.start(0.0, "work", 400.0, ("cores",), used)
+        assert host.next_s == pytest.approx(end_s)
+        assert host.completed(end_s + 1e-6) == (["work"] if used == 0.4 else [])
+        assert used == 0.4 or host.rate("work") == 0.4
 
 
 def test_whoever_stands_still_uses_no_quota() -> None:
     """8 core-seconds at 2 cores, with 2 s in which nothing is given; 20 ms are saved meanwhile."""
-    clock, ended = Clock(), list[float]()
+    clock, ended = new_clock(), list[float]()
     cores = Sharing(clock, {"cores": 4.0})
-    cores.set_quota("cores", Quota(2.0, now_s=0.0))
+    cores.set_quota("cores", quota_of(2.0, USUAL_PERIOD_S))
     cores.start("work", 8.0, ("cores",), lambda: ended.append(clock.now))
     clock.at(1.0, MACHINE, cores.set_capacity, "cores", 0.0)
     clock.at(3.0, MACHINE, cores.set_capacity, "cores", 4.0)
@@ -178,11 +184,12 @@ def test_a_quota_is_used_up_however_late_it_is(late_s: float, cores: float) -> N
     """96 cores have 0.96 core-seconds saved, which whoever uses more will have used up at a time that is a float."""
     for n in range(100):
         begun_s = late_s + 0.01 * n
-        quota = Quota(96.0, begun_s)
-        assert quota.open(begun_s)
-        ends_s = quota.use(cores + n)
+        host = Fluid({"cores": cores + n})
+        host.set_quota(begun_s, "cores", quota_of(96.0, USUAL_PERIOD_S))
+        host.start(begun_s, "work", 1e6, ("cores",))
+        assert host.rate("work") == cores + n
         for _ in range(3):
-            if not quota.open(ends_s):
+            if host.rate("work") == 96.0:
                 break
-            ends_s = quota.use(cores + n)
-        assert not quota.open(ends_s)
+            assert host.completed(host.next_s) == []
+        assert host.rate("work") == 96.0

@@ -12,9 +12,10 @@ import pytest
 from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.job import Job
-from runtime.virtual.clock import MESSAGE, Clock
+from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs, load_costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.runtime import make_learner
 from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from runtime.virtual.tasks.replicas import Replicas
@@ -48,7 +49,7 @@ def test_a_worker_alone_has_nobody_to_sum_with() -> None:
 
 
 def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
-    replicas = Replicas(Clock(), RING, PARAMETERS, 4)
+    replicas = Replicas(new_clock(), RING, PARAMETERS, 4)
     replicas.update(1.0, num_grads=4)
     assert replicas.idle_s == 1.0 + RING_OF_4_S + STEP_S
     replicas.here = lambda: range(2)
@@ -59,11 +60,11 @@ def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
 def test_a_replica_is_ordered_and_then_copied_in_one_hop() -> None:
     """256 bytes at 1/1024 s each, after a step of 1/64 s."""
     costs = msgspec.structs.replace(RING, control_s=1 / 8)
-    assert Replicas(Clock(), costs, PARAMETERS, 4).copy_s == 1 / 8 + 1 / 64 + 256 / 1024
+    assert Replicas(new_clock(), costs, PARAMETERS, 4).copy_s == 1 / 8 + 1 / 64 + 256 / 1024
 
 
 def test_the_next_ring_waits_for_the_last() -> None:
-    replicas = Replicas(Clock(), RING, PARAMETERS, 4)
+    replicas = Replicas(new_clock(), RING, PARAMETERS, 4)
     replicas.update(1.0, 4)
     replicas.update(1.0, 4)
     assert replicas.idle_s == 1.0 + 2 * (RING_OF_4_S + STEP_S)

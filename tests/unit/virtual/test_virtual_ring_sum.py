@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
 
-from runtime.virtual.clock import MACHINE, PLAN, Clock
+from runtime.virtual.clock import MACHINE, PLAN
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
-from runtime.virtual.machines.twins import new_clock
 from runtime.virtual.tasks.ring_sum import RingSum
 from tests.support.reference_rings import RingCase, ends_of_rings
 
 FREE = Costs()
 FLOATS = 64
 """256 bytes, in parts of 64 for a ring of four."""
-both_twins = pytest.mark.parametrize("make_clock", [Clock, new_clock])
 
 
 class Rings:
@@ -33,10 +32,9 @@ class Rings:
         costs: Costs = FREE,
         *,
         host_latency_s: float = 0.0,
-        make_clock: Callable[[], Clock] = Clock,
         cores: float = math.inf,
     ) -> None:
-        self.clock = make_clock()
+        self.clock = new_clock()
         hosts = [Site(f"host:{number}", cores, rate, host_latency_s) for number, rate in enumerate(links)]
         names = [
             [f"worker:{100 * number + rank}" for rank in range(len(ring.hosts))] for number, ring in enumerate(rings)
@@ -70,21 +68,19 @@ def ring_of(*hosts: int, part_bytes: float = 64.0, start_s: float = 0.0) -> Ring
 # ---- closed forms ---------------------------------------------------------------------------------------------------
 
 
-@both_twins
 @pytest.mark.parametrize("size", [2, 3, 4, 7])
-def test_undisturbed_it_is_two_n_minus_one_messages_of_an_nth(size: int, make_clock: Callable[[], Clock]) -> None:
+def test_undisturbed_it_is_two_n_minus_one_messages_of_an_nth(size: int) -> None:
     """With latencies of the hosts and of the cost model, and what adding a byte takes."""
     costs = Costs(latency_s=1 / 128, ring_step_s=1 / 64, ring_per_byte_s=1 / 1024)
-    made = Rings([ring_of(*range(size))], [512.0] * size, costs, host_latency_s=1 / 256, make_clock=make_clock)
+    made = Rings([ring_of(*range(size))], [512.0] * size, costs, host_latency_s=1 / 256)
     hop_s = 64 / 512 + 2 / 256 + 1 / 128 + 1 / 64 + 64 / 1024
     assert made.run() == [[pytest.approx(2 * (size - 1) * hop_s, rel=1e-12)] * size]
 
 
-@both_twins
-def test_carrying_is_work_of_one_thread_at_both_ends_of_a_member(make_clock: Callable[[], Clock]) -> None:
+def test_carrying_is_work_of_one_thread_at_both_ends_of_a_member() -> None:
     """A byte that leaves and one that comes: a member carries two at a time, which takes longer than the link."""
     costs = Costs(carry_per_byte_s=1 / 256)
-    made = Rings([ring_of(0, 1, 2, 3)], [512.0] * 4, costs, make_clock=make_clock)
+    made = Rings([ring_of(0, 1, 2, 3)], [512.0] * 4, costs)
     assert made.run() == [[pytest.approx(6 * 2 * 64 / 256)] * 4]
     assert [made.machines.core_seconds(f"worker:{rank}") for rank in range(4)] == [pytest.approx(3.0)] * 4
 
@@ -161,11 +157,10 @@ def drawn_case(seed: int) -> tuple[list[RingCase], list[float], float]:
 
 
 @pytest.mark.few(4)
-@both_twins
 @pytest.mark.parametrize("seed", range(60))
-def test_rings_that_share_links_end_as_by_brute_force(seed: int, make_clock: Callable[[], Clock]) -> None:
+def test_rings_that_share_links_end_as_by_brute_force(seed: int) -> None:
     rings, links, latency_s = drawn_case(seed)
-    ends = Rings(rings, links, host_latency_s=latency_s / 2, make_clock=make_clock).run()
+    ends = Rings(rings, links, host_latency_s=latency_s / 2).run()
     assert ends == [pytest.approx(own, rel=1e-9) for own in ends_of_rings(rings, links, latency_s)]
 
 

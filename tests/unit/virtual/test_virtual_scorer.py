@@ -10,6 +10,7 @@ import pytest
 from runtime.core.scoring import Products
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import sites_of
 from runtime.virtual.tasks.host_servers import HostServers
@@ -45,7 +46,7 @@ class Parts:
 
 
 def scorer_of(kind: str, **fields: Any) -> tuple[Clock, ServerGroup, Scorer, list[Any]]:
-    clock, heard = Clock(), []  # type: tuple[Clock, list[Any]]
+    clock, heard = new_clock(), []  # type: tuple[Clock, list[Any]]
     sizes = (COSTS, FLOATS, 2, lambda target, t: (0.0, 0.0))
     servers: ServerGroup
     if kind == "hosts":
@@ -109,7 +110,7 @@ def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
 
 
 def test_where_there_are_no_servers_nothing_can_be_scored() -> None:
-    replicas = Replicas(Clock(), COSTS, FLOATS, 4)
+    replicas = Replicas(new_clock(), COSTS, FLOATS, 4)
     with pytest.raises(NotImplementedError):
         replicas.inner_products(0, 0.0, print)
     with pytest.raises(NotImplementedError):
@@ -130,7 +131,7 @@ def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
 
 
 def test_replicas_measure_the_sum_all_at_once() -> None:
-    replicas, heard = Replicas(Clock(), COSTS, FLOATS, 1), list[float]()
+    replicas, heard = Replicas(new_clock(), COSTS, FLOATS, 1), list[float]()
     replicas.update(0.0, 1)
     replicas.measure(0, 0.0, heard.append)
     assert heard == [0.5 + 8.0 + 24.0 + 24.0]

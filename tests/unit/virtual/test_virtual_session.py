@@ -430,8 +430,11 @@ def test_a_signal_in_the_last_evaluation_finds_the_job_done() -> None:
     assert run.spec.interrupted_by == signal.SIGTERM  # so that no other job of a sweep starts
 
 
-def test_an_interrupt_ends_it_in_good_order() -> None:
-    """Ctrl-C: the signal is caught, the record has its last line, and who listened before listens again."""
+@pytest.mark.parametrize("steps", [50, 60, 100, 130, 150])
+def test_an_interrupt_ends_it_in_good_order(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C: the signal is caught, the record has its last line, and the earlier handler is back in place."""
+    monkeypatch.setattr("runtime.virtual.event_loop.loop.CHUNK", 4)  # the job is short
+    monkeypatch.setattr("runtime.virtual.lab.LOOK_EVERY", steps)
     before, pressed = signal.getsignal(signal.SIGINT), []
 
     def press(t: float) -> None:

@@ -14,7 +14,6 @@ from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import parse_hosts
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines import twins
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import NoLearner
 from strategies.mlfabric import MLfabric
@@ -148,12 +147,6 @@ def test_on_hosts_they_share_links_too() -> None:
     together, apart = on_hosts(Sender(together=True)), on_hosts(Sender(together=False))
     assert arrivals(together) == near((0, ready_s + 2 * TRANSFER_S), (1, ready_s + 2 * TRANSFER_S))
     assert arrivals(apart) == near((0, ready_s + TRANSFER_S), (1, ready_s + 2 * TRANSFER_S))
-
-
-def test_without_compiled_machines_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = on_hosts(Sender(together=False)).plain()
-    monkeypatch.setattr(twins, "COMPILED", None)
-    assert on_hosts(Sender(together=False)).plain() == before
 
 
 def test_a_paused_worker_does_not_send() -> None:

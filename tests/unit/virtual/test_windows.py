@@ -10,10 +10,11 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Hosts, Placement, parse_hosts
-from runtime.virtual.clock import PLAN, Clock
+from runtime.virtual.clock import PLAN
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
+from runtime.virtual.machines.kernel import new_clock
 
 USERS = DeviceUsers((0,), 4)
 """All workers on one device."""
@@ -23,7 +24,7 @@ Told = list[tuple[float, str, str]]
 
 def told(*windows: dict[str, Any], hosts: Hosts | None = None, moves: tuple[tuple[float, str], ...] = ()) -> Told:
     """(time, what, target) of every notification until the plan is over."""
-    clock, found = Clock(), list[tuple[float, str, str]]()
+    clock, found = new_clock(), list[tuple[float, str, str]]()
 
     def change(target: str, kind: str, level: float) -> list[str]:
         found.append((clock.now, f"{kind} {level:g}", target))

@@ -1,0 +1,14 @@
+"""What our strategies, and those of the user's project, say of themselves: the ``about.toml`` of their folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from reading.about import About, read_about
+
+OURS = Path(__file__).resolve().parents[1] / "strategies"
+PROJECT = os.environ.get("STRAGGLAB_PROJECT", "")
+"""The folder of the project; empty: there is none."""
+ABOUT: dict[str, About] = read_about(OURS) | (read_about(Path(PROJECT)) if PROJECT else {})
+"""By the name of the configuration."""

@@ -1,0 +1,62 @@
+"""What a folder of strategies says of them for figures and lists: its ``about.toml``, a section per configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from reading.errors import Unreadable
+from reading.files import read_text
+
+FILE = "about.toml"
+MOST_BYTES = 100_000
+LAST = 1_000
+"""The place of a folder that names none."""
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A strategy in words and looks. Without ``not_advised`` it is a candidate of ``advise``."""
+
+    name: str
+    """In figures and pages."""
+    colour: Annotated[str, Meta(pattern="^#[0-9A-Fa-f]{6}$")] | None = None
+    """None: one of the spare colours."""
+    marker: Literal["o", "s", "^", "D", "v", "P", "X"] | None = None
+    """The second cue next to colour, with the hatch that belongs to it (``analysis/figures/cues.py``)."""
+    changes: str = ""
+    """In training, compared with plain synchronous steps."""
+    needs: str = ""
+    """Of the job or the cluster."""
+    not_advised: str = ""
+    """Why ``advise`` does not time it."""
+    asynchronous: bool = False
+    """Nobody waits for all in its logs."""
+    monitors: bool = False
+    """Its decisions depend on measured times."""
+    resizes: bool = False
+    """It changes the number of nodes."""
+
+    def __post_init__(self) -> None:
+        if not self.not_advised and not (self.changes and self.needs):
+            raise ValueError("write changes and needs, or why it is not_advised")
+
+
+def read_about(folder: Path) -> dict[str, About]:
+    """Of all folders in ``folder``, by the name of the configuration, in the order of their ``place``.
+
+    Raises :class:`Unreadable` with the file, for keys that nobody knows, missing ones and other values than texts.
+    """
+    found = sorted((_read(path) for path in sorted(folder.glob(f"*/{FILE}"))), key=lambda one: one[0])
+    return {name: one for _, sections in found for name, one in sections.items()}
+
+
+def _read(path: Path) -> tuple[int, dict[str, About]]:
+    try:
+        sections: dict[str, Any] = msgspec.toml.decode(read_text(path, MOST_BYTES))
+        place = msgspec.convert(sections.pop("place", LAST), int)
+        return place, msgspec.convert(sections, dict[str, About])
+    except (msgspec.MsgspecError, Unreadable, ValueError) as error:
+        raise Unreadable(f"{path}: {error}") from None

@@ -1,0 +1,122 @@
+"""Why Python drives a job, or its next step, instead of the compiled loop: the first reason, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from runtime.core import inputs
+from runtime.native import EVENTS, native
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.short_cuts import WITHOUT, is_without
+from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.replicas import Replicas
+from runtime.virtual.tasks.servers import Servers
+from runtime.virtual.tasks.workers import Workers
+from strategies.protocol import Command, Partition, Score, Send
+
+UNKNOWN: tuple[type[Command], ...] = (Partition, Score, Send)
+"""Commands of which a strategy that needs them gives too many for the loop."""
+OF_GRADIENTS = frozenset({"Apply", "Checkpoint", "Compute", "Drop", "Evaluate", "Stop", "Wake"})
+"""Commands that end no node."""
+UNDISTURBED = frozenset({"delay", "slowdown"})
+"""Kinds of disturbance under which no replica is lost."""
+OURS = "strategy:"
+"""Prefix of the tags of timers that a strategy has set."""
+
+
+def lasting_obstacle(session: VirtualSession) -> str | None:
+    """Why the loop cannot drive this job at all, or hardly ever; None if it can."""
+    return next(_lasting(session), None)
+
+
+def _lasting(session: VirtualSession) -> Iterator[str]:
+    strategy = session.coordinator.strategy
+    if native(EVENTS) is None:
+        yield "the loop is not compiled here"
+    if is_without("event_loop"):
+        yield f"{WITHOUT} switches it off"
+    if not isinstance(session.learner, NoLearner):
+        yield "gradients are computed"
+    yield from _of_models(session)
+    if unknown := [command.__name__ for command in UNKNOWN if command in strategy.needs]:
+        yield f"the strategy orders {', '.join(unknown)}"
+    if strategy.measures:
+        yield "the strategy asks for norms"
+    if strategy.attaches:
+        yield "the strategy makes workers children of others"
+    if session.stopwatch is not None:
+        yield "decisions are charged by their measured time"
+    if session.observes:
+        yield "what nodes use is sampled"
+    if session.clock.offset_s:
+        yield "the job begins later than its lab"
+
+
+def _of_models(session: VirtualSession) -> Iterator[str]:
+    workers, servers = session.workers, session.servers
+    if isinstance(workers, HostWorkers):
+        if not isinstance(servers, HostServers):
+            yield "replicas share hosts"
+        elif workers.chain is None:
+            yield "iterations on hosts are not compiled, or use devices that others take"
+        if not isinstance(session.machines, ModelledMachines):
+            yield "other jobs share its machines"
+    elif not isinstance(workers, Workers) or workers.network is not None:
+        yield "workers share limited links"
+    elif isinstance(servers, Replicas):
+        needs = {command.__name__ for command in session.spec.strategy.needs}
+        if session.schedule.kinds - UNDISTURBED or needs - OF_GRADIENTS:
+            yield "replicas may be lost"
+    elif not isinstance(servers, Servers):
+        yield "servers are of an unknown kind"
+
+
+def present_obstacle(session: VirtualSession, num_workers: int, num_servers: int) -> str | None:
+    """Why the loop, made for so many members, cannot take the next step; None if it can."""
+    return next(chain(_of_members(session, num_workers, num_servers), _in_progress(session)), None)
+
+
+def _of_members(session: VirtualSession, num_workers: int, num_servers: int) -> Iterator[str]:
+    core, servers, members = session.coordinator, session.servers, session.coordinator.members.members
+    if list(members) != list(range(num_workers)):
+        yield "workers have joined or left"
+    if not isinstance(servers, Replicas) and servers.numbers != list(range(num_servers)):
+        yield "servers have joined or left"
+    if any(member.state != "here" for member in members.values()) or core.executor.reserved:
+        yield "a worker is away"
+    if core.elastic.awaited:
+        yield "nodes are awaited"
+    if session.workers.cores or servers.cores:
+        yield "nodes have been given cores"
+    if core.shards.departed or max(core.shards.local, default=0) >= num_workers:
+        yield "samples are kept for workers that have left"
+
+
+def _in_progress(session: VirtualSession) -> Iterator[str]:
+    core, executor, servers = session.coordinator, session.coordinator.executor, session.servers
+    if session.over or core.course.halted:
+        yield "the job is over, or goes back to a checkpoint"
+    if executor.parts.used or executor.scoring.asked or executor.attachments.parents:
+        yield "gradients are parts, are being scored, or are children's"
+    if not session.port.idle:
+        yield "orders wait to be sent"
+    if isinstance(servers, Replicas) and servers.is_copying:
+        yield "replicas copy their state"
+    if not all(is_known(session, call, args) for call, args in session.turns.inbox):
+        yield "the coordinator is about to receive something unknown"
+
+
+def is_known(session: VirtualSession, call: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the loop can carry this out: reports of gradients that are awaited, and timers of the strategy."""
+    if call != session.coordinator.receive or len(args) != 1:
+        return False
+    given = args[0]
+    if isinstance(given, inputs.GradientArrived):
+        order = session.coordinator.ledger.busy.get(given.worker)
+        return order is not None and order.grad_id == given.grad_id
+    return isinstance(given, inputs.TimerFired) and given.tag.startswith(OURS)

@@ -1,0 +1,32 @@
+"""How the C sources of ``runtime/`` are compiled: the flags of ``setup.py``, and one module by itself for mutants."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sysconfig
+from pathlib import Path
+
+FLAGS = ["-O2", "-ffp-contract=off"]
+"""Every operation is rounded by itself, as in Python: records are the same to the bit on all processors."""
+SUFFIXES = (".c", ".h")
+
+
+def modules_of(source: Path) -> list[Path]:
+    """The modules that a C source belongs to: ``_NAME.c`` of its folder."""
+    return sorted(source.parent.glob("_*.c")) if source.suffix in SUFFIXES else []
+
+
+def built_of(module: Path) -> Path:
+    """Where the compiled ``_NAME.c`` is."""
+    return module.with_name(module.stem + str(sysconfig.get_config_var("EXT_SUFFIX")))
+
+
+def compile_module(module: Path) -> str:
+    """Compile ``_NAME.c`` into a module in its folder; returns what the compiler says if it fails, else nothing."""
+    house = ['-DHOUSE=""', f"-I{sysconfig.get_path('include')}"]
+    compiler = shlex.split(str(sysconfig.get_config_var("CC")))
+    command = [*compiler, "-shared", "-fPIC", *FLAGS, *house, str(module), "-o", str(built_of(module)), "-lm"]
+    built_of(module).unlink(missing_ok=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""

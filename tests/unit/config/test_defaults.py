@@ -1,0 +1,86 @@
+"""What a strategy's YAML says is the default of its class, or its comment names that, or it is what the variant is."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runtime.config.instantiate import locate
+
+CONF = Path(__file__).resolve().parents[3] / "conf" / "strategy"
+VARIANTS = {
+    "antdt_nd_asp": {"data"},
+    "asp_even": {"data"},
+    "coding_cyclic": {"scheme"},
+    "coding_fractional": {"scheme"},
+    "coding_group_based": {"scheme"},
+    "coding_naive": {"scheme"},
+    "composed": {"gate", "load", "detectors", "actions"},
+    "lb_bsp_star": {"unanimous"},
+    "star_ahead": {"pause", "kappa_lr"},
+    "star_h": {"kappa_lr"},
+    "star_ml": {"pause", "kappa_lr", "learning"},
+    "sync_switch_elastic": {"straggler_policy", "judge", "data"},
+    "sync_switch_restart": {"switch", "judge"},
+}
+"""Settings by which a YAML differs from others of the same class, and those that it takes from another section."""
+
+
+def text_of(value: Any) -> str:
+    """A default as YAML has it."""
+    if isinstance(value, bool | None):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def as_written(word: str) -> str:
+    """A word of a comment; numbers as :func:`text_of` writes them."""
+    return f"{float(word):g}" if re.fullmatch(r"\d+(\.\d+)?", word) else word
+
+
+def unexplained(text: str) -> Iterator[str]:
+    """Settings whose values are not the defaults of the class, without a comment that names these."""
+    settings = yaml.safe_load(text)
+    for field in dataclasses.fields(locate(settings["_target_"])):
+        made = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        default = list(made) if isinstance(made, tuple) else made
+        if field.name not in settings or settings[field.name] == default:
+            continue
+        lines = re.search(rf"^{field.name}:.*(?:\n +#.*)*", text, re.MULTILINE)
+        assert lines is not None
+        comment = " ".join(line.partition("#")[2] for line in lines[0].splitlines())
+        if text_of(default) not in map(as_written, re.findall(r"[\w.]*\w", comment)):
+            yield field.name
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_value_that_is_not_the_default_names_it(path: Path) -> None:
+    assert set(unexplained(path.read_text())) <= VARIANTS.get(path.stem, set())
+
+
+def test_an_unexplained_value_is_found() -> None:
+    text = "_target_: strategies.basic.ssp.SSP\nbound: 5  # iterations, 13 elsewhere\ndata: even  # not dynamic\n"
+    assert list(unexplained(text)) == ["bound"]
+
+
+def undocumented(cls: type) -> set[str]:
+    """Fields of which the docstring has no line of their own."""
+    own = set(re.findall(r"^ +(\w+): ", cls.__doc__ or "", re.MULTILINE))
+    return {field.name for field in dataclasses.fields(cls)} - own
+
+
+@pytest.mark.parametrize("target", sorted({yaml.safe_load(p.read_text())["_target_"] for p in CONF.glob("*.yaml")}))
+def test_a_strategy_documents_every_setting(target: str) -> None:
+    assert undocumented(locate(target)) == set()
+
+
+def test_an_undocumented_setting_is_found() -> None:
+    cls = dataclasses.make_dataclass("Silent", [("spoken", int), ("silent", int)])
+    cls.__doc__ = "Has settings.\n\n    Attributes:\n        spoken: a number.\n"
+    assert undocumented(cls) == {"silent"}

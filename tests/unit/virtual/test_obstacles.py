@@ -1,0 +1,143 @@
+"""Why Python drives a job instead of the compiled loop: every reason is given where it holds, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from injectors.plan import Disturbance, Kind, build_plan
+from injectors.schedule import Schedule
+from runtime.core import inputs
+from runtime.native import EVENTS, SWITCH, native
+from runtime.record.recorder import Recorder
+from runtime.virtual.clock import Clock
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.event_loop.obstacles import lasting_obstacle, present_obstacle
+from runtime.virtual.short_cuts import WITHOUT
+from runtime.virtual.tasks.model_state import NoLearner
+from tests.contract.catalogue import hurried
+from tests.support.harness import make_job, make_run_spec
+
+pytestmark = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
+COSTS = Costs(compute_base_s=0.02, latency_s=1e-3)
+
+
+def session_of(
+    run_dir: Path,
+    strategy: str = "bsp",
+    *,
+    costs: Costs = COSTS,
+    kind: Kind | None = None,
+    num_servers: int = 2,
+    **more: Any,
+) -> VirtualSession:
+    run_dir.mkdir()
+    job = make_job(num_servers=num_servers)
+    spec = make_run_spec(job, hurried(strategy), Recorder(run_dir), run_dir)
+    magnitude = 0.5 if kind == "cpu" else 1.0
+    windows = [Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind=kind, magnitude=magnitude)] if kind else []
+    plan = Schedule(build_plan("test", 0, 1000.0, windows))
+    return VirtualSession(spec, plan, NoLearner(1000, None), costs, None, **more)
+
+
+def test_a_job_without_one(tmp_path: Path) -> None:
+    assert lasting_obstacle(session_of(tmp_path / "run")) is None
+    assert lasting_obstacle(session_of(tmp_path / "delayed", kind="delay", num_servers=0)) is None
+    assert lasting_obstacle(session_of(tmp_path / "paused", kind="pause")) is None
+
+
+LASTING: dict[str, dict[str, Any]] = {
+    "the strategy orders Partition": {"strategy": "coding_naive"},
+    "the strategy orders Send": {"strategy": "mlfabric"},
+    "the strategy orders Score": {"strategy": "zeno_pp"},
+    "decisions are charged by their measured time": {"measures_decisions": True},
+    "what nodes use is sampled": {"telemetry_every_s": 1.0},
+    "workers share limited links": {"costs": Costs(compute_base_s=0.02, link_bytes_per_s=1e6)},
+    "replicas may be lost": {"num_servers": 0, "kind": "kill"},
+}
+
+
+@pytest.mark.parametrize("reason", LASTING)
+def test_lasting_ones(reason: str, tmp_path: Path) -> None:
+    assert lasting_obstacle(session_of(tmp_path / "run", **LASTING[reason])) == reason
+
+
+def test_those_of_other_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = session_of(tmp_path / "late", clock=Clock(offset_s=1.0))
+    assert lasting_obstacle(late) == "the job begins later than its lab"
+    session = session_of(tmp_path / "run")
+    monkeypatch.setenv(WITHOUT, "event_loop")
+    assert lasting_obstacle(session) == f"{WITHOUT} switches it off"
+    monkeypatch.delenv(WITHOUT)
+    monkeypatch.setenv(SWITCH, "0")
+    assert lasting_obstacle(session) == "the loop is not compiled here"
+    monkeypatch.delenv(SWITCH)
+    session.learner = SimpleNamespace()  # type: ignore[assignment]
+    assert lasting_obstacle(session) == "gradients are computed"
+
+
+def halted(session: VirtualSession) -> None:
+    session.coordinator.course.halted = True
+
+
+def lost(session: VirtualSession) -> None:
+    session.coordinator.members.members[1].state = "away"  # type: ignore[assignment]
+
+
+def admitted(session: VirtualSession) -> None:
+    session.coordinator.members.admit(9)
+
+
+def reserved(session: VirtualSession) -> None:
+    session.coordinator.executor.reserved[0] = None  # type: ignore[assignment]
+
+
+def attached(session: VirtualSession) -> None:
+    session.coordinator.executor.attachments.parents[1] = 0
+
+
+def given_cores(session: VirtualSession) -> None:
+    session.workers.cores[0] = 1.0
+
+
+def ordered(session: VirtualSession) -> None:
+    session.port.drop((3,))
+
+
+def departed(session: VirtualSession) -> None:
+    session.coordinator.shards.departed.add(1)
+
+
+def told(session: VirtualSession) -> None:
+    session.turns.inbox.append((session.coordinator.receive, (inputs.TimerFired("runtime:limit"),)))
+
+
+PRESENT: dict[str, tuple[Callable[[VirtualSession], None], str]] = {
+    "halted": (halted, "the job is over, or goes back to a checkpoint"),
+    "lost": (lost, "a worker is away"),
+    "reserved": (reserved, "a worker is away"),
+    "admitted": (admitted, "workers have joined or left"),
+    "attached": (attached, "gradients are parts, are being scored, or are children's"),
+    "given cores": (given_cores, "nodes have been given cores"),
+    "ordered": (ordered, "orders wait to be sent"),
+    "departed": (departed, "samples are kept for workers that have left"),
+    "told": (told, "the coordinator is about to receive something unknown"),
+}
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_passing_ones(name: str, tmp_path: Path) -> None:
+    change, reason = PRESENT[name]
+    session = session_of(tmp_path / "run")
+    workers = len(session.coordinator.members.members)
+    for worker in range(workers):
+        session.coordinator.members.begin(worker, 0)
+    assert present_obstacle(session, workers, 2) is None
+    assert present_obstacle(session, workers, 3) == "servers have joined or left"
+    change(session)
+    assert present_obstacle(session, workers, 2) == reason
