@@ -34,7 +34,7 @@ def write_plan(path: Path, *rows: tuple[float, float, str, str, float]) -> tuple
 def assert_carried_out(run: Run) -> list[dict[str, Any]]:
     """Every change of a level that was due, and no other, and none before its time."""
     from injectors.plan import parse_plan
-    from runtime.live.control.injecting import KINDS
+    from runtime.core.disturbing import KINDS
 
     plan = parse_plan((run.run_dir / "plan.json").read_bytes())
     end_s = run.lines()[-1]["t"]

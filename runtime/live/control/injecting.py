@@ -1,28 +1,26 @@
 """Carries out the plan of a live run: every change of a level is sent to its actuator, and the result is recorded.
 
-Delays and slow-downs are slept by the workers and servers themselves (they come with the coordinator's orders); all
-else is here. Rules belong to targets, not to processes: a restarted task meets the rule in effect for it.
+:mod:`runtime.core.disturbing` decides. Workers and servers sleep delays and slow-downs themselves.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Literal, Protocol
 
-from injectors.plan import OF_MEMBERS, RULES, Kind, target_name, target_of
+from injectors.plan import target_name, target_of
 from injectors.schedule import Change, Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
+from runtime.core.disturbing import Action, Disturbances, Hold, Release, Share
 from runtime.errors import is_full
 from runtime.live.control.link_pacing import LinkPacing, LinkRate
 from runtime.live.machines.machines import HostMachines
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Actuated, Freeze, MalformedMessage, Message, Occupy, Throttle
 from runtime.live.transport.task_spec import Place
-
-KINDS: frozenset[Kind] = OF_MEMBERS | {"cpu", "gpu", "bandwidth", "cut", "pause", "kill"}
 
 
 class InjectorOwner(Protocol):
@@ -66,163 +64,100 @@ class Injector:
         tell: Callable[[str, Message], None],
         users: DeviceUsers = NOBODY,
     ) -> None:
-        self.users = users
         self.paced: LinkPacing | None = None
         """The links of machines elsewhere; None: those of emulated hosts, if there are any."""
         self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
-        self.schedule = schedule
-        self._changes = deque(schedule.changes(KINDS))
+        self.plan = Disturbances(schedule, machines, users, self._act)
+        self._waits_s = inf
+        """Time of the change for which the loop was set last."""
         self._waiting: dict[str, deque[Callable[[Actuated], None]]] = {}
         """What follows from the answer to each request to an agent that has none yet, by target."""
-        self._levels: dict[tuple[str, Kind], float] = {}
-        self._killed_by: dict[str, set[str]] = {}
-        """Targets whose windows keep a task from starting: itself, its host, or both."""
 
     def prepare(self) -> None:
         """Set the quotas of hosts that the agent enforces; called before the job starts."""
         if self.machines.mechanisms.host_quotas == "duty" and self.machines.hosts is not None:
             for host in self.machines.hosts.hosts:
                 if host.cores is not None:
-                    self._ask(Change(BEFORE_S, f"host:{host.number}", "cpu", 1.0), "duty")
+                    self._ask(Change(BEFORE_S, f"host:{host.number}", "cpu", 1.0), "duty", self.loop.now)
 
     def start(self) -> None:
-        self._next()
-
-    def _next(self) -> None:
-        while self._changes and self._changes[0].t <= self.loop.now:
-            self._carry_out(self._changes.popleft())
-        if self._changes:
-            self.loop.at(self._changes[0].t, self._next)
-
-    def level(self, target: str) -> float:
-        """The part of its cores that the plan leaves a target now."""
-        return self._levels.get((target, "cpu"), RULES["cpu"].neutral)
-
-    def admitted(self, task: str) -> None:
-        """A task has another place, or its first: on a host that is killed, it waits for the end of that."""
-        host = self.machines.host_of(task)
-        if host is not None and self._levels.get((host, "kill"), 0.0) > 0:
-            self._keep_away(task, host)
-
-    def moved(self, target: str, to: int | None = None) -> Place | None:
-        """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
-        killed = [target_of(name) for (name, kind), level in self._levels.items() if kind == "kill" and level > 0]
-        place = self.machines.move(target, to, [one.number for one in killed if one.form == "host"])
-        if place is not None:
-            self.owner.note("Moved", task=target, host=place.host)
-        if self.schedule.moved(target, self.loop.now):
-            self._leave_behind(target)
-        self.admitted(target)
-        return place
-
-    def awaits(self, target: str) -> bool:
-        """Whether the agent of a target has not answered yet, limits its cores, or keeps it stopped."""
-        kinds: tuple[Kind, ...] = ("cpu", "pause")
-        kept = any(self._levels.get((target, kind), RULES[kind].neutral) != RULES[kind].neutral for kind in kinds)
-        return kept or bool(self._waiting.get(target))
-
-    def _leave_behind(self, target: str) -> None:
-        """What is due and not carried out yet remains so, but for what the target may leave behind."""
-        now = self.loop.now
-        kinds: tuple[Kind, ...] = ("cpu", "gpu", "pause")
-        due = [one for one in self._changes if one.t <= now and (one.target != target or one.kind not in kinds)]
-        self._changes = deque([*due, *(one for one in self.schedule.changes(KINDS) if one.t > now)])
-        for kind in kinds:
-            level = self.schedule.level(target, kind, now)
-            if level != self._levels.get((target, kind), RULES[kind].neutral):
-                self._carry_out(Change(now, target, kind, level))
+        """Make all changes that are due, and wait for the next one."""
+        self.plan.advance(self.loop.now)
+        if (next_s := self.plan.next_s) < inf and next_s != self._waits_s:
+            self._waits_s = next_s
+            self.loop.at(next_s, self.start)
 
     def stop(self) -> None:
         """Undo all disturbances, so that no process ends throttled or stopped."""
-        self._changes.clear()
-        for (target, kind), level in self._levels.items():
-            neutral = RULES[kind].neutral
-            if level != neutral and kind != "kill" and kind not in OF_MEMBERS:
-                self._carry_out(Change(self.loop.now, target, kind, neutral))
+        self.plan.end(self.loop.now)
 
-    # ---- by kind -----------------------------------------------------------------------------------------------------
+    def awaits(self, target: str) -> bool:
+        """Whether the agent of a target has not answered yet, limits its cores, or keeps it stopped."""
+        kept = self.plan.level(target, "cpu") < 1 or self.plan.level(target, "pause") > 0
+        return kept or bool(self._waiting.get(target))
 
-    def _carry_out(self, change: Change) -> None:
-        self._levels[change.target, change.kind] = change.level
-        begun_s = self.loop.now
-        try:
-            self._by_kind(change, begun_s)
-        except (OSError, ValueError) as error:
-            if is_full(error):  # an error of the record
-                raise
-            self.owner.failed(f"{change.kind} of {change.target} could not be injected: {error}")
+    def moved(self, target: str, to: int | None = None) -> Place | None:
+        """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
+        place = self.machines.move(target, to, self.plan.dead_hosts)
+        if place is not None:
+            self.owner.note("Moved", task=target, host=place.host)
+        self.plan.moved(self.loop.now, target)
+        self.plan.admitted(target, moved=True)
+        self.start()
+        return place
 
-    def _by_kind(self, change: Change, begun_s: float) -> None:
-        match change.kind:
-            case "cpu":
-                self._throttle(change, begun_s)
-            case "gpu":
-                self._occupy(change, begun_s)
-            case "bandwidth":
-                self._slow_link(change, begun_s)
-            case "cut":
-                assert self.machines.network is not None
-                self.machines.network.cut(target_of(change.target).number, change.level > 0)
-                self._note(change, begun_s, "tc", change.level, change.level)
-            case "pause":
-                self._ask(change, "signal")
-            case "kill":
-                if change.level > 0:
-                    for task in self.machines.tasks_on(change.target):
-                        self._keep_away(task, change.target)
-                else:
-                    self._let_come(change.target)
-                self._note(change, begun_s, "signal", change.level, change.level)
-            case "join" | "leave" if change.level > 0:
-                self.owner.operate(change.kind, change.target)
-                self._note(change, begun_s, "operator", change.level, change.level)
-
-    def _keep_away(self, task: str, target: str, reason: str = "killed by the plan") -> None:
-        """Keep a task away as long as any window is open, its own or its host's."""
-        self._killed_by.setdefault(task, set()).add(target)
-        self.owner.hold(task, reason)
-
-    def machine_lost(self, node: str, tasks: Iterable[str], reason: str) -> None:
-        """Keep its tasks away, as long as no other machine has taken its place."""
-        for task in tasks:
-            self._keep_away(task, node, reason)
-
-    def machine_back(self, node: str, tasks: Iterable[str]) -> None:
+    def machine_back(self, node: str, tasks: list[str]) -> None:
         """They may start, and what the plan does to them is done there, too."""
-        self._let_come(node)
-        kinds: tuple[Kind, ...] = ("cpu", "pause")
         for task in tasks:
             self._waiting.pop(task, None)
-            for kind in kinds:
-                level = self._levels.get((task, kind), RULES[kind].neutral)
-                if level != RULES[kind].neutral:
-                    self._carry_out(Change(self.loop.now, task, kind, level))
+        self.plan.machine_back(self.loop.now, node, tasks)
 
-    def _let_come(self, target: str) -> None:
-        """A window closes; whoever it held may have moved meanwhile."""
-        for task, killers in self._killed_by.items():
-            if target in killers:
-                killers.discard(target)
-                if not killers:
-                    self.owner.release(task)
+    # ---- actions -----------------------------------------------------------------------------------------------------
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Hold(task, reason):
+                self.owner.hold(task, reason)
+            case Release(task):
+                self.owner.release(task)
+            case Share(_, _, change) | (Change() as change):
+                try:
+                    self._inject(action, change, self.loop.now)
+                except (OSError, ValueError) as error:
+                    if is_full(error):  # an error of the record
+                        raise
+                    self.owner.failed(f"{change.kind} of {change.target} could not be injected: {error}")
+
+    def _inject(self, action: Change | Share, change: Change, begun_s: float) -> None:
+        match action:
+            case Share(device, left_frac):
+                name = target_name("device", device)
+                self.tell(name, Occupy(target=name, taken_frac=1.0 - left_frac))
+                self._await(name, partial(self._done, change, begun_s, left_frac))
+            case Change(_, _, "cpu"):
+                self._throttle(change, begun_s)
+            case Change(_, _, "bandwidth"):
+                self._slow_link(change, begun_s)
+            case Change(_, link, "cut", level):
+                assert self.machines.network is not None
+                self.machines.network.cut(target_of(link).number, level > 0)
+                self._note(change, begun_s, "tc", level, level)
+            case Change(_, _, "pause"):
+                self._ask(change, "signal", begun_s)
+            case Change(_, _, "kill", level):
+                self._note(change, begun_s, "signal", level, level)
+            case Change(_, worker, "join" | "leave" as kind, level):
+                self.owner.operate(kind, worker)
+                self._note(change, begun_s, "operator", level, level)
 
     def _throttle(self, change: Change, begun_s: float) -> None:
         by = self.machines.mechanisms.throttles
         if by != "cgroup":
-            self._ask(change, by)
+            self._ask(change, by, begun_s)
             return
         asked = self.machines.quota(change.target, change.level)
         achieved = self.machines.groups[change.target].set_cores(asked)
         self._note(change, begun_s, by, asked, achieved)
-
-    def _occupy(self, change: Change, begun_s: float) -> None:
-        """Let hogs leave what the plan leaves of every device that the target reaches."""
-        targets = [target for target, kind in self._levels if kind == "gpu"]
-        for device in self.users.devices_of(change.target):
-            name = target_name("device", device)
-            left = self.users.left(device, lambda target, kind: self._levels[target, kind], targets)
-            self.tell(name, Occupy(target=name, taken_frac=1.0 - left))
-            self._await(name, partial(self._done, change, begun_s, left))
 
     def _slow_link(self, change: Change, begun_s: float) -> None:
         if self.paced is None:
@@ -262,8 +197,7 @@ class Injector:
     def _await(self, target: str, then: Callable[[Actuated], None]) -> None:
         self._waiting.setdefault(target, deque()).append(then)
 
-    def _ask(self, change: Change, by: str) -> None:
-        begun_s = self.loop.now
+    def _ask(self, change: Change, by: str, begun_s: float) -> None:
         if change.kind == "pause":
             self.tell(change.target, Freeze(target=change.target, on=change.level > 0))
             self._await(change.target, lambda message: self._done(change, begun_s, change.level, message))
@@ -285,26 +219,13 @@ class Injector:
         if message.problem:
             self.owner.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")
         if change.t != BEFORE_S:
-            self._note(change, begun_s, message.by, asked, message.achieved, message.measured)
+            measured = {} if message.measured is None else {"measured": message.measured}
+            self._note(change, begun_s, message.by, asked, message.achieved, **measured)
 
-    def _note(
-        self,
-        change: Change,
-        begun_s: float,
-        by: str,
-        asked: float | None,
-        achieved: float | None,
-        measured: float | None = None,
-    ) -> None:
-        self.owner.note(
-            "Injected",
-            target=change.target,
-            kind=change.kind,
-            level=change.level,
-            by=by,
-            asked=asked,
-            achieved=achieved,
-            late_s=begun_s - change.t,
-            took_s=self.loop.now - begun_s,
-            **({} if measured is None else {"measured": measured}),
-        )
+    def _note(self, change: Change, begun_s: float, by: str, *read: float | None, **more: float) -> None:
+        """Record a change; ``read``: the level that was requested of the mechanism, and the level read back."""
+        _, target, kind, level = change
+        asked, achieved = read
+        late_s, took_s = begun_s - change.t, self.loop.now - begun_s
+        what = {"target": target, "kind": kind, "level": level, "by": by, "asked": asked, "achieved": achieved}
+        self.owner.note("Injected", **what, late_s=late_s, took_s=took_s, **more)

@@ -135,7 +135,7 @@ class LiveJob:
     def _make_allotter(self) -> Allotter:
         return Allotter(
             self.machines,
-            self.injector.level,
+            self.injector.plan.level,
             self.hub.send,
             self.injector.throttle,
             self.session.note,

@@ -112,7 +112,7 @@ class JoinedMachines:
     def _lost(self, node: str, reason: str) -> None:
         """All its tasks are lost, and wait for another machine."""
         self.owner.note("NodeLost", node=node, reason=reason)
-        self.injector.machine_lost(node, self._tasks_on(node), f"{node} is lost")
+        self.injector.plan.machine_lost(node, self._tasks_on(node), f"{node} is lost")
 
     def _here(self, node: str, address: str | None) -> None:
         """Another machine has taken its place; its tasks listen at other addresses."""

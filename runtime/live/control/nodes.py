@@ -97,7 +97,7 @@ class LiveNodes:
             self.owner.receive(inputs.did_not_start(NodeId.parse(order.node), str(error)))
             return
         self.supervisor.launch(order, place)
-        self.injector.admitted(order.node)
+        self.injector.plan.admitted(order.node)
 
     def book(self, order: AllocateOrder) -> str | None:
         """Reserve cores for a node; returns why that is impossible."""

@@ -79,9 +79,10 @@ class Places:
         """The name of a task's host; None without hosts, and for a task that has left."""
         return None if self.placement is None else self.placement.name_of(task)
 
-    def tasks_on(self, host: int) -> list[str]:
-        """The tasks of a host now; of none without hosts."""
-        return [] if self.placement is None else list(self.placement.tasks_on[host])
+    def tasks_on(self, target: str) -> list[str]:
+        """The tasks of a target now: itself, or those on a host."""
+        role, number = NodeId.parse(target)
+        return [target] if self.placement is None or role != "host" else list(self.placement.tasks_on[number])
 
     # ---- what they may use -------------------------------------------------------------------------------------------
 

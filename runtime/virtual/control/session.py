@@ -121,7 +121,7 @@ class VirtualSession:
         num_workers = spec.job.num_workers
         users = DeviceUsers(spec.around.gpus or range(num_workers), num_workers, self.places.host_of)
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell, users)
-        nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.entered)
+        nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.plan.admitted)
         self.port.connect(nodes, self.supervisor.versions)
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.reports = Reports(

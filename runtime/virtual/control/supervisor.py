@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol, assert_never, final
 
 from runtime.core.coordinator import Coordinator
+from runtime.core.disturbing import BY_PLAN
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
@@ -24,8 +25,6 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from strategies.protocol import NodeId
-
-BY_PLAN = "killed by the plan"
 
 
 class SupervisorOwner(Protocol):

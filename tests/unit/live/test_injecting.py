@@ -13,7 +13,7 @@ from injectors.schedule import Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.containment import Isolation
-from runtime.live.control.injecting import Injector
+from runtime.live.control.injecting import NOBODY, Injector
 from runtime.live.control.link_pacing import LinkRate
 from runtime.live.machines.machines import HostMachines
 from runtime.live.machines.mechanisms import Mechanisms
@@ -70,7 +70,13 @@ class Group:
 class Scene:
     """An injector and all that it speaks to."""
 
-    def __init__(self, *windows: Disturbance, throttles: Any = "cgroup", quotas: Any = "cgroup") -> None:
+    def __init__(
+        self,
+        *windows: Disturbance,
+        throttles: Any = "cgroup",
+        quotas: Any = "cgroup",
+        users: DeviceUsers = NOBODY,
+    ) -> None:
         mechanisms = Mechanisms(
             isolation=Isolation.NETWORK,
             host_quotas=quotas,
@@ -91,7 +97,7 @@ class Scene:
         self.operated: list[tuple[str, str]] = []
         schedule = Schedule(build_plan("test", 0, 100.0, windows))
         tell = lambda target, message: self.received.append(message)  # noqa: E731
-        self.injector = Injector(schedule, self.machines, self.clock, self, tell)  # type: ignore[arg-type]
+        self.injector = Injector(schedule, self.machines, self.clock, self, tell, users)  # type: ignore[arg-type]
 
     def let_move(self) -> None:
         """Tasks move from one host to the other, without groups and networks."""
@@ -256,7 +262,7 @@ def test_a_newcomer_waits_for_the_end_of_the_kill_of_its_host() -> None:
     scene.machines.placement.add("worker:3", not_on=["host:0"])
     del scene.said[:]
     for newcomer in ("worker:2", "worker:3"):
-        scene.injector.admitted(newcomer)
+        scene.injector.plan.admitted(newcomer)
     assert scene.said == [("hold", "worker:3")]
     scene.clock.run_until(5)
     assert ("release", "worker:3") in scene.said
@@ -301,6 +307,54 @@ def test_what_is_due_when_a_task_moves_is_carried_out_all_the_same() -> None:
     assert scene.said == [("hold", "worker:0"), ("release", "worker:0")]
 
 
+def test_all_changes_of_a_moment_are_taken_together() -> None:
+    """Its own window closes when its host's opens, so it is not started in between."""
+    scene = Scene(window("kill", "worker:1", 1.0, 1.0, 2.0), window("kill", "host:1", 1.0, 2.0, 4.0))
+    scene.injector.start()
+    scene.clock.run_until(3)
+    assert scene.said == [("hold", "worker:1"), ("hold", "server:0")]
+    assert [(t, note["target"], note["level"]) for t, note in scene.notes] == [
+        (1.0, "worker:1", 1.0),
+        (2.0, "host:1", 1.0),
+        (2.0, "worker:1", 0.0),
+    ]
+
+
+def test_who_moves_away_from_a_dead_host_comes_back_at_once() -> None:
+    scene = Scene(window("kill", "host:1", start_s=1, end_s=9))
+    scene.let_move()
+    scene.injector.start()
+    scene.clock.run_until(2)
+    scene.injector.moved("worker:1")
+    assert scene.said == [("hold", "server:0"), ("hold", "worker:1"), ("release", "worker:1")]
+
+
+def test_what_a_stronger_window_has_hidden_ends_in_time_after_a_move() -> None:
+    """The next change is then earlier than that for which the loop was set."""
+    left = msgspec.structs.replace(window("cpu", "worker:0", 0.25, 2.0, 20.0), of_machine=True)
+    scene = Scene(left, window("cpu", "worker:0", 0.5, 1.0, 10.0))
+    scene.let_move()
+    scene.injector.start()
+    scene.clock.run_until(3)
+    scene.injector.moved("worker:0")
+    scene.clock.run_until(30)
+    assert [(t, note["level"]) for t, note in scene.notes] == [(1.0, 0.5), (2.0, 0.25), (3.0, 0.5), (10.0, 1.0)]
+
+
+def test_who_moves_finds_the_gpus_of_the_other_host_taken() -> None:
+    scene = Scene(window("gpu", "host:1", 0.25, 1, 9), window("gpu", "device:2", 0.5, 1, 9))
+    scene.let_move()
+    home = scene.machines.placement.name_of  # type: ignore[union-attr]
+    scene.injector.plan.devices = DeviceUsers((0, 1, 2), 3, home)
+    scene.injector.start()
+    scene.clock.run_until(2)
+    del scene.received[:]
+    for moves in ("worker:0", "worker:1", "server:0"):
+        scene.injector.moved(moves)
+    taken = [(message.target, message.taken_frac) for message in scene.received]
+    assert taken == [("device:0", 0.75), ("device:1", 0.0)]
+
+
 def test_an_agent_keeps_who_is_throttled_or_stopped_and_has_to_answer() -> None:
     """It would keep doing so if the task came back."""
     scene = Scene(window("pause", "worker:1", end_s=3), throttles="duty")
@@ -315,8 +369,8 @@ def test_an_agent_keeps_who_is_throttled_or_stopped_and_has_to_answer() -> None:
 
 
 def test_hogs_leave_of_a_device_what_all_that_reach_it_are_left() -> None:
-    scene = Scene(window("gpu", "worker:0", 0.5, 1, 4), window("gpu", "device:0", 0.25, 2, 3))
-    scene.injector.users = DeviceUsers((0, 1), 2)
+    users = DeviceUsers((0, 1), 2)
+    scene = Scene(window("gpu", "worker:0", 0.5, 1, 4), window("gpu", "device:0", 0.25, 2, 3), users=users)
     scene.injector.start()
     scene.clock.run_until(5)
     taken = [(message.target, message.taken_frac) for message in scene.received]

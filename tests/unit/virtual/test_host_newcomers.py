@@ -295,7 +295,7 @@ def test_who_is_retired_before_its_denial_is_told_was_never_there() -> None:
     strategy = Scripted((1.0, launch(1, cpu_cores=9.0)), (1.0, Retire(node="worker:1")), (2.0, launch(2)))
     session = played(strategy)
     assert (strategy.denied, set(strategy.joined)) == ({}, {2})
-    assert session.places.tasks_on(0) + session.places.tasks_on(1) == ["worker:0", "worker:2", "server:0"]
+    assert session.places.tasks_on("host:0") + session.places.tasks_on("host:1") == ["worker:0", "worker:2", "server:0"]
 
 
 def test_newcomers_have_the_device_of_their_host() -> None:

@@ -31,14 +31,16 @@ def told(*windows: dict[str, Any], hosts: Hosts | None = None, moves: tuple[tupl
         return []
 
     supervisor = SimpleNamespace(
-        hold=lambda task: found.append((clock.now, "hold", task)),
+        hold=lambda task, moved: found.append((clock.now, "hold", task)),
         release=lambda task: found.append((clock.now, "release", task)),
         watch=lambda task: None,
     )
-    machines = SimpleNamespace(change=change, paused_since_s={})
+    machines = SimpleNamespace(
+        change=change, paused_since_s={}, move=lambda task, host: None, moved=lambda task, device: None
+    )
     plan = build_plan("test", 0, 100.0, [Disturbance(**window) for window in windows])
     placement = None if hosts is None else Placement(hosts)
-    places = Places(placement, machines, *[SimpleNamespace()] * 2, Costs())  # type: ignore[arg-type]
+    places = Places(placement, machines, machines, machines, Costs())  # type: ignore[arg-type]
     told_by = Windows(clock, Schedule(plan), places, supervisor, print, USERS)  # type: ignore[arg-type]
     told_by.begin()
     for at_s, task in moves:
@@ -69,4 +71,29 @@ def test_who_is_dead_is_not_killed_again_by_its_host() -> None:
         (2.0, "hold", "worker:1"),
         (8.0, "release", "worker:0"),
         (8.0, "release", "worker:1"),
+    ]
+
+
+def test_who_is_moved_from_a_dead_host_comes_back() -> None:
+    """Worker 0 at once; worker 1, whose own window is open, when that closes; nobody for the end of the old host's."""
+    hosts = parse_hosts({"count": 2, "placement": [["worker:0", "worker:1"], ["server:0"]]}, 2, 1)
+    host, own = window("kill", "host:0", 1.0, 9.0), window("kill", "worker:1", 2.0, 5.0)
+    assert told(host, own, hosts=hosts, moves=((3.0, "worker:0"), (4.0, "worker:1"))) == [
+        (1.0, "hold", "worker:0"),
+        (1.0, "hold", "worker:1"),
+        (3.0, "release", "worker:0"),
+        (5.0, "release", "worker:1"),
+    ]
+
+
+def test_what_a_stronger_window_has_hidden_ends_in_time_after_a_move() -> None:
+    strong, weak = (
+        window("cpu", "worker:0", 2.0, 20.0, 0.25, of_machine=True),
+        window("cpu", "worker:0", 1.0, 10.0, 0.5),
+    )
+    assert told(strong, weak, moves=((3.0, "worker:0"),)) == [
+        (1.0, "cpu 0.5", "worker:0"),
+        (2.0, "cpu 0.25", "worker:0"),
+        (3.0, "cpu 0.5", "worker:0"),
+        (10.0, "cpu 1", "worker:0"),
     ]
