@@ -242,7 +242,7 @@ def lasting(replay: Replay) -> Replay:
 def repeat(
     replay: Replay, config: Mapping[str, Any], seed: int, reached: Callable[[float], None] = lambda _: None
 ) -> Repeated:
-    """What a strategy does in a job that is :func:`lasting`; ``reached`` receives the fraction of the history that is over."""
+    """What a strategy does in a job that is :func:`lasting`; ``reached`` gets the fraction that is over."""
     end_s = replay.horizon_s * replay.scale
     outcome, counts = _run(replay, config, seed, lambda now_s: reached(min(1.0, now_s / end_s)))
     times, grads, samples = counts.times_s, np.array(counts.grads, "float64"), float(outcome.samples_applied)
