@@ -20,16 +20,18 @@ from runtime.api import CHILDREN, Needs, RunContext, Runtime
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
 from runtime.config.parse import ON_THIS_MACHINE, Config
+from runtime.config.rules import refuse
 from runtime.containment import is_linux
 from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
 from runtime.run.checks.devices import check_devices, gpus_in_turn
+from runtime.run.checks.facts import Facts
 from runtime.run.checks.followers import check_replicas
 from runtime.run.checks.hogs import check_hogs
 from runtime.run.checks.norms import check_measuring
 from runtime.run.checks.pacing import check_pacing
 from runtime.run.checks.resources import check_fits
-from runtime.run.checks.topologies import check_topology, check_transfer
+from runtime.run.checks.rules import OF_JOB
 from runtime.run.probing import reason
 from runtime.training.lr_schedules import make_schedule
 from runtime.training.optimizers import make_optimizer
@@ -109,9 +111,8 @@ def check_undisturbed(written: Config, start: Path | None = None) -> Undisturbed
     check_replicas(strategy, backend, config)
     check_rules(config)
     check_pacing(strategy, config)
-    check_topology(strategy, backend, config)
+    refuse(OF_JOB, Facts(config=config, strategy=strategy, backend=backend, runtime=runtime, task=task))
     check_devices(runtime, backend, task, config)
-    check_transfer(runtime, strategy, config)
     check_record(runtime, config)
     check_shards(strategy, task, config)
     if config.launcher == ON_THIS_MACHINE:
