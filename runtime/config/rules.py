@@ -33,7 +33,7 @@ class Rule(Generic[FactsT]):
         return f"{self.refused}; {self.cure}".format_map(words) if found else None
 
 
-def refuse(rules: Iterable[Rule[FactsT]], facts: FactsT) -> None:
+def check_combinations(rules: Iterable[Rule[FactsT]], facts: FactsT) -> None:
     """Raise the :class:`ConfigError` of the first rule that applies."""
     for rule in rules:
         if (message := rule.message(facts)) is not None:

@@ -23,9 +23,12 @@ from runtime.config.checking import show
 from runtime.config.foreign import refuse_foreign
 from runtime.config.instantiate import TARGET, instantiate, locate
 from runtime.config.parse import ON_THIS_MACHINE, Config, parse
+from runtime.config.rules import check_combinations
 from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
-from runtime.run.checks.job import CheckedJob, check_end, check_job, explained
+from runtime.run.checks.backends import END
+from runtime.run.checks.facts import facts_of
+from runtime.run.checks.job import CheckedJob, check_job, explained
 from runtime.run.jobs.models import Model, Models
 from runtime.run.jobs.shaping import (
     Raw,
@@ -351,8 +354,8 @@ class _Shaper:
         stand_in, model = self._config.replay.stand_in, self._models.find(submission.model)
         composed = self._compose(submission)
         raw = sized(composed, submission, model, stand_in=stand_in)
-        config = anchored(parse(raw), self._start)
-        backend, task = instantiate(config.backend, "backend"), instantiate(config.workload.task, "workload.task")
+        job = facts_of(anchored(parse(raw), self._start))
+        config, backend, task = job.config, job.backend, job.task
         if model is not None and backend.computes and not stand_in:
             raise ConfigError(
                 f"backend={config.names.backend}: trains workload={composed['workload']['name']}, and of "
@@ -362,7 +365,7 @@ class _Shaper:
         if stand_in and (model is None or not backend.computes):
             why = "the job names no model" if model is None else f"backend={config.names.backend} computes no gradients"
             raise ConfigError(f"replay.stand_in=true: {why}, so nothing represents another; set it to false")
-        check_end(backend, config)  # before its rule and its target are left out, as none can be reached
+        check_combinations([END], job)  # before its rule and its target are left out, as none can be reached
         samples = getattr(task, "num_samples", None)
         batch, epochs = config.workload.global_batch_samples, config.workload.epochs
         default = None if samples is None or epochs is None else max(1, round(epochs * samples / batch))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.config.rules import refuse
+from runtime.config.rules import check_combinations
 from runtime.errors import ConfigError
 from runtime.live.tasks.store import Store
 from runtime.live.transport import halves
@@ -182,10 +182,10 @@ def test_where_16_bits_mean_nothing_they_are_refused(changes: dict[str, Any], me
         **given,
     )
     config: Any = SimpleNamespace(topology=topology, names=SimpleNamespace(runtime="mine"))
-    facts = Facts(config=config, strategy=strategy, backend=SimpleNamespace(), runtime=runtime, task=None)
+    facts = Facts(config=config, strategy=strategy, task=None, backend=None, runtime=runtime, scheduler=runtime)
     if not message:
-        refuse(TOPOLOGIES, facts)
+        check_combinations(TOPOLOGIES, facts)
         return
     with pytest.raises(ConfigError) as refused:
-        refuse(TOPOLOGIES, facts)
+        check_combinations(TOPOLOGIES, facts)
     assert str(refused.value) == f"topology.transfer_bits=16: {message}, or topology.transfer_bits=32"

@@ -39,7 +39,8 @@ def test_every_rule_has_a_line_and_every_line_a_rule() -> None:
 def test_the_line_is_refused_by_this_rule_and_by_no_other(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
         check_job(parse(composer().raw(REFUSED_LINES[name].split())))
-    assert [one for one, rule in RULES.items() if re.match(pattern(rule), str(refused.value))] == [name]
+    message = str(refused.value)
+    assert [one for one, rule in RULES.items() if re.match(pattern(rule), message)] == [name], message
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------
@@ -48,7 +49,7 @@ def test_the_line_is_refused_by_this_rule_and_by_no_other(name: str) -> None:
 def shown(template: str) -> str:
     """The words of a rule on the page, where a name in braces is written large."""
     parts = Formatter().parse(template)
-    return "".join(text + (name or "").rpartition(".")[2].upper() for text, name, _, _ in parts)
+    return "".join(text + re.split(r"[.\[]", name or "")[-1].rstrip("]").upper() for text, name, _, _ in parts)
 
 
 def drawn() -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.config.parse import Topology
-from runtime.config.rules import refuse
+from runtime.config.rules import check_combinations
 from runtime.errors import ConfigError
 from runtime.run.checks.facts import Facts
 from runtime.run.checks.topologies import TOPOLOGIES
@@ -17,8 +17,9 @@ from strategies.basic.bsp import BSP
 
 
 def check(strategy: Any, backend: Any, config: Any) -> None:
-    runtime: Any = SimpleNamespace(real_time=True)
-    refuse(TOPOLOGIES, Facts(config=config, strategy=strategy, backend=backend, runtime=runtime, task=None))
+    fake: Any = SimpleNamespace(real_time=True)
+    job = Facts(config=config, strategy=strategy, task=None, backend=backend, runtime=fake, scheduler=fake)
+    check_combinations(TOPOLOGIES, job)
 
 
 def config(name: Any = "allreduce", **changes: Any) -> Any:
