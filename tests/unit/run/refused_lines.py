@@ -1,4 +1,4 @@
-"""For every rule of ``runtime/run/checks/rules.py``, a command line that it refuses."""
+"""For every rule of ``docs/combinations.md``, a command line that it refuses."""
 
 from __future__ import annotations
 
@@ -70,4 +70,14 @@ REFUSED_LINES: dict[str, str] = {
     # disturbances that take a part of a GPU
     "a part of a GPU and agents elsewhere": f"{AWAY} {HOG}",
     "a part of a GPU and a backend on the CPU": HOG,
+    # sets of jobs
+    "agents elsewhere and a set of jobs": f"{AWAY} jobs=list",
+    "live jobs that are only counted": "runtime=live jobs=list backend=torch replay.detail=gpus_only",
+    "live jobs with the times of another model": "runtime=live jobs=list backend=torch replay.stand_in=true",
+    "live jobs without gradients": "runtime=live jobs=list backend=none",
+    "a set of jobs without hosts": "runtime=virtual jobs=list cluster=local",
+    "a set of jobs and the placement of one": "runtime=virtual jobs=list cluster=star_servers "
+    "cluster.hosts.placement=pack",
+    "live jobs with DDP and preemption": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=2 "
+    f"policy=las {RING} topology.collective=ddp",
 }

@@ -14,13 +14,16 @@ from runtime.config.parse import parse
 from runtime.config.rules import Rule
 from runtime.errors import ConfigError
 from runtime.run.checks.job import check_job
-from runtime.run.checks.rules import SECTIONS
+from runtime.run.checks.rules import SECTIONS as OF_JOB
+from runtime.run.jobs.checks import check_set
+from runtime.run.jobs.rules import SETS
 from tests.support.runs import ROOT
 from tests.unit.run.refused_lines import REFUSED_LINES
 from tests.unit.strategies.whole_jobs import composer
 
 PAGE = ROOT / "docs" / "combinations.md"
 BEGIN, END = "<!-- drawn from runtime/run/checks/rules.py by pytest --rewrite -->", "<!-- end of rules -->"
+SECTIONS: dict[str, tuple[Rule[Any], ...]] = {**OF_JOB, "Sets of jobs": SETS}
 RULES: dict[str, Rule[Any]] = {rule.name: rule for rule in chain.from_iterable(SECTIONS.values())}
 
 
@@ -37,8 +40,9 @@ def test_every_rule_has_a_line_and_every_line_a_rule() -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_the_line_is_refused_by_this_rule_and_by_no_other(name: str) -> None:
+    raw = composer().raw(REFUSED_LINES[name].split())
     with pytest.raises(ConfigError) as refused:
-        check_job(parse(composer().raw(REFUSED_LINES[name].split())))
+        check_set(raw, parse(raw), ROOT, lambda words: {}) if RULES[name] in SETS else check_job(parse(raw))
     message = str(refused.value)
     assert [one for one, rule in RULES.items() if re.match(pattern(rule), message)] == [name], message
 
