@@ -152,7 +152,7 @@ def check_sizes(strategy: Strategy, config: Config) -> None:
 
 
 def check_backend(job: Facts) -> None:
-    """Check that the framework is installed, or that what stands in for a metric is of this workload."""
+    """Check that the framework is installed, or that estimates of the metric are of this workload."""
     backend, workload = job.backend, job.workload
     if backend.computes and find_spec(backend.framework) is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""All combinations of settings that are refused, in their order; ``docs/combinations.md`` is generated from here."""
+"""The combinations of one job's settings that are refused, in their order, for ``docs/combinations.md``, too."""
 
 from __future__ import annotations
 
